@@ -1,0 +1,64 @@
+"""What passes ask of kernels, operations and memories."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.ir.kernels import F16, STEP, K, M, N, thread_kernel, tile_kernel
+from wavespec.ir.expr import const, symbol
+from wavespec.ir.kernel import Memory, Op, TileType, VectorType, retype, rewrite
+
+
+def test_lookups() -> None:
+    kernel = thread_kernel()
+    assert kernel.memory("c").role == "output"
+    assert kernel.symbol("K") is K
+    assert kernel.symbol("wave_of_one") is const(0), "an identifier with one value needs no symbol"
+    assert (kernel.wave_count, kernel.threads) == (2, 64)
+    extra = symbol("extra", 0, 1)
+    assert kernel.with_symbols(extra, K).symbols == (*kernel.symbols, extra)
+    with pytest.raises(KeyError, match="no memory '@nothing'"):
+        kernel.memory("nothing")
+
+
+def test_memory_places() -> None:
+    a = Memory("a", F16, ("M", "N", "K"), (M, N, K), "global", "input")
+    m, n, k = (symbol(name, 0, 9) for name in "mnk")
+    assert a.offset({"M": m, "N": n, "K": k}) is (m * N + n) * K + k
+    assert a.elements is M * N * K
+    assert a.contiguous_dim == "K"
+    staged = thread_kernel().memory("padded")
+    assert staged.elements is const(8 * 8 - 3)
+    assert staged.offset({"N": const(3), "K": const(4)}) is const(3 * 8 + 4)
+
+
+def test_attributes() -> None:
+    op = Op("load").with_(offset=STEP, buffer=0)
+    assert op["offset"] is STEP and op.get("missing") is None
+    assert [key for key, _ in op.attributes] == ["buffer", "offset"]
+    with pytest.raises(KeyError, match="'load' has no attribute 'missing'"):
+        _ = op["missing"]
+
+
+def test_walk_rewrite_and_retype() -> None:
+    kernel = thread_kernel()
+    names = [op.name for op in kernel.walk()]
+    assert names.count("barrier") == 4 and "load_matrix" in names
+    without = rewrite(kernel.body, lambda op: () if op.name == "barrier" else (op,))
+    assert "barrier" not in [op.name for op in replace(kernel, body=without).walk()]
+    assert rewrite(kernel.body, lambda op: (op,)) == kernel.body
+    loop = next(op for op in kernel.body if op.region)
+    renewed = retype(loop, {loop.body.arguments[0].name: VectorType(F16, 9)})
+    assert str(renewed.body.arguments[0].type) == "f16x9"
+    assert next(op for op in renewed.walk() if op.name == "mma").operands[2].type == VectorType(F16, 9)
+
+
+def test_tile_types() -> None:
+    loop = next(op for op in tile_kernel().body if op.region)
+    assert loop.result.tile.extent("N") == 64
+    assert str(TileType((), (), F16)) == "tile<f16>"
+    assert str(TileType(("M", "K"), (0, 32), F16)) == "tile<M, K: 32, f16>"
+    with pytest.raises(AssertionError, match="not a vector"):
+        _ = loop.result.vector

@@ -1,0 +1,195 @@
+"""Stand-in kernels run on the CPU through IREE: right results, in the caller's memory, whatever the tensors
+look like."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from standins import gemm_artifact, scaled_artifact
+from torch import Tensor
+
+from wavespec.runtime import ArgumentError, ArtifactError, Kernel
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Kernel:
+    return Kernel(gemm_artifact())
+
+
+@pytest.fixture(scope="module")
+def scaled() -> Kernel:
+    return Kernel(scaled_artifact())
+
+
+def _integers(*shape: int) -> Tensor:
+    """Small integers, whose sums of products f32 holds exactly: results are compared for equality."""
+    return torch.randint(-4, 5, shape).float()
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (4, 3, 8), (33, 9, 17), (64, 64, 64)])
+def test_result_is_exact(gemm: Kernel, m: int, n: int, k: int) -> None:
+    a, b = _integers(m, k), _integers(n, k)
+    assert torch.equal(gemm(a, b), a @ b.T)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3fn"])
+def test_small_floats_travel_as_they_are(dtype: str) -> None:
+    torch_dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f8e4m3fn": torch.float8_e4m3fn}[dtype]
+    a, b = _integers(5, 16), _integers(3, 16)
+    assert torch.equal(Kernel(gemm_artifact(dtype))(a.to(torch_dtype), b.to(torch_dtype)), a @ b.T)
+
+
+def test_out_is_written_in_place_and_returned(gemm: Kernel) -> None:
+    a, b, c = _integers(33, 17), _integers(9, 17), torch.full((33, 9), torch.nan)
+    address = c.data_ptr()
+    assert gemm(a, b, out=c) is c
+    assert c.data_ptr() == address and torch.equal(c, a @ b.T)
+
+
+def test_raw_writes_in_place(gemm: Kernel) -> None:
+    a, b, c = _integers(33, 17), _integers(9, 17), torch.full((33, 9), torch.nan)
+    gemm.raw(a, b, c)
+    assert torch.equal(c, a @ b.T)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 5, 7), (5, 0, 7), (0, 0, 0)])
+def test_empty_result(gemm: Kernel, m: int, n: int, k: int) -> None:
+    assert gemm(torch.empty(m, k), torch.empty(n, k)).shape == (m, n)
+
+
+def test_empty_sum_is_zero(gemm: Kernel) -> None:
+    assert torch.equal(gemm(torch.empty(5, 0), torch.empty(6, 0), out=torch.ones(5, 6)), torch.zeros(5, 6))
+
+
+@pytest.mark.parametrize("offset", [1, 3, 16])
+def test_tensors_that_are_not_aligned(gemm: Kernel, offset: int) -> None:
+    """IREE takes memory aligned to 64 bytes only; slices of other alignment are copied, and nothing beside
+    them changes."""
+    a = _integers(offset + 33 * 17)[offset:].view(33, 17)
+    b = _integers(9, 17)
+    around = torch.full((offset + 33 * 9 + 5,), 7.0)
+    gemm(a, b, out=around[offset:-5].view(33, 9))
+    assert torch.equal(around[offset:-5].view(33, 9), a @ b.T)
+    assert bool((around[:offset] == 7).all()) and bool((around[-5:] == 7).all())
+
+
+def test_strided_inputs_are_copied(gemm: Kernel) -> None:
+    a, b = _integers(17, 33).t(), _integers(18, 17)[::2]
+    assert torch.equal(gemm(a, b), a @ b.T)
+
+
+def test_one_tensor_for_two_inputs(gemm: Kernel) -> None:
+    a = _integers(8, 8)
+    assert torch.equal(gemm(a, a), a @ a.T)
+
+
+def test_several_outputs_and_scratch_that_grows(scaled: Kernel) -> None:
+    for size in (10, 100_000, 1000):
+        x = _integers(size)
+        double, triple = scaled(x)
+        assert torch.equal(double, 2 * x) and torch.equal(triple, 3 * x)
+    outs = (torch.empty(1000), torch.empty(1000))
+    result = scaled(x, out=outs)
+    assert all(given is returned for given, returned in zip(outs, result, strict=True))
+    assert torch.equal(outs[1], 3 * x)
+
+
+def test_gradient_is_refused_unless_switched_off(gemm: Kernel) -> None:
+    a, b = _integers(4, 8).requires_grad_(), _integers(3, 8)
+    with pytest.raises(
+        ArgumentError, match="gemm: argument 'a' requires grad, but this kernel has no backward"
+    ):
+        gemm(a, b)
+    with torch.no_grad():
+        assert torch.equal(gemm(a, b), a @ b.T)
+
+
+def test_wrong_call_after_a_right_one_is_still_found(gemm: Kernel) -> None:
+    a, b = _integers(4, 8), _integers(3, 8)
+    gemm(a, b)
+    with pytest.raises(ArgumentError, match="'a' has dtype"):
+        gemm(a.int(), b)
+    with pytest.raises(ArgumentError, match="'out' has shape"):
+        gemm(a, b, out=torch.empty(3, 4))
+    with pytest.raises(ArgumentError, match="'out' shares memory with 'a'"):
+        gemm(a, b, out=a.view(-1)[:12].view(4, 3))
+
+
+def test_kernel_of_another_device_says_so(gemm: Kernel) -> None:
+    with pytest.raises(ArgumentError, match="'a' is on meta, but this kernel was built for cpu"):
+        gemm(torch.empty(4, 8, device="meta"), torch.empty(3, 8, device="meta"))
+
+
+def test_broken_binary_is_one_clean_error() -> None:
+    artifact = gemm_artifact()
+    broken = replace(artifact, binaries=(replace(artifact.binaries[0], data=b"not a vmfb" * 100),))
+    with pytest.raises(ArtifactError, match="IREE cannot load 'x86_64_v3'"):
+        Kernel(broken)(_integers(4, 8), _integers(3, 8))
+
+
+def test_threads_of_one_process_may_call_at_once(scaled: Kernel) -> None:
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        x = torch.full((600 + seed,), float(seed))
+        wrong.extend(seed for _ in range(200) if not torch.equal(scaled(x)[1], 3 * x))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_memory_of_the_tensors_is_given_back(scaled: Kernel) -> None:
+    """40 calls on 8 MB tensors: buffers that stayed alive would add 900 MB."""
+
+    def resident_mb() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("needs /proc")
+    x = torch.ones(1 << 21)
+    scaled(x)
+    before = resident_mb()
+    for _ in range(40):
+        scaled(x.clone())
+    assert resident_mb() - before < 100
+
+
+_FORK = """
+import os, sys, torch
+from pathlib import Path
+from wavespec.runtime import Kernel, unpack_artifact
+kernel = Kernel(unpack_artifact(Path(sys.argv[1]).read_bytes()))
+a = torch.ones(2, 2)
+kernel(a, a)
+child = os.fork()
+if child == 0:
+    try:
+        kernel(a, a)
+    except RuntimeError as error:
+        os._exit(7 if "forked" in str(error) else 8)
+    os._exit(9)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_gets_an_error_where_iree_would_hang(tmp_path: Path) -> None:
+    from wavespec.runtime import pack_artifact
+
+    packed = tmp_path / "gemm.bin"
+    packed.write_bytes(pack_artifact(gemm_artifact()))
+    root = str(Path(__file__).resolve().parents[2])
+    environment = os.environ | {"PYTHONPATH": root}
+    run = subprocess.run([sys.executable, "-c", _FORK, str(packed)], env=environment, timeout=30, check=False)
+    assert run.returncode == 7

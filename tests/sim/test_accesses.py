@@ -1,0 +1,316 @@
+"""Loads, stores and copies: what they do, and which mistakes are found at which operation."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from simulated_kernels import AMD, CPU, NVIDIA, built, kernel, line, numbers, shared, tensor
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.sim.simt import simulate
+
+F32 = DTYPES["f32"]
+
+
+def exchange(barrier: bool):
+    """Every lane stages one element in shared memory and takes the one of its neighbour, in two waves."""
+    header = kernel(NVIDIA, [tensor("A", "input", 64), tensor("B", "output", 64), shared("S", 64)], waves=2)
+    own = header.symbol("lane") + header.symbol("wave") * 32
+
+    def fill(build: ThreadBuilder) -> None:
+        build.span = line(3)
+        value = build.load("A", F32, 1, own)
+        build.store(value, "S", own)
+        if barrier:
+            build.barrier()
+        build.span = line(7)
+        value = build.load("S", F32, 1, 63 - own)
+        build.store(value, "B", own)
+
+    return built(header, fill)
+
+
+def test_copy_through_shared_memory_with_barrier_is_clean() -> None:
+    a = numbers(64)
+    report = simulate(exchange(barrier=True), NVIDIA, {"A": a}, {})
+    np.testing.assert_array_equal(report.tensors["B"], a[::-1])
+    assert report.ok and report.findings == ()
+    assert report.counts["global load bytes"] == 256 and report.counts["barrier"] == 1
+
+
+def test_missing_barrier_is_a_race_at_the_reading_line() -> None:
+    report = simulate(exchange(barrier=False), NVIDIA, {"A": numbers(64)}, {})
+    (finding,) = report.findings
+    assert finding.kind == "race" and finding.span == line(7) and not report.ok
+    assert finding.related is not None and finding.related.span == line(3)
+    assert "copy.wave.yaml:7:1: error[race]" in report.render() and finding.count == 64
+
+
+def test_overwriting_what_another_wave_still_reads_is_a_race() -> None:
+    body = """
+    %a = constant {value = 1.0} : f32x1
+    store %a {memory = "S", offset = [lane + wave*32]}
+    barrier
+    %b = load {memory = "S", offset = [63 - lane - wave*32]} : f32x1
+    store %a {memory = "S", offset = [lane + wave*32]}
+    """
+    report = simulate(kernel(NVIDIA, [shared("S", 64)], body, waves=2), NVIDIA, {}, {})
+    assert [(f.kind, "reads" in f.message) for f in report.findings] == [("race", True)]
+
+
+def test_one_element_written_differently_by_two_lanes_is_a_race_and_written_alike_is_not() -> None:
+    body = """
+    %a = load {memory = "A", offset = [lane]} : f32x1
+    store %a {memory = "S", offset = [lane//2]}
+    """
+    test = kernel(NVIDIA, [tensor("A", "input", 32), shared("S", 16)], body)
+    assert simulate(test, NVIDIA, {"A": np.arange(32, dtype=np.float32)}, {}).kinds() == {"race"}
+    assert simulate(test, NVIDIA, {"A": np.ones(32, np.float32)}, {}).ok
+
+
+def test_masked_elements_are_neither_read_nor_written() -> None:
+    body = """
+    %a = load {memory = "A", offset = [lane*4], mask = (([lane], [3],),), valid = [10 - lane*4]} : f32x4
+    store %a {memory = "B", offset = [lane*4], mask = (([lane], [3],),), valid = [10 - lane*4]}
+    """
+    a = numbers(10)
+    report = simulate(
+        kernel(AMD, [tensor("A", "input", 10), tensor("B", "output", 10)], body), AMD, {"A": a}, {}
+    )
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["B"], a)
+    assert report.counts["global store bytes"] == 40 and report.counts["global load 16 B"] == 3
+
+
+def test_masked_load_gives_zeros() -> None:
+    body = """
+    %a = load {memory = "A", offset = [lane], mask = (([lane], [5],),), valid = none} : f32x1
+    store %a {memory = "B", offset = [lane]}
+    """
+    report = simulate(
+        kernel(NVIDIA, [tensor("A", "input", 5), tensor("B", "output", 32)], body),
+        NVIDIA,
+        {"A": np.ones(5, np.float32)},
+        {},
+    )
+    assert report.ok and report.tensors["B"].sum() == 5
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_out_of_bounds_names_the_element(space: str) -> None:
+    memory = tensor("A", "output", 31) if space == "global" else shared("A", 31)
+    body = """
+    %a = constant {value = 1.0} : f32x1
+    store %a {memory = "A", offset = [lane]}
+    """
+    report = simulate(kernel(NVIDIA, [memory], body), NVIDIA, {}, {})
+    (finding,) = report.findings
+    assert finding.kind == "out-of-bounds" and finding.count == 1
+    assert (
+        finding.message
+        == "'store' touches element 31 of @A, which has 31 elements, in lane 31 of wave 0 of workgroup 0."
+    )
+
+
+def test_unwritten_shared_memory_is_found() -> None:
+    body = """
+    %a = load {memory = "S", offset = [lane]} : f32x1
+    store %a {memory = "B", offset = [lane]}
+    """
+    report = simulate(kernel(NVIDIA, [shared("S", 32), tensor("B", "output", 32)], body), NVIDIA, {}, {})
+    assert report.kinds() == {"unwritten-read"} and np.isnan(report.tensors["B"]).all()
+
+
+def async_copy(wait: bool, barrier: bool, *, shift: int = 16):
+    """One 16-byte asynchronous copy per lane, then a read of the neighbour's (or one's own) 4 elements."""
+    steps = f"{'async_wait {pending = 0}' if wait else ''}\n{'barrier' if barrier else ''}"
+    body = f"""
+    copy_async {{source = "A", source_offset = [lane*4], memory = "S", offset = [lane*4], elements = 4,
+                 mask = (([lane], [30],),), valid = none}}
+    async_commit
+    {steps}
+    %b = load {{memory = "S", offset = [(lane + {shift})%32*4]}} : f32x4
+    store %b {{memory = "B", offset = [lane*4]}}
+    """
+    return kernel(NVIDIA, [tensor("A", "input", 120), tensor("B", "output", 128), shared("S", 128)], body)
+
+
+def test_async_copy_lands_at_the_wait_and_fills_masked_elements_with_zeros() -> None:
+    a = numbers(120)
+    report = simulate(async_copy(True, True), NVIDIA, {"A": a}, {})
+    assert report.ok, report.render()
+    expected = np.concatenate([a, np.zeros(8, np.float32)]).reshape(2, 64)[::-1].reshape(-1)
+    np.testing.assert_array_equal(report.tensors["B"], expected)
+
+
+def test_async_copy_read_without_wait_or_without_barrier_is_found() -> None:
+    a = numbers(120)
+    assert simulate(async_copy(False, True), NVIDIA, {"A": a}, {}).kinds() == {"unwaited-copy"}
+    assert simulate(async_copy(True, False), NVIDIA, {"A": a}, {}).kinds() == {"race"}
+    assert simulate(async_copy(True, False, shift=0), NVIDIA, {"A": a}, {}).ok
+
+
+def rotation(pending: int):
+    """Four tiles of 128 elements through three buffers, two copies ahead."""
+
+    def copy(tile: str) -> str:
+        return f"""
+        copy_async {{source = "A", source_offset = [({tile})*128 + lane*4], memory = "S",
+                     offset = [lane*4], elements = 4, buffer = [({tile})%3],
+                     mask = (([{tile}], [4],),), valid = none}}
+        async_commit"""
+
+    body = f"""
+    {copy("0")}
+    {copy("1")}
+    %zero = constant {{value = 0.0}} : f32x4
+    %last = for %zero {{induction = "t", lower = [0], upper = [4], step = [1]}} : f32x4 (%old : f32x4) do
+      async_wait {{pending = {pending}}}
+      barrier
+      {copy("t + 2")}
+      %part = load {{memory = "S", offset = [124 - lane*4], buffer = [t%3]}} : f32x4
+      store %part {{memory = "B", offset = [t*128 + lane*4]}}
+      yield %part
+    end
+    """
+    memories = [tensor("A", "input", 512), tensor("B", "output", 512), shared("S", 128, buffers=3)]
+    return kernel(NVIDIA, memories, body, symbols="symbol t in 0..3 by 1")
+
+
+def test_buffers_rotate() -> None:
+    a = numbers(512)
+    report = simulate(rotation(pending=1), NVIDIA, {"A": a}, {})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["B"], a.reshape(4, 32, 4)[:, ::-1].reshape(-1))
+    assert simulate(rotation(pending=2), NVIDIA, {"A": a}, {}).kinds() == {"unwaited-copy"}
+
+
+def test_buffer_that_does_not_exist_is_out_of_bounds() -> None:
+    body = """
+    %a = constant {value = 1.0} : f32x1
+    store %a {memory = "S", offset = [lane], buffer = [2]}
+    """
+    report = simulate(kernel(NVIDIA, [shared("S", 32, buffers=2)], body), NVIDIA, {}, {})
+    assert "buffer 2 of @S" in report.findings[0].message
+
+
+def test_load_matrix_gives_each_lane_two_elements_of_each_matrix() -> None:
+    body = """
+    %a = load {memory = "A", offset = [lane*16]} : f16x16
+    store %a {memory = "S", offset = [lane*24]}
+    barrier
+    %m = load_matrix {memory = "S", offset = [lane%16*24 + lane//16*8], count = 4} : f16x8
+    store %m {memory = "B", offset = [lane*8]}
+    """
+    memories = [
+        tensor("A", "input", 32, 16, dtype="f16"),
+        tensor("B", "output", 32, 8, dtype="f16"),
+        shared("S", 32, 16, dtype="f16", padding=8),
+    ]
+    a = np.arange(512, dtype=np.float16).reshape(32, 16)
+    report = simulate(kernel(NVIDIA, memories, body), NVIDIA, {"A": a}, {})
+    assert report.ok, report.render()
+    lanes = np.arange(32)
+    for register in range(8):
+        row = lanes // 4 + 8 * (register // 2 % 2)
+        column = lanes % 4 * 2 + register % 2 + 8 * (register // 4)
+        np.testing.assert_array_equal(report.tensors["B"][:, register], a[row, column])
+
+
+def test_load_matrix_needs_a_barrier_and_whole_rows() -> None:
+    body = """
+    %a = constant {value = 1.0} : f16x16
+    store %a {memory = "S", offset = [lane*20]}
+    %m = load_matrix {memory = "S", offset = [lane*20], count = 4} : f16x8
+    """
+    report = simulate(kernel(NVIDIA, [shared("S", 32, 16, dtype="f16", padding=4)], body), NVIDIA, {}, {})
+    assert {(f.kind, f.severity) for f in report.findings} == {
+        ("race", "error"),
+        ("misaligned", "error"),
+        ("misaligned", "warning"),
+    }
+
+
+def test_two_workgroups_that_write_one_output_differently_are_found() -> None:
+    body = """
+    %a = load {memory = "A", offset = [wg0]} : f32x1
+    store %a {memory = "B", offset = [0], mask = (([lane], [1],),), valid = none}
+    """
+    test = kernel(NVIDIA, [tensor("A", "input", 2), tensor("B", "output", 1)], body, grid=2)
+    assert simulate(test, NVIDIA, {"A": np.array([1, 2], np.float32)}, {}).kinds() == {"output-conflict"}
+    assert simulate(test, NVIDIA, {"A": np.array([1, 1], np.float32)}, {}).ok
+
+
+def test_reading_what_another_workgroup_writes_is_a_race() -> None:
+    body = """
+    %a = load {memory = "B", offset = [0]} : f32x1
+    store %a {memory = "B", offset = [lane + wg0*32]}
+    """
+    test = kernel(NVIDIA, [tensor("B", "output", 64)], body, grid=2)
+    assert simulate(test, NVIDIA, {"B": np.ones(64, np.float32)}, {}).kinds() == {"race"}
+
+
+def test_output_element_that_nobody_writes_is_found() -> None:
+    body = """
+    %a = constant {value = 1} : i8x1
+    store %a {memory = "B", offset = [lane]}
+    """
+    test = kernel(NVIDIA, [tensor("B", "output", 5, 8, dtype="i8")], body)
+    assert "element [4, 0] of output @B" in simulate(test, NVIDIA, {}, {}).findings[0].message
+    assert simulate(test, NVIDIA, {"B": np.zeros((5, 8), np.int8)}, {}).ok
+    assert simulate(test, NVIDIA, {}, {}, workgroups=[(0,)]).ok
+
+
+def test_private_memory_and_serial_waves_of_a_cpu() -> None:
+    body = """
+    for {induction = "wave", lower = [0], upper = [4], step = [1]} () do
+      %a = load {memory = "A", offset = [wave*8]} : bf16x8
+      %w = cast %a : f32x8
+      store %w {memory = "P", offset = [wave*8]}
+      yield
+    end
+    barrier
+    for {induction = "wave", lower = [0], upper = [4], step = [1]} () do
+      %p = load {memory = "P", offset = [24 - wave*8]} : f32x8
+      %n = cast %p : bf16x8
+      store %n {memory = "B", offset = [wave*8]}
+      yield
+    end
+    """
+    memories = [
+        tensor("A", "input", 32, dtype="bf16"),
+        tensor("B", "output", 32, dtype="bf16"),
+        "memory @P : f32 (d0: [32]) private",
+    ]
+    a = numbers(32, dtype=ml_dtypes.bfloat16)
+    report = simulate(kernel(CPU, memories, body, symbols="symbol wave in 0..3 by 1"), CPU, {"A": a}, {})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["B"], a.reshape(4, 8)[::-1].reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("machine", "padding", "expected"), [(NVIDIA, 0, 4.0), (NVIDIA, 8, 1.0), (AMD, 0, 4.0), (AMD, 8, 1.0)]
+)
+def test_bank_conflicts_of_rows_of_32_halves(machine, padding: int, expected: float) -> None:
+    body = f"""
+    %a = constant {{value = 1.0}} : f16x8
+    store %a {{memory = "S", offset = [lane*{32 + padding}]}}
+    """
+    test = kernel(machine, [shared("S", machine.lanes, 32, dtype="f16", padding=padding)], body)
+    assert simulate(test, machine, {}, {}).bank_conflicts == {"store @S": expected}
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [("lane", 1.0), ("lane*2", 2.0), ("0", 1.0), ("lane%2*32", 2.0), ("lane*32", 32.0)],
+)
+def test_bank_conflicts_of_single_words(offset: str, expected: float) -> None:
+    body = f"""
+    %a = constant {{value = 1.0}} : f32x1
+    store %a {{memory = "S", offset = [{offset}]}}
+    """
+    assert simulate(kernel(NVIDIA, [shared("S", 32, 32)], body), NVIDIA, {}, {}).bank_conflicts == {
+        "store @S": expected
+    }

@@ -1,0 +1,133 @@
+"""Rules that every row of every target keeps, whatever the vendor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from wavespec.ir.expr import const
+from wavespec.ir.layout import Arrangement, Digit, Swizzle
+from wavespec.targets import TARGETS, Fragment, Machine, MatrixInstruction, machines
+
+MACHINES = [machine for target in TARGETS for machine in machines(target)]
+ROWS = [
+    pytest.param(machine, row, id=f"{machine.variant}-{row.name}")
+    for machine in MACHINES
+    for row in machine.instructions
+]
+
+
+def cells(fragment: Fragment, dims: tuple[str, str], lanes: int) -> Counter[tuple[int, int]]:
+    """How many (lane, register) pairs hold each element."""
+    offsets = list(fragment.layout.register_offsets())
+    sides = [
+        np.array([o[dim] for o in offsets])[:, None]
+        + fragment.layout.base_of(dim).evaluate({"lane": np.arange(lanes)})
+        for dim in dims
+    ]
+    first, second = (np.broadcast_to(side, (len(offsets), lanes)).ravel().tolist() for side in sides)
+    return Counter(zip(first, second, strict=True))
+
+
+def everything(rows: int, columns: int) -> set[tuple[int, int]]:
+    return {(row, column) for row in range(rows) for column in range(columns)}
+
+
+@pytest.mark.parametrize(("machine", "row"), ROWS)
+def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None:
+    accumulator = cells(row.acc, ("m", "n"), row.lanes)
+    assert set(accumulator) == everything(row.m, row.n)
+    assert set(accumulator.values()) == {1}, "an accumulator element lives in exactly one register"
+    for fragment, dims, extent in ((row.a, ("m", "k"), row.m), (row.b, ("n", "k"), row.n)):
+        held = cells(fragment, dims, row.lanes)
+        assert set(held) == everything(extent, row.k)
+        copies = row.lanes * fragment.layout.elements // (extent * row.k)
+        assert set(held.values()) == {copies}, "replicated evenly"
+        replicated = row.emit == "fma" or (row.emit.startswith("wgmma:") and fragment is row.b)
+        assert copies == 1 or replicated
+    assert row.lanes % machine.lanes == 0
+
+
+@pytest.mark.parametrize(("machine", "row"), ROWS)
+def test_swapped_is_the_transposed_product(machine: Machine, row: MatrixInstruction) -> None:
+    swapped = row.swapped()
+    assert (swapped.m, swapped.n, swapped.k) == (row.n, row.m, row.k)
+    assert swapped.emit == row.emit + ":swapped"
+    lanes = row.lanes
+    assert cells(swapped.a, ("m", "k"), lanes) == cells(row.b, ("n", "k"), lanes)
+    assert cells(swapped.b, ("n", "k"), lanes) == cells(row.a, ("m", "k"), lanes)
+    there, back = list(swapped.acc.layout.register_offsets()), list(row.acc.layout.register_offsets())
+    assert [(c["n"], c["m"]) for c in there] == [(c["m"], c["n"]) for c in back]
+    assert swapped.acc.layout.base_of("n") is row.acc.layout.base_of("m")
+    again = swapped.swapped()
+    assert (again.a, again.b, again.acc) == (row.a, row.b, row.acc)
+
+
+@pytest.mark.parametrize(
+    ("machine", "row"), [p for p in ROWS if p.values[1].emit.split(":")[0] in ("fma", "dot2")]
+)
+def test_tile_rows_multiply_by_position(machine: Machine, row: MatrixInstruction) -> None:
+    """`fma` and `dot2` rows: register ``i·N + j`` of acc pairs registers ``i·K ..`` of a with registers ``j·K ..`` of b."""
+    depth = next((axis.extent for axis in row.a.layout.axes if axis.strides[0][0] == "k"), 1)
+    a, b = list(row.a.layout.coordinates()), list(row.b.layout.coordinates())
+    columns = len(b) // depth
+    for register, place in enumerate(row.acc.layout.coordinates()):
+        i, j = divmod(register, columns)
+        for step in range(depth):
+            left, right = a[i * depth + step], b[j * depth + step]
+            assert (left["m"], right["n"], left["k"]) == (place["m"], place["n"], right["k"])
+
+
+def test_names_sources_and_inputs() -> None:
+    for machine in MACHINES:
+        names = [row.name for row in machine.instructions]
+        assert len(set(names)) == len(names)
+        for row in machine.instructions:
+            assert machine.instruction(row.name) is row
+            assert row.source.startswith("https://")
+            assert all(dtype.is_float == row.a.dtype.is_float for dtype in row.inputs)
+            assert row.a.dtype == row.b.dtype
+        assert machine.instruction("no_such_row") is None
+
+
+def test_auto_never_rounds_and_never_needs_a_warpgroup() -> None:
+    for row in machines("sm_90")[0].instructions:
+        if "tf32" in row.name or row.emit.startswith("wgmma:"):
+            assert row.inputs == ()
+
+
+def test_every_machine_multiplies_the_common_types() -> None:
+    for machine in MACHINES:
+        taken = {dtype.name for row in machine.instructions for dtype in row.inputs}
+        assert {"f32", "f16", "bf16", "i8"} <= taken, machine.variant
+
+
+def test_unknown_target() -> None:
+    with pytest.raises(KeyError):
+        machines("sm_00")
+
+
+def test_cpu_variants_are_ordered_best_first() -> None:
+    requires = [set(machine.requires) for machine in machines("cpu")]
+    assert all(better > worse for better, worse in pairwise(requires))
+
+
+def test_fma_reads_of_shared_memory_hit_every_bank_at_most_once() -> None:
+    """16-byte reads are served eight lanes at a time; two of them meet at a bank only when they read the same address."""
+    row = machines("sm_90")[0].instruction("fma_f32_32x64x4")
+    assert row is not None
+    for fragment, dim, extent in ((row.a, "m", row.m), (row.b, "n", row.n)):
+        arrangement = Arrangement(
+            (Digit(dim, extent, 1, 32), Digit("k", 32, 1, 1)), Swizzle(dim, "k", 4, 8, 1)
+        )
+        assert fragment.layout.run_length("k") == 4
+        for coordinate in list(fragment.layout.coordinates())[::4]:
+            offset = arrangement.offset(coordinate)
+            for first in range(0, 32, 8):
+                addresses = {
+                    offset.substitute({"lane": const(lane)}).value for lane in range(first, first + 8)
+                }
+                assert len({address // 4 % 8 for address in addresses}) == len(addresses)

@@ -1,0 +1,148 @@
+"""The register layouts of every matrix instruction against the vendors' tables, retyped here as formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from wavespec.targets import Fragment, Machine, MatrixInstruction, machines
+
+Place = Callable[[int, int], tuple[int, int]]
+"""(lane, register) -> (row, column): ``[m, k]`` for a, ``[n, k]`` for b, ``[m, n]`` for the accumulator."""
+
+
+def same(fragment: Fragment, dims: tuple[str, str], expected: Place, lanes: int, registers: int) -> None:
+    assert fragment.layout.elements == registers
+    offsets = list(fragment.layout.register_offsets())
+    for lane in range(lanes):
+        bases = [fragment.layout.base_of(dim).evaluate({"lane": lane}) for dim in dims]
+        found = [
+            tuple(base + offset[dim] for base, dim in zip(bases, dims, strict=True)) for offset in offsets
+        ]
+        assert found == [expected(lane, register) for register in range(registers)], lane
+
+
+def check(row: MatrixInstruction, a: tuple[Place, int], b: tuple[Place, int], acc: tuple[Place, int]) -> None:
+    same(row.a, ("m", "k"), a[0], row.lanes, a[1])
+    same(row.b, ("n", "k"), b[0], row.lanes, b[1])
+    same(row.acc, ("m", "n"), acc[0], row.lanes, acc[1])
+
+
+def row_named(target: str, name: str) -> MatrixInstruction:
+    row = machines(target)[0].instruction(name)
+    assert row is not None, name
+    return row
+
+
+# ---- PTX ISA 9.7.14.5: the figures of mma.m16n8k16 (.f16/.bf16), m16n8k32 (.s8), m16n8k8 (.tf32).
+
+
+def mma_accumulator(lane: int, i: int) -> tuple[int, int]:
+    group, thread = lane >> 2, lane % 4
+    return (group if i < 2 else group + 8), thread * 2 + (i & 1)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_mma_m16n8k16(dtype: str) -> None:
+    def a(lane: int, i: int) -> tuple[int, int]:
+        group, thread = lane >> 2, lane % 4
+        row = group if i in (0, 1, 4, 5) else group + 8
+        return row, thread * 2 + (i & 1) + (8 if i >= 4 else 0)
+
+    def b(lane: int, i: int) -> tuple[int, int]:
+        group, thread = lane >> 2, lane % 4
+        return group, thread * 2 + (i & 1) + (8 if i >= 2 else 0)
+
+    check(row_named("sm_90", f"mma_m16n8k16_{dtype}"), (a, 8), (b, 4), (mma_accumulator, 4))
+
+
+def test_mma_m16n8k32_i8() -> None:
+    def a(lane: int, i: int) -> tuple[int, int]:
+        group, thread = lane >> 2, lane % 4
+        row = group if i < 4 or 8 <= i < 12 else group + 8
+        return row, thread * 4 + (i & 3) + (16 if i >= 8 else 0)
+
+    def b(lane: int, i: int) -> tuple[int, int]:
+        group, thread = lane >> 2, lane % 4
+        return group, thread * 4 + (i & 3) + (16 if i >= 4 else 0)
+
+    check(row_named("sm_90", "mma_m16n8k32_i8"), (a, 16), (b, 8), (mma_accumulator, 4))
+
+
+def test_mma_m16n8k8_tf32() -> None:
+    def a(lane: int, i: int) -> tuple[int, int]:
+        group, thread = lane >> 2, lane % 4
+        return (group if i in (0, 2) else group + 8), (thread if i < 2 else thread + 4)
+
+    def b(lane: int, i: int) -> tuple[int, int]:
+        return lane >> 2, lane % 4 + (4 if i == 1 else 0)
+
+    check(row_named("sm_90", "mma_m16n8k8_tf32"), (a, 4), (b, 2), (mma_accumulator, 4))
+
+
+# ---- PTX ISA 9.7.15.5.1.1: wgmma D and A fragments in registers; B is read from shared memory, whole.
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_wgmma(n: int, dtype: str) -> None:
+    def accumulator(thread: int, i: int) -> tuple[int, int]:
+        warp, lane = divmod(thread, 32)
+        return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
+
+    def a(thread: int, i: int) -> tuple[int, int]:
+        warp, lane = divmod(thread, 32)
+        return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
+
+    row = row_named("sm_90", f"wgmma_m64n{n}k16_{dtype}")
+    assert row.lanes == 128
+    check(row, (a, 8), (lambda _, i: (i // 16, i % 16), 16 * n), (accumulator, n // 2))
+
+
+# ---- AMD matrix instruction calculator: element of vector register r, lane l, for dense single-block MFMA.
+
+MFMA = [
+    (target, name)
+    for target, names in {
+        "gfx942": ["f32_16x16x16_f16", "f32_16x16x16_bf16", "f32_32x32x8_f16", "f32_32x32x8_bf16", "i32_16x16x32_i8",
+                   "i32_32x32x16_i8", "f32_16x16x4_f32", "f32_32x32x2_f32"],
+        "gfx950": ["f32_16x16x32_f16", "f32_16x16x32_bf16", "f32_32x32x16_f16", "f32_32x32x16_bf16", "i32_16x16x64_i8",
+                   "i32_32x32x32_i8", "f32_16x16x16_f16", "f32_32x32x8_bf16", "f32_16x16x4_f32", "f32_32x32x2_f32"],
+    }.items()
+    for name in names
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "name"), MFMA)
+def test_mfma(target: str, name: str) -> None:
+    side, _, depth = (int(word) for word in name.split("_")[1].split("x"))
+    registers = side * depth // 64
+
+    def operand(lane: int, r: int) -> tuple[int, int]:
+        return lane % side, registers * (lane // side) + r
+
+    def accumulator(lane: int, r: int) -> tuple[int, int]:
+        row = 4 * (lane // 16) + r if side == 16 else 8 * (r // 4) + 4 * (lane // 32) + r % 4
+        return row, lane % side
+
+    check(
+        row_named(target, name), (operand, registers), (operand, registers), (accumulator, side * side // 64)
+    )
+
+
+# ---- CPU register tiles: one lane, rows of a against vectors of b, pairs of k side by side for dot products.
+
+
+def rows_of(length: int) -> Place:
+    return lambda _, register: divmod(register, length)
+
+
+@pytest.mark.parametrize("machine", machines("cpu"), ids=lambda machine: machine.variant)
+def test_cpu_tiles(machine: Machine) -> None:
+    for row in machine.instructions:
+        pair = 2 if row.emit.startswith("dot2:") else 1
+        assert row.k == pair
+        operand, tile = rows_of(pair), rows_of(row.n)
+        check(row, (operand, row.m * pair), (operand, row.n * pair), (tile, row.m * row.n))
+        assert row.n * row.acc.dtype.bytes == 2 * machine.vector_bytes

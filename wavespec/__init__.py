@@ -1,0 +1,59 @@
+"""Write GPU and CPU kernels for PyTorch as declarative specs.
+
+    import wavespec as ws
+
+    spec = ws.load("specs/gemm.wave.yaml")
+    kernel = ws.compile(spec, target="cpu")
+    c = kernel(a, b)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from wavespec.version import __version__
+
+if TYPE_CHECKING:
+    from wavespec.diagnostics import Diagnostic, WavespecError
+    from wavespec.pipeline import build, compile
+    from wavespec.runtime.checks import ArgumentError
+    from wavespec.runtime.kernel import Kernel
+    from wavespec.schema import KernelSpec, load, loads
+    from wavespec.sim.reference import reference
+
+_HOMES = {
+    "ArgumentError": "wavespec.runtime.checks",
+    "Diagnostic": "wavespec.diagnostics",
+    "Kernel": "wavespec.runtime.kernel",
+    "KernelSpec": "wavespec.schema",
+    "WavespecError": "wavespec.diagnostics",
+    "build": "wavespec.pipeline",
+    "compile": "wavespec.pipeline",
+    "load": "wavespec.schema",
+    "loads": "wavespec.schema",
+    "reference": "wavespec.sim.reference",
+}
+
+__all__ = [
+    "ArgumentError",
+    "Diagnostic",
+    "Kernel",
+    "KernelSpec",
+    "WavespecError",
+    "__version__",
+    "build",
+    "compile",
+    "load",
+    "loads",
+    "reference",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when asked for: a generated wrapper imports `wavespec.runtime` where neither compiler nor pydantic exist.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'wavespec' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

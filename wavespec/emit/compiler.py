@@ -1,0 +1,103 @@
+"""MLIR text in, machine code out: IREE in process, its messages brought back to the lines of the spec."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wavespec.diagnostics import Span, WavespecError
+
+_HAL_EXECUTABLE = 1  # ireeCompilerPipeline: lower one executable, without a host program
+_STANDARD = 0
+_ERROR = 2  # severities: note, warning, error
+
+
+class CompilerFailure(WavespecError, code="compiler-failure"):
+    """IREE refused the generated code: a bug of wavespec, or a limit of the machine that no pass knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What IREE made: the module or executable, and the files it dumped (name: bytes)."""
+
+    module: bytes
+    dumped: dict[str, bytes]
+
+
+def compile_executable(text: str, flags: tuple[str, ...] = (), *, intermediates: bool = False) -> Compiled:
+    """Compile one `hal.executable`; the binaries (PTX, HSACO) and, if asked, the ISA text are in ``dumped``."""
+    return _compile(text, flags, _HAL_EXECUTABLE, intermediates)
+
+
+def compile_module(text: str, flags: tuple[str, ...], *, intermediates: bool = False) -> Compiled:
+    """Compile a whole program to a vmfb."""
+    return _compile(text, flags, _STANDARD, intermediates)
+
+
+def compiler_version() -> str:
+    """Version of the compiler package, for cache keys."""
+    from importlib.metadata import version
+
+    return version("iree-base-compiler")
+
+
+def _compile(text: str, flags: tuple[str, ...], pipeline: int, intermediates: bool) -> Compiled:
+    from iree.compiler.api import Output, Session, Source
+
+    with tempfile.TemporaryDirectory() as directory:
+        session = Session()
+        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"]
+        if intermediates:
+            dumps.append(f"--iree-hal-dump-executable-intermediates-to={directory}")
+        session.set_flags(*flags, *dumps)
+        invocation = session.invocation()
+        messages = _collect_messages(invocation)
+        source = Source.wrap_buffer(session, text.encode() + b"\0")
+        if not invocation.parse_source(source) or not invocation.execute(pipeline):
+            raise _failure(messages)
+        module = b""
+        if pipeline == _STANDARD:
+            output = Output.open_membuffer()
+            invocation.output_vm_bytecode(output)
+            module = bytes(output.map_memory())
+            output.close()
+        dumped = {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
+        invocation.close()
+        session.close()
+        return Compiled(module, dumped)
+
+
+def _collect_messages(invocation: Any) -> list[str]:
+    """Have the compiler report into a list; the Python bindings only know how to print."""
+    from iree.compiler.api import ctypes_dl
+
+    messages: list[str] = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.POINTER(ctypes.c_char), ctypes.c_size_t, ctypes.c_void_p)
+
+    def receive(severity: int, text: Any, length: int, _: Any) -> None:
+        if severity >= _ERROR:
+            messages.append(ctypes.string_at(text, length).decode(errors="replace"))
+
+    callback = kind(receive)
+    library: Any = ctypes_dl._dylib  # pyright: ignore[reportPrivateUsage]
+    enable = library.ireeCompilerInvocationEnableCallbackDiagnostics
+    enable.argtypes, enable.restype = [ctypes.c_void_p, ctypes.c_int, kind, ctypes.c_void_p], None
+    enable(invocation._inv_p, 0, callback, None)
+    invocation.keep_callback = callback  # it must outlive the compilation
+    return messages
+
+
+def _failure(messages: list[str]) -> CompilerFailure:
+    where: Span | None = None
+    lines: list[str] = []
+    for message in messages:
+        found = re.search(r'loc\("([^"]+)":(\d+):(\d+)\)|([^\s:"]+\.wave\.yaml):(\d+):(\d+)', message)
+        if found and where is None:
+            file, line, column = (found.group(i) or found.group(i + 3) for i in (1, 2, 3))
+            where = Span(file, int(line), int(column), int(line), int(column) + 1)
+        lines.append(message.strip().splitlines()[0] if message.strip() else "")
+    return CompilerFailure(where, "The compiler refused the generated code.", notes=lines[:5] or ["It gave no reason."])

@@ -1,0 +1,185 @@
+"""Thread kernels for NVIDIA: pointers, `cp.async`, `ldmatrix`, `mma.sync`."""
+
+from __future__ import annotations
+
+from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.targets.machine import MatrixInstruction
+
+_SHARED = "#gpu.address_space<workgroup>"
+_EVERYTHING = 2**63 - 1  # bytes of a binding, as far as the subspan is concerned: bounds are ours
+
+
+class ThreadToCuda(ThreadToMlir):
+    """Emits for the ``cuda`` backend: bare pointers, 64-bit addresses where a tensor may be large, one masked kernel for all sizes."""
+
+    def prologue(self) -> None:
+        zero, size = self.text.constant(0, "index"), self.text.constant(_EVERYTHING, "index")
+        self.pointers: dict[str, str] = {}
+        for number, memory in enumerate(self.bindings()):
+            buffer = "memref<?xi8, #hal.descriptor_type<storage_buffer>>"
+            read_only = " flags(ReadOnly)" if memory.role == "input" else ""
+            name = self.text.op(
+                f"hal.interface.binding.subspan layout({self.layout}) binding({number}) alignment(16) offset({zero}){read_only} : {buffer}{{{size}}}"
+            )
+            self.pointers[memory.name] = self._pointer(name, buffer, "i64", 1)
+        if self.shared_bytes():
+            buffer = f"memref<{self.shared_bytes()}xi8, {_SHARED}>"
+            start = self._pointer(self.text.op(f"memref.alloc() alignment = 1024 : {buffer}"), buffer, "i32", 3)
+            offset = 0
+            for memory in self.kernel.memories:
+                if memory.space == "shared":
+                    self.pointers[memory.name] = self.text.op(f"llvm.getelementptr {start}[{offset}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8")
+                    offset += memory.elements.value * memory.buffers * memory.dtype.bytes
+        self.workgroup_ids()
+        self.lanes_and_waves(self.text.op("nvvm.read.ptx.sreg.tid.x : i32"))
+
+    def _pointer(self, memref: str, type_: str, integer: str, space: int) -> str:
+        address = self.text.op(f"memref.extract_aligned_pointer_as_index {memref} : {type_} -> index")
+        address = self.text.op(f"arith.index_cast {address} : index to {integer}")
+        return self.text.op(f"llvm.inttoptr {address} : {integer} to !llvm.ptr<{space}>")
+
+    def attributes(self) -> str:
+        return (
+            "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "
+            f"workgroup_size = [{self.kernel.threads}, 1, 1] subgroup_size = {self.machine.lanes}>"
+        )
+
+    def loop_attribute(self) -> str:
+        return " {llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}"
+
+    def _address(self, memory: Memory, offset: Expr) -> str:
+        """Pointer to an element; the constant part of the offset becomes an immediate of the access."""
+        constant = offset.constant_part()
+        space, bits = (3, 32) if memory.space == "shared" else (1, 64)
+        element, pointer = mlir_type(memory.dtype), f"!llvm.ptr<{space}>"
+        at = self.indices.integer(offset - constant, bits)
+        name = self.text.op(f"llvm.getelementptr {self.pointers[memory.name]}[{at}] : ({pointer}, i{bits}) -> {pointer}, {element}")
+        return self.text.op(f"llvm.getelementptr {name}[{constant}] : ({pointer}) -> {pointer}, {element}") if constant else name
+
+    def load(self, op: Op, memory: Memory) -> Parts:
+        size, dtype = op.result.vector.elements, memory.dtype
+        type_ = vector_type(dtype, size)
+        zero = self.text.constant(0, type_)
+        if not op["mask"]:
+            return (Part(self._load_text(memory, op, type_), size),)
+        condition = self.indices.holds(op["mask"])
+        self.text.open()
+        self.indices.open()
+        inside = self._load_text(memory, op, type_)
+        self.text.do(f"scf.yield {inside} : {type_}")
+        self.indices.close()
+        lines = self.text.close()
+        result = self.text.name()
+        block = self.text.blocks[-1]
+        block.append(f"{result} = scf.if {condition} -> ({type_}) {{")
+        block.extend(lines)
+        block.append("} else {")
+        block.append(f"  scf.yield {zero} : {type_}")
+        self.text.do("}")
+        return (Part(result, size),)
+
+    def _load_text(self, memory: Memory, op: Op, type_: str) -> str:
+        pointer = self._address(memory, self.buffered(op, memory))
+        space = 3 if memory.space == "shared" else 1
+        align = op.result.vector.elements * memory.dtype.bytes
+        return self.text.op(f'"llvm.load"({pointer}) <{{alignment = {align} : i64, ordering = 0 : i64}}> : (!llvm.ptr<{space}>) -> {type_}')
+
+    def store(self, op: Op, memory: Memory) -> None:
+        (value,) = op.operands
+        size = value.vector.elements
+        name, type_ = self.whole(value), vector_type(memory.dtype, size)
+        space = 3 if memory.space == "shared" else 1
+        with self.when(op["mask"]):
+            pointer = self._address(memory, self.buffered(op, memory))
+            align = size * memory.dtype.bytes
+            self.text.do(f'"llvm.store"({name}, {pointer}) <{{alignment = {align} : i64, ordering = 0 : i64}}> : ({type_}, !llvm.ptr<{space}>) -> ()')
+
+    def load_matrix(self, op: Op, memory: Memory) -> Parts:
+        count = op["count"]
+        pointer = self._address(memory, self.buffered(op, memory))
+        struct = "i32" if count == 1 else f"!llvm.struct<({', '.join(['i32'] * count)})>"
+        name = self.text.op(
+            f'"nvvm.ldmatrix"({pointer}) <{{layout = #nvvm.mma_layout<row>, num = {count} : i32, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, '
+            f"eltType = #nvvm.ld_st_matrix_elt_type<b16>}}> : (!llvm.ptr<3>) -> {struct}"
+        )
+        words = [self.text.op(f"llvm.extractvalue {name}[{i}] : {struct}") for i in range(count)]
+        per_word = 4 // memory.dtype.bytes
+        type_ = vector_type(memory.dtype, per_word)
+        return tuple(Part(self.text.op(f"llvm.bitcast {word} : i32 to {type_}"), per_word) for word in words)
+
+    def copy_async(self, op: Op, source: Memory, memory: Memory) -> None:
+        """Zero-fill is a source size of 0, so that a masked-off copy needs no branch."""
+        bytes_ = op["elements"] * memory.dtype.bytes
+        to = self._address(memory, self.buffered(op, memory))
+        start = self._address(source, op["source_offset"])
+        cache = "cg" if bytes_ == 16 else "ca"
+        size, types = "", "!llvm.ptr<3>, !llvm.ptr<1>"
+        if op["mask"]:
+            inside = self.indices.holds(op["mask"])
+            all_, none = self.text.constant(bytes_, "i32"), self.text.constant(0, "i32")
+            size = ", " + self.text.op(f"arith.select {inside}, {all_}, {none} : i32")
+            types += ", i32"
+        self.text.do(f"nvvm.cp.async.shared.global {to}, {start}, {bytes_}, cache = {cache}{size} : {types}")
+
+    def asynchronous(self, op: Op) -> None:
+        self.text.do("nvvm.cp.async.commit.group" if op.name == "async_commit" else f"nvvm.cp.async.wait.group {op['pending']}")
+
+    def barrier(self) -> None:
+        self.text.do("nvvm.barrier")
+
+    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
+        return [1] * elements  # accumulators live in scalar registers; LLVM need not take vectors apart
+
+    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        family = row.emit.split(":")[0]
+        return self._outer_product(row, a, b, acc) if family == "fma" else self._mma_sync(row, a, b, acc)
+
+    def _mma_sync(self, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        word = "vector<2xf16>" if row.a.dtype.name == "f16" else "i32"
+        operands = [(name, word) for value in (a, b) for name in self._words(value, word)]
+        counts = [v.vector.elements * v.vector.dtype.bytes // 4 for v in (a, b)]
+        element = mlir_type(acc.vector.dtype)
+        size = acc.vector.elements
+        operands += [(part.name, element) for part in self.parts(acc, [1] * size)]
+        kind = {"i8": "s8"}.get(row.a.dtype.name, row.emit.rpartition(":")[2] if row.a.dtype.name == "f32" else row.a.dtype.name)
+        kind = "tf32" if row.a.dtype.name == "f32" else kind
+        overflow = "intOverflowBehavior = #nvvm.mma_int_overflow<wrapped>, " if not acc.vector.dtype.is_float else ""
+        struct = f"!llvm.struct<({', '.join([element] * size)})>"
+        result = self.text.op(
+            f'"nvvm.mma.sync"({", ".join(n for n, _ in operands)}) <{{{overflow}operandSegmentSizes = array<i32: {counts[0]}, {counts[1]}, {size}>, '
+            f"layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<{kind}>, "
+            f"multiplicandBPtxType = #nvvm.mma_type<{kind}>, shape = #nvvm.shape<m = {row.m}, n = {row.n}, k = {row.k}>}}> : "
+            f"({', '.join(t for _, t in operands)}) -> {struct}"
+        )
+        return tuple(Part(self.text.op(f"llvm.extractvalue {result}[{i}] : {struct}"), 1) for i in range(size))
+
+    def _words(self, value: Value, word: str) -> list[str]:
+        """32-bit registers of an operand, as the instruction takes them."""
+        dtype = value.vector.dtype
+        per_word = 4 // dtype.bytes
+        type_ = vector_type(dtype, per_word)
+        parts = self.parts(value, [per_word] * (value.vector.elements // per_word))
+        return [part.name if type_ == word else self.text.op(f"llvm.bitcast {part.name} : {type_} to {word}") for part in parts]
+
+    def _outer_product(self, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        """Plain multiply-adds of one lane: every pair of its rows and columns, k by k."""
+        rows, columns = _extent(row.a, "m"), _extent(row.b, "n")
+        depth = _extent(row.a, "k")
+        left, right = (self.parts(v, [1] * v.vector.elements) for v in (a, b))
+        total = [part.name for part in self.parts(acc, [1] * acc.vector.elements)]
+        type_ = mlir_type(acc.vector.dtype)
+        for k in range(depth):
+            for m in range(rows):
+                for n in range(columns):
+                    at = m * columns + n
+                    total[at] = self.text.op(f"math.fma {left[m * depth + k].name}, {right[n * depth + k].name}, {total[at]} : {type_}")
+        return tuple(Part(name, 1) for name in total)
+
+
+def _extent(fragment: object, dim: str) -> int:
+    axes = fragment.layout.axes  # type: ignore[attr-defined]
+    return next((axis.extent for axis in axes if axis.stride(dim)), 1)

@@ -1,0 +1,193 @@
+"""Index expressions in, integer arithmetic out: each subexpression once, in the outermost block where it can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wavespec.emit.mlir_text import MlirText
+from wavespec.ir.expr import Expr, const
+
+_I32 = (-(2**31), 2**31 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """An SSA integer, its width, and the block it lives in."""
+
+    name: str
+    bits: int
+    depth: int
+
+    @property
+    def type(self) -> str:
+        return f"i{self.bits}"
+
+
+class Indices:
+    """Computes expressions in 32 bits where their range is known to fit, in 64 bits otherwise."""
+
+    def __init__(self, text: MlirText) -> None:
+        self.text = text
+        self.symbols: dict[str, Integer] = {}
+        self._done: list[dict[tuple[Expr, int], Integer]] = [{}]
+        self._narrow = False
+
+    def define(self, symbol: str, name: str, bits: int) -> None:
+        """Say which SSA value a symbol is; it belongs to the innermost open block."""
+        self.symbols[symbol] = Integer(name, bits, self.text.depth)
+
+    def open(self) -> None:
+        self._done.append({})
+
+    def close(self) -> None:
+        self._done.pop()
+        self.symbols = {k: v for k, v in self.symbols.items() if v.depth < len(self._done)}
+
+    def integer(self, expr: Expr, bits: int = 0) -> str:
+        """SSA name of ``expr`` as an ``i{bits}`` (0: its own width)."""
+        value = self._value(expr)
+        return value.name if bits in (0, value.bits) else self._widened(expr, value, bits).name
+
+    def narrow(self, expr: Expr) -> str:
+        """SSA name of ``expr`` modulo 2³² as an ``i32``, computed in 32 bits throughout; the caller knows that it fits."""
+        self._narrow = True
+        name = self._compute(expr, 32).name
+        self._narrow = False
+        return name
+
+    def index(self, expr: Expr) -> str:
+        """SSA name of ``expr`` as an ``index``."""
+        value = self._value(expr)
+        key = (expr, -1)
+        if key not in self._done[value.depth]:
+            name = self.text.op(f"arith.index_cast {value.name} : {value.type} to index", value.depth)
+            self._done[value.depth][key] = Integer(name, 64, value.depth)
+        return self._done[value.depth][key].name
+
+    def holds(self, pairs: tuple[tuple[Expr, Expr], ...]) -> str:
+        """SSA name of an ``i1``: every ``left < right``."""
+        result, depth = "", 0
+        for left, right in pairs:
+            name, at = self._less(left, right)
+            result, depth = (name, at) if not result else (self.text.op(f"arith.andi {result}, {name} : i1", max(depth, at)), max(depth, at))
+        return result
+
+    def _less(self, left: Expr, right: Expr) -> tuple[str, int]:
+        a, b = self._value(left), self._value(right)
+        bits = max(a.bits, b.bits)
+        a, b = self._widened(left, a, bits), self._widened(right, b, bits)
+        depth = max(a.depth, b.depth)
+        key = (left - right, -2)
+        if key not in self._done[depth]:
+            name = self.text.op(f"arith.cmpi slt, {a.name}, {b.name} : i{bits}", depth)
+            self._done[depth][key] = Integer(name, 1, depth)
+        return self._done[depth][key].name, depth
+
+    def _value(self, expr: Expr) -> Integer:
+        return self._compute(expr, 64 if _wide(expr) else 32)
+
+    def _widened(self, expr: Expr, value: Integer, bits: int) -> Integer:
+        if value.bits == bits:
+            return value
+        key = (expr, bits)
+        if key not in self._done[value.depth]:
+            if expr.is_const:
+                return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
+            verb = "extsi" if bits > value.bits else "trunci"
+            name = self.text.op(f"arith.{verb} {value.name} : {value.type} to i{bits}", value.depth)
+            self._done[value.depth][key] = Integer(name, bits, value.depth)
+        return self._done[value.depth][key]
+
+    def _compute(self, expr: Expr, bits: int) -> Integer:
+        if expr.is_const:
+            return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
+        if expr.kind == "symbol":
+            return self._widened(expr, self.symbols[expr.args[0]], bits)
+        depth = max(self.symbols[name].depth for name in expr.symbols)
+        key = (expr, bits)
+        if key not in self._done[depth]:
+            name = self._sum(expr, bits, depth) if expr.kind == "sum" else self._operation(expr, bits, depth)
+            self._done[depth][key] = Integer(name, bits, depth)
+        return self._done[depth][key]
+
+    def _at(self, expr: Expr, bits: int) -> Integer:
+        value = self._compute(expr, 64 if _wide(expr) and not self._narrow else 32)
+        return self._widened(expr, value, bits)
+
+    def _sum(self, expr: Expr, bits: int, depth: int) -> str:
+        """Terms in order of depth, so that what does not change in a loop is added up outside of it."""
+        constant, terms = expr.args
+        by_depth: dict[int, list[tuple[int, Expr]]] = {}
+        for coefficient, term in terms:
+            by_depth.setdefault(max((self.symbols[s].depth for s in term.symbols), default=0), []).append((coefficient, term))
+        total, at = "", 0
+        for level in sorted(by_depth):
+            if level < depth and len(by_depth[level]) + bool(total) > 1:  # a partial sum of its own, shared between expressions
+                partial = const(0)
+                for coefficient, term in by_depth[level]:
+                    partial = partial + term * coefficient
+                name = self._at(partial, bits).name
+                total, at = (name, level) if not total else (self._add(total, name, bits, level), level)
+                continue
+            for coefficient, term in by_depth[level]:
+                name = self._at(term, bits).name
+                if abs(coefficient) != 1:
+                    factor = self.text.constant(abs(coefficient), f"i{bits}")
+                    name = self.text.op(f"arith.muli {name}, {factor} : i{bits}", level)
+                if not total:
+                    zero = self.text.constant(0, f"i{bits}")
+                    total = name if coefficient > 0 else self.text.op(f"arith.subi {zero}, {name} : i{bits}", level)
+                else:
+                    verb = "addi" if coefficient > 0 else "subi"
+                    total = self.text.op(f"arith.{verb} {total}, {name} : i{bits}", max(at, level))
+                at = level
+        return self._add(total, self.text.constant(constant, f"i{bits}"), bits, depth) if constant else total
+
+    def _add(self, left: str, right: str, bits: int, depth: int) -> str:
+        return self.text.op(f"arith.addi {left}, {right} : i{bits}", depth)
+
+    def _operation(self, expr: Expr, bits: int, depth: int) -> str:
+        if expr.kind in ("floordiv", "mod") and expr.args[1].is_const:
+            return self._divide(expr, bits, depth)
+        verbs = {"product": "muli", "min": "minsi", "max": "maxsi", "xor": "xori", "floordiv": "floordivsi", "mod": "remsi"}
+        result = self._at(expr.args[0], bits).name
+        for argument in expr.args[1:]:
+            result = self.text.op(f"arith.{verbs[expr.kind]} {result}, {self._at(argument, bits).name} : i{bits}", depth)
+        return result
+
+    def _divide(self, expr: Expr, bits: int, depth: int) -> str:
+        value, divisor = self._at(expr.args[0], bits).name, expr.args[1].value
+        power, positive = divisor & (divisor - 1) == 0, expr.args[0].low is not None and expr.args[0].low >= 0
+        if expr.kind == "floordiv":
+            verb, by = ("shrui", divisor.bit_length() - 1) if power and positive else ("divui" if positive else "floordivsi", divisor)
+        elif power:
+            verb, by = "andi", divisor - 1
+        else:
+            verb, by = "remui" if positive else "remsi", divisor
+        return self.text.op(f"arith.{verb} {value}, {self.text.constant(by, f'i{bits}')} : i{bits}", depth)
+
+
+def _wide(expr: Expr) -> bool:
+    """Whether computing ``expr`` can leave 32 bits."""
+    return any(e.low is None or e.high is None or e.low < _I32[0] or e.high > _I32[1] for e in expr.walk())
+
+
+def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr]:
+    """Split a sum into what is the same for all lanes and what is not; ``varying`` names the symbols that differ.
+
+    Products are multiplied out where that separates the two: ``(wg·128 + lane)·K`` becomes ``wg·128·K`` and ``lane·K``.
+    """
+    uniform, lane = const(expr.constant_part()), const(0)
+    for coefficient, term in expr.terms():
+        if not term.symbols & varying:
+            uniform = uniform + term * coefficient
+        elif term.kind == "product":
+            same, different = const(coefficient), const(0)
+            for factor in term.args:
+                a, b = uniform_and_varying(factor, varying) if factor.symbols & varying else (factor, const(0))
+                same, different = same * a, different * (a + b) + same * b
+            uniform, lane = uniform + same, lane + different
+        else:
+            lane = lane + term * coefficient
+    return uniform, lane

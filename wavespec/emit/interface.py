@@ -1,0 +1,93 @@
+"""Thread kernel and spec in, the launch interface out: a `KernelArtifact` without binaries."""
+
+from __future__ import annotations
+
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Kernel
+from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
+from wavespec.runtime.size_expr import SizeExpr
+from wavespec.schema.constraints import Assume
+from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.models import KernelSpec
+from wavespec.schema.resolve import constant_values
+from wavespec.targets.machine import Machine
+
+_WORDS = {"+": "add", "-": "sub", "*": "mul", "/": "floordiv", "//": "floordiv", "%": "mod",
+          "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}  # fmt: skip
+_BACKENDS: dict[str, Backend] = {"llvm-cpu": "cpu", "cuda": "cuda", "rocm": "hip"}
+
+
+def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> KernelArtifact:
+    """What a caller has to pass and launch; ``spec`` is resolved for the target."""
+    tensors = [
+        TensorParameter(memory.name, memory.dtype.name, memory.dims, memory.role == "output")
+        for memory in kernel.memories
+        if memory.space == "global"
+    ]
+    used = {dim for tensor in tensors for dim in tensor.dims}
+    grid = [expr_to_size(extent) for extent in kernel.grid] + [1, 1, 1]
+    return KernelArtifact(
+        name=kernel.name,
+        target=kernel.target,
+        backend=_BACKENDS[machine.backend],
+        architecture=machine.compiler.get("arch", "x86_64"),
+        entry_point=kernel.name,
+        tensors=tuple(tensors),
+        dims=tuple(Dim(name, dim.multiple_of, dim.value) for name, dim in spec.dims.items() if name in used),
+        grid=(grid[0], grid[1], grid[2]),
+        workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
+        binaries=(),
+        shared_memory_bytes=0,
+        assumptions=_assumptions(spec),
+    )
+
+
+def expr_to_size(expr: Expr) -> SizeExpr:
+    """An index expression as the nested tuples that the runtime evaluates."""
+    match expr.kind:
+        case "const" | "symbol":
+            return expr.args[0]
+        case "sum":
+            total: SizeExpr = 0
+            for coefficient, term in expr.terms():
+                size = expr_to_size(term)
+                part = size if abs(coefficient) == 1 else ("mul", size, abs(coefficient))
+                total = part if total == 0 and coefficient > 0 else ("add" if coefficient > 0 else "sub", total, part)
+            constant = expr.constant_part()
+            return ("add" if constant > 0 else "sub", total, abs(constant)) if constant else total
+        case "product":
+            result = expr_to_size(expr.args[0])
+            for factor in expr.args[1:]:
+                result = ("mul", result, expr_to_size(factor))
+            return result
+        case "xor":
+            raise ValueError(f"{expr} has no place in a launch")
+        case kind:
+            return (kind, expr_to_size(expr.args[0]), expr_to_size(expr.args[1]))
+
+
+def _assumptions(spec: KernelSpec) -> tuple[Assumption, ...]:
+    values = constant_values(spec)
+    return tuple(
+        Assumption(str(c.condition), expression_to_size(c.condition, values)) for c in spec.constraints if isinstance(c, Assume)
+    )
+
+
+def expression_to_size(expression: Expression, values: dict[str, int]) -> SizeExpr:
+    """An expression of the spec, parameters replaced by their values, as the nested tuples that the runtime evaluates."""
+    match expression:
+        case Num(value=value):
+            return int(value)
+        case Name(name=name):
+            return values.get(name, name)
+        case Unary(operand=operand):
+            return ("sub", 0, expression_to_size(operand, values))
+        case Binary(op=op, left=left, right=right) | Compare(op=op, left=left, right=right):
+            return (_WORDS[op], expression_to_size(left, values), expression_to_size(right, values))
+        case Call(function=function, arguments=arguments):
+            first, *rest = (expression_to_size(argument, values) for argument in arguments)
+            for argument in rest:
+                first = (function, first, argument)
+            return first
+        case _:
+            raise AssertionError(f"{expression} is no expression of sizes")

@@ -1,0 +1,86 @@
+"""A writer of MLIR text: unique value names, one set of constants per function, nested blocks, source locations."""
+
+from __future__ import annotations
+
+from wavespec.diagnostics import Span
+
+
+class MlirText:
+    """Collects the lines of one function.
+
+    Blocks are open lists: while an inner block is being written, a line can still be added to a block around it, and lands
+    before the operation that owns the inner block.  That is how index arithmetic finds its place outside of loops.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[list[str]] = [[]]
+        self.head: list[str] = []
+        self.locations: dict[tuple[str, int, int], str] = {}
+        self.span: Span | None = None
+        self._constants: dict[tuple[str, str], str] = {}
+        self._count = 0
+
+    @property
+    def depth(self) -> int:
+        """Number of the innermost open block; the function body is 0."""
+        return len(self.blocks) - 1
+
+    def name(self) -> str:
+        """A new value name."""
+        self._count += 1
+        return f"%{self._count}"
+
+    def op(self, text: str, depth: int | None = None) -> str:
+        """Append an operation with one result; returns its name."""
+        name = self.name()
+        self.do(f"{name} = {text}", depth)
+        return name
+
+    def do(self, text: str, depth: int | None = None) -> None:
+        """Append an operation without a result that anybody needs."""
+        self.blocks[self.depth if depth is None else depth].append(f"{text} {self.location()}")
+
+    def location(self) -> str:
+        """Where the current operation was written in the spec."""
+        if self.span is None:
+            return "loc(unknown)"
+        key = (self.span.file, self.span.line, self.span.column)
+        return f"loc({self.locations.setdefault(key, f'#spec{len(self.locations)}')})"
+
+    def location_lines(self) -> list[str]:
+        """Definitions of the locations used, for the top level of the module."""
+        return [f'{alias} = loc("{_escaped(file)}":{line}:{column})' for (file, line, column), alias in self.locations.items()]
+
+    def constant(self, value: int | float, type_: str) -> str:
+        """A constant; ``type_`` may be a vector, which is filled."""
+        scalar = type_.rpartition("x")[2].rstrip(">") if type_.startswith("vector") else type_
+        number = _float_text(float(value)) if scalar[0] in "fb" else str(int(value))
+        literal = f"dense<{number}>" if type_.startswith("vector") else number
+        key = (literal, type_)
+        if key not in self._constants:
+            self._constants[key] = f"%c{len(self._constants)}"
+            self.head.append(f"{self._constants[key]} = arith.constant {literal} : {type_}")
+        return self._constants[key]
+
+    def open(self) -> None:
+        self.blocks.append([])
+
+    def close(self) -> list[str]:
+        return ["  " + line for line in self.blocks.pop()]
+
+    def lines(self) -> list[str]:
+        """The body of the function."""
+        assert self.depth == 0, "a block was left open"
+        return self.head + self.blocks[0]
+
+
+def _float_text(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")):
+        bits = {"inf": "0x7F800000", "-inf": "0xFF800000"}.get(str(value), "0x7FC00000")
+        return bits
+    text = repr(value)
+    return text if "." in text or "e" in text else text + ".0"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,78 @@
+"""A thread kernel in, machine code out, per backend: which emitter, which container, which flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from wavespec.emit.compiler import Compiled, compile_executable, compile_module
+from wavespec.emit.cuda import ThreadToCuda
+from wavespec.emit.host_module import executable_module, host_module, pipeline_layout
+from wavespec.emit.llvm_cpu import ThreadToCpu
+from wavespec.emit.rocm import ThreadToRocm
+from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.ir.kernel import Kernel
+from wavespec.runtime.artifact import Binary, KernelArtifact
+from wavespec.targets.machine import Machine
+
+_LAYOUT = "#layout"
+_EMITTERS: dict[str, type[ThreadToMlir]] = {"llvm-cpu": ThreadToCpu, "cuda": ThreadToCuda, "rocm": ThreadToRocm}
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedModule:
+    """MLIR of a kernel in its container, and the interface it is launched by."""
+
+    text: str
+    interface: KernelArtifact
+    machine: Machine
+
+
+def thread_to_module(kernel: Kernel, machine: Machine, interface: KernelArtifact) -> EmittedModule:
+    """Emit the kernel function and wrap it into what the machine's compiler takes."""
+    emitter = _EMITTERS[machine.backend](kernel, machine, _LAYOUT)
+    function = emitter.function()
+    aliases = [f"{_LAYOUT} = {pipeline_layout(interface)}", *function.aliases]
+    text = "\n".join([*aliases, function.text])
+    if machine.backend == "llvm-cpu":
+        return EmittedModule(host_module(interface, text), interface, machine)
+    interface = replace(interface, shared_memory_bytes=function.shared_bytes)
+    return EmittedModule(executable_module(interface, text, _executable_target(machine)), interface, machine)
+
+
+def module_to_binary(module: EmittedModule, *, intermediates: bool = False) -> tuple[Binary, Compiled]:
+    """Compile; returns the binary for the artifact and everything the compiler dumped."""
+    machine = module.machine
+    if machine.backend == "llvm-cpu":
+        compiled = compile_module(module.text, _cpu_flags(machine), intermediates=intermediates)
+        return Binary(machine.variant, "vmfb", compiled.module, machine.requires), compiled
+    compiled = compile_executable(module.text, intermediates=intermediates)
+    suffix = "ptx" if machine.backend == "cuda" else "hsaco"
+    (data,) = (content for name, content in compiled.dumped.items() if name.endswith("." + suffix))
+    return Binary(machine.variant, suffix, data), compiled
+
+
+def _executable_target(machine: Machine) -> str:
+    wgp = (
+        "compute = fp64|fp32|fp16|int64|int32|int16|int8, storage = b64|b32|b16|b8, subgroup = shuffle|arithmetic, dot = dp4xi8toi32, mma = [], "
+        f"subgroup_size_choices = [{machine.lanes}], max_workgroup_sizes = [1024, 1024, 1024], "
+        f"max_thread_count_per_workgroup = {machine.max_threads}, max_workgroup_memory_bytes = {machine.shared.bytes}, "
+        "max_workgroup_counts = [2147483647, 65535, 65535], max_load_instruction_bits = 128, simds_per_wgp = 4, vgpr_space_bits = 16384"
+    )
+    features = machine.compiler.get("features", "")
+    target = f'#iree_gpu.target<arch = "{machine.compiler["arch"]}", features = "{features}", wgp = <{wgp}>>'
+    if machine.backend == "cuda":
+        return f'#hal.executable.target<"cuda", "cuda-nvptx-fb", {{iree_codegen.target_info = {target}}}>'
+    return f'#hal.executable.target<"rocm", "rocm-hsaco-fb", {{abi = "hip", iree_codegen.target_info = {target}, ukernels = "none"}}>'
+
+
+def _cpu_flags(machine: Machine) -> tuple[str, ...]:
+    return (
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu",
+        "--iree-llvmcpu-target-cpu=generic",
+        f"--iree-llvmcpu-target-cpu-features={machine.compiler['cpu_features']}",
+        "--iree-llvmcpu-debug-symbols=false",
+    )
+
+

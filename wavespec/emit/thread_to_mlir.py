@@ -1,0 +1,292 @@
+"""Thread kernel in, the text of one `func.func` out; what differs per machine is in the subclasses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from wavespec.emit.indices import Indices
+from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFunction:
+    """The emitted function and what its surroundings need to know.
+
+    ``text``: ``func.func @<name>()``; ``aliases``: attribute and location definitions for the top of the module.
+    """
+
+    name: str
+    text: str
+    aliases: tuple[str, ...]
+    shared_bytes: int
+
+
+class ThreadToMlir:
+    """Walks a thread kernel once.  Subclasses say how memory, matrix instructions and barriers are spelled."""
+
+    def __init__(self, kernel: Kernel, machine: Machine, layout: str) -> None:
+        self.kernel, self.machine, self.layout = kernel, machine, layout
+        self.text = MlirText()
+        self.indices = Indices(self.text)
+        self.values: dict[str, Parts] = {}
+        self.dims = [symbol for symbol in kernel.symbols if symbol.args[0] in _dynamic_dims(kernel)]
+
+    # -------------------------------------------------------------------------------------------- what subclasses provide
+
+    def prologue(self) -> None:
+        """Define lane, wave and workgroup symbols and get hold of every memory."""
+        raise NotImplementedError
+
+    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
+        """Sizes of the SSA values that hold ``elements`` registers through a loop."""
+        return [elements]
+
+    def attributes(self) -> str:
+        """Attributes of the function."""
+        raise NotImplementedError
+
+    def loop_attribute(self) -> str:
+        """Attribute dictionary of a loop."""
+        return ""
+
+    def load(self, op: Op, memory: Memory) -> Parts:
+        raise NotImplementedError
+
+    def store(self, op: Op, memory: Memory) -> None:
+        raise NotImplementedError
+
+    def load_matrix(self, op: Op, memory: Memory) -> Parts:
+        raise NotImplementedError
+
+    def copy_async(self, op: Op, source: Memory, memory: Memory) -> None:
+        raise NotImplementedError
+
+    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        raise NotImplementedError
+
+    def barrier(self) -> None:
+        raise NotImplementedError
+
+    def asynchronous(self, op: Op) -> None:
+        """``async_commit`` and ``async_wait``."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------------------------------ shared
+
+    def function(self) -> KernelFunction:
+        """Emit everything."""
+        self.load_constants()
+        self.prologue()
+        self.block(self.kernel.body)
+        lines = [*self.text.lines(), "return"]
+        body = "\n".join("  " + line for line in lines)
+        text = f"func.func @{self.kernel.name}() attributes {{{self.attributes()}}} {{\n{body}\n}}"
+        return KernelFunction(self.kernel.name, text, tuple(self.text.location_lines()), self.shared_bytes())
+
+    def shared_bytes(self) -> int:
+        """Bytes of workgroup memory, every buffer included."""
+        return sum(m.elements.value * m.dtype.bytes * m.buffers for m in self.kernel.memories if m.space == "shared")
+
+    def load_constants(self) -> None:
+        for ordinal, symbol in enumerate(self.dims):
+            name = self.text.op(f"hal.interface.constant.load layout({self.layout}) ordinal({ordinal}) : i32")
+            self.indices.define(symbol.args[0], name, 32)
+
+    def bindings(self) -> list[Memory]:
+        """Memories that are arguments, in the order of the call."""
+        return [memory for memory in self.kernel.memories if memory.space == "global"]
+
+    def workgroup_ids(self) -> None:
+        for axis in range(3):
+            if any(symbol.args[0] == f"wg{axis}" for symbol in self.kernel.symbols):
+                index = self.text.op(f"hal.interface.workgroup.id[{axis}] : index")
+                self.indices.define(f"wg{axis}", self.text.op(f"arith.index_cast {index} : index to i32"), 32)
+
+    def lanes_and_waves(self, thread: str) -> None:
+        """Define ``lane`` and the wave symbols from the flat thread number, an ``i32``; the last wave symbol runs fastest."""
+        lanes = self.machine.lanes
+        self.indices.define("lane", self.text.op(f"arith.remui {thread}, {self.text.constant(lanes, 'i32')} : i32"), 32)
+        rest = self.text.op(f"arith.divui {thread}, {self.text.constant(lanes, 'i32')} : i32")
+        for name, count in reversed(self.kernel.waves):
+            size = self.text.constant(count, "i32")
+            self.indices.define(name, self.text.op(f"arith.remui {rest}, {size} : i32"), 32)
+            rest = self.text.op(f"arith.divui {rest}, {size} : i32")
+
+    def block(self, ops: Sequence[Op]) -> None:
+        for op in ops:
+            self.text.span = op.span
+            getattr(self, f"_{op.name}")(op)
+
+    def parts(self, value: Value, sizes: Sequence[int]) -> Parts:
+        """The registers of a value in parts of the given sizes."""
+        return resized(self.text, self.values[value.name], value.vector.dtype, sizes)
+
+    def whole(self, value: Value) -> str:
+        """The registers of a value as one SSA value."""
+        return self.parts(value, [value.vector.elements])[0].name
+
+    def memory_of(self, op: Op) -> Memory:
+        return self.kernel.memory(op["memory"])
+
+    def buffered(self, op: Op, memory: Memory) -> Expr:
+        """Element offset including the rotation."""
+        return op["offset"] + op["buffer"] * memory.elements if memory.buffers > 1 else op["offset"]
+
+    @contextmanager
+    def when(self, mask: tuple[tuple[Expr, Expr], ...]) -> Iterator[None]:
+        """What is emitted inside runs only where the mask holds."""
+        if not mask:
+            yield
+            return
+        condition = self.indices.holds(mask)
+        self.text.open()
+        self.indices.open()
+        yield
+        self.indices.close()
+        lines = self.text.close()
+        self.text.blocks[-1].append(f"scf.if {condition} {{")
+        self.text.blocks[-1].extend(lines)
+        self.text.do("}")
+
+    def _constant(self, op: Op) -> None:
+        dtype, elements = op.result.vector.dtype, op.result.vector.elements
+        sizes = self.native_sizes(dtype, elements)
+        self.values[op.result.name] = tuple(Part(self.text.constant(op["value"], vector_type(dtype, n)), n) for n in sizes)
+
+    def _load(self, op: Op) -> None:
+        self.values[op.result.name] = self.load(op, self.memory_of(op))
+
+    def _store(self, op: Op) -> None:
+        self.store(op, self.memory_of(op))
+
+    def _load_matrix(self, op: Op) -> None:
+        self.values[op.result.name] = self.load_matrix(op, self.memory_of(op))
+
+    def _copy_async(self, op: Op) -> None:
+        self.copy_async(op, self.kernel.memory(op["source"]), self.memory_of(op))
+
+    def _async_commit(self, op: Op) -> None:
+        self.asynchronous(op)
+
+    def _async_wait(self, op: Op) -> None:
+        self.asynchronous(op)
+
+    def _barrier(self, op: Op) -> None:
+        self.barrier()
+
+    def _mma(self, op: Op) -> None:
+        name, _, swapped = op["instruction"].partition(":")
+        row = self.machine.instruction(name)
+        assert row is not None
+        a, b, acc = op.operands
+        if swapped:
+            a, b = b, a
+        self.values[op.result.name] = self.mma(op, row, a, b, acc)
+
+    def _pack(self, op: Op) -> None:
+        self.values[op.result.name] = tuple(part for value in op.operands for part in self.values[value.name])
+
+    def _slice(self, op: Op) -> None:
+        (value,) = op.operands
+        start, size = op["start"], op["size"]
+        after = value.vector.elements - start - size
+        cut = self.parts(value, [n for n in (start, size, after) if n])
+        self.values[op.result.name] = (cut[1 if start else 0],)
+
+    def _cast(self, op: Op) -> None:
+        (value,) = op.operands
+        before, after = value.vector.dtype, op.result.vector.dtype
+        converted: list[Part] = []
+        for part in self.values[value.name]:
+            types = vector_type(before, part.size), vector_type(after, part.size)
+            converted.append(Part(self.convert(part.name, before, after, *types), part.size))
+        self.values[op.result.name] = tuple(converted)
+
+    def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        """Convert one SSA value between element types."""
+        if before.is_float and after.is_float:
+            verb = "arith.extf" if after.bits > before.bits else "arith.truncf"
+        elif before.is_float:
+            verb = "arith.fptosi"
+        elif after.is_float:
+            verb = "arith.uitofp" if before.kind == "uint" else "arith.sitofp"
+        else:
+            verb = ("arith.extui" if before.kind == "uint" else "arith.extsi") if after.bits > before.bits else "arith.trunci"
+        return self.text.op(f"{verb} {name} : {old} to {new}")
+
+    def _transpose(self, op: Op) -> None:
+        """A transpose of the whole block; units of several elements travel as one integer."""
+        (value,) = op.operands
+        rows, columns, unit = op["rows"], op["columns"], op["unit"]
+        dtype = value.vector.dtype
+        element = mlir_type(dtype) if unit == 1 else f"i{dtype.bits * unit}"
+        flat, cells = vector_type(dtype, rows * columns * unit), f"vector<{rows * columns}x{element}>"
+        name = self.whole(value)
+        if unit > 1:
+            name = self.text.op(f"vector.bitcast {name} : {flat} to {cells}")
+        square, turned = f"vector<{rows}x{columns}x{element}>", f"vector<{columns}x{rows}x{element}>"
+        name = self.text.op(f"vector.shape_cast {name} : {cells} to {square}")
+        name = self.text.op(f"vector.transpose {name}, [1, 0] : {square} to {turned}")
+        lines: list[Part] = []
+        for number in range(columns):
+            line = self.text.op(f"vector.extract {name}[{number}] : vector<{rows}x{element}> from {turned}")
+            if unit > 1:
+                line = self.text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {vector_type(dtype, rows * unit)}")
+            lines.append(Part(line, rows * unit))
+        self.values[op.result.name] = tuple(lines)
+
+    def _for(self, op: Op) -> None:
+        body = op.body
+        lower, upper, step = (self.indices.integer(op[key], 32) for key in ("lower", "upper", "step"))
+        carried: list[tuple[str, str]] = []
+        sizes: list[list[int]] = []
+        for value in op.operands:
+            sizes.append(self.native_sizes(value.vector.dtype, value.vector.elements))
+            for part in self.parts(value, sizes[-1]):
+                carried.append((part.name, vector_type(value.vector.dtype, part.size)))
+        induction = self.text.name()
+        self.text.open()
+        self.indices.open()
+        self.indices.define(op["induction"], induction, 32)
+        arguments: list[str] = []
+        for value, wanted in zip(body.arguments, sizes, strict=True):
+            parts = tuple(Part(self.text.name(), size) for size in wanted)
+            self.values[value.name] = parts
+            arguments += [part.name for part in parts]
+        self.block(body.ops)
+        self.text.span = op.span
+        yields = [part for value, wanted in zip(body.yields, sizes, strict=True) for part in self.parts(value, wanted)]
+        if carried:
+            types = ", ".join(type_ for _, type_ in carried)
+            self.text.do(f"scf.yield {', '.join(part.name for part in yields)} : {types}")
+        self.indices.close()
+        lines = self.text.close()
+        result = self.text.name()
+        head = f"scf.for {induction} = {lower} to {upper} step {step}"
+        if carried:
+            inits = ", ".join(f"{name} = {first}" for name, (first, _) in zip(arguments, carried, strict=True))
+            head = f"{result}:{len(carried)} = {head} iter_args({inits}) -> ({', '.join(t for _, t in carried)})"
+        block = self.text.blocks[-1]
+        block.append(f"{head}  : i32 {{")
+        block.extend(lines)
+        self.text.do(f"}}{self.loop_attribute()}")
+        number = 0
+        for value, wanted in zip(op.results, sizes, strict=True):
+            self.values[value.name] = tuple(Part(f"{result}#{number + i}", size) for i, size in enumerate(wanted))
+            number += len(wanted)
+
+
+def _dynamic_dims(kernel: Kernel) -> list[str]:
+    names: dict[str, None] = {}
+    for memory in kernel.memories:
+        for dim, extent in zip(memory.dims, memory.shape, strict=True):
+            if memory.space == "global" and not extent.is_const:
+                names[dim] = None
+    return list(names)

@@ -1,0 +1,440 @@
+"""Integer index expressions: hash-consed, simplified at construction, with known ranges and divisibility.
+
+Every node knows ``low <= value <= high`` (``None`` = unknown) and a ``divisor`` that divides it, so masks, divisions and
+remainders that cannot matter disappear as soon as an expression is built.  Division and remainder round towards minus
+infinity.  The normal form of a sum is ``constant + Σ coefficient · term`` with terms in a stable order, hence two equal sums
+are the same object and ``is`` / ``==`` decide equality.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+Kind = Literal["const", "symbol", "sum", "product", "floordiv", "mod", "min", "max", "xor"]
+
+_interned: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
+
+
+class Expr:
+    """One interned node; build it with :func:`const`, :func:`symbol` and the operators."""
+
+    __slots__ = ("__weakref__", "args", "divisor", "high", "kind", "low", "order", "symbols")
+
+    kind: Kind
+    args: tuple[Any, ...]
+    low: int | None
+    high: int | None
+    divisor: int
+    symbols: frozenset[str]
+    order: tuple[Any, ...]
+
+    def __add__(self, other: Expr | int) -> Expr:
+        return _sum((self, 1), (as_expr(other), 1))
+
+    def __radd__(self, other: int) -> Expr:
+        return self + other
+
+    def __sub__(self, other: Expr | int) -> Expr:
+        return _sum((self, 1), (as_expr(other), -1))
+
+    def __rsub__(self, other: int) -> Expr:
+        return as_expr(other) - self
+
+    def __neg__(self) -> Expr:
+        return _sum((self, -1))
+
+    def __mul__(self, other: Expr | int) -> Expr:
+        return _product(self, as_expr(other))
+
+    def __rmul__(self, other: int) -> Expr:
+        return self * other
+
+    def __floordiv__(self, other: Expr | int) -> Expr:
+        return _floordiv(self, as_expr(other))
+
+    def __mod__(self, other: Expr | int) -> Expr:
+        return _mod(self, as_expr(other))
+
+    def __xor__(self, other: Expr | int) -> Expr:
+        return _xor(self, as_expr(other))
+
+    def __repr__(self) -> str:
+        return _text(self, 0)
+
+    def __reduce__(self) -> tuple[Callable[..., Expr], tuple[Any, ...]]:
+        return _rebuild, (self.kind, self.args)
+
+    @property
+    def value(self) -> int:
+        """The integer of a constant; raises ``ValueError`` for anything else."""
+        if self.kind != "const":
+            raise ValueError(f"{self} is not a constant")
+        return self.args[0]
+
+    @property
+    def is_const(self) -> bool:
+        return self.kind == "const"
+
+    def constant_part(self) -> int:
+        """The additive constant of the normal form."""
+        return _linear(self)[0]
+
+    def terms(self) -> tuple[tuple[int, Expr], ...]:
+        """``(coefficient, term)`` pairs of the normal form, without the constant."""
+        return _linear(self)[1]
+
+    def evaluate(self, environment: Mapping[str, Any]) -> Any:
+        """The value with every symbol replaced; integers or numpy integer arrays."""
+        match self.kind:
+            case "const":
+                return self.args[0]
+            case "symbol":
+                return environment[self.args[0]]
+            case "sum":
+                total: Any = self.args[0]
+                for coefficient, term in self.args[1]:
+                    total = total + coefficient * term.evaluate(environment)
+                return total
+            case _:
+                values = [argument.evaluate(environment) for argument in self.args]
+                result = values[0]
+                for value in values[1:]:
+                    result = _EVALUATE[self.kind](result, value)
+                return result
+
+    def substitute(self, replacement: Mapping[str, Expr | int]) -> Expr:
+        """The same expression with symbols replaced by expressions."""
+        if self.symbols.isdisjoint(replacement):
+            return self
+        match self.kind:
+            case "symbol":
+                return as_expr(replacement[self.args[0]])
+            case "sum":
+                parts = [(term.substitute(replacement), coefficient) for coefficient, term in self.args[1]]
+                return _sum((const(self.args[0]), 1), *parts)
+            case _:
+                values = [argument.substitute(replacement) for argument in self.args]
+                result = values[0]
+                for value in values[1:]:
+                    result = _BUILD[self.kind](result, value)
+                return result
+
+    def walk(self) -> Iterator[Expr]:
+        """This node and everything below it, parents first."""
+        yield self
+        children = [term for _, term in self.args[1]] if self.kind == "sum" else self.args
+        for child in children:
+            if isinstance(child, Expr):
+                yield from child.walk()
+
+
+def const(value: int) -> Expr:
+    """The integer ``value``."""
+    return _intern("const", (value,), value, value, abs(value), frozenset())
+
+
+def symbol(name: str, low: int | None = 0, high: int | None = None, divisor: int = 1) -> Expr:
+    """A named integer with ``low <= name <= high`` (inclusive) and ``divisor`` dividing it."""
+    return _intern("symbol", (name, low, high, divisor), low, high, divisor, frozenset((name,)))
+
+
+def as_expr(value: Expr | int) -> Expr:
+    """``value`` itself, or the constant."""
+    return value if isinstance(value, Expr) else const(value)
+
+
+def minimum(left: Expr | int, right: Expr | int) -> Expr:
+    """The smaller of two expressions."""
+    a, b = as_expr(left), as_expr(right)
+    if at_most(a, b):
+        return a
+    if at_most(b, a):
+        return b
+    a, b = sorted((a, b), key=_order)
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    highs = [x.high for x in (a, b) if x.high is not None]
+    return _intern("min", (a, b), low, min(highs, default=None), math.gcd(a.divisor, b.divisor), a.symbols | b.symbols)
+
+
+def maximum(left: Expr | int, right: Expr | int) -> Expr:
+    """The larger of two expressions."""
+    a, b = as_expr(left), as_expr(right)
+    if at_most(a, b):
+        return b
+    if at_most(b, a):
+        return a
+    a, b = sorted((a, b), key=_order)
+    lows = [x.low for x in (a, b) if x.low is not None]
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
+    return _intern("max", (a, b), max(lows, default=None), high, math.gcd(a.divisor, b.divisor), a.symbols | b.symbols)
+
+
+def ceildiv(left: Expr | int, right: int) -> Expr:
+    """``left / right`` rounded up; ``right`` is a positive integer."""
+    a = as_expr(left)
+    return (a + (right - 1)) // right if a.divisor % right else a // right
+
+
+def at_most(left: Expr, right: Expr) -> bool:
+    """True when ``left <= right`` follows from the known ranges."""
+    difference = right - left
+    return difference.low is not None and difference.low >= 0
+
+
+def less(left: Expr, right: Expr) -> bool:
+    """True when ``left < right`` follows from the known ranges."""
+    difference = right - left
+    return difference.low is not None and difference.low >= 1
+
+
+# ---------------------------------------------------------------------------------------------------------------- building
+
+
+def _intern(
+    kind: Kind, args: tuple[Any, ...], low: int | None, high: int | None, divisor: int, symbols: frozenset[str]
+) -> Expr:
+    key = (kind, args)
+    found = _interned.get(key)
+    if found is not None:
+        return found
+    if low is not None and low == high and kind != "const":
+        return const(low)
+    node = Expr.__new__(Expr)
+    node.kind, node.args, node.low, node.high, node.divisor, node.symbols = kind, args, low, high, divisor, symbols
+    node.order = _sort_key(kind, args)
+    _interned[key] = node
+    return node
+
+
+_RANK: dict[str, int] = {k: i for i, k in enumerate(("symbol", "floordiv", "mod", "xor", "min", "max", "product", "sum", "const"))}
+
+
+def _sort_key(kind: Kind, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A total order that does not depend on addresses or hashing, so printed IR is the same in every process."""
+    if kind in ("const", "symbol"):
+        return (_RANK[kind], str(args[0]))
+    if kind == "sum":
+        return (_RANK[kind], str(args[0]), *(x for c, t in args[1] for x in (str(c), t.order)))
+    return (_RANK[kind], *(argument.order for argument in args))
+
+
+def _order(node: Expr) -> str:
+    return repr(node.order)
+
+
+def _linear(node: Expr) -> tuple[int, tuple[tuple[int, Expr], ...]]:
+    if node.kind == "const":
+        return node.args[0], ()
+    if node.kind == "sum":
+        return node.args
+    return 0, ((1, node),)
+
+
+def _sum(*parts: tuple[Expr, int]) -> Expr:
+    constant, coefficients = 0, dict[Expr, int]()
+    for node, scale in parts:
+        part_constant, terms = _linear(node)
+        constant += scale * part_constant
+        for coefficient, term in terms:
+            coefficients[term] = coefficients.get(term, 0) + scale * coefficient
+    pairs = [(coefficient, term) for term, coefficient in coefficients.items() if coefficient]
+    if not pairs:
+        return const(constant)
+    if len(pairs) == 1 and constant == 0 and pairs[0][0] == 1:
+        return pairs[0][1]
+    pairs.sort(key=lambda pair: _order(pair[1]))
+    low: int | None = constant
+    high: int | None = constant
+    divisor = abs(constant)
+    for coefficient, term in pairs:
+        lower, upper = (term.low, term.high) if coefficient > 0 else (term.high, term.low)
+        low = None if low is None or lower is None else low + coefficient * lower
+        high = None if high is None or upper is None else high + coefficient * upper
+        divisor = math.gcd(divisor, coefficient * term.divisor)
+    symbols = frozenset[str]().union(*(term.symbols for _, term in pairs))
+    return _intern("sum", (constant, tuple(pairs)), low, high, divisor, symbols)
+
+
+def _product(left: Expr, right: Expr) -> Expr:
+    for a, b in ((left, right), (right, left)):
+        if a.is_const:
+            return _sum((b, a.value))
+    for a, b in ((left, right), (right, left)):
+        constant = a.constant_part()
+        if a.kind == "sum" and constant:
+            return _sum((_product(_sum((a, 1), (const(constant), -1)), b), 1), (b, constant))
+    scale, factors = 1, list[Expr]()
+    for node in (left, right):
+        constant, terms = _linear(node)
+        if len(terms) == 1 and constant == 0:
+            scale *= terms[0][0]
+            node = terms[0][1]
+        elif node.kind == "sum":
+            common = math.gcd(*(coefficient for coefficient, _ in terms))
+            scale *= common
+            node = _sum(*((term, coefficient // common) for coefficient, term in terms))
+        factors.extend(node.args if node.kind == "product" else (node,))
+    factors.sort(key=_order)
+    low: int | None = None
+    high: int | None = None
+    if all(f.low is not None and f.low >= 0 for f in factors):
+        low = math.prod(f.low or 0 for f in factors)
+        high = math.prod(f.high or 0 for f in factors) if all(f.high is not None for f in factors) else None
+    symbols = frozenset[str]().union(*(f.symbols for f in factors))
+    node = _intern("product", tuple(factors), low, high, math.prod(f.divisor for f in factors), symbols)
+    return _sum((node, scale))
+
+
+def _split(node: Expr, divisor: int) -> tuple[Expr, Expr]:
+    """``node = divisor · quotient + rest`` where the quotient collects every term known to be divisible."""
+    constant, terms = _linear(node)
+    quotient: list[tuple[Expr, int]] = [(const(constant // divisor), 1)]
+    rest: list[tuple[Expr, int]] = [(const(constant % divisor), 1)]
+    for coefficient, term in terms:
+        if coefficient % divisor == 0:
+            quotient.append((term, coefficient // divisor))
+        else:
+            rest.append((term, coefficient))
+    return _sum(*quotient), _sum(*rest)
+
+
+def _floordiv(left: Expr, right: Expr) -> Expr:
+    if not right.is_const:
+        if left is right:
+            return const(1)
+        bounded = left.low is not None and left.low >= 0 and right.low is not None and right.low >= 1
+        if bounded and less(left, right):
+            return const(0)
+        return _intern("floordiv", (left, right), 0 if bounded else None, left.high if bounded else None, 1,
+                       left.symbols | right.symbols)  # fmt: skip
+    divisor = right.value
+    if divisor <= 0:
+        raise ValueError(f"division of {left} by {divisor}: only positive divisors are used for indices")
+    if divisor == 1:
+        return left
+    quotient, rest = _split(left, divisor)
+    if rest.low is not None and rest.high is not None and rest.low // divisor == rest.high // divisor:
+        return quotient + rest.low // divisor
+    common = math.gcd(divisor, *(coefficient for coefficient, _ in rest.terms()))
+    if common > 1:  # floor((c·x + r) / (c·d)) = floor((x + floor(r / c)) / d) for integers x
+        reduced = _sum((const(rest.constant_part() // common), 1), *((t, c // common) for c, t in rest.terms()))
+        return quotient + _floordiv(reduced, const(divisor // common))
+    if rest.kind == "floordiv" and rest.args[1].is_const:
+        return quotient + _floordiv(rest.args[0], const(rest.args[1].value * divisor))
+    if rest.kind == "mod" and rest.args[1].is_const and rest.args[1].value % divisor == 0:
+        return quotient + _mod(_floordiv(rest.args[0], const(divisor)), const(rest.args[1].value // divisor))
+    low = None if rest.low is None else rest.low // divisor
+    high = None if rest.high is None else rest.high // divisor
+    exact = rest.divisor // divisor if rest.divisor % divisor == 0 and rest.divisor else 1
+    return quotient + _intern("floordiv", (rest, right), low, high, exact, rest.symbols)
+
+
+def _mod(left: Expr, right: Expr) -> Expr:
+    if not right.is_const:
+        if left is right:
+            return const(0)
+        high = None if right.high is None else right.high - 1
+        return _intern("mod", (left, right), 0, high, 1, left.symbols | right.symbols)
+    divisor = right.value
+    if divisor <= 0:
+        raise ValueError(f"remainder of {left} by {divisor}: only positive divisors are used for indices")
+    constant, terms = _linear(left)
+    rest = _sum((const(constant % divisor), 1), *((t, c % divisor) for c, t in terms if c * t.divisor % divisor))
+    if rest.divisor % divisor == 0:
+        return const(0)
+    if rest.low is not None and rest.high is not None and rest.low // divisor == rest.high // divisor:
+        return rest - divisor * (rest.low // divisor)
+    if rest.kind == "mod" and rest.args[1].is_const and rest.args[1].value % divisor == 0:
+        return _mod(rest.args[0], right)
+    common = math.gcd(divisor, rest.constant_part(), *(coefficient for coefficient, _ in rest.terms()))
+    if common > 1:
+        reduced = _sum((const(rest.constant_part() // common), 1), *((t, c // common) for c, t in rest.terms()))
+        return common * _mod(reduced, const(divisor // common))
+    known = math.gcd(divisor, rest.divisor)
+    return _intern("mod", (rest, right), 0, divisor - known, known, rest.symbols)
+
+
+def _xor(left: Expr, right: Expr) -> Expr:
+    for a, b in ((left, right), (right, left)):
+        if b.is_const and b.value == 0:
+            return a
+    if left is right:
+        return const(0)
+    if left.is_const and right.is_const:
+        return const(left.value ^ right.value)
+    a, b = sorted((left, right), key=_order)
+    high: int | None = None
+    if a.low is not None and b.low is not None and min(a.low, b.low) >= 0 and a.high is not None and b.high is not None:
+        high = (1 << max(a.high, b.high).bit_length()) - 1
+    return _intern("xor", (a, b), 0 if high is not None else None, high, 1, a.symbols | b.symbols)
+
+
+def _minimum_value(left: Any, right: Any) -> Any:
+    return left + (right - left) * (right < left)
+
+
+def _maximum_value(left: Any, right: Any) -> Any:
+    return left + (right - left) * (right > left)
+
+
+_EVALUATE: dict[str, Callable[[Any, Any], Any]] = {
+    "product": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "min": _minimum_value,
+    "max": _maximum_value,
+    "xor": lambda a, b: a ^ b,
+}
+_BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "product": _product,
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "min": minimum,
+    "max": maximum,
+    "xor": _xor,
+}
+
+
+def _rebuild(kind: Kind, args: tuple[Any, ...]) -> Expr:
+    if kind == "const":
+        return const(*args)
+    if kind == "symbol":
+        return symbol(*args)
+    if kind == "sum":
+        return _sum((const(args[0]), 1), *((term, coefficient) for coefficient, term in args[1]))
+    result = args[0]
+    for argument in args[1:]:
+        result = _BUILD[kind](result, argument)
+    return result
+
+
+# ---------------------------------------------------------------------------------------------------------------- printing
+
+_SUM, _TERM, _ATOM = 1, 2, 3
+
+
+def _text(node: Expr, context: int) -> str:
+    match node.kind:
+        case "const":
+            return str(node.args[0]) if node.args[0] >= 0 or context < _TERM else f"({node.args[0]})"
+        case "symbol":
+            return node.args[0]
+        case "sum":
+            constant, terms = node.args
+            pieces = [(c, _text(t, _TERM) if c == 1 or c == -1 else f"{_text(t, _ATOM)}*{abs(c)}") for c, t in terms]
+            text = " ".join(f"{'-' if c < 0 else '+'} {piece}" for c, piece in pieces)
+            text = text[2:] if text.startswith("+ ") else "0 " + text
+            if constant:
+                text += f" {'-' if constant < 0 else '+'} {abs(constant)}"
+            return f"({text})" if context >= _TERM else text
+        case "product":
+            text = "*".join(_text(factor, _ATOM) for factor in node.args)
+        case "floordiv" | "mod":
+            sign = "//" if node.kind == "floordiv" else "%"
+            text = f"{_text(node.args[0], _ATOM)}{sign}{_text(node.args[1], _ATOM)}"
+        case _:
+            return f"{node.kind}({', '.join(_text(argument, 0) for argument in node.args)})"
+    return f"({text})" if context >= _ATOM else text

@@ -1,0 +1,265 @@
+"""The IR: a kernel of operations over values, the same frozen classes at tile level and at thread level.
+
+Tile level: values are whole tiles (`TileType`).  Thread level: values are the registers of one lane (`VectorType`), one
+operation per instruction-sized step.  ``docs/architecture.md`` prints one kernel after every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from wavespec.diagnostics import Span
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.layout import Arrangement, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class TileType:
+    """A tile: its dims, their extents in elements (0 = whole tensor, not yet tiled), element type and distribution."""
+
+    dims: tuple[str, ...]
+    extents: tuple[int, ...]
+    dtype: DType
+    layout: Layout | None = None
+
+    def extent(self, dim: str) -> int:
+        return self.extents[self.dims.index(dim)]
+
+    def __str__(self) -> str:
+        shape = "".join(f"{d}: {e}, " if e else f"{d}, " for d, e in zip(self.dims, self.extents, strict=True))
+        return f"tile<{shape}{self.dtype}{f', {self.layout}' if self.layout else ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """``elements`` registers of one lane."""
+
+    dtype: DType
+    elements: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype}x{self.elements}"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One SSA value; names are unique in a kernel."""
+
+    name: str
+    type: TileType | VectorType
+
+    @property
+    def tile(self) -> TileType:
+        assert isinstance(self.type, TileType), f"%{self.name} is {self.type}, not a tile"
+        return self.type
+
+    @property
+    def vector(self) -> VectorType:
+        assert isinstance(self.type, VectorType), f"%{self.name} is {self.type}, not a vector"
+        return self.type
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The body of a structured operation: its arguments, operations and what it hands on."""
+
+    arguments: tuple[Value, ...]
+    ops: tuple[Op, ...]
+    yields: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation.  ``attributes`` holds integers, texts, expressions and tuples of them."""
+
+    name: str
+    operands: tuple[Value, ...] = ()
+    results: tuple[Value, ...] = ()
+    attributes: tuple[tuple[str, Any], ...] = ()
+    region: Region | None = None
+    span: Span | None = field(default=None, compare=False)
+
+    def __getitem__(self, key: str) -> Any:
+        for name, value in self.attributes:
+            if name == key:
+                return value
+        raise KeyError(f"'{self.name}' has no attribute '{key}'")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return next((value for name, value in self.attributes if name == key), default)
+
+    @property
+    def result(self) -> Value:
+        assert len(self.results) == 1, f"'{self.name}' has {len(self.results)} results"
+        return self.results[0]
+
+    @property
+    def body(self) -> Region:
+        assert self.region is not None, f"'{self.name}' has no body"
+        return self.region
+
+    def with_(self, **attributes: Any) -> Op:
+        """The same operation with some attributes set."""
+        return replace(self, attributes=attribute_pairs({**dict(self.attributes), **attributes}))
+
+    def walk(self) -> Iterator[Op]:
+        """This operation and all operations inside it, in program order."""
+        yield self
+        if self.region:
+            for op in self.region.ops:
+                yield from op.walk()
+
+
+def attribute_pairs(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Attributes in canonical order."""
+    return tuple(sorted(attributes.items()))
+
+
+Space = Literal["global", "shared", "private"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A named piece of memory.
+
+    ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup, ``shape``
+    constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
+    """
+
+    name: str
+    dtype: DType
+    dims: tuple[str, ...]
+    shape: tuple[Expr, ...]
+    space: Space
+    role: Literal["input", "output"] | None = None
+    arrangement: Arrangement | None = None
+    buffers: int = 1
+    staged: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+    @property
+    def contiguous_dim(self) -> str:
+        """The dim whose neighbours are neighbours in memory."""
+        return self.dims[-1]
+
+    @property
+    def elements(self) -> Expr:
+        """Elements of the memory (of one buffer), padding included."""
+        if self.arrangement is not None:
+            return const(self.arrangement.elements)
+        total = const(1)
+        for extent in self.shape:
+            total = total * extent
+        return total
+
+    def offset(self, coordinates: Mapping[str, Expr]) -> Expr:
+        """Element offset of a coordinate (in the first buffer)."""
+        if self.arrangement is not None:
+            return self.arrangement.offset(coordinates)
+        total = const(0)
+        for dim, extent in zip(self.dims, self.shape, strict=True):
+            total = total * extent + coordinates[dim]
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One line of the distribution: ``tile`` elements of ``dim`` per workgroup, wave or loop step."""
+
+    dim: str
+    tile: int
+    axis: int = 0
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How the spec's constraints split the work; passes read it, only `AssignTiles` interprets it."""
+
+    workgroup: tuple[Split, ...] = ()
+    loops: tuple[Split, ...] = ()
+    waves: tuple[Split, ...] = ()
+    instruction: str = "auto"
+    stages: int = 1
+    group: int = 1
+    instruction_span: Span | None = field(default=None, compare=False)
+    stages_span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel at one level of the lowering.
+
+    ``symbols``: every integer symbol with its range.  ``grid``: workgroups per launch axis.  ``waves``: wave symbol and
+    count, slowest first; ``lanes`` per wave.
+    """
+
+    name: str
+    level: Literal["tile", "thread"]
+    target: str
+    symbols: tuple[Expr, ...]
+    memories: tuple[Memory, ...]
+    body: tuple[Op, ...]
+    distribution: Distribution = Distribution()
+    grid: tuple[Expr, ...] = ()
+    waves: tuple[tuple[str, int], ...] = ()
+    lanes: int = 1
+
+    def memory(self, name: str) -> Memory:
+        for memory in self.memories:
+            if memory.name == name:
+                return memory
+        raise KeyError(f"kernel '{self.name}' has no memory '@{name}'")
+
+    def symbol(self, name: str) -> Expr:
+        """The declared symbol, or 0 for an identifier with a single value (a wave or lane of one)."""
+        for known in self.symbols:
+            if known.args[0] == name:
+                return known
+        return const(0)
+
+    def with_symbols(self, *added: Expr) -> Kernel:
+        """The kernel with symbols declared (again: no change)."""
+        fresh = [s for s in added if s.kind == "symbol" and s not in self.symbols]
+        return replace(self, symbols=(*self.symbols, *fresh))
+
+    @property
+    def wave_count(self) -> int:
+        total = 1
+        for _, count in self.waves:
+            total *= count
+        return total
+
+    @property
+    def threads(self) -> int:
+        """Lanes of one workgroup."""
+        return self.wave_count * self.lanes
+
+    def walk(self) -> Iterator[Op]:
+        for op in self.body:
+            yield from op.walk()
+
+
+def rewrite(ops: tuple[Op, ...], change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:
+    """Apply ``change`` to every operation, innermost first; each becomes any number of operations."""
+    result: list[Op] = []
+    for op in ops:
+        if op.region:
+            op = replace(op, region=replace(op.region, ops=rewrite(op.region.ops, change)))
+        result.extend(change(op))
+    return tuple(result)
+
+
+def retype(op: Op, types: dict[str, TileType | VectorType]) -> Op:
+    """The operation with the types of the named values replaced, inside its region as well."""
+
+    def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        return tuple(replace(v, type=types[v.name]) if v.name in types else v for v in values)
+
+    region = op.region
+    if region:
+        region = Region(of(region.arguments), tuple(retype(inner, types) for inner in region.ops), of(region.yields))
+    return replace(op, operands=of(op.operands), results=of(op.results), region=region)

@@ -1,0 +1,202 @@
+"""Where every element of a tile lives: in the registers of lanes (`Layout`) or in a staged memory (`Arrangement`).
+
+One formula serves every machine: ``coordinate[dim] = base[dim](wave, lane) + Σ registerᵢ · strideᵢ[dim]``.  MFMA and
+``mma.sync`` fragments, ``wgmma`` accumulators, a CPU register tile and a 16-byte coalesced load are all instances.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from wavespec.ir.expr import Expr, as_expr, const
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterAxis:
+    """``extent`` registers; each step moves ``strides[dim]`` elements along every named dim."""
+
+    extent: int
+    strides: tuple[tuple[str, int], ...]
+
+    def stride(self, dim: str) -> int:
+        """Elements moved along ``dim`` by one step."""
+        return dict(self.strides).get(dim, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The distribution of one tile over waves, lanes and registers.
+
+    ``axes`` run from the slowest to the fastest register.  The last ``inner`` axes form one *fragment*, the value that one
+    instruction takes or makes; the axes before them repeat the fragment.
+    """
+
+    base: tuple[tuple[str, Expr], ...]
+    axes: tuple[RegisterAxis, ...]
+    inner: int
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(dim for dim, _ in self.base)
+
+    @property
+    def elements(self) -> int:
+        """Elements that one lane holds."""
+        return math.prod(axis.extent for axis in self.axes)
+
+    @property
+    def repeats(self) -> tuple[RegisterAxis, ...]:
+        """The axes that repeat the fragment."""
+        return self.axes[: len(self.axes) - self.inner]
+
+    @property
+    def fragment_elements(self) -> int:
+        """Elements of one fragment."""
+        return math.prod(axis.extent for axis in self.axes[len(self.axes) - self.inner :])
+
+    def base_of(self, dim: str) -> Expr:
+        """The part of the coordinate along ``dim`` that does not depend on the register."""
+        return dict(self.base)[dim]
+
+    def register_offsets(self) -> Iterator[dict[str, int]]:
+        """For every register, in order, its displacement along each dim."""
+        for register in range(self.elements):
+            offsets, rest = dict.fromkeys(self.dims, 0), register
+            for axis in reversed(self.axes):
+                rest, digit = divmod(rest, axis.extent)
+                for dim, stride in axis.strides:
+                    offsets[dim] += digit * stride
+            yield offsets
+
+    def coordinates(self) -> Iterator[dict[str, Expr]]:
+        """For every register, in order, its coordinate along each dim."""
+        base = dict(self.base)
+        for offsets in self.register_offsets():
+            yield {dim: base[dim] + offset for dim, offset in offsets.items()}
+
+    def run_length(self, dim: str) -> int:
+        """How many consecutive registers are consecutive along ``dim`` and equal in every other dim."""
+        run = 1
+        for axis in reversed(self.axes):
+            if axis.extent > 1 and axis.strides != ((dim, run),):
+                break
+            run *= axis.extent
+        return run
+
+    def repeated(self, dim: str, count: int, stride: int) -> Layout:
+        """The layout repeated ``count`` times along ``dim``, every ``stride`` elements; the new axis is the last repeat."""
+        at = len(self.axes) - self.inner
+        axis = RegisterAxis(count, ((dim, stride),))
+        return replace(self, axes=(*self.axes[:at], axis, *self.axes[at:]))
+
+    def shifted(self, offsets: Mapping[str, Expr | int]) -> Layout:
+        """The layout moved by ``offsets`` along the named dims."""
+        return replace(self, base=tuple((dim, expr + as_expr(offsets.get(dim, 0))) for dim, expr in self.base))
+
+    def renamed(self, names: Mapping[str, str]) -> Layout:
+        """The layout with its dims renamed (``m`` of an instruction becomes ``M`` of a kernel)."""
+        base = tuple((names[dim], expr) for dim, expr in self.base)
+        axes = tuple(replace(axis, strides=tuple((names[d], s) for d, s in axis.strides)) for axis in self.axes)
+        return replace(self, base=base, axes=axes)
+
+    def __str__(self) -> str:
+        base = ", ".join(f"{dim} = {expr}" for dim, expr in self.base)
+        outer, inner = self.repeats, self.axes[len(self.axes) - self.inner :]
+        return f"{{{base}; {_axes_text(outer)} | {_axes_text(inner)}}}"
+
+
+def _axes_text(axes: tuple[RegisterAxis, ...]) -> str:
+    return ", ".join(f"{axis.extent} by " + " ".join(f"{d} {s}" for d, s in axis.strides) for axis in axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Swizzle:
+    """Spreads the rows of a staged tile over the banks: chunk index ``c`` becomes ``c ^ (row // period % width)``.
+
+    ``chunk`` is in elements; ``width`` chunks make one row segment.
+    """
+
+    row: str
+    column: str
+    chunk: int
+    width: int
+    period: int
+
+    def __str__(self) -> str:
+        return f"swizzle {self.column} {self.chunk} x {self.width} by {self.row}//{self.period}"
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """``extent`` steps of ``step`` elements along ``dim``, ``stride`` elements apart in memory."""
+
+    dim: str
+    extent: int
+    step: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How a staged tile lies in memory: mixed-radix digits of its coordinates, each with a stride.
+
+    Rows with padding, packed panels and k-interleaved panels differ only in their digits.
+    """
+
+    digits: tuple[Digit, ...]
+    swizzle: Swizzle | None = None
+
+    @property
+    def elements(self) -> int:
+        """Elements that the staged tile occupies, padding included."""
+        return 1 + sum((digit.extent - 1) * digit.stride for digit in self.digits)
+
+    def run(self, dim: str) -> int:
+        """How many consecutive coordinates along ``dim`` are consecutive in memory."""
+        run = next((digit.extent for digit in self.digits if digit.dim == dim and digit.stride == digit.step == 1), 1)
+        return min(run, self.swizzle.chunk) if self.swizzle and self.swizzle.column == dim else run
+
+    def offset(self, coordinates: Mapping[str, Expr]) -> Expr:
+        """Element offset of a coordinate inside the staged tile."""
+        total = const(0)
+        for digit in self.digits:
+            coordinate = coordinates[digit.dim]
+            if self.swizzle and digit.dim == self.swizzle.column and digit.step == 1:
+                coordinate = self._swizzled(coordinate, coordinates[self.swizzle.row])
+            span = digit.step * digit.extent
+            largest = max(d.step * d.extent for d in self.digits if d.dim == digit.dim)
+            value = coordinate // digit.step
+            total = total + (value % digit.extent if span < largest else value) * digit.stride
+        return total
+
+    def _swizzled(self, column: Expr, row: Expr) -> Expr:
+        assert self.swizzle is not None
+        chunk = self.swizzle.chunk
+        return ((column // chunk) ^ (row // self.swizzle.period % self.swizzle.width)) * chunk + column % chunk
+
+    def __str__(self) -> str:
+        digits = ", ".join(f"{d.dim}/{d.step}: {d.extent} by {d.stride}" for d in self.digits)
+        return f"[{digits}; {self.swizzle}]" if self.swizzle else f"[{digits}]"
+
+
+def row_major(dims: tuple[str, ...], extents: tuple[int, ...], padding: int = 0) -> Arrangement:
+    """Rows one after another, the last dim contiguous, ``padding`` unused elements after every row."""
+    digits: list[Digit] = []
+    stride = 1
+    for position, (dim, extent) in enumerate(reversed(list(zip(dims, extents, strict=True)))):
+        digits.append(Digit(dim, extent, 1, stride))
+        stride = stride * extent + (padding if position == 0 else 0)
+    return Arrangement(tuple(reversed(digits)))
+
+
+def panels(dim: str, extent: int, block: int, depth_dim: str, depth: int, depth_block: int) -> Arrangement:
+    """Packed panels ``[extent/block][depth/depth_block][block][depth_block]``: what a register tile reads in order."""
+    digits = [
+        Digit(dim, extent // block, block, depth * block),
+        Digit(depth_dim, depth // depth_block, depth_block, block * depth_block),
+        Digit(dim, block, 1, depth_block),
+        Digit(depth_dim, depth_block, 1, 1),
+    ]
+    return Arrangement(tuple(digit for digit in digits if digit.extent > 1))

@@ -1,0 +1,403 @@
+"""Text in, kernel out: reads what `printer.print_kernel` writes (and index expressions on their own)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.kernel import Distribution, Kernel, Memory, Op, Region, Split, TileType, Value, VectorType
+from wavespec.ir.printer import default_attributes
+from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, Swizzle
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<float>-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|(?:-?inf|nan)\b)
+    |(?P<int>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<value>(?<![\w)])%[\w.]+)|(?P<global>@\w+)
+    |(?P<text>"(?:[^"\\]|\\.)*")|(?P<sign>//|\.\.|[-+*%()\[\]{}<>,:;=|!/^]))""",
+    re.VERBOSE,
+)
+
+
+class IRSyntaxError(ValueError):
+    """The text is not a printed kernel; the message has the place and what was expected."""
+
+
+def parse_expr(text: str, symbols: dict[str, Expr]) -> Expr:
+    """An index expression over the given symbols; raises `IRSyntaxError`."""
+    reader = _Reader(text, symbols)
+    result = reader.expression()
+    reader.expect_end()
+    return result
+
+
+def parse_kernel(text: str) -> Kernel:
+    """A printed kernel; spans are not part of the text."""
+    return _Reader(text, {}).kernel()
+
+
+class _Reader:
+    """Recursive descent over the token list; one method per rule of the printed form."""
+
+    def __init__(self, text: str, symbols: dict[str, Expr]) -> None:
+        self.text, self.symbols = text, symbols
+        self.tokens: list[tuple[str, str, int]] = []
+        self.values: dict[str, Value] = {}
+        at, end = 0, len(text.rstrip())
+        while at < end:
+            found = _TOKEN.match(text, at)
+            if not found:
+                raise IRSyntaxError(f"at {self._place(at)}: unexpected character {text[at : at + 1]!r}")
+            kind = cast(str, found.lastgroup)
+            self.tokens.append((kind, found.group(kind), found.start(kind)))
+            at = found.end()
+        self.at = 0
+
+    def _place(self, offset: int) -> str:
+        line = self.text.count("\n", 0, offset) + 1
+        return f"{line}:{offset - self.text.rfind(chr(10), 0, offset)}"
+
+    def fail(self, expected: str) -> IRSyntaxError:
+        _, text, offset = self.tokens[self.at] if self.at < len(self.tokens) else ("end", "the end", len(self.text))
+        return IRSyntaxError(f"at {self._place(offset)}: expected {expected}, found '{text}'")
+
+    def peek(self, text: str) -> bool:
+        return self.at < len(self.tokens) and self.tokens[self.at][1] == text and self.tokens[self.at][0] != "text"
+
+    def text_at(self, ahead: int) -> str:
+        """The text of a later token; empty behind the end."""
+        return self.tokens[self.at + ahead][1] if self.at + ahead < len(self.tokens) else ""
+
+    def accept(self, text: str) -> bool:
+        if self.peek(text):
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise self.fail(f"'{text}'")
+
+    def expect_end(self) -> None:
+        if self.at != len(self.tokens):
+            raise self.fail("the end")
+
+    def take(self, kind: str) -> str:
+        if self.at >= len(self.tokens) or self.tokens[self.at][0] != kind:
+            raise self.fail(f"a {kind}")
+        self.at += 1
+        return self.tokens[self.at - 1][1]
+
+    def integer(self) -> int:
+        sign = -1 if self.accept("-") else 1
+        return sign * int(self.take("int"))
+
+    # ------------------------------------------------------------------------------------------------------- expressions
+
+    def expression(self) -> Expr:
+        total = self.term()
+        while self.peek("+") or self.peek("-"):
+            total = total + self.term() if self.accept("+") else (self.expect("-"), total - self.term())[1]
+        return total
+
+    def term(self) -> Expr:
+        value = self.factor()
+        while True:
+            if self.accept("*"):
+                value = value * self.factor()
+            elif self.accept("//"):
+                value = value // self.factor()
+            elif self.accept("%"):
+                value = value % self.factor()
+            else:
+                return value
+
+    def factor(self) -> Expr:
+        if self.accept("-"):
+            return -self.factor()
+        if self.accept("("):
+            value = self.expression()
+            self.expect(")")
+            return value
+        if self.at < len(self.tokens) and self.tokens[self.at][0] == "int":
+            return const(self.integer())
+        name = self.take("name")
+        if name in ("min", "max", "xor"):
+            self.expect("(")
+            left = self.expression()
+            self.expect(",")
+            right = self.expression()
+            self.expect(")")
+            return {"min": minimum, "max": maximum, "xor": Expr.__xor__}[name](left, right)
+        if name not in self.symbols:
+            self.at -= 1
+            raise self.fail(f"a known symbol ({', '.join(sorted(self.symbols))})")
+        return self.symbols[name]
+
+    def bracketed(self) -> Expr:
+        self.expect("[")
+        value = self.expression()
+        self.expect("]")
+        return value
+
+    # ------------------------------------------------------------------------------------------------------------ header
+
+    def kernel(self) -> Kernel:
+        level = self.take("name")
+        if level not in ("tile", "thread"):
+            raise IRSyntaxError(f"a kernel starts with 'tile' or 'thread', not '{level}'")
+        self.expect("kernel")
+        name = self.take("global")[1:]
+        self.expect("target")
+        target = self.take("name")
+        self.expect("lanes")
+        lanes = self.integer()
+        symbols: list[Expr] = []
+        while self.accept("symbol"):
+            symbols.append(self.symbol())
+        plan = self.distribution()
+        waves: list[tuple[str, int]] = []
+        while self.accept("wave"):
+            waves.append((self.take("name"), self.integer()))
+        grid: list[Expr] = []
+        while self.accept("grid"):
+            grid.append(self.bracketed())
+        memories: list[Memory] = []
+        while self.accept("memory"):
+            memories.append(self.memory())
+        self.expect("{")
+        body: list[Op] = []
+        while not self.accept("}"):
+            body.append(self.op())
+        self.expect_end()
+        return Kernel(
+            name, "tile" if level == "tile" else "thread", target, tuple(symbols), tuple(memories), tuple(body), plan,
+            tuple(grid), tuple(waves), lanes,
+        )  # fmt: skip
+
+    def symbol(self) -> Expr:
+        name = self.take("name")
+        self.expect("in")
+        low = None if self.peek("..") else self.integer()
+        self.expect("..")
+        high = None if self.peek("by") else self.integer()
+        self.expect("by")
+        self.symbols[name] = symbol(name, low, high, self.integer())
+        return self.symbols[name]
+
+    def distribution(self) -> Distribution:
+        splits: dict[str, list[Split]] = {"workgroup": [], "loop": [], "wave": []}
+        while self.accept("split"):
+            kind = self.take("name")
+            if kind not in splits:
+                self.at -= 1
+                raise self.fail("'workgroup', 'loop' or 'wave'")
+            splits[kind].append(Split(self.take("name"), self.integer(), self.integer()))
+        self.expect("plan")
+        instruction = self.take("text")[1:-1]
+        self.expect("stages")
+        stages = self.integer()
+        self.expect("group")
+        groups = tuple(tuple(splits[kind]) for kind in ("workgroup", "loop", "wave"))
+        return Distribution(*groups, instruction=instruction, stages=stages, group=self.integer())
+
+    def memory(self) -> Memory:
+        name = self.take("global")[1:]
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("(")
+        dims: list[str] = []
+        shape: list[Expr] = []
+        while not self.accept(")"):
+            dims.append(self.take("name"))
+            self.expect(":")
+            shape.append(self.bracketed())
+            self.accept(",")
+        space: Any = self.take("name")
+        role: Any = next((role for role in ("input", "output") if self.accept(role)), None)
+        staged = self.accept("staged")
+        arrangement = self.arrangement() if self.peek("[") else None
+        buffers = 1
+        if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
+            buffers = int(self.take("name")[1:])
+        return Memory(name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged)
+
+    def arrangement(self) -> Arrangement:
+        self.expect("[")
+        digits: list[Digit] = []
+        swizzle = None
+        while not self.accept("]"):
+            if self.accept(";"):
+                swizzle = self.swizzle()
+                continue
+            dim = self.take("name")
+            self.expect("/")
+            step = self.integer()
+            self.expect(":")
+            extent = self.integer()
+            self.expect("by")
+            digits.append(Digit(dim, extent, step, self.integer()))
+            self.accept(",")
+        return Arrangement(tuple(digits), swizzle)
+
+    def swizzle(self) -> Swizzle:
+        self.expect("swizzle")
+        column, chunk = self.take("name"), self.integer()
+        self.expect("x")
+        width = self.integer()
+        self.expect("by")
+        row = self.take("name")
+        self.expect("//")
+        return Swizzle(row, column, chunk, width, self.integer())
+
+    def dtype(self) -> DType:
+        name = self.take("name")
+        if name not in DTYPES:
+            self.at -= 1
+            raise self.fail("an element type")
+        return DTYPES[name]
+
+    # -------------------------------------------------------------------------------------------------------- operations
+
+    def type(self) -> TileType | VectorType:
+        name = self.take("name")
+        if name != "tile":
+            dtype, _, elements = name.partition("x")
+            if dtype not in DTYPES or not elements.isdecimal():
+                self.at -= 1
+                raise self.fail("a type")
+            return VectorType(DTYPES[dtype], int(elements))
+        self.expect("<")
+        dims: list[str] = []
+        extents: list[int] = []
+        while True:
+            word = self.take("name")
+            if word in DTYPES and not self.peek(":") and (self.peek(">") or self.text_at(1) == "{"):
+                break
+            dims.append(word)
+            extents.append(self.integer() if self.accept(":") else 0)
+            self.expect(",")
+        layout = self.layout() if self.accept(",") else None
+        self.expect(">")
+        return TileType(tuple(dims), tuple(extents), DTYPES[word], layout)
+
+    def layout(self) -> Layout:
+        self.expect("{")
+        base: list[tuple[str, Expr]] = []
+        while not self.accept(";"):
+            dim = self.take("name")
+            self.expect("=")
+            base.append((dim, self.expression()))
+            self.accept(",")
+        repeats = self.axes("|")
+        inner = self.axes("}")
+        return Layout(tuple(base), (*repeats, *inner), len(inner))
+
+    def axes(self, end: str) -> tuple[RegisterAxis, ...]:
+        axes: list[RegisterAxis] = []
+        while not self.accept(end):
+            extent = self.integer()
+            self.expect("by")
+            strides: list[tuple[str, int]] = []
+            while not (self.peek(",") or self.peek(end)):
+                strides.append((self.take("name"), self.integer()))
+            axes.append(RegisterAxis(extent, tuple(strides)))
+            self.accept(",")
+        return tuple(axes)
+
+    def use(self) -> Value:
+        name = self.take("value")[1:]
+        if name not in self.values:
+            self.at -= 1
+            raise self.fail("a value that is already defined")
+        return self.values[name]
+
+    def names(self) -> list[str]:
+        found: list[str] = []
+        while self.at < len(self.tokens) and self.tokens[self.at][0] == "value":
+            found.append(self.take("value")[1:])
+            self.accept(",")
+        return found
+
+    def next_is_value_on_this_line(self) -> bool:
+        """Whether an operand follows: a value on the next line is the result of the next operation."""
+        if self.at >= len(self.tokens) or self.tokens[self.at][0] != "value":
+            return False
+        return "\n" not in self.text[self.tokens[self.at - 1][2] : self.tokens[self.at][2]]
+
+    def op(self) -> Op:
+        results = self.names()
+        if results:
+            self.expect("=")
+        name = self.take("name")
+        operands: list[Value] = []
+        while self.next_is_value_on_this_line():
+            operands.append(self.use())
+            if not self.accept(","):
+                break
+        attributes: list[tuple[str, Any]] = []
+        if self.accept("{"):
+            while not self.accept("}"):
+                key = self.take("name")
+                self.expect("=")
+                attributes.append((key, self.attribute()))
+                self.accept(",")
+        attributes += [pair for pair in default_attributes(name) if pair[0] not in dict(attributes)]
+        attributes.sort(key=lambda pair: pair[0])
+        values: list[Value] = []
+        if results:
+            self.expect(":")
+            for position, result in enumerate(results):
+                if position:
+                    self.expect(",")
+                values.append(Value(result, self.type()))
+        region = self.region() if self.peek("(") else None
+        for value in values:
+            self.values[value.name] = value
+        return Op(name, tuple(operands), tuple(values), tuple(attributes), region)
+
+    def region(self) -> Region:
+        self.expect("(")
+        arguments: list[Value] = []
+        while not self.accept(")"):
+            name = self.take("value")[1:]
+            self.expect(":")
+            arguments.append(Value(name, self.type()))
+            self.accept(",")
+        self.values.update({a.name: a for a in arguments})
+        self.expect("do")
+        ops: list[Op] = []
+        while not self.accept("yield"):
+            ops.append(self.op())
+        yields: list[Value] = []
+        while not self.accept("end"):
+            yields.append(self.use())
+            self.accept(",")
+        return Region(tuple(arguments), tuple(ops), tuple(yields))
+
+    def attribute(self) -> Any:
+        if self.peek("["):
+            return self.bracketed()
+        if self.peek("{"):
+            return self.layout()
+        if self.accept("!"):
+            return self.dtype()
+        if self.accept("("):
+            items: list[Any] = []
+            while not self.accept(")"):
+                items.append(self.attribute())
+                self.accept(",")
+            return tuple(items)
+        for word, value in (("true", True), ("false", False), ("none", None)):
+            if self.accept(word):
+                return value
+        if self.at >= len(self.tokens):
+            raise self.fail("an attribute")
+        kind, text, _ = self.tokens[self.at]
+        if kind == "text":
+            self.at += 1
+            return text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+        if kind == "float":
+            self.at += 1
+            return float(text)
+        return self.integer()

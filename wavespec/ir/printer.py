@@ -1,0 +1,111 @@
+"""Kernel in, text out: the form that ``wavespec show`` prints and `parser.parse_kernel` reads back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Memory, Op, Split, Value
+from wavespec.ir.layout import Layout
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The kernel as text; ``parse_kernel(print_kernel(k)) == k``."""
+    lines = [f"{kernel.level} kernel @{kernel.name} target {kernel.target} lanes {kernel.lanes}"]
+    lines += [f"symbol {_symbol_text(symbol)}" for symbol in kernel.symbols]
+    lines += _distribution_lines(kernel)
+    lines += [f"wave {name} {count}" for name, count in kernel.waves]
+    lines += [f"grid [{extent}]" for extent in kernel.grid]
+    lines += [_memory_text(memory) for memory in kernel.memories]
+    lines.append("{")
+    for op in kernel.body:
+        _print_op(op, 1, lines)
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _symbol_text(symbol: Expr) -> str:
+    name, low, high, divisor = symbol.args
+    return f"{name} in {'' if low is None else low}..{'' if high is None else high} by {divisor}"
+
+
+def _distribution_lines(kernel: Kernel) -> list[str]:
+    plan = kernel.distribution
+
+    def split(kind: str, entry: Split) -> str:
+        return f"split {kind} {entry.dim} {entry.tile} {entry.axis}"
+
+    lines = [split("workgroup", s) for s in plan.workgroup]
+    lines += [split("loop", s) for s in plan.loops]
+    lines += [split("wave", s) for s in plan.waves]
+    return [*lines, f'plan "{plan.instruction}" stages {plan.stages} group {plan.group}']
+
+
+def _memory_text(memory: Memory) -> str:
+    shape = ", ".join(f"{dim}: [{extent}]" for dim, extent in zip(memory.dims, memory.shape, strict=True))
+    text = f"memory @{memory.name} : {memory.dtype} ({shape}) {memory.space}"
+    if memory.role:
+        text += f" {memory.role}"
+    if memory.staged:
+        text += " staged"
+    if memory.arrangement:
+        text += f" {memory.arrangement}"
+    if memory.buffers != 1:
+        text += f" x{memory.buffers}"
+    return text
+
+
+def default_attributes(op: str) -> tuple[tuple[str, Any], ...]:
+    """Attributes that are left out of the text when they have their usual value."""
+    buffer, whole = ("buffer", const(0)), (("mask", ()), ("valid", None))
+    return {"load": (buffer, *whole), "store": (buffer, *whole), "copy_async": (buffer, *whole), "load_matrix": (buffer,)}.get(op, ())
+
+
+def _typed(value: Value) -> str:
+    return f"%{value.name} : {value.type}"
+
+
+def _print_op(op: Op, depth: int, lines: list[str]) -> None:
+    indent = "  " * depth
+    results = ", ".join(f"%{value.name}" for value in op.results)
+    text = f"{results} = {op.name}" if results else op.name
+    if op.operands:
+        text += " " + ", ".join(f"%{value.name}" for value in op.operands)
+    shown = [pair for pair in op.attributes if pair not in default_attributes(op.name)]
+    if shown:
+        text += " {" + ", ".join(f"{key} = {attribute_text(value)}" for key, value in shown) + "}"
+    if op.results:
+        text += " : " + ", ".join(str(value.type) for value in op.results)
+    if op.region is None:
+        lines.append(indent + text)
+        return
+    lines.append(f"{indent}{text} ({', '.join(_typed(a) for a in op.region.arguments)}) do")
+    for inner in op.region.ops:
+        _print_op(inner, depth + 1, lines)
+    lines.append(f"{indent}  yield {', '.join(f'%{value.name}' for value in op.region.yields)}".rstrip())
+    lines.append(indent + "end")
+
+
+def attribute_text(value: Any) -> str:
+    """One attribute: expressions in brackets, texts in quotes, tuples in parentheses."""
+    match value:
+        case Expr():
+            return f"[{value}]"
+        case DType():
+            return f"!{value}"
+        case Layout():
+            return str(value)
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "none"
+        case str():
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case tuple():
+            items: tuple[Any, ...] = value
+            return "(" + "".join(attribute_text(item) + ", " for item in items).rstrip(" ") + ")"
+        case int() | float():
+            return repr(value)
+        case _:
+            raise TypeError(f"attribute of type {type(value).__name__} has no textual form: {value!r}")

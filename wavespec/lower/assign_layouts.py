@@ -1,0 +1,85 @@
+"""Tile kernel in, tile kernel out: every tile has a layout, its place in waves, lanes and registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.diagnostics import Where, WavespecError
+from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
+from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.lower.base import Pass
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.split_reduction import wide_steps
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+
+class NoLayout(WavespecError, code="no-layout"):
+    def __init__(self, where: Where, name: str) -> None:
+        super().__init__(where, f"Nothing says how '{name}' is distributed: it is not connected to a matrix product.")
+
+
+class AssignLayouts(Pass):
+    """Distribute tiles: the matrix instructions fix their operands, everything connected to them follows.
+
+    Before: tiles without layouts.
+    After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values that carry an
+            accumulator through loops, constants and writes share its layout.
+    Errors: ``no-layout`` for a tile that no mma reaches.
+    """
+
+    name: ClassVar[str] = "assign-layouts"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        layouts: dict[str, Layout] = {}
+        for op in kernel.walk():
+            if op.name == "mma":
+                a, b, acc = _mma_layouts(kernel, op, instruction_of(op, machine), machine)
+                layouts |= {op.operands[0].name: a, op.operands[1].name: b, op.operands[2].name: acc, op.result.name: acc}
+        groups = [
+            {values[i].name for values in (op.operands, op.results, op.region.arguments, op.region.yields)}
+            for op in kernel.walk()
+            if op.region
+            for i in range(len(op.results))
+        ]
+        changed = True
+        while changed:
+            changed = False
+            for group in groups:
+                known = next((layouts[name] for name in sorted(group) if name in layouts), None)
+                for name in group:
+                    if known is not None and name not in layouts:
+                        layouts[name], changed = known, True
+        types: dict[str, TileType | VectorType] = {}
+        for op in kernel.walk():
+            for value in (*op.results, *(op.region.arguments if op.region else ())):
+                if value.name not in layouts:
+                    raise NoLayout(op.span, value.name)
+                types[value.name] = replace(value.tile, layout=layouts[value.name])
+        return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+
+
+def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machine) -> tuple[Layout, Layout, Layout]:
+    m, n, k = op["m"], op["n"], op["k"]
+    names = {"m": m, "n": n, "k": k}
+    tile = {dim: op.operands[2].tile.extent(dim) for dim in (m, n)}
+    counts = dict(kernel.waves)
+    wave_tile = {dim: tile[dim] // counts.get(f"wave_{dim}", 1) for dim in (m, n)}
+    place = {dim: kernel.symbol(f"wave_{dim}") * wave_tile[dim] for dim in (m, n) if f"wave_{dim}" in counts}
+    steps = op.operands[0].tile.extent(k) // row.k
+    wide = wide_steps(row, machine)
+    wide = wide if steps % wide == 0 else 1
+
+    def operand(layout: Layout, dim: str, issue: int) -> Layout:
+        layout = layout.renamed(names)
+        if wide == 1:
+            return layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue).repeated(k, steps, row.k)
+        run = layout.run_length(k)
+        base = tuple((d, expr * wide if d == k else expr) for d, expr in layout.base)
+        layout = replace(layout, base=base, axes=layout.axes or (RegisterAxis(1, ((k, 1),)),), inner=max(1, layout.inner))
+        layout = layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue)
+        return layout.repeated(k, steps // wide, row.k * wide).repeated(k, wide, run)
+
+    acc = row.acc.layout.renamed(names).shifted(place)
+    acc = acc.repeated(m, wave_tile[m] // row.m, row.m).repeated(n, wave_tile[n] // row.n, row.n)
+    return operand(row.a.layout, m, row.m), operand(row.b.layout, n, row.n), acc

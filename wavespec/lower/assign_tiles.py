@@ -1,0 +1,122 @@
+"""Tile kernel in, tile kernel out: every loop, tile and memory access knows its extent and where it starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.diagnostics import Where, WavespecError, raise_all
+from wavespec.ir.expr import Expr, ceildiv, const, symbol
+from wavespec.ir.kernel import Kernel, Op, Split, TileType, retype, rewrite
+from wavespec.lower.base import Pass
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+
+class TileNotDivisible(WavespecError, code="tile-not-divisible"):
+    def __init__(self, where: Where, what: str, tile: int, by: str, part: int) -> None:
+        near = max(part, tile // part * part)
+        super().__init__(where, f"The {what} of {tile} elements is not a multiple of {by}, {part}.", hints=[f"Use a multiple of {part}, such as {near}."])
+
+
+class TooManyThreads(WavespecError, code="too-many-threads"):
+    def __init__(self, where: Where, threads: int, waves: int, machine: Machine) -> None:
+        super().__init__(
+            where, f"{waves} waves of {machine.lanes} lanes are {threads} threads; {machine.variant} runs at most {machine.max_threads} in a workgroup.",
+            hints=["Make the wave tiles larger or the workgroup tiles smaller."],
+        )  # fmt: skip
+
+
+class AssignTiles(Pass):
+    """Turn the distribution into extents, origins, the grid and the waves of a workgroup.
+
+    Before: types have dims without extents; reads and writes touch whole tensors.
+    After:  every type has its extents; ``iterate`` has ``induction``, ``extent`` and ``step``; reads and writes have ``origin``,
+            one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run one after another a
+            wave takes exactly one matrix instruction, whatever the wave constraint says.
+    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint.
+    """
+
+    name: ClassVar[str] = "assign-tiles"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        plan = kernel.distribution
+        extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+        products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
+        wave_tiles = self._wave_tiles(kernel, machine, products)
+        waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in plan.workgroup)
+        kernel = replace(kernel, waves=waves, lanes=machine.lanes)
+        if machine.concurrent_waves and kernel.threads > machine.max_threads:
+            raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel.threads, kernel.wave_count, machine)
+        if not machine.concurrent_waves:  # the last wave symbol runs fastest: keep the packed panel of b in the nearest cache
+            kernel = replace(kernel, waves=waves[::-1])
+
+        origins: dict[str, Expr] = {}
+        axes: dict[int, Expr] = {}
+        sizes = {dim: extent for memory in kernel.memories for dim, extent in zip(memory.dims, memory.shape, strict=True)}
+        for split in plan.workgroup:
+            size = sizes[split.dim]
+            group = symbol(f"wg{split.axis}", 0, None if size.high is None else max(0, (size.high - 1) // split.tile))
+            kernel = kernel.with_symbols(group)
+            origins[split.dim] = group * split.tile
+            axes[split.axis] = ceildiv(size, split.tile)
+        grid = tuple(axes.get(axis, const(1)) for axis in range(max(axes, default=0) + 1))
+        for name, count in kernel.waves:
+            kernel = kernel.with_symbols(symbol(name, 0, count - 1))
+        kernel = kernel.with_symbols(symbol("lane", 0, machine.lanes - 1))
+
+        for split in plan.loops:
+            size = sizes[split.dim]
+            high = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
+            at = symbol(f"at_{split.dim}", 0, high, split.tile)
+            kernel = kernel.with_symbols(at)
+            origins[split.dim] = at
+
+        types = {
+            value.name: replace(value.tile, extents=tuple(extents.get(dim, 0) or _whole(sizes[dim]) for dim in value.tile.dims))
+            for op in kernel.walk()
+            for value in (*op.results, *(op.region.arguments if op.region else ()))
+        }
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name in ("read", "write"):
+                memory = kernel.memory(op["memory"])
+                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in memory.dims)),)
+            if op.name == "iterate":
+                dim = op["dim"]
+                return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)
+            return (op,)
+
+        body = tuple(retype(op, dict[str, TileType](types)) for op in rewrite(kernel.body, change))  # pyright: ignore[reportArgumentType]
+        return replace(kernel, body=body, grid=grid)
+
+    def _wave_tiles(self, kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> dict[str, int]:
+        """Elements of each workgroup dim that one wave takes."""
+        plan, errors = kernel.distribution, list[WavespecError]()
+        written: dict[str, Split] = {split.dim: split for split in plan.waves}
+        issue: dict[str, int] = {}
+        for op, row in products:
+            issue |= {op["m"]: row.m, op["n"]: row.n, op["k"]: row.k}
+        tiles: dict[str, int] = {}
+        for split in plan.workgroup:
+            wave = written.get(split.dim)
+            tile = wave.tile if wave and machine.concurrent_waves else split.tile
+            if not machine.concurrent_waves:
+                tile = issue.get(split.dim, split.tile)
+            where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
+            if machine.concurrent_waves and tile % part:
+                errors.append(TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part))
+            elif split.tile % tile:
+                by = "the wave tile" if machine.concurrent_waves else "the matrix instruction's extent"
+                errors.append(TileNotDivisible(split.span, f"workgroup tile of {split.dim}", split.tile, by, tile))
+            tiles[split.dim] = tile
+        for split in plan.loops:
+            part = issue.get(split.dim, 1)
+            if split.tile % part:
+                errors.append(TileNotDivisible(split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part))
+        raise_all(errors)
+        return tiles
+
+
+def _whole(size: Expr) -> int:
+    return size.value if size.is_const else 0

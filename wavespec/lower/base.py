@@ -1,0 +1,46 @@
+"""What every pass shares: a kernel and a machine in, a verified kernel out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from wavespec.ir.kernel import Kernel
+from wavespec.ir.verifier import VerificationError, verify
+from wavespec.targets.machine import Machine
+
+
+class Pass:
+    """One rewriting of the kernel.  Subclasses set `name` and write `apply`; a class docstring says before and after."""
+
+    name: ClassVar[str]
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        """The rewritten kernel; user mistakes raise `WavespecError`."""
+        raise NotImplementedError
+
+    def __call__(self, kernel: Kernel, machine: Machine) -> Kernel:
+        result = self.apply(kernel, machine)
+        try:
+            verify(result)
+        except VerificationError as error:
+            raise VerificationError(f"after pass '{self.name}': {error}") from None
+        return result
+
+
+def fresh_names(kernel: Kernel) -> Callable[[str], str]:
+    """A function that makes value names not yet used in ``kernel``: ``acc``, ``acc.1``, ``acc.2`` ..."""
+    used = {v.name for op in kernel.walk() for v in (*op.results, *(op.region.arguments if op.region else ()))}
+    counters: dict[str, int] = {}
+
+    def fresh(hint: str) -> str:
+        hint = hint.split(".")[0]
+        name, number = hint, counters.get(hint, 0)
+        while name in used:
+            number += 1
+            name = f"{hint}.{number}"
+        counters[hint] = number
+        used.add(name)
+        return name
+
+    return fresh

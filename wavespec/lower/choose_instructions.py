@@ -1,0 +1,78 @@
+"""Tile kernel in, tile kernel out: every mma names its matrix instruction and which dims are m, n and k."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.diagnostics import Where, WavespecError
+from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+
+class UnknownMatrixInstruction(WavespecError, code="unknown-matrix-instruction"):
+    def __init__(self, where: Where, written: str, machine: Machine) -> None:
+        names = ", ".join(f"'{row.name}'" for row in machine.instructions if row.inputs)
+        super().__init__(where, f"{machine.variant} has no matrix instruction '{written}'.", hints=[f"It has {names}, or write 'auto'."])
+
+
+class NoMatrixInstruction(WavespecError, code="no-matrix-instruction"):
+    def __init__(self, where: Where, inputs: str, acc: str, written: str, machine: Machine) -> None:
+        what = f"'{written}' does not multiply" if written != "auto" else f"{machine.variant} has no matrix instruction for"
+        fits = [row.name for row in machine.instructions if row.acc.dtype.name == acc and inputs in [d.name for d in row.inputs]]
+        hint = f"For these types it has {', '.join(fits)}." if fits else f"Change the element types: nothing in {machine.variant} multiplies {inputs} into {acc}."
+        super().__init__(where, f"{what} {inputs} inputs into {acc}.", hints=[hint])
+
+
+class ChooseInstructions(Pass):
+    """Pick the matrix instruction of each mma and the way round it is used.
+
+    Before: mma has only its operands.
+    After:  mma has ``instruction``, ``m``, ``n``, ``k``; a name that ends in ``:swapped`` computes the transposed product,
+            chosen when a lane then owns longer runs of the output's contiguous dim (wider stores).
+    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint.
+    """
+
+    name: ClassVar[str] = "choose-instructions"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        def change(op: Op) -> tuple[Op, ...]:
+            return (self._choose(kernel, op, machine),) if op.name == "mma" else (op,)
+
+        return replace(kernel, body=rewrite(kernel.body, change))
+
+    def _choose(self, kernel: Kernel, op: Op, machine: Machine) -> Op:
+        a, b, acc = (value.tile for value in op.operands)
+        written = op.get("variant") or kernel.distribution.instruction
+        where = kernel.distribution.instruction_span or op.span
+        named = machine.instruction(written)
+        if written != "auto" and named is None:
+            raise UnknownMatrixInstruction(where, written, machine)
+        rows = machine.instructions if named is None else (named,)
+        row = next((r for r in rows if a.dtype in r.inputs and acc.dtype == r.acc.dtype), None)
+        if row is None:
+            raise NoMatrixInstruction(where, a.dtype.name, acc.dtype.name, written, machine)
+        (k,) = (dim for dim in a.dims if dim in b.dims and dim not in acc.dims)
+        (m,) = (dim for dim in a.dims if dim != k)
+        (n,) = (dim for dim in b.dims if dim != k)
+        contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
+        name = row.name + (":swapped" if _wider_when_swapped(row, m, n, contiguous) else "")
+        return op.with_(instruction=name, m=m, n=n, k=k)
+
+    def _written(self, kernel: Kernel) -> list[Memory]:
+        return [kernel.memory(op["memory"]) for op in kernel.walk() if op.name == "write"]
+
+
+def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[str]) -> bool:
+    layouts = (row.acc.layout, row.swapped().acc.layout)
+    straight, swapped = (max([x.run_length("m") if m in contiguous else 1, x.run_length("n") if n in contiguous else 1]) for x in layouts)
+    return row.m == row.n and swapped > straight
+
+
+def instruction_of(op: Op, machine: Machine) -> MatrixInstruction:
+    """The machine row that an mma names."""
+    name, _, swapped = op["instruction"].partition(":")
+    row = machine.instruction(name)
+    assert row is not None, f"{machine.variant} lost its instruction '{name}'"
+    return row.swapped() if swapped else row

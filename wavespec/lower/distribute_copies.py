@@ -1,0 +1,104 @@
+"""Tile kernel in, tile kernel out: every staging copy is spread over all lanes in the widest accesses both sides allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine
+
+
+class DistributeCopies(Pass):
+    """Give each ``copy`` the layout of its tile over the lanes of the whole workgroup.
+
+    Before: ``copy`` has source, memory and origin.
+    After:  also ``layout`` (per lane), ``loops`` (symbol, extent, step) on machines where one lane walks over the whole tile,
+            ``guard`` (pairs left < right) and ``bounded`` (dims) where some lanes would reach beyond the tile, and
+            ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels.
+    Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
+            2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers.
+    """
+
+    name: ClassVar[str] = "distribute-copies"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        added: list[Expr] = []
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "copy":
+                return (op,)
+            source, shared = kernel.memory(op["source"]), kernel.memory(op["memory"])
+            if machine.concurrent_waves:
+                return (_over_lanes(kernel, op, source, shared, machine),)
+            changed, symbols = _over_blocks(op, source, shared, machine)
+            added.extend(symbols)
+            return (changed,)
+
+        body = rewrite(kernel.body, change)
+        return replace(kernel.with_symbols(*added), body=body)
+
+
+def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
+    """Elements that one lane can move at once: limited by the machine, by what is known of alignment, and by the arrangement."""
+    assert shared.arrangement is not None
+    column = source.contiguous_dim
+    width = min(machine.globals.access_bytes // source.dtype.bytes, machine.shared.access_bytes // shared.dtype.bytes)
+    width = min(width, shared.arrangement.run(column))
+    if not machine.globals.any_alignment:
+        while width > 1 and source.shape[-1].divisor % width:
+            width //= 2
+    return width
+
+
+def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine) -> Op:
+    *rows, column = source.dims
+    (row,) = rows
+    height, depth = (extent.value for extent in shared.shape)
+    width = copy_width(source, shared, machine)
+    thread = const(0)
+    for name, count in kernel.waves:
+        thread = thread * count + kernel.symbol(name)
+    thread = thread * machine.lanes + kernel.symbol("lane")
+    per_row = depth // width
+    rows_at_once = max(1, kernel.threads // per_row)
+    columns = min(per_row, kernel.threads)
+    base = ((row, thread // columns), (column, thread % columns * width))
+    layout = Layout(base, (RegisterAxis(width, ((column, 1),)),), 1)
+    layout = layout.repeated(column, -(-per_row // columns), columns * width)
+    layout = layout.repeated(row, -(-height // rows_at_once), rows_at_once)
+    guard: list[tuple[Expr, Expr]] = []
+    if kernel.threads % columns:
+        guard.append((thread, const(rows_at_once * columns)))
+    bounded = (row,) if height % rows_at_once else ()
+    bounded += (column,) if per_row % columns else ()
+    return op.with_(layout=layout, loops=(), guard=tuple(guard), bounded=bounded, transpose=())
+
+
+def _over_blocks(op: Op, source: Memory, shared: Memory, machine: Machine) -> tuple[Op, list[Expr]]:
+    row, column = source.dims
+    sizes = {dim: extent.value for dim, extent in zip(shared.dims, shared.shape, strict=True)}
+    assert shared.arrangement is not None
+    digits = shared.arrangement.digits
+    unit = digits[-1].extent if digits[-1].dim == column and digits[-1].stride == 1 else 1
+    width = machine.vector_bytes // shared.dtype.bytes
+    packed = digits[-1].dim == row or unit < sizes[column]
+    lines = width // unit if packed else 1
+    while packed and sizes[row] % lines:
+        lines //= 2
+    while sizes[column] % width:
+        width //= 2
+    loops, symbols = [], []
+    base: list[tuple[str, Expr]] = []
+    for dim, extent, block in ((row, sizes[row], lines), (column, sizes[column], width)):
+        at = symbol(f"copy_{source.name}_{dim}", 0, extent - block, block)
+        symbols.append(at)
+        loops.append((at, const(extent), const(block)))
+        base.append((dim, at))
+    axes = (RegisterAxis(lines, ((row, 1),)), RegisterAxis(width, ((column, 1),)))
+    layout = Layout(tuple(base), axes, 2)
+    transpose = (lines, width // unit, unit) if packed else ()
+    return op.with_(layout=layout, loops=tuple(loops), guard=(), bounded=(), transpose=transpose), symbols

@@ -1,0 +1,37 @@
+"""Tile kernel in, tile kernel out: accesses to tensors know in which dims their tile can stick out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine
+
+
+class MaskEdges(Pass):
+    """Mark the dims whose last tile may be partial.
+
+    Before: accesses to global memory have an origin.
+    After:  ``read``, ``write`` and ``copy`` of global memory have ``masked``, the dims that need a bound check: those whose
+            size is not known to be a multiple of the tile.  A promise in the spec (``multiple_of``, a fixed size) removes it.
+    """
+
+    name: ClassVar[str] = "mask-edges"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        plan = kernel.distribution
+        tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+
+        def masked(memory: Memory) -> tuple[str, ...]:
+            sizes = zip(memory.dims, memory.shape, strict=True)
+            return tuple(dim for dim, size in sizes if dim in tiles and size.divisor % tiles[dim])
+
+        def change(op: Op) -> tuple[Op, ...]:
+            name = op.get("source") or op.get("memory")
+            if op.name not in ("read", "write", "copy") or kernel.memory(name).space != "global":
+                return (op,)
+            return (op.with_(masked=masked(kernel.memory(name))),)
+
+        return replace(kernel, body=rewrite(kernel.body, change))

@@ -1,0 +1,26 @@
+"""The passes, a line each, in the order they run."""
+
+from __future__ import annotations
+
+from wavespec.lower.assign_layouts import AssignLayouts
+from wavespec.lower.assign_tiles import AssignTiles
+from wavespec.lower.base import Pass
+from wavespec.lower.choose_instructions import ChooseInstructions
+from wavespec.lower.distribute_copies import DistributeCopies
+from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.place_barriers import PlaceBarriers
+from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.split_reduction import SplitReduction
+from wavespec.lower.tile_to_thread import TileToThread
+
+PASSES: tuple[Pass, ...] = (
+    ChooseInstructions(),
+    AssignTiles(),
+    PromoteShared(),
+    SplitReduction(),
+    AssignLayouts(),
+    DistributeCopies(),
+    MaskEdges(),
+    TileToThread(),
+    PlaceBarriers(),
+)

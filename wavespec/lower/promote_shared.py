@@ -1,0 +1,102 @@
+"""Tile kernel in, tile kernel out: reads of staged tensors become a copy into shared memory and a read from there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.diagnostics import Where, WavespecError
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
+from wavespec.ir.layout import Arrangement, Swizzle, panels, row_major
+from wavespec.lower.base import Pass
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.targets.machine import Fragment, Machine
+
+_LINE_BYTES = 128  # rows that share one pass over all banks are told apart by the swizzle
+_CPU_ROW_PADDING_BYTES = 64  # one cache line: rows a power of two apart would share one cache set
+
+
+class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
+    def __init__(self, where: Where, needed: int, machine: Machine, staged: list[Memory]) -> None:
+        parts = [f"{m.name.removesuffix('_shared')}: {'*'.join(str(e) for e in m.shape)} x {m.dtype.bytes} bytes x {m.buffers} stage(s)" for m in staged]
+        super().__init__(
+            where, f"The staged tiles need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
+            notes=parts, hints=["Use smaller tiles or fewer stages."],
+        )  # fmt: skip
+
+
+class PromoteShared(Pass):
+    """Stage tiles through shared memory, in the arrangement that suits the machine and the operand.
+
+    Before: reads of tensors marked ``staged``, and of tensors whose element type the matrix instruction does not take.
+    After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory with a zero origin.
+    Errors: ``shared-memory-exceeded`` at the loop's tile.
+    """
+
+    name: ClassVar[str] = "promote-shared"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        operands: dict[str, tuple[Op, Fragment]] = {}
+        for op in kernel.walk():
+            if op.name == "mma":
+                row = instruction_of(op, machine)
+                operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
+        added: dict[str, Memory] = {}
+        stages = kernel.distribution.stages
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "read":
+                return (op,)
+            source, value = kernel.memory(op["memory"]), op.result
+            product, fragment = operands.get(value.name, (None, None))
+            converted = fragment is not None and fragment.dtype != source.dtype
+            if not (source.staged or converted):
+                return (op,)
+            dtype = fragment.dtype if fragment else source.dtype
+            shared = Memory(
+                f"{source.name}_shared", dtype, source.dims, tuple(const(value.tile.extent(d)) for d in source.dims), "shared",
+                arrangement=_arrangement(source, value.tile.extents, product, fragment, machine), buffers=stages, span=op.span,
+            )  # fmt: skip
+            added[shared.name] = shared
+            copy = Op("copy", attributes=attribute_pairs({"source": source.name, "memory": shared.name, "origin": op["origin"]}), span=op.span)
+            zero = tuple((dim, const(0)) for dim in source.dims)
+            read = replace(op.with_(memory=shared.name, origin=zero), results=(replace(value, type=replace(value.tile, dtype=dtype)),))
+            return (copy, read)
+
+        body = rewrite(kernel.body, change)
+        retyped = {op.result.name: op.result for new in body for op in new.walk() if op.name == "read"}
+
+        def use(op: Op) -> tuple[Op, ...]:
+            return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
+
+        staged = list(added.values())
+        needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
+        if needed > machine.shared.bytes:
+            where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
+            raise SharedMemoryExceeded(where, needed, machine, staged)
+        return replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *staged))
+
+
+def _arrangement(source: Memory, extents: tuple[int, ...], product: Op | None, fragment: Fragment | None, machine: Machine) -> Arrangement:
+    """Panels where a register tile reads whole vectors across rows, else rows kept off each other's banks or cache sets."""
+    column = source.contiguous_dim
+    if product is not None and fragment is not None and machine.shared.arrangement == "panels":
+        free = next(dim for dim in source.dims if dim != product["k"])
+        role = "m" if free == product["m"] else "n"
+        block = max((axis.extent for axis in fragment.layout.axes if axis.stride(role)), default=1)
+        depth_block = max((axis.extent for axis in fragment.layout.axes if axis.stride("k")), default=1)
+        if fragment.layout.axes and fragment.staging == "panels":
+            sizes = dict(zip(source.dims, extents, strict=True))
+            return panels(free, sizes[free], block, product["k"], sizes[product["k"]], depth_block)
+    bytes_ = fragment.dtype.bytes if fragment else source.dtype.bytes
+    if machine.shared.spread == "padding":
+        return row_major(source.dims, extents, _CPU_ROW_PADDING_BYTES // bytes_)
+    arrangement = row_major(source.dims, extents)
+    chunk = machine.shared.access_bytes // bytes_
+    chunks = extents[-1] // chunk
+    if machine.shared.spread == "swizzle" and chunks > 1 and chunks & (chunks - 1) == 0:
+        row_bytes = extents[-1] * bytes_
+        swizzle = Swizzle(source.dims[-2], column, chunk, min(chunks, _LINE_BYTES // machine.shared.access_bytes), max(1, _LINE_BYTES // row_bytes))
+        return replace(arrangement, swizzle=swizzle)
+    return arrangement

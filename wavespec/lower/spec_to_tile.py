@@ -1,0 +1,64 @@
+"""A spec resolved for one target goes in; a tile kernel, with its distribution, comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.kernel import Distribution, Kernel, Memory, Split
+from wavespec.lower.base import fresh_names
+from wavespec.ops import to_tile
+from wavespec.ops.contexts import TileContext
+from wavespec.schema.constraints import Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.models import KernelSpec
+from wavespec.schema.resolve import constant_values, evaluate_constant
+
+LARGEST_EXTENT = 2**31 - 2**16
+"""Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing."""
+
+
+def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
+    """Lower a checked spec (already resolved for ``target``) to the tile level.
+
+    Raises:
+        WavespecError: a parameter or tile without a constant value.
+    """
+    sizes = {name: _size(spec, name) for name in spec.dims}
+    memories = tuple(
+        Memory(name, DTYPES[tensor.dtype], tensor.shape, tuple(sizes[dim] for dim in tensor.shape), "global", tensor.role,
+               staged=tensor.space == "shared", span=tensor.span)
+        for name, tensor in spec.tensors.items()
+    )  # fmt: skip
+    empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
+    tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
+    context = TileContext(fresh_names(empty), to_tile, tensors)
+    for statement in spec.graph:
+        to_tile(statement, context)
+    return Kernel(spec.name, "tile", target, empty.symbols, memories, tuple(context.ops), _distribution(spec))
+
+
+def _size(spec: KernelSpec, name: str) -> Expr:
+    dim = spec.dims[name]
+    if dim.value is not None:
+        return const(dim.value)
+    return symbol(name, dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of)
+
+
+def _distribution(spec: KernelSpec) -> Distribution:
+    values = constant_values(spec)
+
+    def split(constraint: Any, axis: int = 0) -> Split:
+        tile = evaluate_constant(spec, constraint.tile, constraint.where("tile"), values)
+        return Split(constraint.dim, int(tile), axis, constraint.span_of("tile"))
+
+    hardware = next((c for c in spec.constraints if isinstance(c, Hardware)), None)
+    return Distribution(
+        workgroup=tuple(split(c, c.axis) for c in spec.constraints if isinstance(c, Workgroup)),
+        loops=tuple(split(c) for c in spec.constraints if isinstance(c, Tiling)),
+        waves=tuple(split(c) for c in spec.constraints if isinstance(c, Wave)),
+        instruction=hardware.settings.mma if hardware else "auto",
+        stages=spec.schedule.stages if spec.schedule else 1,
+        instruction_span=hardware.settings.span_of("mma") if hardware else None,
+        stages_span=spec.schedule.span_of("stages") if spec.schedule else None,
+    )

@@ -1,0 +1,83 @@
+"""Tile kernel in, tile kernel out: an mma over a deep tile becomes a loop over instruction-sized steps of k."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import const, symbol
+from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+
+class SplitReduction(Pass):
+    """Read operands just before the step that uses them, so that few fragments are alive at a time.
+
+    Before: ``read a; read b; mma`` with k as deep as the staged tile.
+    After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants straight-line code
+            (waves that run together) and 1 where the loop stays (one wave at a time).
+    """
+
+    name: ClassVar[str] = "split-reduction"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        fresh = fresh_names(kernel)
+        symbols: dict[str, tuple[int, int]] = {}
+
+        def block(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+            reads = {op.result.name: op for op in ops if op.name == "read"}
+            split = {v.name for op in ops if op.name == "mma" for v in op.operands[:2] if v.name in reads}
+            result: list[Op] = []
+            for op in ops:
+                if op.region:
+                    op = replace(op, region=replace(op.region, ops=block(op.region.ops)))
+                if op.name == "mma" and all(v.name in reads for v in op.operands[:2]):
+                    result.append(self._loop(op, reads, instruction_of(op, machine), machine, fresh, symbols))
+                elif not (op.results and op.results[0].name in split):
+                    result.append(op)
+            return tuple(result)
+
+        body = block(kernel.body)
+        declared = [symbol(name, 0, depth - step, step) for name, (depth, step) in symbols.items()]
+        return replace(kernel.with_symbols(*declared), body=body)
+
+    def _loop(
+        self, mma: Op, reads: dict[str, Op], row: MatrixInstruction, machine: Machine, fresh: object, symbols: dict[str, tuple[int, int]]
+    ) -> Op:  # fmt: skip
+        assert callable(fresh)
+        k, acc = mma["k"], mma.operands[2]
+        depth = mma.operands[0].tile.extent(k)
+        step = min(depth, row.k * (wide_steps(row, machine) if machine.concurrent_waves else row.unroll))
+        while depth % step:
+            step -= row.k
+        induction = f"in_{k}"
+        symbols[induction] = (depth, step)
+        at = symbol(induction, 0, depth - step, step)
+        inner: list[Op] = []
+        operands: list[Value] = []
+        for value in mma.operands[:2]:
+            read, tile = reads[value.name], value.tile
+            sliced = TileType(tile.dims, tuple(step if d == k else e for d, e in zip(tile.dims, tile.extents, strict=True)), tile.dtype)
+            part = Value(fresh(value.name), sliced)
+            origin = tuple((dim, expr + at if dim == k else expr) for dim, expr in read["origin"])
+            inner.append(replace(read.with_(origin=origin), results=(part,)))
+            operands.append(part)
+        argument, product = Value(fresh(acc.name), acc.type), Value(fresh(acc.name), acc.type)
+        inner.append(replace(mma, operands=(*operands, argument), results=(product,)))
+        attributes = {"dim": k, "induction": induction, "extent": const(depth), "step": const(step), "unroll": 0 if machine.concurrent_waves else 1}
+        return Op("iterate", (acc,), mma.results, attribute_pairs(attributes), Region((argument,), tuple(inner), (product,)), mma.span)
+
+
+def wide_steps(row: MatrixInstruction, machine: Machine) -> int:
+    """Steps of k that one widest shared-memory access feeds, when each lane's elements along k are one short run.
+
+    The order of k inside a step is free as long as both operands agree, so a lane may take the elements of several steps from
+    one run: `assign_layouts` spreads them.  1 where the machine loads whole fragments itself.
+    """
+    runs = [fragment.layout.run_length("k") for fragment in (row.a, row.b)]
+    only_k = all(len(f.layout.axes) <= 1 for f in (row.a, row.b))
+    if machine.shared.matrix_load or not only_k or runs[0] != runs[1]:
+        return 1
+    return max(1, machine.shared.access_bytes // (runs[0] * row.a.dtype.bytes))

@@ -1,0 +1,61 @@
+"""Tile kernel in, thread kernel out: every tile becomes registers of one lane, every operation its instruction-sized steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.ops import to_thread
+from wavespec.ops.accesses import copy_tile
+from wavespec.ops.contexts import ThreadContext
+from wavespec.targets.machine import Machine
+
+
+class TileToThread(Pass):
+    """Lower to one lane's view.
+
+    Before: tiles with layouts; accesses with origins and masked dims; copies with a layout.
+    After:  the operations of ``wavespec.ir.thread``; a tile is one value per fragment.  Loops that want straight-line code
+            (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
+    """
+
+    name: ClassVar[str] = "tile-to-thread"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        build = ThreadBuilder(fresh_names(replace(kernel, body=())))
+
+        def block(ops: tuple[Op, ...]) -> None:
+            for op in ops:
+                context.build.span = op.span
+                if op.name == "copy":
+                    _copy(op, context)
+                    continue
+                _finish_copies(context)
+                to_thread(op, context)
+            _finish_copies(context)
+
+        context = ThreadContext(kernel, machine, build, block)
+        block(kernel.body)
+        return replace(kernel, level="thread", body=tuple(build.ops))
+
+
+def _copy(op: Op, context: ThreadContext) -> None:
+    source, shared = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"])
+    loops: tuple[tuple[Expr, Expr, Expr], ...] = op["loops"]
+    builders = [context.build]
+    for _ in loops:
+        builders.append(builders[-1].nested())
+    copy_tile(builders[-1], source, shared, op, context.origin(op), context.machine)
+    for (at, extent, step), outside, inside in reversed(list(zip(loops, builders[:-1], builders[1:], strict=True))):
+        outside.loop(at.args[0], 0, extent, step, (), (), tuple(inside.ops), ())
+
+
+def _finish_copies(context: ThreadContext) -> None:
+    """Close and await a group of asynchronous copies before anything else happens; pipelining moves the wait."""
+    if context.build.ops and context.build.ops[-1].name == "copy_async":
+        context.build.add("async_commit", (), ())
+        context.build.add("async_wait", (), (), pending=0)

@@ -1,0 +1,27 @@
+"""The meaning of each op, one file each: as a tile operation, as steps of one lane, and on whole tensors."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from wavespec.ir.kernel import Op
+from wavespec.ops import iterate, mma, read, register, write
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+
+_OPS: dict[str, ModuleType] = {"iterate": iterate, "mma": mma, "read": read, "register": register, "write": write}
+
+
+def to_tile(statement: Any, context: TileContext) -> None:
+    """Append the tile operations of one statement of a graph."""
+    _OPS[statement.word].to_tile(statement, context)
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    """Append one lane's steps of a tile operation."""
+    _OPS[op.name].to_thread(op, context)
+
+
+def reference_of(statement: Any, context: ReferenceContext) -> None:
+    """Compute one statement on whole tensors."""
+    _OPS[statement.word].reference(statement, context)

@@ -1,0 +1,193 @@
+"""How tile-level reads, writes and copies become the loads and stores of one lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.layout import Layout
+from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.targets.machine import Machine
+
+Coordinates = Mapping[str, Expr]
+_MATRIX_ROWS = 8  # rows of one matrix of a matrix load, and pairs of columns: 8 lanes give addresses, 32 receive
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive registers that are consecutive in memory."""
+
+    register: int
+    width: int
+    offset: Expr
+    coordinates: Coordinates
+
+
+def pieces(memory: Memory, coordinates: Sequence[Coordinates], widest: int, machine: Machine) -> Iterator[Piece]:
+    """Cut registers into the widest accesses that memory order and alignment allow (``widest`` in elements)."""
+    offsets = [memory.offset(c) for c in coordinates]
+    follows = [b - a == const(1) for a, b in pairwise(offsets)]
+    start = 0
+    while start < len(offsets):
+        run = 1
+        while start + run < len(offsets) and run < widest and follows[start + run - 1]:
+            run += 1
+        width = 1 << (run.bit_length() - 1) if machine.concurrent_waves else run
+        aligned = memory.space == "global" and machine.globals.any_alignment or not machine.concurrent_waves
+        while width > 1 and not aligned and offsets[start].divisor % width:
+            width //= 2
+        yield Piece(start, width, offsets[start], coordinates[start])
+        start += width
+
+
+def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> tuple[Mask, Expr | None]:
+    """The bound checks of one access: a mask for the whole access, and how many elements exist where it may stick out."""
+    mask: list[tuple[Expr, Expr]] = []
+    valid: Expr | None = None
+    for dim, size in zip(memory.dims, memory.shape, strict=True):
+        if dim not in masked:
+            continue
+        if dim == memory.contiguous_dim and width > 1 and size.divisor % width:
+            valid = size - at[dim]
+        else:
+            mask.append((at[dim], size))
+    return tuple(mask), valid
+
+
+def widest_access(memory: Memory, masked: Sequence[str], machine: Machine) -> int:
+    """Elements of the widest access of one lane, given what is masked."""
+    room = machine.shared.access_bytes if memory.space == "shared" else machine.globals.access_bytes
+    widest = max(1, room // memory.dtype.bytes)
+    if memory.contiguous_dim in masked and not machine.globals.masked_vectors:
+        while widest > 1 and memory.shape[-1].divisor % widest:
+            widest //= 2
+    return widest
+
+
+def read_fragments(
+    build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], hint: str, machine: Machine
+) -> tuple[Value, ...]:  # fmt: skip
+    """Load a tile; returns its fragments in order."""
+    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates()]
+    loaded: list[Value] = []
+    if _takes_matrix_load(memory, layout, machine):
+        loaded = list(_load_matrices(build, memory, layout, origin, hint))
+    else:
+        for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine):
+            mask, valid = edge(memory, masked, piece.coordinates, piece.width)
+            loaded.append(build.load(memory.name, memory.dtype, piece.width, piece.offset, mask=mask, valid=valid, hint=hint))
+    return tuple(regroup(build, loaded, layout.fragment_elements, hint))
+
+
+def regroup(build: ThreadBuilder, values: Sequence[Value], size: int, hint: str) -> Iterator[Value]:
+    """The same registers in values of ``size`` elements."""
+    waiting: list[Value] = []
+    have = 0
+    for value in values:
+        start, elements = 0, value.vector.elements
+        while start < elements:
+            take = min(size - have, elements - start)
+            waiting.append(build.slice(value, start, take, hint))
+            start, have = start + take, have + take
+            if have == size:
+                yield build.pack(waiting, hint)
+                waiting, have = [], 0
+
+
+def write_fragments(
+    build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], values: Sequence[Value],
+    machine: Machine,
+) -> None:  # fmt: skip
+    """Store a tile from its fragments."""
+    size = layout.fragment_elements
+    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates()]
+    for number, value in enumerate(values):
+        value = build.cast(value, memory.dtype)
+        part = coordinates[number * size : (number + 1) * size]
+        for piece in pieces(memory, part, widest_access(memory, masked, machine), machine):
+            mask, valid = edge(memory, masked, piece.coordinates, piece.width)
+            stored = build.slice(value, piece.register, piece.width)
+            build.store(stored, memory.name, piece.offset, mask=mask, valid=valid)
+
+
+def copy_tile(build: ThreadBuilder, source: Memory, shared: Memory, op: Op, origin: Coordinates, machine: Machine) -> None:
+    """Stage one tile, asynchronously where the machine can and nothing changes on the way."""
+    layout: Layout = op["layout"]
+    width = layout.fragment_elements if not op["transpose"] else op["transpose"][1] * op["transpose"][2]
+    local = list(layout.coordinates())
+    bytes_ = width * source.dtype.bytes
+    asynchronous = source.dtype == shared.dtype and not op["transpose"] and 4 <= bytes_ <= machine.globals.async_copy_bytes
+    waiting: list[tuple[Value, Coordinates, Mask]] = []
+    lines: list[Value] = []
+    for start in range(0, len(local), width):
+        inside = local[start]
+        at = {dim: origin[dim] + inside[dim] for dim in source.dims}
+        mask, valid = edge(source, op["masked"], at, width)
+        guard: Mask = op["guard"] + tuple((inside[d], shared.shape[shared.dims.index(d)]) for d in op["bounded"])
+        offset = shared.offset(inside)
+        if asynchronous:
+            build.copy_async(source.name, source.offset(at), shared.name, offset, width, mask=(*mask, *guard), valid=valid)
+            continue
+        value = build.load(source.name, source.dtype, width, source.offset(at), mask=(*mask, *guard), valid=valid, hint=source.name)
+        value = build.cast(value, shared.dtype, source.name)
+        lines.append(value)
+        waiting.append((value, inside, guard))
+    if asynchronous:
+        return
+    if op["transpose"]:
+        rows, columns, unit = op["transpose"]
+        block = build.transpose(build.pack(lines, source.name), rows, columns, unit, source.name)
+        for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
+            first = local[number * unit]
+            build.store(build.slice(block, number * rows * unit, rows * unit), shared.name, shared.offset(first))
+        return
+    for value, inside, guard in waiting:
+        build.store(value, shared.name, shared.offset(inside), mask=guard)
+
+
+def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool:
+    """Whether lanes hold 8x8 matrices of 2-byte elements the way a matrix load hands them out."""
+    if not machine.shared.matrix_load or memory.space != "shared" or memory.dtype.bytes != 2 or len(memory.dims) != 2:
+        return False
+    row, column = memory.dims
+    inner = layout.axes[-1]
+    rows, columns = _matrix_base(layout, row, column)
+    starts = [tuple(o.values()) for o in list(layout.register_offsets())[::2]]
+    return (
+        (inner.extent, inner.strides) == (2, ((column, 1),))
+        and "lane" not in rows.symbols | columns.symbols
+        and len(starts) % 2 == 0
+        and all((o[column] % _MATRIX_ROWS, o[row] % _MATRIX_ROWS) in ((0, 0), (1, 0)) for o in layout.register_offsets())
+    )
+
+
+def _matrix_base(layout: Layout, row: str, column: str) -> tuple[Expr, Expr]:
+    lane = next((e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane"), const(0))
+    return layout.base_of(row) - lane // 4, layout.base_of(column) - lane % 4 * 2
+
+
+def _load_matrices(build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str) -> Iterator[Value]:
+    row, column = memory.dims
+    rows, columns = _matrix_base(layout, row, column)
+    lane = next(e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane")
+    starts = [(o[row], o[column]) for o in list(layout.register_offsets())[::2]]
+    while starts:
+        count = 4 if len(starts) >= 4 and _is_grid(starts[:4]) else 2
+        group, starts = starts[:count], starts[count:]
+        (row0, column0), (row1, column1) = group[0], group[1]
+        across = lane // _MATRIX_ROWS % 2
+        at_row = rows + row0 + lane % _MATRIX_ROWS + across * (row1 - row0)
+        at_column = columns + column0 + across * (column1 - column0)
+        if count == 4:
+            down = lane // (2 * _MATRIX_ROWS)
+            at_row, at_column = at_row + down * (group[2][0] - row0), at_column + down * (group[2][1] - column0)
+        at = {row: origin[row] + at_row, column: origin[column] + at_column}
+        yield build.load_matrix(memory.name, memory.dtype, count, memory.offset(at), hint=hint)
+
+
+def _is_grid(starts: Sequence[tuple[int, int]]) -> bool:
+    (r0, c0), (r1, c1), (r2, c2), (r3, c3) = starts
+    return (r3 - r2, c3 - c2) == (r1 - r0, c1 - c0) and (r3 - r1, c3 - c1) == (r2 - r0, c2 - c0)

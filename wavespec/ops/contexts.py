@@ -1,0 +1,81 @@
+"""What an op may ask of its surroundings in each of its three lives: as a tile, as registers of a lane, as whole tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wavespec.diagnostics import Span
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.targets.machine import Machine
+
+if TYPE_CHECKING:
+    import torch
+
+
+class TileContext:
+    """Builds tile-level operations from statements; names of the spec are resolved per scope."""
+
+    def __init__(
+        self, fresh: Callable[[str], str], lower: Callable[[Any, TileContext], None], tensors: Mapping[str, tuple[tuple[str, ...], str]]
+    ) -> None:  # fmt: skip
+        self.ops: list[Op] = []
+        self.names: dict[str, Value] = {}
+        self.fresh, self.lower, self.tensors = fresh, lower, tensors
+
+    def nested(self) -> TileContext:
+        inner = TileContext(self.fresh, self.lower, self.tensors)
+        inner.names = dict(self.names)
+        return inner
+
+    def tile(self, name: str, dims: tuple[str, ...], dtype: str | DType) -> Value:
+        """A new tile value called ``name`` (or ``name.1`` ... when that is taken)."""
+        dtype = DTYPES[dtype] if isinstance(dtype, str) else dtype
+        return Value(self.fresh(name), TileType(dims, (0,) * len(dims), dtype))
+
+    def add(
+        self, op: str, operands: tuple[Value, ...], results: tuple[Value, ...], span: Span | None, region: Region | None = None,
+        **attributes: Any,
+    ) -> None:  # fmt: skip
+        self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, span))
+
+
+class ThreadContext:
+    """Builds one lane's operations from tile operations.
+
+    ``fragments``: the registers of every tile.  ``constants``: what the inductions of unrolled loops stand for.
+    """
+
+    def __init__(self, kernel: Kernel, machine: Machine, build: ThreadBuilder, block: Callable[[tuple[Op, ...]], None]) -> None:
+        self.kernel, self.machine, self.build, self.block = kernel, machine, build, block
+        self.fragments: dict[str, tuple[Value, ...]] = {}
+        self.constants: dict[str, Expr] = {}
+
+    def origin(self, op: Op) -> dict[str, Expr]:
+        """Where the access of ``op`` starts, dim by dim."""
+        return {dim: expr.substitute(self.constants) for dim, expr in op["origin"]}
+
+
+class ReferenceContext:
+    """Whole-tensor values while a graph is interpreted; ``compute`` is the dtype that floating point is computed in."""
+
+    def __init__(self, spec: Any, tensors: Mapping[str, torch.Tensor], compute: torch.dtype | None) -> None:
+        self.spec, self.tensors, self.compute = spec, tensors, compute
+        self.names: dict[str, torch.Tensor] = {}
+        self.dims: dict[str, tuple[str, ...]] = {}
+        self.outputs: dict[str, torch.Tensor] = {}
+        self.sizes: dict[str, int] = {}
+
+    def dtype(self, name: str) -> torch.dtype:
+        """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""
+        import torch
+
+        words = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "u8": "uint8", "bool": "bool"}
+        plain = getattr(torch, words.get(name, "int" + name[1:]))
+        return self.compute if self.compute is not None and plain.is_floating_point else plain
+
+    def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
+        self.names[name], self.dims[name] = value, dims

@@ -1,0 +1,81 @@
+"""`iterate`: a loop over the tiles of a dim, with values carried from step to step."""
+
+from __future__ import annotations
+
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Op, Region, Value, VectorType
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.schema.ops import Iterate
+
+
+def to_tile(statement: Iterate, context: TileContext) -> None:
+    first = tuple(context.names[name] for name in statement.carry.values())
+    inner = context.nested()
+    arguments: list[Value] = []
+    for name, value in zip(statement.carry, first, strict=True):
+        argument = context.tile(name, value.tile.dims, value.tile.dtype)
+        inner.names[name] = argument
+        arguments.append(argument)
+    for part in statement.body:
+        inner.lower(part, inner)
+    yields = tuple(inner.names[name] for name in statement.carry)
+    results: list[Value] = []
+    for name, value in zip(statement.carry, first, strict=True):
+        result = context.tile(f"{statement.name}_{name}", value.tile.dims, value.tile.dtype)
+        context.names[f"{statement.name}.{name}"] = result
+        results.append(result)
+    region = Region(tuple(arguments), tuple(inner.ops), yields)
+    context.add("iterate", first, tuple(results), statement.span, region, dim=statement.dim)
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    """A loop, or its body repeated with the induction as a constant where ``unroll`` is 0."""
+    if op["unroll"] == 0:
+        _unrolled(op, context)
+    else:
+        _loop(op, context)
+
+
+def _unrolled(op: Op, context: ThreadContext) -> None:
+    body = op.body
+    carried = [context.fragments[value.name] for value in op.operands]
+    for at in range(0, op["extent"].value, op["step"].value):
+        context.constants[op["induction"]] = const(at)
+        context.fragments |= {a.name: values for a, values in zip(body.arguments, carried, strict=True)}
+        context.block(body.ops)
+        carried = [context.fragments[value.name] for value in body.yields]
+    del context.constants[op["induction"]]
+    context.fragments |= {r.name: values for r, values in zip(op.results, carried, strict=True)}
+
+
+def _loop(op: Op, context: ThreadContext) -> None:
+    body = op.body
+    carried = [context.fragments[value.name] for value in op.operands]
+    outer, context.build = context.build, context.build.nested()
+    arguments: list[Value] = []
+    for argument, values in zip(body.arguments, carried, strict=True):
+        inside = tuple(Value(outer.fresh(argument.name), VectorType(v.vector.dtype, v.vector.elements)) for v in values)
+        context.fragments[argument.name] = inside
+        arguments.extend(inside)
+    context.block(body.ops)
+    yields = tuple(v for value in body.yields for v in context.fragments[value.name])
+    inner, context.build = context.build, outer
+    outer.span = op.span
+    flat = tuple(v for values in carried for v in values)
+    results = iter(outer.loop(op["induction"], 0, op["extent"], op["step"], flat, tuple(arguments), tuple(inner.ops), yields))
+    context.fragments |= {r.name: tuple(next(results) for _ in values) for r, values in zip(op.results, carried, strict=True)}
+
+
+def reference(statement: Iterate, context: ReferenceContext) -> None:
+    """Tiles do not change a result: the body is applied once to whole tensors.
+
+    That holds for sums over the dim (an mma reads whole operands here), which is what a body may do with a carried value now.
+    """
+    from wavespec.ops import reference_of
+
+    for name, first in statement.carry.items():
+        context.define(name, context.dims[first], context.names[first])
+    for part in statement.body:
+        reference_of(part, context)
+    for name in statement.carry:
+        context.define(f"{statement.name}.{name}", context.dims[name], context.names[name])

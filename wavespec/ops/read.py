@@ -1,0 +1,30 @@
+"""`read`: a tensor, or its tile of the current step."""
+
+from __future__ import annotations
+
+from wavespec.ir.kernel import Op
+from wavespec.ops.accesses import read_fragments
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.schema.ops import Read
+
+
+def to_tile(statement: Read, context: TileContext) -> None:
+    shape, dtype = context.tensors[statement.tensor]
+    value = context.tile(statement.name, shape, dtype)
+    context.add("read", (), (value,), statement.span, memory=statement.tensor)
+    context.names[statement.name] = value
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    memory, layout = context.kernel.memory(op["memory"]), op.result.tile.layout
+    assert layout is not None
+    masked = op.get("masked", ())
+    context.fragments[op.result.name] = read_fragments(
+        context.build, memory, layout, context.origin(op), masked, op.result.name, context.machine
+    )
+
+
+def reference(statement: Read, context: ReferenceContext) -> None:
+    tensor = context.spec.tensors[statement.tensor]
+    value = context.tensors[statement.tensor].to(context.dtype(tensor.dtype))
+    context.define(statement.name, tensor.shape, value)

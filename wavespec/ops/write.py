@@ -1,0 +1,24 @@
+"""`write`: a tile into an output tensor."""
+
+from __future__ import annotations
+
+from wavespec.ir.kernel import Op
+from wavespec.ops.accesses import write_fragments
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.schema.ops import Write
+
+
+def to_tile(statement: Write, context: TileContext) -> None:
+    context.add("write", (context.names[statement.value],), (), statement.span, memory=statement.to)
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    memory, layout = context.kernel.memory(op["memory"]), op.operands[0].tile.layout
+    assert layout is not None
+    values = context.fragments[op.operands[0].name]
+    write_fragments(context.build, memory, layout, context.origin(op), op["masked"], values, context.machine)
+
+
+def reference(statement: Write, context: ReferenceContext) -> None:
+    tensor = context.spec.tensors[statement.to]
+    context.outputs[statement.to] = context.names[statement.value].to(context.dtype(tensor.dtype))

@@ -1,0 +1,122 @@
+"""The map: a spec in, and out comes the kernel after any stage, its MLIR, its machine code, or something to call.
+
+    specs/*.wave.yaml -> KernelSpec -> tile kernel -> passes -> thread kernel -> MLIR -> IREE -> KernelArtifact -> Kernel
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from wavespec.cache import CompileCache, cache_key
+from wavespec.emit.compiler import Compiled, compiler_version
+from wavespec.emit.interface import launch_interface
+from wavespec.emit.targets import EmittedModule, module_to_binary, thread_to_module
+from wavespec.ir.kernel import Kernel as IRKernel
+from wavespec.lower.order import PASSES
+from wavespec.lower.spec_to_tile import spec_to_tile
+from wavespec.runtime.artifact import KernelArtifact, pack_artifact, unpack_artifact
+from wavespec.schema import KernelSpec, spec_for_target
+from wavespec.targets.machine import Machine, machines
+from wavespec.version import __version__, fingerprint
+
+if TYPE_CHECKING:
+    from wavespec.runtime.kernel import Kernel
+
+T = TypeVar("T")
+FIRST_STAGE = "spec-to-tile"
+STAGES: tuple[str, ...] = (FIRST_STAGE, *(one.name for one in PASSES), "mlir", "isa")
+"""Where ``wavespec show --after`` can stop."""
+
+
+@dataclass(slots=True)
+class Timings:
+    """Seconds per stage, in the order they ran; pass one to the functions below to have it filled."""
+
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    def run(self, stage: str, work: Callable[[], T]) -> T:
+        """``work()``, its time added to ``stage``."""
+        start = time.perf_counter()
+        result = work()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
+        return result
+
+
+def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timings | None = None) -> IRKernel:
+    """The kernel after the stage ``after`` (default: all passes).
+
+    Raises:
+        WavespecError: the spec does not fit the machine, at the line that says so.
+    """
+    timings = timings or Timings()
+    resolved = spec_for_target(spec, machine.target)
+    kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved, machine.target))
+    for one in PASSES if after != FIRST_STAGE else ():
+        kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
+        if one.name == after:
+            break
+    return kernel
+
+
+def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
+    """The MLIR module of a spec for one machine, and its launch interface."""
+    timings = timings or Timings()
+    kernel = lower(spec, machine, timings=timings)
+    interface = launch_interface(kernel, machine, spec_for_target(spec, machine.target))
+    return timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
+
+
+def build_variant(spec: KernelSpec, machine: Machine, *, intermediates: bool = False, timings: Timings | None = None) -> tuple[KernelArtifact, Compiled]:
+    """Machine code for one machine, and what the compiler dumped on the way."""
+    timings = timings or Timings()
+    module = emit(spec, machine, timings=timings)
+    binary, compiled = timings.run("iree", lambda: module_to_binary(module, intermediates=intermediates))
+    return replace(module.interface, binaries=(binary,)), compiled
+
+
+def build(spec: KernelSpec, target: str, *, cache: CompileCache | None = None, only: Machine | None = None) -> KernelArtifact:
+    """The compiled kernel for a target, with every variant of it (or ``only`` one); kept in the cache.
+
+    Raises:
+        WavespecError: unknown target, or a spec that does not fit the machine.
+    """
+    resolved = spec_for_target(spec, target)
+    chosen = machines(target) if only is None else (only,)
+    parts = {
+        "spec": resolved.model_dump(mode="json"),
+        "target": target,
+        "variants": [machine.variant for machine in chosen],
+        "wavespec": __version__,
+        "sources": fingerprint(),
+        "iree": compiler_version(),
+    }
+
+    def work() -> bytes:
+        built = [build_variant(spec, machine)[0] for machine in chosen]
+        return pack_artifact(replace(built[0], binaries=tuple(binary for one in built for binary in one.binaries)))
+
+    return unpack_artifact((cache or CompileCache()).get_or_build(cache_key(parts), work))
+
+
+def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None = None) -> Kernel:
+    """A callable on torch tensors: inputs in declaration order, ``out=`` optional.
+
+    On the CPU only the variant that this machine runs best is built.
+    """
+    from wavespec.runtime.kernel import Kernel
+
+    only = best_variant(target) if target == "cpu" else None
+    return Kernel(build(spec, target, cache=cache, only=only))
+
+
+def best_variant(target: str) -> Machine:
+    """The best variant of a target whose features this machine has; the best one of all where none asks for any."""
+    from wavespec.runtime.cpu_features import cpu_features
+
+    features = cpu_features()
+    every = machines(target)
+    return next((machine for machine in every if features.issuperset(machine.requires)), every[-1])
+

@@ -1,0 +1,293 @@
+"""A compiled kernel with everything a launch needs to know: kept as one manifest plus binaries, or packed in
+one byte string.
+
+On disk, beside the generated wrapper:
+
+    gemm.artifacts/cpu.json                 manifest: tensors, dims, grid, sha256 of every binary
+    gemm.artifacts/cpu.x86_64_v3.vmfb       one file per binary
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from wavespec.runtime.size_expr import SizeExpr, from_json, names_in
+
+FORMAT_VERSION: Final = 1
+"""Raised whenever a manifest of an older version would be misread."""
+
+Backend = Literal["cpu", "cuda", "hip"]
+BinaryFormat = Literal["vmfb", "ptx", "cubin", "hsaco"]
+
+DTYPE_BYTES: Final = {
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8e4m3fn": 1, "f8e5m2": 1, "f8e4m3fnuz": 1, "f8e5m2fnuz": 1,
+    "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "bool": 1,
+}  # fmt: skip
+"""Every element type that a tensor argument may have, with the bytes of one element in memory."""
+
+_MAGIC = b"WSKERNEL"
+_FILE_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
+
+
+class ArtifactError(RuntimeError):
+    """A compiled kernel that cannot be read, does not fit its wrapper, or has nothing for this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """One symbolic size of a kernel: `size` is set where it is compiled in, else the call decides."""
+
+    name: str
+    multiple_of: int = 1
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParameter:
+    """One tensor argument: contiguous, row-major, `dims` outermost first (a dim name or a literal size)."""
+
+    name: str
+    dtype: str
+    dims: tuple[str | int, ...]
+    output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A promise of the spec, in its words; the compiler used it, so `condition` has to be nonzero."""
+
+    text: str
+    condition: SizeExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Machine code for one variant of the target; `requires` are the CPU features that it may use."""
+
+    label: str
+    format: BinaryFormat
+    data: bytes
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelArtifact:
+    """A kernel compiled for one target.
+
+    Arguments are bound in this order: `tensors` (inputs, then outputs), one scratch buffer per entry of
+    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`.
+    `binaries` are ordered best first; the first whose `requires` the machine meets is used.
+    """
+
+    name: str
+    target: str
+    backend: Backend
+    architecture: str
+    """`x86_64`, `sm_90a`, `gfx942`: what the launcher compares with the device."""
+    entry_point: str
+    tensors: tuple[TensorParameter, ...]
+    dims: tuple[Dim, ...]
+    grid: tuple[SizeExpr, SizeExpr, SizeExpr]
+    """Workgroups along x, y, z."""
+    workgroup_size: tuple[int, int, int]
+    binaries: tuple[Binary, ...]
+    shared_memory_bytes: int = 0
+    """Dynamic shared memory of one workgroup, to be asked for at the launch."""
+    scratch_bytes: tuple[SizeExpr, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    spec_sha256: str = ""
+
+    def __post_init__(self) -> None:
+        dims = [dim.name for dim in self.dims]
+        order = [tensor.output for tensor in self.tensors]
+        inputs = {name for tensor in self.inputs for name in tensor.dims}
+        checks = (
+            (len(set(dims)) == len(dims), f"dim names repeat: {dims}"),
+            (order == sorted(order), "inputs have to come before outputs"),
+            (True in order and False in order, "a kernel needs an input and an output"),
+            (all(d.size is not None or d.name in inputs for d in self.dims), "a dynamic dim is in no input"),
+            (
+                all(n in dims for t in self.tensors for n in t.dims if isinstance(n, str)),
+                "a tensor has an undeclared dim",
+            ),
+            (all(n in dims for n in self._expression_names()), "an expression has an undeclared dim"),
+            (all(t.dtype in DTYPE_BYTES for t in self.tensors), "a tensor has an unknown dtype"),
+            (len({b.label for b in self.binaries}) == len(self.binaries), "labels of binaries repeat"),
+        )
+        for holds, problem in checks:
+            if not holds:
+                raise ValueError(f"Kernel {self.name!r} for {self.target!r}: {problem}.")
+
+    @property
+    def inputs(self) -> tuple[TensorParameter, ...]:
+        return tuple(tensor for tensor in self.tensors if not tensor.output)
+
+    @property
+    def outputs(self) -> tuple[TensorParameter, ...]:
+        return tuple(tensor for tensor in self.tensors if tensor.output)
+
+    @property
+    def dynamic_dims(self) -> tuple[str, ...]:
+        """Names of the push constants, in order."""
+        return tuple(dim.name for dim in self.dims if dim.size is None)
+
+    def _expression_names(self) -> frozenset[str]:
+        expressions = (*self.grid, *self.scratch_bytes, *(a.condition for a in self.assumptions))
+        return frozenset[str]().union(*map(names_in, expressions))
+
+
+def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
+    """Everything but the binaries' bytes, as JSON values; binaries are named and have their sha256."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "name": artifact.name,
+        "target": artifact.target,
+        "backend": artifact.backend,
+        "architecture": artifact.architecture,
+        "spec_sha256": artifact.spec_sha256,
+        "entry_point": artifact.entry_point,
+        "tensors": [
+            {"name": t.name, "dtype": t.dtype, "dims": list(t.dims), "output": t.output}
+            for t in artifact.tensors
+        ],
+        "dims": [{"name": d.name, "multiple_of": d.multiple_of, "size": d.size} for d in artifact.dims],
+        "grid": list(artifact.grid),
+        "workgroup_size": list(artifact.workgroup_size),
+        "shared_memory_bytes": artifact.shared_memory_bytes,
+        "scratch_bytes": list(artifact.scratch_bytes),
+        "assumptions": [{"text": a.text, "condition": a.condition} for a in artifact.assumptions],
+        "binaries": [
+            {
+                "label": b.label,
+                "format": b.format,
+                "requires": list(b.requires),
+                "bytes": len(b.data),
+                "sha256": hashlib.sha256(b.data).hexdigest(),
+            }
+            for b in artifact.binaries
+        ],
+    }
+
+
+def save_artifact(artifact: KernelArtifact, directory: Path) -> list[Path]:
+    """Write manifest and binaries into `directory`; returns the files, the manifest last.
+
+    A file is replaced whole or not at all, and left alone where it already has the same bytes.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {_binary_path(directory, artifact.target, b.label, b.format): b.data for b in artifact.binaries}
+    text = json.dumps(artifact_to_manifest(artifact), indent=2, ensure_ascii=True) + "\n"
+    files[directory / f"{_checked_name(artifact.target)}.json"] = text.encode()
+    for path, data in files.items():
+        if not path.is_file() or path.read_bytes() != data:
+            _replace_file(path, data)
+    return list(files)
+
+
+def load_artifact(manifest: Path) -> KernelArtifact:
+    """Read a manifest and its binaries; `ArtifactError` says what is missing, damaged or too old."""
+    try:
+        values = json.loads(manifest.read_bytes())
+        assert isinstance(values, dict)
+        record = cast(dict[str, Any], values)
+        binaries = [
+            _binary_path(manifest.parent, record["target"], entry["label"], entry["format"]).read_bytes()
+            for entry in record["binaries"]
+        ]
+        return _from_manifest(record, binaries)
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        raise ArtifactError(f"{manifest.name}: {type(error).__name__}: {error}.") from error
+
+
+def pack_artifact(artifact: KernelArtifact) -> bytes:
+    """The artifact as one byte string, for caches and pipes; `unpack_artifact` is the way back."""
+    manifest = json.dumps(artifact_to_manifest(artifact), separators=(",", ":")).encode()
+    return b"".join(
+        (_MAGIC, len(manifest).to_bytes(8, "little"), manifest, *(b.data for b in artifact.binaries))
+    )
+
+
+def unpack_artifact(data: bytes) -> KernelArtifact:
+    """Inverse of `pack_artifact`; `ArtifactError` where the bytes are not what it wrote."""
+    try:
+        start = len(_MAGIC) + 8
+        if data[: len(_MAGIC)] != _MAGIC:
+            raise ValueError("not a packed kernel")
+        end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
+        record = json.loads(data[start:end])
+        binaries: list[bytes] = []
+        for entry in record["binaries"]:
+            binaries.append(data[end : end + entry["bytes"]])
+            end += entry["bytes"]
+        if end != len(data):
+            raise ValueError(f"{len(data)} bytes, expected {end}")
+        return _from_manifest(record, binaries)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError(f"Packed kernel: {type(error).__name__}: {error}.") from error
+
+
+def _from_manifest(record: dict[str, Any], binaries: list[bytes]) -> KernelArtifact:
+    if record["format_version"] != FORMAT_VERSION:
+        raise ValueError(
+            f"format version {record['format_version']!r}, expected {FORMAT_VERSION}; build it again"
+        )
+    for entry, data in zip(record["binaries"], binaries, strict=True):
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise ValueError(
+                f"binary {entry['label']!r} does not have the sha256 of its manifest; build it again"
+            )
+    x, y, z = (from_json(expression) for expression in record["grid"])
+    threads_x, threads_y, threads_z = record["workgroup_size"]
+    return KernelArtifact(
+        name=record["name"],
+        target=record["target"],
+        backend=record["backend"],
+        architecture=record["architecture"],
+        spec_sha256=record["spec_sha256"],
+        entry_point=record["entry_point"],
+        tensors=tuple(
+            TensorParameter(t["name"], t["dtype"], tuple(t["dims"]), t["output"]) for t in record["tensors"]
+        ),
+        dims=tuple(Dim(d["name"], d["multiple_of"], d["size"]) for d in record["dims"]),
+        grid=(x, y, z),
+        workgroup_size=(threads_x, threads_y, threads_z),
+        shared_memory_bytes=record["shared_memory_bytes"],
+        scratch_bytes=tuple(from_json(expression) for expression in record["scratch_bytes"]),
+        assumptions=tuple(Assumption(a["text"], from_json(a["condition"])) for a in record["assumptions"]),
+        binaries=tuple(
+            Binary(entry["label"], entry["format"], data, tuple(entry["requires"]))
+            for entry, data in zip(record["binaries"], binaries, strict=True)
+        ),
+    )
+
+
+def _binary_path(directory: Path, target: str, label: str, file_format: str) -> Path:
+    return directory / _checked_name(
+        f"{target}.{label}.{file_format}" if label != target else f"{target}.{file_format}"
+    )
+
+
+def _checked_name(name: str) -> str:
+    # A manifest is input: a label such as `../x` must not leave the directory.
+    if not _FILE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no file name for an artifact")
+    return name
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

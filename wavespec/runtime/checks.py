@@ -1,0 +1,187 @@
+"""Tensors of one call go in; the sizes of all dims come out, or an error that names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from wavespec.runtime.artifact import KernelArtifact, TensorParameter
+from wavespec.runtime.size_expr import evaluate
+
+DTYPES: Final[dict[str, torch.dtype]] = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f8e4m3fn": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2,
+    "f8e4m3fnuz": torch.float8_e4m3fnuz,
+    "f8e5m2fnuz": torch.float8_e5m2fnuz,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+}
+"""What a spec calls an element type, and what torch calls it."""
+
+_SIZE_LIMIT = 2**31
+
+
+class ArgumentError(ValueError):
+    """A wrong argument of a kernel call; the text names it, what it was and what was expected."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument that is no tensor, or a tensor of another element type."""
+
+
+def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, int]:
+    """Check every input of a call and return the size of every dim, compiled-in ones included.
+
+    Errors: `ArgumentTypeError` for a wrong count, type or dtype; `ArgumentError` for rank, sizes, devices,
+        assumptions.
+    """
+    expected = artifact.inputs
+    if len(inputs) != len(expected):
+        names = ", ".join(parameter.name for parameter in expected)
+        raise ArgumentTypeError(
+            f"{artifact.name}: takes {len(expected)} input tensors ({names}), got {len(inputs)}."
+        )
+    for parameter, tensor in zip(expected, inputs, strict=True):
+        _check_tensor(artifact, parameter, tensor)
+    for parameter, tensor in zip(expected[1:], inputs[1:], strict=True):
+        if tensor.device != inputs[0].device:
+            raise ArgumentError(
+                f"{artifact.name}: argument '{parameter.name}' is on {tensor.device}, "
+                f"but '{expected[0].name}' is on {inputs[0].device}."
+            )
+    sizes = _bind_dims(artifact, inputs)
+    for assumption in artifact.assumptions:
+        if not evaluate(assumption.condition, sizes):
+            given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise ArgumentError(
+                f"{artifact.name}: the spec assumes {assumption.text}, but this call has {given}."
+            )
+    return sizes
+
+
+def check_outputs(
+    artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
+) -> None:
+    """Check tensors given for the results: dtype, device, exact shape, contiguous, sharing no memory."""
+    expected = artifact.outputs
+    labels = [parameter.name if len(expected) > 1 else "out" for parameter in expected]
+    if len(outputs) != len(expected):
+        names = ", ".join(parameter.name for parameter in expected)
+        raise ArgumentTypeError(
+            f"{artifact.name}: 'out' takes {len(expected)} tensors ({names}), got {len(outputs)}."
+        )
+    for label, parameter, tensor in zip(labels, expected, outputs, strict=True):
+        _check_tensor(artifact, parameter, tensor, label)
+        where = f"{artifact.name}: argument '{label}'"
+        shape = tuple(size if isinstance(size, int) else sizes[size] for size in parameter.dims)
+        if tuple(tensor.shape) != shape:
+            raise ArgumentError(
+                f"{where} has shape {_shape(tensor.shape)}, expected {_shape(shape)} = {_dims(parameter)}."
+            )
+        if tensor.device != inputs[0].device:
+            first = artifact.inputs[0].name
+            raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
+        if not tensor.is_contiguous():
+            raise ArgumentError(
+                f"{where} has strides {tuple(tensor.stride())}, expected a contiguous tensor."
+            )
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise ArgumentError(
+                f"{where} requires grad, but results are written in place without a gradient."
+            )
+    named = list(zip((parameter.name for parameter in artifact.inputs), inputs, strict=True))
+    for label, tensor in zip(labels, outputs, strict=True):
+        for other, tensor_read in named:
+            if _share_memory(tensor, tensor_read):
+                raise ArgumentError(f"{artifact.name}: argument '{label}' shares memory with '{other}'.")
+        named.append((label, tensor))
+
+
+def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:
+    """The error of calling a kernel that has no backward with an input that requires grad."""
+    name = next(name for name, tensor in inputs.items() if tensor.requires_grad)
+    return ArgumentError(
+        f"{kernel}: argument '{name}' requires grad, but this kernel has no backward; "
+        f"call it under torch.no_grad() or pass {name}.detach()."
+    )
+
+
+def _check_tensor(
+    artifact: KernelArtifact, parameter: TensorParameter, tensor: Any, label: str | None = None
+) -> None:
+    where = f"{artifact.name}: argument '{label or parameter.name}'"
+    if not isinstance(tensor, Tensor):
+        raise ArgumentTypeError(f"{where} is of type {type(tensor).__name__}, expected a torch.Tensor.")
+    dtype = DTYPES[parameter.dtype]
+    if tensor.dtype != dtype:
+        raise ArgumentTypeError(f"{where} has dtype {tensor.dtype}, expected {dtype}.")
+    if tensor.layout != torch.strided:
+        raise ArgumentTypeError(f"{where} has layout {tensor.layout}, expected a dense tensor.")
+    if tensor.dim() != len(parameter.dims):
+        raise ArgumentError(
+            f"{where} has {tensor.dim()} dims {_shape(tensor.shape)}, "
+            f"expected {len(parameter.dims)}: {_dims(parameter)}."
+        )
+
+
+def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, int]:
+    declared = {dim.name: dim for dim in artifact.dims}
+    sizes: dict[str, int] = {dim.name: dim.size for dim in artifact.dims if dim.size is not None}
+    first: dict[str, tuple[str, int]] = {}
+    for parameter, tensor in zip(artifact.inputs, inputs, strict=True):
+        for axis, (name, size) in enumerate(zip(parameter.dims, tensor.shape, strict=True)):
+            where = f"{artifact.name}: argument '{parameter.name}' has {name} = {size} in dim {axis}"
+            if isinstance(name, int):
+                if size != name:
+                    raise ArgumentError(
+                        f"{artifact.name}: argument '{parameter.name}' has size {size} in dim {axis}, "
+                        f"expected {name}."
+                    )
+                continue
+            if name not in sizes:
+                _check_size(where, size, declared[name].multiple_of)
+                sizes[name], first[name] = size, (parameter.name, axis)
+            elif size != sizes[name] and name in first:
+                other, other_axis = first[name]
+                raise ArgumentError(f"{where}, but '{other}' has {name} = {sizes[name]} in dim {other_axis}.")
+            elif size != sizes[name]:
+                raise ArgumentError(f"{where}, but this kernel was built for {name} = {sizes[name]}.")
+    return sizes
+
+
+def _check_size(where: str, size: int, multiple_of: int) -> None:
+    if size >= _SIZE_LIMIT:
+        raise ArgumentError(f"{where}, expected less than 2**31.")
+    if size % multiple_of:
+        raise ArgumentError(f"{where}, expected a multiple of {multiple_of}.")
+
+
+def _share_memory(first: Tensor, second: Tensor) -> bool:
+    if not first.numel() or not second.numel():
+        return False
+    start, other_start = first.data_ptr(), second.data_ptr()
+    return start < other_start + _extent_bytes(second) and other_start < start + _extent_bytes(first)
+
+
+def _extent_bytes(tensor: Tensor) -> int:
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return "[" + ", ".join(map(str, sizes)) + "]"
+
+
+def _dims(parameter: TensorParameter) -> str:
+    return "[" + ", ".join(map(str, parameter.dims)) + "]"

@@ -1,0 +1,72 @@
+"""What this machine's CPU can execute, in the words of /proc/cpuinfo, and the best binary for it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import platform
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from wavespec.runtime.artifact import ArtifactError, Binary
+
+# https://docs.kernel.org/arch/x86/xstate.html: a process has to ask before its first AMX tile instruction.
+_SYS_ARCH_PRCTL = 158
+_ARCH_REQ_XCOMP_PERM = 0x1023
+_XFEATURE_XTILEDATA = 18
+
+_TORCH_CAPABILITY_FEATURES = {
+    "AVX2": frozenset({"avx", "avx2", "fma", "f16c", "bmi1", "bmi2"}),
+    "AVX512": frozenset(
+        {
+            "avx",
+            "avx2",
+            "fma",
+            "f16c",
+            "bmi1",
+            "bmi2",
+            "avx512f",
+            "avx512bw",
+            "avx512cd",
+            "avx512dq",
+            "avx512vl",
+        }
+    ),
+}
+
+
+@functools.cache
+def cpu_features() -> frozenset[str]:
+    """Feature names that code may use here, e.g. `avx2`, `avx512_bf16`; AMX only where Linux grants it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return _TORCH_CAPABILITY_FEATURES.get(torch.backends.cpu.get_cpu_capability(), frozenset())
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    features = frozenset(line[1].split()) if line else frozenset[str]()
+    if "amx_tile" in features and not request_amx():
+        return frozenset(name for name in features if not name.startswith("amx"))
+    return features
+
+
+@functools.cache
+def request_amx() -> bool:
+    """Ask Linux for the AMX tile registers, once per process; False where they cannot be used."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0
+
+
+def choose_binary(binaries: Sequence[Binary], features: Iterable[str], kernel: str) -> Binary:
+    """The first of `binaries` (best first) that needs nothing beyond `features`, else `ArtifactError`."""
+    available = frozenset(features)
+    for binary in binaries:
+        if available.issuperset(binary.requires):
+            return binary
+    missing = {binary.label: sorted(set(binary.requires) - available) for binary in binaries}
+    raise ArtifactError(f"{kernel}: no variant runs on this CPU; features missing: {missing}.")

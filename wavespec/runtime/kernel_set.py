@@ -1,0 +1,98 @@
+"""A folder of artifacts, one per target, goes in; the kernel for a tensor's device comes out."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wavespec.runtime.artifact import ArtifactError, load_artifact
+from wavespec.runtime.kernel import Kernel
+
+
+class KernelSet:
+    """What a generated wrapper calls: the kernels of one spec, for every target it was built for."""
+
+    def __init__(self, name: str, directory: Path, spec_sha256: str) -> None:
+        self.name = name
+        self._directory = directory
+        self._spec_sha256 = spec_sha256
+        self._kernels: dict[torch.device, Kernel] = {}
+
+    def run(self, inputs: Sequence[Tensor], out: Tensor | Sequence[Tensor] | None = None) -> Any:
+        """Check, allocate where `out` is None, launch; returns the output or a tuple of them."""
+        device = inputs[0].device
+        kernel = self._kernels.get(device)
+        if kernel is None:
+            kernel = self.kernel_for(device)
+        return kernel.run(inputs, out)
+
+    def raw(self, *tensors: Tensor) -> None:
+        """Launch on inputs then outputs, unchecked; see `Kernel.raw`."""
+        device = tensors[0].device
+        kernel = self._kernels.get(device)
+        if kernel is None:
+            kernel = self.kernel_for(device)
+        kernel.raw(*tensors)
+
+    def kernel_for(self, device: torch.device) -> Kernel:
+        """The kernel for `device`; `ArtifactError` says what was built where nothing fits."""
+        if device not in self._kernels:
+            artifact = load_artifact(self._manifest_for(device))
+            if artifact.spec_sha256 != self._spec_sha256:
+                raise ArtifactError(
+                    f"{self.name}: the wrapper and {self._directory.name}/{artifact.target}.json are of "
+                    "different versions of the spec; run 'wavespec build' again."
+                )
+            self._kernels[device] = Kernel(artifact)
+        return self._kernels[device]
+
+    def _manifest_for(self, device: torch.device) -> Path:
+        manifests = sorted(self._directory.glob("*.json"))
+        backend, architecture = _machine(device)
+        best: tuple[int, Path] | None = None
+        for manifest in manifests:
+            record = json.loads(manifest.read_bytes())
+            fit = _fit(backend, architecture, record["backend"], record["architecture"])
+            if fit and (best is None or fit > best[0]):
+                best = (fit, manifest)
+        if best is None:
+            built = ", ".join(manifest.stem for manifest in manifests) or "nothing"
+            raise ArtifactError(
+                f"{self.name}: nothing was built for {device} ({architecture}); there is {built}."
+            )
+        return best[1]
+
+
+def _machine(device: torch.device) -> tuple[str, str]:
+    if device.type == "cpu":
+        return "cpu", platform.machine().lower().replace("amd64", "x86_64")
+    if device.type != "cuda":
+        return device.type, device.type
+    if torch.version.hip:
+        name = torch.cuda.get_device_properties(device).gcnArchName  # pyright: ignore
+        return "hip", str(name).split(":")[0]  # pyright: ignore[reportUnknownArgumentType]
+    major, minor = torch.cuda.get_device_capability(device)
+    return "cuda", f"sm_{major}{minor}"
+
+
+def _fit(backend: str, architecture: str, built_backend: str, built_architecture: str) -> int:
+    """How well an artifact fits a machine: 0 not at all; larger is better.
+
+    `sm_90a` runs on compute capability 9.0 only; PTX for `sm_80` runs on 8.0 and everything later.
+    """
+    if backend != built_backend:
+        return 0
+    if backend != "cuda":
+        return int(architecture == built_architecture)
+    if not built_architecture.startswith("sm_"):
+        return 0
+    number = built_architecture[3:]
+    if not number.isdigit():
+        return 10_000 if number[:-1] == architecture[3:] else 0
+    return int(number) if int(number) <= int(architecture[3:]) else 0

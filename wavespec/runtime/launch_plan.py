@@ -1,0 +1,39 @@
+"""Dim sizes of a call go in; what a launcher needs for every call of these sizes comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.size_expr import evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Everything about a launch that follows from the sizes of the dims alone."""
+
+    sizes: dict[str, int]
+    constants: tuple[int, ...]
+    """Push constants: the dynamic dims, each below 2**31."""
+    output_shapes: tuple[tuple[int, ...], ...]
+    grid: tuple[int, int, int]
+    workgroups: int
+    """Product of `grid`; 0 means that there is nothing to launch."""
+    scratch_bytes: tuple[int, ...]
+
+
+def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
+    """The plan of a call whose dims have `sizes`, which were checked by `check_inputs`."""
+    x, y, z = (evaluate(expression, sizes) for expression in artifact.grid)
+    return LaunchPlan(
+        sizes=dict(sizes),
+        constants=tuple(sizes[name] for name in artifact.dynamic_dims),
+        output_shapes=tuple(
+            tuple(size if isinstance(size, int) else sizes[size] for size in parameter.dims)
+            for parameter in artifact.outputs
+        ),
+        grid=(x, y, z),
+        workgroups=x * y * z,
+        scratch_bytes=tuple(evaluate(expression, sizes) for expression in artifact.scratch_bytes),
+    )

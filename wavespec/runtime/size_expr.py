@@ -1,0 +1,78 @@
+"""Integer expressions of dim names go in, as nested tuples that JSON can hold; their value for given sizes
+comes out.
+
+An expression is an integer, a dim name, or `(op, left, right)`:
+
+    ("ceildiv", "M", 128)                                   workgroups along M
+    ("mul", ("ceildiv", "M", 128), ("ceildiv", "N", 256))   all of them in one axis
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+SizeExpr = int | str | tuple[str, "SizeExpr", "SizeExpr"]
+"""An integer, a dim name, or `(op, left, right)` with an op of `OPERATIONS`."""
+
+_DEEPEST = 64
+_EXPECTED = "a size expression is an integer, a dim name or [op, left, right]"
+
+
+def _floordiv(left: int, right: int) -> int:
+    return left // right
+
+
+def _ceildiv(left: int, right: int) -> int:
+    return -(-left // right)
+
+
+OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": _floordiv,
+    "ceildiv": _ceildiv,
+    "mod": operator.mod,
+    "min": min,
+    "max": max,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+"""Meaning of every op; a comparison gives 0 or 1, `floordiv` and `mod` round towards minus infinity."""
+
+
+def evaluate(expression: SizeExpr, sizes: Mapping[str, int]) -> int:
+    """Value of `expression` for these sizes of dims; a name without a size is a `KeyError`."""
+    if isinstance(expression, int):
+        return expression
+    if isinstance(expression, str):
+        return sizes[expression]
+    operation, left, right = expression
+    return int(OPERATIONS[operation](evaluate(left, sizes), evaluate(right, sizes)))
+
+
+def names_in(expression: SizeExpr) -> frozenset[str]:
+    """Every dim name that `expression` reads."""
+    if isinstance(expression, int):
+        return frozenset()
+    if isinstance(expression, str):
+        return frozenset((expression,))
+    return names_in(expression[1]) | names_in(expression[2])
+
+
+def from_json(value: Any, depth: int = 0) -> SizeExpr:
+    """The expression that JSON lists, names and integers stand for; anything else is a `ValueError`."""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if not isinstance(value, list | tuple) or depth > _DEEPEST:
+        raise ValueError(f"{_EXPECTED}; got {value!r:.80}.")
+    if len(value) != 3 or value[0] not in OPERATIONS:  # type: ignore[arg-type]
+        raise ValueError(f"{_EXPECTED}; got {value!r:.80}.")
+    operation, left, right = value  # type: ignore[misc]
+    return (str(operation), from_json(left, depth + 1), from_json(right, depth + 1))  # type: ignore[arg-type]

@@ -1,0 +1,17 @@
+"""The front end: specs as YAML or Python go in; checked `KernelSpec` models, or all mistakes at once, come out."""
+
+from wavespec.schema.check import check_spec
+from wavespec.schema.load import load, load_with_warnings, loads
+from wavespec.schema.models import KernelSpec
+from wavespec.schema.resolve import constant_values, resolve_params, spec_for_target
+
+__all__ = [
+    "KernelSpec",
+    "check_spec",
+    "constant_values",
+    "load",
+    "load_with_warnings",
+    "loads",
+    "resolve_params",
+    "spec_for_target",
+]

@@ -1,0 +1,269 @@
+"""Calls of Python go in; the `KernelSpec` that the same YAML would give comes out.
+
+    kernel = KernelBuilder("copy")
+    m = kernel.dim("M")
+    a, b = kernel.input("a", [m], "f32"), kernel.output("b", [m], "f32")
+    kernel.workgroup(m, kernel.param("BLOCK_M", 256), axis=0)
+    kernel.write(kernel.read("x", a), b)
+    spec = kernel.build()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from wavespec.diagnostics import WavespecError, raise_all
+from wavespec.schema.check import check_kernel
+from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.models import API_VERSION, KernelSpec
+from wavespec.schema.pydantic_to_error import pydantic_to_error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbol:
+    """A dim, a parameter, or arithmetic of them: `BLOCK_M / 2`, `K > 4 * BLOCK_K`."""
+
+    expression: Expression
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+    def __add__(self, other: Symbol | int) -> Symbol:
+        return self._binary("+", other)
+
+    def __radd__(self, other: int) -> Symbol:
+        return _symbol(other)._binary("+", self)
+
+    def __sub__(self, other: Symbol | int) -> Symbol:
+        return self._binary("-", other)
+
+    def __rsub__(self, other: int) -> Symbol:
+        return _symbol(other)._binary("-", self)
+
+    def __mul__(self, other: Symbol | int) -> Symbol:
+        return self._binary("*", other)
+
+    def __rmul__(self, other: int) -> Symbol:
+        return _symbol(other)._binary("*", self)
+
+    def __truediv__(self, other: Symbol | int) -> Symbol:
+        return self._binary("/", other)
+
+    def __rtruediv__(self, other: int) -> Symbol:
+        return _symbol(other)._binary("/", self)
+
+    def __floordiv__(self, other: Symbol | int) -> Symbol:
+        return self._binary("//", other)
+
+    def __rfloordiv__(self, other: int) -> Symbol:
+        return _symbol(other)._binary("//", self)
+
+    def __mod__(self, other: Symbol | int) -> Symbol:
+        return self._binary("%", other)
+
+    def __rmod__(self, other: int) -> Symbol:
+        return _symbol(other)._binary("%", self)
+
+    def __neg__(self) -> Symbol:
+        return Symbol(Unary("-", self.expression))
+
+    def __lt__(self, other: Symbol | int) -> Symbol:
+        return self._compare("<", other)
+
+    def __le__(self, other: Symbol | int) -> Symbol:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Symbol | int) -> Symbol:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Symbol | int) -> Symbol:
+        return self._compare(">=", other)
+
+    def equals(self, other: Symbol | int) -> Symbol:
+        """`self == other` as a condition; `==` itself compares Python objects."""
+        return self._compare("==", other)
+
+    def _binary(self, op: str, other: Symbol | int) -> Symbol:
+        return Symbol(Binary(op, self.expression, _symbol(other).expression))
+
+    def _compare(self, op: str, other: Symbol | int) -> Symbol:
+        return Symbol(Compare(op, self.expression, _symbol(other).expression))
+
+
+def minimum(*operands: Symbol | int) -> Symbol:
+    return Symbol(Call("min", tuple(_symbol(operand).expression for operand in operands)))
+
+
+def maximum(*operands: Symbol | int) -> Symbol:
+    return Symbol(Call("max", tuple(_symbol(operand).expression for operand in operands)))
+
+
+def ceildiv(left: Symbol | int, right: Symbol | int) -> Symbol:
+    return Symbol(Call("ceildiv", (_symbol(left).expression, _symbol(right).expression)))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the graph, or a tensor, by its name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(slots=True)
+class Loop:
+    """An `iterate`: `loop["acc"]` is the incoming value inside the `with`, and the last one after it."""
+
+    name: str
+    is_open: bool = True
+
+    def __getitem__(self, carried: str) -> Value:
+        return Value(carried if self.is_open else f"{self.name}.{carried}")
+
+
+@dataclass(slots=True)
+class KernelBuilder:
+    """Collects the parts of a kernel in the order of the calls; `build` checks them all."""
+
+    name: str
+    doc: str = ""
+    _sections: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {"dims": {}, "params": {}, "tensors": {}, "targets": {}}
+    )
+    _constraints: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _bodies: list[list[dict[str, Any]]] = field(default_factory=lambda: [[]])
+    _schedule: dict[str, int] | None = None
+    _workloads: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
+
+    def dim(self, name: str, **fields: int) -> Symbol:
+        """A dim; `multiple_of`, `value`, `min` and `max` as in YAML."""
+        self._sections["dims"][name] = fields
+        return Symbol(Name(name))
+
+    def param(self, name: str, value: Symbol | int) -> Symbol:
+        self._sections["params"][name] = _symbol(value).expression
+        return Symbol(Name(name))
+
+    def input(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
+        return self._tensor(name, shape, dtype, space, "input")
+
+    def output(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
+        return self._tensor(name, shape, dtype, space, "output")
+
+    def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int) -> None:
+        self._constrain("workgroup", dim=str(dim), tile=_symbol(tile).expression, axis=axis)
+
+    def tiling(self, dim: Symbol | str, tile: Symbol | int) -> None:
+        self._constrain("tiling", dim=str(dim), tile=_symbol(tile).expression)
+
+    def wave(self, dim: Symbol | str, tile: Symbol | int) -> None:
+        self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression)
+
+    def hardware(self, mma: str) -> None:
+        self._constrain("hardware", settings={"mma": mma})
+
+    def assume(self, condition: Symbol) -> None:
+        self._constrain("assume", condition=condition.expression)
+
+    def register(self, name: str, shape: Sequence[Symbol | str], dtype: str, value: float) -> Value:
+        return self._op("register", name, shape=tuple(map(str, shape)), dtype=dtype, value=value)
+
+    def read(self, name: str, tensor: Value) -> Value:
+        return self._op("read", name, tensor=str(tensor))
+
+    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value) -> Value:
+        return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc))
+
+    def write(self, value: Value, to: Value) -> None:
+        self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
+
+    @contextmanager
+    def iterate(self, name: str, dim: Symbol | str, **carry: Value) -> Iterator[Loop]:
+        """The body is what is called inside the `with`."""
+        loop = Loop(name)
+        self._bodies.append([])
+        yield loop
+        loop.is_open = False
+        body = tuple(self._bodies.pop())
+        carried = {key: str(value) for key, value in carry.items()}
+        self._op("iterate", name, dim=str(dim), carry=carried, body=body)
+
+    def target(
+        self,
+        name: str,
+        params: Mapping[str, Symbol | int] | None = None,
+        mma: str | None = None,
+        spaces: Mapping[str, str] | None = None,
+        stages: int | None = None,
+    ) -> None:
+        """What differs on one target."""
+        override: dict[str, Any] = {
+            "params": {key: _symbol(value).expression for key, value in (params or {}).items()},
+            "tensors": {key: {"space": space} for key, space in (spaces or {}).items()},
+        }
+        if mma is not None:
+            override["hardware"] = {"mma": mma}
+        if stages is not None:
+            override["schedule"] = {"stages": stages}
+        self._sections["targets"][name] = override
+
+    def schedule(self, stages: int) -> None:
+        self._schedule = {"stages": stages}
+
+    def workload(self, **sizes: int) -> None:
+        self._workloads.append(sizes)
+
+    def build(self) -> KernelSpec:
+        """The checked spec.
+
+        Raises:
+            WavespecError: with everything that is wrong in it.
+        """
+        data: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": "Kernel",
+            "name": self.name,
+            "doc": self.doc,
+            **self._sections,
+            "constraints": tuple(self._constraints),
+            "graph": tuple(self._bodies[0]),
+            "schedule": self._schedule,
+            "workloads": tuple(self._workloads),
+        }
+        try:
+            spec = KernelSpec.model_validate(data)
+        except ValidationError as error:
+            raise WavespecError.of(
+                diagnostic
+                for problem in error.errors(include_url=False)
+                for diagnostic in self._problem_to_error(problem).diagnostics
+            ) from None
+        raise_all(check_kernel(spec))
+        return spec
+
+    def _problem_to_error(self, problem: Mapping[str, Any]) -> WavespecError:
+        path = [self.name, *map(str, problem["loc"])]
+        return pydantic_to_error(problem, ".".join(path), path[-1], f"'{path[-2]}'" if len(path) > 2 else "A kernel")
+
+    def _tensor(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str, role: str) -> Value:
+        fields = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role}
+        self._sections["tensors"][name] = fields
+        return Value(name)
+
+    def _constrain(self, word: str, **fields: Any) -> None:
+        self._constraints.append({"constraint": word, **fields})
+
+    def _op(self, word: str, name: str, **fields: Any) -> Value:
+        self._bodies[-1].append({"op": word, "name": name, **fields})
+        return Value(name)
+
+
+def _symbol(value: Symbol | int) -> Symbol:
+    return value if isinstance(value, Symbol) else Symbol(Num(value))

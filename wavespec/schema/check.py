@@ -1,0 +1,154 @@
+"""A spec of good form goes in; everything in it that makes no sense comes out, as errors and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wavespec.diagnostics import Diagnostic, Span, Where, WavespecError, in_order, quote
+from wavespec.schema.base import SpecModel
+from wavespec.schema.check_constraints import check_constraints
+from wavespec.schema.check_graph import RedefinedName, check_graph
+from wavespec.schema.check_tiles import check_tiles
+from wavespec.schema.errors import BadName
+from wavespec.schema.models import Dim, KernelSpec
+from wavespec.schema.resolve import UndefinedName
+
+
+class RepeatedDim(WavespecError, code="repeated-dim"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(where, f"{quote(dim)} is twice in one shape.", hints=["Give the second axis a dim of its own."])
+
+
+class ContradictoryDim(WavespecError, code="contradictory-dim"):
+    """The fields of a dim leave no size."""
+
+
+class UnboundDim(WavespecError, code="unbound-dim"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"No input has the dim {quote(dim)}, so a call cannot tell its size.",
+            hints=[f"Give it one size ({dim}: {{value: ...}}), or delete it."],
+        )
+
+
+class NoOutput(WavespecError, code="no-output"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(where, "No tensor is an output.", hints=["Give the result 'role: output'."])
+
+
+class IncompleteWorkload(WavespecError, code="incomplete-workload"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(where, f"The workload has no size for {quote(dim)}.")
+
+
+class ImpossibleSize(WavespecError, code="impossible-size"):
+    """A size that the dim's own promises exclude."""
+
+
+def check_kernel(
+    spec: KernelSpec, broken: frozenset[str] = frozenset(), *, is_whole: bool = True
+) -> list[WavespecError]:
+    """Every mistake of meaning. `broken` names are defined in a way that is reported already.
+
+    A spec that is not whole has lost parts to such reports, so that nothing is called missing in it.
+    """
+    errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec), *_overrides(spec, broken)]
+    errors += _workloads(spec, broken)
+    errors += check_constraints(spec, broken, is_whole=is_whole)
+    errors += check_tiles(spec, broken)
+    errors += check_graph(spec, broken, is_whole=is_whole)
+    if is_whole:
+        errors += _bindings(spec)
+    return errors
+
+
+def check_spec(spec: KernelSpec) -> tuple[Diagnostic, ...]:
+    """Every mistake and every suspicious thing of a spec, sorted by position; for specs written in Python."""
+    return in_order(diagnostic for error in check_kernel(spec) for diagnostic in error.diagnostics)
+
+
+def _names(spec: KernelSpec) -> Iterator[WavespecError]:
+    seen: dict[str, tuple[str, Span | None]] = {}
+    for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
+        names: Mapping[str, object] = getattr(spec, section)
+        for name in names:
+            if name in seen:
+                yield RedefinedName(spec.where_key(section, name), name, *seen[name])
+            else:
+                seen[name] = (what, spec.key_span_of(section, name))
+    for name, tensor in spec.tensors.items():
+        if name == "out" and tensor.role == "input":
+            problem = "names the result in generated code; an input needs another name"
+            yield BadName(spec.where_key("tensors", name), name, problem)
+
+
+def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    for name, tensor in spec.tensors.items():
+        for index, dim in enumerate(tensor.shape):
+            where = spec.where("tensors", name, "shape", index)
+            if dim not in spec.dims and dim not in broken:
+                yield UndefinedName(where, dim, "a dim", list(spec.dims))
+            if dim in tensor.shape[:index]:
+                yield RepeatedDim(where, dim)
+
+
+def _dims(spec: KernelSpec) -> Iterator[WavespecError]:
+    for name, dim in spec.dims.items():
+        if dim.max is not None and dim.max < dim.min:
+            message = f"{quote(name)} is at least {dim.min} and at most {dim.max}: no size fits."
+            yield ContradictoryDim(spec.where("dims", name, "max"), message)
+        elif dim.value is not None and (problem := _size_problem(dim, dim.value)):
+            yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
+
+
+def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    sections: tuple[tuple[str, str, Mapping[str, object]], ...] = (
+        ("params", "a parameter of the kernel", spec.params),
+        ("tensors", "a tensor of the kernel", spec.tensors),
+    )
+    for target, override in spec.targets.items():
+        for section, what, known in sections:
+            overridden: Mapping[str, object] = getattr(override, section)
+            for name in overridden:
+                if name not in known and name not in broken:
+                    yield UndefinedName(_key(override, section, name, target), name, what, list(known))
+
+
+def _key(override: SpecModel, section: str, name: str, target: str) -> Where:
+    return override.key_span_of(section, name) or f"targets.{target}.{section}.{name}"
+
+
+def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    for index, workload in enumerate(spec.workloads):
+        for name, size in workload.items():
+            dim = spec.dims.get(name)
+            if dim is None:
+                if name not in broken:
+                    yield UndefinedName(spec.where_key("workloads", index, name), name, "a dim", list(spec.dims))
+            elif problem := _size_problem(dim, size):
+                yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
+        for name, dim in spec.dims.items():
+            if name not in workload and dim.value is None:
+                yield IncompleteWorkload(spec.where("workloads", index), name)
+
+
+def _size_problem(dim: Dim, size: int) -> str | None:
+    if dim.value is not None and size != dim.value:
+        return f"but its one size is {dim.value}"
+    if size % dim.multiple_of:
+        return f"not a multiple of {dim.multiple_of}"
+    if size < dim.min:
+        return f"less than its smallest size {dim.min}"
+    if dim.max is not None and size > dim.max:
+        return f"more than its largest size {dim.max}"
+    return None
+
+
+def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
+    inputs = {dim for tensor in spec.tensors.values() if tensor.role == "input" for dim in tensor.shape}
+    for name, dim in spec.dims.items():
+        if dim.value is None and name not in inputs:
+            yield UnboundDim(spec.where_key("dims", name), name)
+    if all(tensor.role == "input" for tensor in spec.tensors.values()):
+        yield NoOutput(spec.where_key("tensors"))

@@ -1,0 +1,94 @@
+"""The constraints of a kernel and of its targets go in; unknown dims, repetitions and contradictions come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wavespec.diagnostics import Related, Where, WavespecError, quote
+from wavespec.schema.constraints import AnyConstraint, Assume, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.models import KernelSpec
+from wavespec.schema.resolve import UndefinedName, part_of
+
+
+class RepeatedConstraint(WavespecError, code="repeated-constraint"):
+    def __init__(self, again: AnyConstraint, first: AnyConstraint) -> None:
+        about = "" if isinstance(again, Hardware) else f" for {quote(again.subject)}"
+        super().__init__(
+            again.where(),
+            f"There are two {quote(again.word)} constraints{about}.",
+            hints=["Delete one of them."],
+            related=[Related(first.span, "first")] if first.span else [],
+        )
+
+
+class RepeatedAxis(WavespecError, code="repeated-axis"):
+    def __init__(self, again: Workgroup, first: Workgroup, free: list[int]) -> None:
+        super().__init__(
+            again.where("axis"),
+            f"Axis {again.axis} counts the tiles of {quote(first.dim)} already.",
+            hints=[f"Axis {free[0]} is free."] if free else [],
+            related=[Related(span, "first")] if (span := first.span_of("axis")) else [],
+        )
+
+
+class WaveWithoutWorkgroup(WavespecError, code="wave-without-workgroup"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"A wave splits the workgroup's tile of {quote(dim)}, which has none.",
+            hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}}."],
+        )
+
+
+class NotACondition(WavespecError, code="not-a-condition"):
+    def __init__(self, where: Where, text: str) -> None:
+        super().__init__(
+            where, f"{quote(text)} is a number; an assumption is a comparison.", hints=["Such as 'K > 4 * BLOCK_K'."]
+        )
+
+
+def check_constraints(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> Iterator[WavespecError]:
+    yield from _check(spec, spec.constraints, broken, is_whole)
+    for override in spec.targets.values():
+        if override.constraints is not None:
+            yield from _check(spec, override.constraints, broken, is_whole)
+
+
+def _check(
+    spec: KernelSpec, constraints: tuple[AnyConstraint, ...], broken: frozenset[str], is_whole: bool
+) -> Iterator[WavespecError]:
+    first: dict[tuple[str, str], AnyConstraint] = {}
+    axes: dict[int, Workgroup] = {}
+    for constraint in constraints:
+        if isinstance(constraint, Assume):
+            yield from _assumption(spec, constraint, broken)
+            continue
+        subject = "" if isinstance(constraint, Hardware) else constraint.dim
+        earlier = first.setdefault((constraint.word, subject), constraint)
+        if earlier is not constraint:
+            yield RepeatedConstraint(constraint, earlier)
+        if isinstance(constraint, Hardware):
+            continue
+        if subject not in spec.dims and subject not in broken:
+            yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))
+        elif isinstance(constraint, Workgroup) and axes.setdefault(constraint.axis, constraint) is not constraint:
+            if earlier is constraint:
+                free = [axis for axis in range(3) if axis not in axes]
+                yield RepeatedAxis(constraint, axes[constraint.axis], free)
+    if not is_whole:
+        return
+    split = {constraint.dim for constraint in constraints if isinstance(constraint, Workgroup | Tiling)}
+    for constraint in constraints:
+        if isinstance(constraint, Wave) and constraint.dim not in split and constraint.dim in spec.dims:
+            yield WaveWithoutWorkgroup(constraint.where("dim"), constraint.dim)
+
+
+def _assumption(spec: KernelSpec, assume: Assume, broken: frozenset[str]) -> Iterator[WavespecError]:
+    where = assume.where("condition")
+    if not assume.condition.is_condition:
+        yield NotACondition(where, str(assume.condition))
+    for node in assume.condition.walk():
+        name = getattr(node, "name", None)
+        if name is not None and name not in spec.dims and name not in spec.params and name not in broken:
+            known = [*spec.dims, *spec.params]
+            yield UndefinedName(part_of(where, node), name, "a dim or a parameter", known)

@@ -1,0 +1,171 @@
+"""The graph of a spec goes in; undefined and redefined names and types that do not fit come out."""
+
+from __future__ import annotations
+
+from wavespec.diagnostics import Related, Span, Where, WavespecError, name_hints, quote
+from wavespec.schema.constraints import Tiling
+from wavespec.schema.models import KernelSpec, Tensor
+from wavespec.schema.ops.base import Op, ValueOp, ValueType
+from wavespec.schema.resolve import UndefinedName
+
+
+class RedefinedName(WavespecError, code="redefined-name"):
+    """A name is defined again where it already means something."""
+
+    def __init__(self, where: Where, name: str, what: str, first: Span | None) -> None:
+        super().__init__(
+            where,
+            f"{quote(name)} is already {what}; a name means one thing in a spec.",
+            related=[Related(first, "first")] if first else [],
+        )
+
+
+class UndefinedValue(WavespecError, code="undefined-name"):
+    """An operand names no value that is visible at the op."""
+
+
+class NeverWritten(WavespecError, code="never-written"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        super().__init__(
+            where,
+            f"Nothing is written to the output {quote(tensor)}.",
+            hints=[f"End the graph with '- {{write: value, to: {tensor}}}'."],
+        )
+
+
+class UnusedTensor(WavespecError, code="unused-tensor", severity="warning"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        super().__init__(where, f"The graph never reads {quote(tensor)}.")
+
+
+def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> list[WavespecError]:
+    scope = _GraphScope(spec, broken, is_whole)
+    scope.run(spec.graph)
+    if is_whole:
+        for name, tensor in spec.tensors.items():
+            where = spec.where_key("tensors", name)
+            if tensor.role == "output" and name not in scope.used:
+                scope.report(NeverWritten(where, name))
+            if tensor.role == "input" and name not in scope.used:
+                scope.report(UnusedTensor(where, name))
+    return scope.errors
+
+
+class _Frame:
+    """The names of one body. `incoming` are carried names that the body has not redefined yet."""
+
+    def __init__(self, incoming: dict[str, ValueType | None]) -> None:
+        self.incoming = incoming
+        self.defined: dict[str, ValueType | None] = {}
+        self.spans: dict[str, Span | None] = {}
+
+
+class _GraphScope:
+    def __init__(self, spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> None:
+        self.spec = spec
+        self.broken = broken
+        self.is_whole = is_whole
+        self.frames = [_Frame({})]
+        self.loops: set[str] = set()
+        self.used: set[str] = set()
+        self.errors: list[WavespecError] = []
+
+    def run(self, body: tuple[Op, ...]) -> None:
+        for op in body:
+            if isinstance(op, ValueOp):
+                self._refuse_redefinition(op)
+            result = op.infer(self)
+            if isinstance(op, ValueOp):
+                frame = self.frames[-1]
+                frame.spans[op.name] = op.key_span_of("name")
+                frame.defined[op.name] = result
+                if not op.is_value:
+                    self.loops.add(op.name)
+
+    def value(self, op: Op, *path: str | int) -> ValueType | None:
+        reference = str(_field(op, path))
+        if reference in self.loops:
+            self.report(self._loop_is_no_value(op.where(*path), reference))
+            return None
+        for frame in reversed(self.frames):
+            for names in (frame.defined, frame.incoming):
+                if reference in names:
+                    return names[reference]
+        if not any(part in self.broken for part in reference.split(".")):
+            self.report(self._undefined(op.where(*path), reference))
+        return None
+
+    def tensor(self, op: Op, *path: str | int) -> Tensor | None:
+        name = str(_field(op, path))
+        self.used.add(name)
+        if name not in self.spec.tensors and name not in self.broken:
+            self.report(UndefinedName(op.where(*path), name, "a tensor", list(self.spec.tensors)))
+        return self.spec.tensors.get(name)
+
+    def dim(self, op: Op, *path: str | int) -> str | None:
+        name = str(_field(op, path))
+        if name not in self.spec.dims:
+            if name not in self.broken:
+                self.report(UndefinedName(op.where(*path), name, "a dim", list(self.spec.dims)))
+            return None
+        return name
+
+    def is_tiled(self, dim: str) -> bool:
+        constraints = [*self.spec.constraints]
+        for override in self.spec.targets.values():
+            constraints += override.constraints or ()
+        return not self.is_whole or any(isinstance(c, Tiling) and c.dim == dim for c in constraints)
+
+    def report(self, error: WavespecError) -> None:
+        self.errors.append(error)
+
+    def inside(self, carried: dict[str, ValueType | None], body: tuple[Op, ...]) -> dict[str, ValueType | None]:
+        self.frames.append(_Frame(carried))
+        self.run(body)
+        defined = self.frames.pop().defined
+        # A statement that could not be read may have redefined the name.
+        return {**{name: None for name in carried if name in self.broken}, **defined}
+
+    def define(self, name: str, value: ValueType | None) -> None:
+        self.frames[-1].defined[name] = value
+
+    def _refuse_redefinition(self, op: ValueOp) -> None:
+        where = op.where_key("name")
+        for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
+            if op.name in getattr(self.spec, section):
+                self.report(RedefinedName(where, op.name, what, self.spec.key_span_of(section, op.name)))
+                return
+        for frame in reversed(self.frames):
+            if op.name in frame.defined:
+                self.report(RedefinedName(where, op.name, "a value", frame.spans.get(op.name)))
+                return
+            if op.name in frame.incoming:
+                return
+
+    def _loop_is_no_value(self, where: Where, loop: str) -> WavespecError:
+        results = [name for name in self._visible() if name.startswith(f"{loop}.")]
+        hints = [f"Its results are {', '.join(map(quote, results))}."] if results else []
+        return UndefinedValue(where, f"{quote(loop)} is a loop, not a value.", hints=hints)
+
+    def _undefined(self, where: Where, reference: str) -> WavespecError:
+        message = f"{quote(reference)} is not a value of the graph at this point."
+        visible = self._visible()
+        results = [name for name in visible if name.endswith(f".{reference}")]
+        if reference in self.spec.tensors:
+            hints = (f"It is a tensor: read it first, as in '- {reference}_tile: {{read: {reference}}}'.",)
+        elif results:
+            hints = (f"After the loop it is {quote(results[0])}.",)
+        else:
+            hints = name_hints(reference, visible, "The values here are")
+        return UndefinedValue(where, message, hints=hints)
+
+    def _visible(self) -> list[str]:
+        names = [name for frame in self.frames for name in (*frame.incoming, *frame.defined)]
+        return [name for name in dict.fromkeys(names) if name not in self.loops]
+
+
+def _field(op: Op, path: tuple[str | int, ...]) -> object:
+    value: object = getattr(op, str(path[0]))
+    for part in path[1:]:
+        value = value[part]  # type: ignore[index]
+    return value

@@ -1,0 +1,167 @@
+"""A spec goes in; parameters and tiles without a sensible value, on any of its targets, come out as errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wavespec.diagnostics import Where, WavespecError, quote
+from wavespec.schema.constraints import Assume, Tiling, Wave, Workgroup
+from wavespec.schema.models import KernelSpec
+from wavespec.schema.resolve import (
+    NoConstantValue,
+    evaluate_constant,
+    fixed_dims,
+    resolve_params,
+    spec_for_target,
+)
+
+_LARGEST_TILE = 2**20
+
+
+class TileOutOfRange(WavespecError, code="tile-out-of-range"):
+    def __init__(self, where: Where, dim: str, text: str, value: int, target: str | None) -> None:
+        super().__init__(
+            where,
+            f"The tile of {quote(dim)} is {_equation(text, value)}{_on(target)}; a tile has 1 to {_LARGEST_TILE} elements.",
+        )
+
+
+class TileNotDivisible(WavespecError, code="tile-not-divisible"):
+    """The workgroup's tile is no multiple of the wave's; both with the text they were computed from."""
+
+    def __init__(
+        self, where: Where, dim: str, tile: tuple[str, int], wave: tuple[str, int], target: str | None
+    ) -> None:
+        divisors = [size for size in range(1, tile[1] + 1) if tile[1] % size == 0 and size % 16 == 0]
+        super().__init__(
+            where,
+            f"The tile of {quote(dim)} has {tile[1]} elements{_on(target)}, not a multiple of a wave's {wave[1]}.",
+            notes=[f"Workgroup: {_equation(*tile)}. Wave: {_equation(*wave)}."],
+            hints=[f"A wave can have {', '.join(map(str, divisors[-4:]))}."] if divisors else [],
+        )
+
+
+class FalseAssumption(WavespecError, code="false-assumption"):
+    def __init__(self, where: Where, text: str, values: str, target: str | None) -> None:
+        super().__init__(where, f"{quote(text)} is false{_on(target)}.", notes=[values] if values else [])
+
+
+def check_tiles(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    """Problems of the kernel as written, then those that only a target's overrides bring, at the override's line."""
+    base = dict(_Target(spec, None, spec, broken).problems())
+    yield from base.values()
+    for name in spec.targets:
+        for key, error in _Target(spec, name, spec_for_target(spec, name), broken).problems():
+            if key not in base:
+                yield error
+
+
+class _Target:
+    """The tiles of the kernel on one target; `name` is `None` for the kernel as written."""
+
+    def __init__(self, base: KernelSpec, name: str | None, spec: KernelSpec, broken: frozenset[str]) -> None:
+        self.base = base
+        self.name = name
+        self.spec = spec
+        self.broken = broken
+
+    def problems(self) -> Iterator[tuple[object, WavespecError]]:
+        """Errors, each with a key that is equal for the same problem on another target."""
+        values = dict(fixed_dims(self.spec))
+        try:
+            values |= resolve_params(self.spec)
+        except WavespecError as error:
+            if not self._is_known(error):
+                yield str(error), error
+            return
+        tiles: dict[tuple[str, str], tuple[str, int]] = {}
+        for constraint in self.spec.constraints:
+            if isinstance(constraint, Assume):
+                yield from self._assumption(constraint, values)
+            if not isinstance(constraint, Workgroup | Tiling | Wave):
+                continue
+            text, where = str(constraint.tile), constraint.where("tile")
+            try:
+                value = evaluate_constant(self.spec, constraint.tile, where, values)
+            except WavespecError as error:
+                if not self._is_known(error):
+                    yield (text, error.args), self._blamed(error, constraint.tile.names())
+                continue
+            if isinstance(value, bool):
+                message = f"{quote(text)} is a condition; a tile is a number of elements."
+                yield text, NoConstantValue(where, message)
+                continue
+            if not 1 <= value <= _LARGEST_TILE:
+                place = self._override_of(constraint.tile.names()) or where
+                error = TileOutOfRange(place, constraint.dim, text, value, self.name)
+                yield (constraint.word, constraint.dim, value), error
+                continue
+            tiles[constraint.word, constraint.dim] = (text, value)
+        yield from self._divisibility(tiles)
+
+    def _divisibility(self, tiles: Mapping[tuple[str, str], tuple[str, int]]) -> Iterator[tuple[object, WavespecError]]:
+        for constraint in self.spec.constraints:
+            if not isinstance(constraint, Wave) or ("wave", constraint.dim) not in tiles:
+                continue
+            wave = tiles["wave", constraint.dim]
+            tile = tiles.get(("workgroup", constraint.dim)) or tiles.get(("tiling", constraint.dim))
+            if tile is None or tile[1] % wave[1] == 0:
+                continue
+            names = [*constraint.tile.names()]
+            for other in self.spec.constraints:
+                if isinstance(other, Workgroup | Tiling) and other.dim == constraint.dim:
+                    names += other.tile.names()
+            place = self._override_of(tuple(names)) or constraint.where("tile")
+            yield (constraint.dim, tile, wave), TileNotDivisible(place, constraint.dim, tile, wave, self.name)
+
+    def _assumption(self, assume: Assume, values: Mapping[str, int]) -> Iterator[tuple[object, WavespecError]]:
+        names = assume.condition.names()
+        if not assume.condition.is_condition or any(name not in values for name in names):
+            return
+        where = assume.where("condition")
+        text = str(assume.condition)
+        try:
+            holds = evaluate_constant(self.spec, assume.condition, where, values)
+        except WavespecError as error:
+            yield (text, error.args), self._blamed(error, names)
+            return
+        if not holds:
+            bound = ", ".join(f"{name} = {values[name]}" for name in names)
+            yield (text, bound), FalseAssumption(self._override_of(names) or where, text, bound, self.name)
+
+    def _is_known(self, error: WavespecError) -> bool:
+        # A name that is defined in a way that was reported: 'undefined' would be a second report of one mistake.
+        return any(f"'{name}'" in diagnostic.message for diagnostic in error.diagnostics for name in self.broken)
+
+    def _blamed(self, error: WavespecError, names: tuple[str, ...]) -> WavespecError:
+        place = self._override_of(names)
+        if place is None:
+            return error
+        (diagnostic,) = error.diagnostics
+        message = f"{diagnostic.message.removesuffix('.')}{_on(self.name)}."
+        return NoConstantValue(place, message, notes=diagnostic.notes, hints=diagnostic.hints)
+
+    def _override_of(self, names: tuple[str, ...]) -> Where:
+        """Where the target overrides a parameter that a value made of `names` depends on."""
+        if self.name is None:
+            return None
+        overrides = next(over for name, over in self.base.targets.items() if name == self.name)
+        reached: dict[str, None] = {}
+        pending = list(names)
+        while pending:
+            name = pending.pop()
+            if name not in reached and name in self.spec.params:
+                reached[name] = None
+                pending += self.spec.params[name].names()
+        places = [overrides.where("params", name) for name in overrides.params if name in reached]
+        if not places or isinstance(places[0], str):
+            return f"targets.{self.name}.{places[0]}" if places else None
+        return min(places, key=lambda place: (place.line, place.column) if place and not isinstance(place, str) else (0, 0))
+
+
+def _equation(text: str, value: int) -> str:
+    return text if text == str(value) else f"{text} = {value}"
+
+
+def _on(target: str | None) -> str:
+    return f" on {quote(target)}" if target else ""

@@ -1,0 +1,105 @@
+"""How the work of a kernel is split over a machine, apart from what it computes: one model per constraint."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from wavespec.schema.base import SpecModel, Worded
+from wavespec.schema.expressions import Expression
+from wavespec.schema.names import Name
+
+
+class Constraint(Worded):
+    """One entry of `constraints`."""
+
+    def in_words(self, *path: str | int) -> str:
+        return ".".join(["constraints", f"{{{self.word}: {self.subject}}}", *map(str, path)])
+
+    @property
+    def subject(self) -> str:
+        """What the constraint is about, for messages."""
+        return str(getattr(self, self.headline[0]))
+
+
+class Workgroup(Constraint):
+    """Splits a dim over workgroups: each computes one tile of it."""
+
+    word: ClassVar[str] = "workgroup"
+    headline: ClassVar[tuple[str, ...]] = ("dim",)
+
+    constraint: Literal["workgroup"] = "workgroup"
+    dim: Name
+    """The dim that is split."""
+    tile: Expression
+    """Elements of the dim that one workgroup computes."""
+    axis: Annotated[int, Field(ge=0, le=2)]
+    """The grid axis that counts the tiles: 0, 1 or 2."""
+
+
+class Tiling(Constraint):
+    """Walks over a dim in tiles, one after another, inside a workgroup: the dim of an `iterate`."""
+
+    word: ClassVar[str] = "tiling"
+    headline: ClassVar[tuple[str, ...]] = ("dim",)
+
+    constraint: Literal["tiling"] = "tiling"
+    dim: Name
+    """The dim that is walked over."""
+    tile: Expression
+    """Elements of the dim in one step."""
+
+
+class Wave(Constraint):
+    """Splits a workgroup's tile over its waves."""
+
+    word: ClassVar[str] = "wave"
+    headline: ClassVar[tuple[str, ...]] = ("dim",)
+
+    constraint: Literal["wave"] = "wave"
+    dim: Name
+    """The dim whose workgroup tile is split."""
+    tile: Expression
+    """Elements of the dim that one wave computes; divides the workgroup's tile."""
+
+
+class HardwareSettings(SpecModel):
+    """What the machine is asked to use."""
+
+    mma: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]
+    """The matrix instruction of every `mma`, or `auto` for the best one of the target."""
+
+
+class Hardware(Constraint):
+    """Chooses features of the machine."""
+
+    word: ClassVar[str] = "hardware"
+    headline: ClassVar[tuple[str, ...]] = ("settings",)
+
+    constraint: Literal["hardware"] = "hardware"
+    settings: HardwareSettings
+    """What the machine is asked to use."""
+
+    @property
+    def subject(self) -> str:
+        return f"{{mma: {self.settings.mma}}}"
+
+
+class Assume(Constraint):
+    """A promise about dims and parameters that the compiler may use, checked when the kernel is called."""
+
+    word: ClassVar[str] = "assume"
+    headline: ClassVar[tuple[str, ...]] = ("condition",)
+
+    constraint: Literal["assume"] = "assume"
+    condition: Expression
+    """A comparison, such as `K > 4 * BLOCK_K`."""
+
+
+CONSTRAINTS: tuple[type[Constraint], ...] = (Workgroup, Tiling, Wave, Hardware, Assume)
+
+AnyConstraint = Annotated[
+    Workgroup | Tiling | Wave | Hardware | Assume,
+    Field(discriminator="constraint"),
+]

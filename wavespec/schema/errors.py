@@ -1,0 +1,88 @@
+"""The mistakes of form that a spec can have, apart from what it means: fields, words, types and ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wavespec.diagnostics import Where, WavespecError, listing, name_hints, quote
+
+
+class UnknownField(WavespecError, code="unknown-field"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str], owner: str) -> None:
+        allowed = list(allowed)
+        hints = name_hints(name, allowed, "Its fields are") or (f"{owner} has no fields.",)
+        super().__init__(where, f"{owner} has no field {quote(name)}.", hints=hints)
+
+
+class MissingField(WavespecError, code="missing-field"):
+    def __init__(self, where: Where, name: str, owner: str) -> None:
+        super().__init__(where, f"{owner} needs the field {quote(name)}.")
+
+
+class UnknownOp(WavespecError, code="unknown-op"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        super().__init__(where, f"{quote(name)} is not an op.", hints=name_hints(name, allowed, "The ops are"))
+
+
+class UnknownConstraint(WavespecError, code="unknown-constraint"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        hints = name_hints(name, allowed, "The constraints are")
+        super().__init__(where, f"{quote(name)} is not a constraint.", hints=hints)
+
+
+class UnknownDtype(WavespecError, code="unknown-dtype"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        super().__init__(where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are"))
+
+
+class UnknownTarget(WavespecError, code="unknown-target"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        super().__init__(where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are"))
+
+
+class UnknownValue(WavespecError, code="unknown-value"):
+    def __init__(self, where: Where, found: str, allowed: Iterable[str], field: str) -> None:
+        allowed = list(allowed)
+        message = f"{quote(field)} is {listing(allowed, 'or')}, not {quote(found)}."
+        super().__init__(where, message, hints=name_hints(found, allowed, "") if len(allowed) > 1 else ())
+
+
+class WrongType(WavespecError, code="wrong-type"):
+    def __init__(self, where: Where, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(where, f"Expected {expected}, found {found}.", hints=[hint] if hint else [])
+
+
+class OutOfRange(WavespecError, code="out-of-range"):
+    """A number or a length is outside its limits; `limit` reads "at least 1"."""
+
+    def __init__(self, where: Where, field: str, limit: str, found: str) -> None:
+        super().__init__(where, f"{quote(field)} is {limit}, not {found}.")
+
+
+class BadName(WavespecError, code="bad-name"):
+    """`problem` is the end of a sentence, from `name_problem`."""
+
+    def __init__(self, where: Where, name: str, problem: str) -> None:
+        super().__init__(where, f"{quote(name)} {problem}.")
+
+
+class MissingName(WavespecError, code="missing-name"):
+    def __init__(self, where: Where, word: str) -> None:
+        super().__init__(
+            where, f"{quote(word)} makes a value, which needs a name.", hints=[f"Write '- name: {{{word}: ...}}'."]
+        )
+
+
+class NamedEffect(WavespecError, code="named-effect"):
+    def __init__(self, where: Where, word: str, name: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(word)} makes no value, so {quote(name)} would name nothing.",
+            hints=[f"Write '- {{{word}: ...}}'."],
+        )
+
+
+class WrongOperandCount(WavespecError, code="wrong-operand-count"):
+    def __init__(self, where: Where, word: str, operands: Iterable[str], found: int) -> None:
+        operands = list(operands)
+        super().__init__(where, f"{quote(word)} takes {len(operands)} operands ({', '.join(operands)}), not {found}.")

@@ -1,0 +1,90 @@
+"""What every op of a graph has in common: its model, and the scope in which its types are inferred."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from wavespec.diagnostics import WavespecError
+from wavespec.schema.base import Worded
+from wavespec.schema.dtypes import DType
+from wavespec.schema.names import Name
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """The type of a value of the graph: its dims, whole and in order, and its element type."""
+
+    dims: tuple[str, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(self.dims)}]"
+
+
+class TensorType(Protocol):
+    """What an op may ask of a declared tensor."""
+
+    @property
+    def shape(self) -> tuple[str, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def role(self) -> str: ...
+
+
+class Scope(Protocol):
+    """What is visible to an op while its types are inferred. A lookup that fails has already reported why."""
+
+    def value(self, op: Op, *path: str | int) -> ValueType | None:
+        """The type of the value that the field at `path` refers to."""
+        ...
+
+    def tensor(self, op: Op, *path: str | int) -> TensorType | None:
+        """The tensor that the field at `path` names."""
+        ...
+
+    def dim(self, op: Op, *path: str | int) -> str | None:
+        """The dim that the field at `path` names."""
+        ...
+
+    def is_tiled(self, dim: str) -> bool:
+        """A `tiling` constraint walks over `dim`."""
+        ...
+
+    def report(self, error: WavespecError) -> None: ...
+
+    def inside(
+        self, carried: dict[str, ValueType | None], body: tuple[Op, ...]
+    ) -> dict[str, ValueType | None]:
+        """Infer a nested body; returns the types of the names it defines."""
+        ...
+
+    def define(self, name: str, value: ValueType | None) -> None:
+        """Record a further result of the op, such as `loop.carried`."""
+        ...
+
+
+class Op(Worded):
+    """One statement of a graph: `name: {word: headline, field: value}`, without the name for an effect."""
+
+    def infer(self, scope: Scope) -> ValueType | None:
+        """The type of the result; `None` for an effect, and where an error was reported."""
+        raise NotImplementedError
+
+    def in_words(self, *path: str | int) -> str:
+        return ".".join(["graph", getattr(self, "name", self.word), *map(str, path)])
+
+
+class ValueOp(Op):
+    """An op that makes a value."""
+
+    is_value: ClassVar[bool] = True
+    """The name is a value; a loop's is not, only `loop.name` is."""
+
+    name: Name
+    """The name of the result."""
+
+
+class EffectOp(Op):
+    """An op without a result."""

@@ -1,0 +1,77 @@
+"""`mma`: a matrix product added to an accumulator."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wavespec.diagnostics import Where, WavespecError, listing, quote
+from wavespec.schema.dtypes import ACCUMULATORS
+from wavespec.schema.names import Reference
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+
+
+class DtypeMismatch(WavespecError, code="dtype-mismatch"):
+    """Two element types that had to fit do not."""
+
+
+class DimsMismatch(WavespecError, code="dims-mismatch"):
+    """The dims of operands do not fit the op."""
+
+
+class NoMatrixProduct(WavespecError, code="no-matrix-product"):
+    def __init__(self, where: Where, dtype: str) -> None:
+        allowed = listing(ACCUMULATORS, "or")
+        super().__init__(where, f"'mma' does not multiply {quote(dtype)}.", hints=[f"Its operands are {allowed}."])
+
+
+class Mma(ValueOp):
+    """`acc[m, n] + sum over k of lhs[m, k] * rhs[n, k]`; dims are matched by name, in any order."""
+
+    word: ClassVar[str] = "mma"
+    headline: ClassVar[tuple[str, ...]] = ("lhs", "rhs", "acc")
+
+    op: Literal["mma"] = "mma"
+    lhs: Reference
+    """The left operand."""
+    rhs: Reference
+    """The right operand: it shares with `lhs` the one dim that is summed over."""
+    acc: Reference
+    """The accumulator: f32 for floating point, i32 for 8-bit integers."""
+
+    def infer(self, scope: Scope) -> ValueType | None:
+        lhs, rhs, acc = (scope.value(self, operand) for operand in self.headline)
+        if lhs and rhs:
+            self._check_dtypes(scope, lhs, rhs, acc)
+        if lhs and rhs and acc:
+            self._check_dims(scope, lhs, rhs, acc)
+        return acc
+
+    def _check_dtypes(self, scope: Scope, lhs: ValueType, rhs: ValueType, acc: ValueType | None) -> None:
+        if lhs.dtype != rhs.dtype:
+            message = f"'mma' multiplies one dtype; {quote(self.lhs)} is {lhs.dtype} and {quote(self.rhs)} is {rhs.dtype}."
+            scope.report(DtypeMismatch(self.where("rhs"), message))
+            return
+        expected = ACCUMULATORS.get(lhs.dtype)
+        if expected is None:
+            scope.report(NoMatrixProduct(self.where("lhs"), lhs.dtype))
+        elif acc and acc.dtype != expected:
+            message = f"{quote(self.acc)} is {acc.dtype}; a product of {lhs.dtype} is summed in {expected}."
+            scope.report(DtypeMismatch(self.where("acc"), message))
+
+    def _check_dims(self, scope: Scope, lhs: ValueType, rhs: ValueType, acc: ValueType) -> None:
+        shared = [dim for dim in lhs.dims if dim in rhs.dims]
+        summed = [dim for dim in shared if dim not in acc.dims]
+        notes = [f"{name} is {value}" for name, value in zip(self._operands(), (lhs, rhs, acc), strict=True)]
+        if len(summed) != 1:
+            over = f"over {listing(summed)}" if summed else "over none"
+            message = f"'mma' sums over exactly one dim that both operands have and the accumulator has not; here {over}."
+            scope.report(DimsMismatch(self.where("op"), message, notes=notes))
+            return
+        free = {*lhs.dims, *rhs.dims} - {summed[0]}
+        if free != set(acc.dims):
+            expected = ", ".join(dim for dim in dict.fromkeys((*lhs.dims, *rhs.dims)) if dim in free)
+            message = f"The product has the dims [{expected}]; {quote(self.acc)} has [{', '.join(acc.dims)}]."
+            scope.report(DimsMismatch(self.where("acc"), message, notes=notes))
+
+    def _operands(self) -> tuple[str, str, str]:
+        return quote(self.lhs), quote(self.rhs), quote(self.acc)

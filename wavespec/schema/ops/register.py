@@ -1,0 +1,30 @@
+"""`register`: a value that starts out as one number."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from wavespec.schema.dtypes import DType
+from wavespec.schema.names import Name
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+
+
+class Register(ValueOp):
+    """A value in registers, filled with one number."""
+
+    word: ClassVar[str] = "register"
+    headline: ClassVar[tuple[str, ...]] = ("shape",)
+
+    op: Literal["register"] = "register"
+    shape: Annotated[tuple[Name, ...], Field(max_length=16)]
+    """Its dims."""
+    dtype: DType
+    """Its element type."""
+    value: int | float
+    """What every element starts as."""
+
+    def infer(self, scope: Scope) -> ValueType | None:
+        dims = [scope.dim(self, "shape", index) for index in range(len(self.shape))]
+        return ValueType(self.shape, self.dtype) if all(dims) else None

@@ -1,0 +1,352 @@
+"""A tree of YAML nodes goes in; the spec models, each knowing its positions, come out with every mistake of form.
+
+The models are built from the leaves up, so that one broken part does not hide the mistakes of the others. What belongs
+where is read from the annotations of the models: a new field or op needs no line here.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+from pydantic import ValidationError
+
+from wavespec.diagnostics import Span, WavespecError
+from wavespec.schema.base import Path, Position, SpecModel, Worded
+from wavespec.schema.dtypes import DTYPES
+from wavespec.schema.errors import (
+    MissingName,
+    NamedEffect,
+    UnknownConstraint,
+    UnknownDtype,
+    UnknownField,
+    UnknownOp,
+    UnknownTarget,
+    UnknownValue,
+    WrongOperandCount,
+    WrongType,
+)
+from wavespec.schema.expression_parser import parse_expression
+from wavespec.schema.expressions import Expression, Num
+from wavespec.schema.models import TARGETS, KernelSpec
+from wavespec.schema.ops import Op, ValueOp
+from wavespec.schema.pydantic_to_error import describe, pydantic_to_error
+from wavespec.schema.yaml_source import MappingNode, Node, ScalarNode, SequenceNode
+
+_Model = TypeVar("_Model", bound=SpecModel)
+_Positions = dict[Path, Position]
+
+
+class _Broken:
+    """Stands for a part whose mistakes are reported already."""
+
+
+_BROKEN = _Broken()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """A spec as far as it could be read: `broken` names are defined in it, wrongly; no spec where nothing is left."""
+
+    spec: KernelSpec | None
+    errors: tuple[WavespecError, ...]
+    broken: frozenset[str]
+
+
+def nodes_to_spec(root: Node) -> ReadSpec:
+    reader = _Reader()
+    spec = reader.kernel(root)
+    return ReadSpec(spec, tuple(reader.errors), frozenset(reader.broken))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a field holds, from its annotation."""
+
+    form: Literal["model", "worded", "expression", "list", "table", "choice", "scalar"]
+    models: tuple[type[SpecModel], ...] = ()
+    choices: tuple[str, ...] = ()
+    item: _Kind | None = None
+    key: _Kind | None = None
+
+
+@cache
+def _kinds(model: type[SpecModel]) -> dict[str, _Kind]:
+    return {name: _kind(field.annotation) for name, field in model.model_fields.items()}
+
+
+def _kind(annotation: Any) -> _Kind:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0])
+    if origin is Literal:
+        return _Kind("choice", choices=arguments)
+    if origin in (Union, types.UnionType):
+        members = [_kind(argument) for argument in arguments if argument is not type(None)]
+        if all(member.form == "model" for member in members) and len(members) > 1:
+            return _Kind("worded", models=tuple(member.models[0] for member in members))
+        return members[0] if len(members) == 1 else _Kind("scalar")
+    if origin is tuple:
+        return _Kind("list", item=_kind(arguments[0]))
+    if origin is dict:
+        return _Kind("table", key=_kind(arguments[0]), item=_kind(arguments[1]))
+    if isinstance(annotation, type) and issubclass(annotation, SpecModel):
+        return _Kind("model", models=(annotation,))
+    if isinstance(annotation, type) and issubclass(annotation, Expression):
+        return _Kind("expression")
+    return _Kind("scalar")
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.errors: list[WavespecError] = []
+        self.broken: set[str] = set()
+
+    def kernel(self, root: Node) -> KernelSpec | None:
+        if not isinstance(root, MappingNode):
+            self.errors.append(WrongType(root.span, "a spec (a mapping)", _found(root)))
+            return None
+        fields, positions = self._fields(root, KernelSpec)
+        spec = self._build(KernelSpec, fields, positions, "A kernel")
+        if spec is not None:
+            return spec
+        # Enough of a kernel to go on looking for mistakes; it never leaves the loader.
+        usable = {name: value for name, value in fields.items() if not isinstance(value, _Broken)}
+        empty: dict[str, object] = {"name": "kernel", "dims": {}, "tensors": {}, "graph": ()}
+        partial = KernelSpec.model_construct(**{**empty, **usable})
+        partial.at(positions)
+        return partial
+
+    def _fields(
+        self, node: MappingNode, model: type[SpecModel], skip: str = ""
+    ) -> tuple[dict[str, object], _Positions]:
+        kinds = _kinds(model)
+        allowed = model.surface_fields() if issubclass(model, Worded) else tuple(kinds)
+        fields: dict[str, object] = {}
+        positions: _Positions = {(): Position(node.span)}
+        for entry in node.entries:
+            if entry.key == skip:
+                continue
+            if entry.key not in allowed:
+                error = UnknownField(entry.key_span, entry.key, allowed, _owner(model))
+                self.errors.append(error)
+                # A misspelt field is not missing as well.
+                for name in allowed:
+                    if f"'{name}'?" in "".join(error.diagnostics[0].hints):
+                        fields.setdefault(name, _BROKEN)
+                continue
+            positions[(entry.key,)] = Position(entry.value.span, entry.key_span)
+            fields[entry.key] = self._value(entry.value, kinds[entry.key], positions, (entry.key,))
+        return fields, positions
+
+    def _value(self, node: Node, kind: _Kind, positions: _Positions, path: Path) -> object:
+        if kind.form == "model":
+            return self._model(node, kind.models[0], positions, path)
+        if kind.form == "worded":
+            return self._worded(node, cast("tuple[type[Worded], ...]", kind.models))
+        if kind.form == "list":
+            return self._list(node, kind, positions, path)
+        if kind.form == "table":
+            return self._table(node, kind, positions, path)
+        if kind.form == "expression":
+            return self._expression(node)
+        if not isinstance(node, ScalarNode):
+            expected = "one of " + ", ".join(kind.choices) if kind.choices else "one value"
+            return self._wrong(WrongType(node.span, expected, _found(node)))
+        if kind.form == "choice" and node.value not in kind.choices:
+            return self._unknown_choice(node, kind, str(path[-1]))
+        return node.value
+
+    def _model(self, node: Node, model: type[SpecModel], outer: _Positions, path: Path) -> object:
+        if not isinstance(node, MappingNode):
+            hint = "Write {} for one without fields." if isinstance(node, ScalarNode) and node.value is None else ""
+            return self._wrong(WrongType(node.span, f"the fields of {_owner(model).lower()}", _found(node), hint))
+        fields, positions = self._fields(node, model)
+        positions[()] = outer.get(path, Position(node.span))
+        return self._build(model, fields, positions, _owner(model)) or _BROKEN
+
+    def _list(self, node: Node, kind: _Kind, positions: _Positions, path: Path) -> object:
+        assert kind.item is not None
+        if not isinstance(node, SequenceNode):
+            return self._wrong(WrongType(node.span, "a list", _found(node)))
+        items: list[object] = []
+        for index, item in enumerate(node.items):
+            positions[(*path, index)] = Position(item.span)
+            value = self._value(item, kind.item, positions, (*path, index))
+            if not isinstance(value, _Broken):
+                items.append(value)
+        return tuple(items) if items or not node.items else _BROKEN
+
+    def _table(self, node: Node, kind: _Kind, positions: _Positions, path: Path) -> object:
+        assert kind.item is not None and kind.key is not None
+        if not isinstance(node, MappingNode):
+            hint = "Leave the key out, or write {}." if isinstance(node, ScalarNode) and node.value is None else ""
+            return self._wrong(WrongType(node.span, "names with values (a mapping)", _found(node), hint))
+        table: dict[str, object] = {}
+        for entry in node.entries:
+            positions[(*path, entry.key)] = Position(entry.value.span, entry.key_span)
+            if kind.key.choices and entry.key not in kind.key.choices:
+                self._unknown_choice(ScalarNode(entry.key, entry.key_span), kind.key, str(path[-1]))
+                continue
+            value = self._value(entry.value, kind.item, positions, (*path, entry.key))
+            if isinstance(value, _Broken):
+                self.broken.add(entry.key)
+            else:
+                table[entry.key] = value
+        return table if table or not node.entries else _BROKEN
+
+    def _expression(self, node: Node) -> object:
+        if isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool):
+            return Num(node.value, at=(0, node.span.end_column - node.span.column))
+        if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
+            return self._wrong(WrongType(node.span, "an integer or an expression", _found(node)))
+        try:
+            return parse_expression(node.value, node.span)
+        except WavespecError as error:
+            return self._wrong(error)
+
+    def _worded(self, node: Node, models: tuple[type[Worded], ...]) -> object:
+        by_word = {model.word: model for model in models}
+        is_op = issubclass(models[0], Op)
+        if not isinstance(node, MappingNode) or not node.entries:
+            example = "an op ('name: {op: ...}')" if is_op else "a constraint ('{word: ...}')"
+            return self._wrong(WrongType(node.span, example, _found(node)))
+        word = next((entry.key for entry in node.entries if entry.key in by_word), None)
+        if word is None and is_op and len(node.entries) == 1:
+            return self._named_op(node, by_word)
+        if word is None:
+            entry = node.entries[0]
+            error = UnknownOp if is_op else UnknownConstraint
+            return self._wrong(error(entry.key_span, entry.key, by_word))
+        model = by_word[word]
+        if issubclass(model, ValueOp):
+            key_span = next(entry.key_span for entry in node.entries if entry.key == word)
+            return self._wrong(MissingName(key_span, word))
+        return self._words(node, model, None, None)
+
+    def _named_op(self, node: MappingNode, by_word: dict[str, type[Worded]]) -> object:
+        (entry,) = node.entries
+        inner = entry.value
+        self.broken.add(entry.key)
+        if not isinstance(inner, MappingNode) or not inner.entries:
+            return self._wrong(WrongType(inner.span, "an op ('{op: ...}')", _found(inner)))
+        word = next((e.key for e in inner.entries if e.key in by_word), None)
+        if word is None:
+            first = inner.entries[0]
+            return self._wrong(UnknownOp(first.key_span, first.key, by_word))
+        model = by_word[word]
+        if not issubclass(model, ValueOp):
+            return self._wrong(NamedEffect(entry.key_span, word, entry.key))
+        built = self._words(inner, model, entry.key, entry.key_span)
+        if not isinstance(built, _Broken):
+            self.broken.discard(entry.key)
+        return built
+
+    def _words(self, node: MappingNode, model: type[Worded], name: str | None, name_span: Span | None) -> object:
+        word = model.word
+        kinds = _kinds(model)
+        fields, positions = self._fields(node, model, skip=word)
+        head = next(entry for entry in node.entries if entry.key == word)
+        positions[("op",)] = positions[("constraint",)] = Position(head.key_span)
+        if name is not None and name_span is not None:
+            fields["name"] = name
+            positions[("name",)] = Position(name_span, name_span)
+        if len(model.headline) == 1:
+            field = model.headline[0]
+            positions[(field,)] = Position(head.value.span, head.key_span)
+            fields[field] = self._value(head.value, kinds[field], positions, (field,))
+        elif not isinstance(head.value, SequenceNode) or len(head.value.items) != len(model.headline):
+            count = len(head.value.items) if isinstance(head.value, SequenceNode) else 1
+            return self._wrong(WrongOperandCount(head.value.span, word, model.headline, count))
+        else:
+            for field, item in zip(model.headline, head.value.items, strict=True):
+                positions[(field,)] = Position(item.span)
+                fields[field] = self._value(item, kinds[field], positions, (field,))
+        return self._build(model, fields, positions, f"'{word}'") or _BROKEN
+
+    def _build(
+        self, model: type[_Model], fields: dict[str, object], positions: _Positions, owner: str
+    ) -> _Model | None:
+        broken = {name for name, value in fields.items() if isinstance(value, _Broken)}
+        given = {name: value for name, value in fields.items() if name not in broken}
+        try:
+            built = model.model_validate(given)
+        except ValidationError as error:
+            self._report(model, error, broken, positions, owner)
+            return None
+        built.at(positions)
+        return built
+
+    def _report(
+        self, model: type[SpecModel], error: ValidationError, broken: set[str], positions: _Positions, owner: str
+    ) -> None:
+        seen: set[Path] = set()
+        for problem in error.errors(include_url=False):
+            location = problem["loc"]
+            path: Path = ()
+            for part in location:
+                if (*path, part) in positions:
+                    path = (*path, part)
+            if (location and location[0] in broken) or (path and path in seen):
+                continue
+            seen.add(path)
+            self.errors.append(_problem_to_error(problem, positions[path], str(path[-1]) if path else owner, owner))
+            if path:
+                self.broken.add(str(path[-1]))
+
+    def _unknown_choice(self, node: ScalarNode, kind: _Kind, field: str) -> object:
+        if not isinstance(node.value, str):
+            return self._wrong(WrongType(node.span, "one of " + ", ".join(kind.choices), _found(node)))
+        if kind.choices == DTYPES:
+            return self._wrong(UnknownDtype(node.span, node.value, kind.choices))
+        if kind.choices == TARGETS:
+            return self._wrong(UnknownTarget(node.span, node.value, kind.choices))
+        return self._wrong(UnknownValue(node.span, node.value, kind.choices, field))
+
+    def _wrong(self, error: WavespecError) -> _Broken:
+        self.errors.append(error)
+        return _BROKEN
+
+
+def _problem_to_error(problem: Mapping[str, Any], position: Position, field: str, owner: str) -> WavespecError:
+    span = position.value
+    if problem["type"] == "missing":
+        span = position.key or _first_line(span)
+    elif "[key]" in problem["loc"] and position.key:
+        span = position.key
+    return pydantic_to_error(problem, span, field, owner)
+
+
+def _first_line(span: Span) -> Span:
+    """A missing field is pointed at by the first line of its owner."""
+    if span.end_line == span.line or span.source is None:
+        return span
+    return Span(span.file, span.line, span.column, span.line, span.column + 1, span.source)
+
+
+def _found(node: Node) -> str:
+    if isinstance(node, MappingNode):
+        return "a mapping"
+    if isinstance(node, SequenceNode):
+        return "a list"
+    return describe(node.value)
+
+
+_OWNERS = {
+    "KernelSpec": "A kernel",
+    "Dim": "A dim",
+    "Tensor": "A tensor",
+    "TensorOverride": "A tensor of a target",
+    "TargetOverride": "A target",
+    "HardwareSettings": "'hardware'",
+    "Schedule": "'schedule'",
+}
+
+
+def _owner(model: type[SpecModel]) -> str:
+    if issubclass(model, Worded):
+        return f"'{model.word}'"
+    return _OWNERS[model.__name__]

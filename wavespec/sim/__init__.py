@@ -1,0 +1,1 @@
+"""Interpreters: what a kernel or an op graph computes, without the machine it is meant for."""

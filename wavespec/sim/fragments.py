@@ -1,0 +1,105 @@
+"""Registers of all lanes in, registers out: matrix instructions and matrix loads through their layouts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wavespec.ir.layout import Layout
+from wavespec.sim.elements import Array, Integers, bits, converted
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+MATRIX_LOAD_LANES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentIndex:
+    """Row and column of every register of every lane, ``[lanes, registers]``, of a ``shape`` matrix."""
+
+    rows: Integers
+    columns: Integers
+    shape: tuple[int, int]
+
+    def gather(self, registers: Array) -> tuple[Array, int]:
+        """``[waves, rows, columns]`` from ``[threads, registers]``, and how many replicas disagree."""
+        lanes, count = self.rows.shape
+        parts = registers.reshape(-1, lanes, count)
+        matrix = np.zeros((len(parts), *self.shape), registers.dtype)
+        matrix[:, self.rows, self.columns] = parts
+        return matrix, int(np.count_nonzero(bits(matrix[:, self.rows, self.columns]) != bits(parts)))
+
+    def scatter(self, matrix: Array) -> Array:
+        """``[threads, registers]`` from ``[waves, rows, columns]``."""
+        return matrix[:, self.rows, self.columns].reshape(-1, self.rows.shape[1])
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """One matrix instruction, ready to run."""
+
+    instruction: MatrixInstruction
+    a: FragmentIndex
+    b: FragmentIndex
+    acc: FragmentIndex
+
+    def run(self, a: Array, b: Array, acc: Array) -> tuple[Array, int]:
+        """``acc + a·bᵀ`` of all waves and the number of disagreeing replicas.
+
+        Floating point: products and sums in f64, rounded once.  Integers: exact, wrapped to the accumulator.
+        """
+        left, wrong_a = self.a.gather(a)
+        right, wrong_b = self.b.gather(b)
+        total, wrong_acc = self.acc.gather(acc)
+        # i8 and i16 products are exact in f64, where numpy has a fast matrix product.
+        wide = np.int64 if left.dtype.kind in "iu" and left.dtype.itemsize > 2 else np.float64
+        with np.errstate(all="ignore"):
+            product = left.astype(wide) @ right.astype(wide).swapaxes(1, 2)
+            if total.dtype.kind in "iu":
+                result = (total.astype(np.int64) + product.astype(np.int64)).astype(total.dtype)
+            else:
+                result = converted(total.astype(np.float64) + product, self.instruction.acc.dtype)
+        return self.acc.scatter(result), wrong_a + wrong_b + wrong_acc
+
+
+def matrix_unit(machine: Machine, name: str) -> MatrixUnit:
+    """The instruction ``name`` of a machine, or ``name:swapped``; raises ``ValueError`` if there is none.
+
+    Also raises ``ValueError`` where a layout of the row does not cover its matrix: the row is wrong then.
+    """
+    plain, _, variant = name.partition(":")
+    instruction = machine.instruction(name) or machine.instruction(plain)
+    if instruction is None or variant not in ("", "swapped"):
+        raise ValueError(f"machine '{machine.variant}' has no matrix instruction '{name}'")
+    if variant and instruction.name != name:
+        instruction = instruction.swapped()
+    m, n, k = instruction.m, instruction.n, instruction.k
+    parts: list[FragmentIndex] = []
+    for fragment, dims, shape in (
+        (instruction.a, ("m", "k"), (m, k)),
+        (instruction.b, ("n", "k"), (n, k)),
+        (instruction.acc, ("m", "n"), (m, n)),
+    ):
+        rows, columns = (_coordinates(fragment.layout, dim, instruction.lanes) for dim in dims)
+        covered = np.zeros(shape, np.bool_)
+        inside = (rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])
+        covered[rows[inside], columns[inside]] = True
+        if not inside.all() or not covered.all():
+            raise ValueError(
+                f"'{name}': layout {fragment.layout} does not cover {dims[0]} x {dims[1]} = {shape} exactly"
+            )
+        parts.append(FragmentIndex(rows, columns, shape))
+    return MatrixUnit(instruction, *parts)
+
+
+def _coordinates(layout: Layout, dim: str, lanes: int) -> Integers:
+    base = np.broadcast_to(np.asarray(layout.base_of(dim).evaluate({"lane": np.arange(lanes)})), (lanes,))
+    return base[:, None] + np.array([offsets[dim] for offsets in layout.register_offsets()], np.int64)
+
+
+def distributed_matrices(rows: Array) -> Array:
+    """Registers after a matrix load: ``[waves, count, 8, 8]`` elements in, ``[threads, 2·count]`` out."""
+    lane = np.arange(MATRIX_LOAD_LANES)
+    waves, count = rows.shape[:2]
+    pairs = rows[:, :, (lane // 4)[:, None], 2 * (lane % 4)[:, None] + np.arange(2)]
+    return pairs.transpose(0, 2, 1, 3).reshape(waves * MATRIX_LOAD_LANES, 2 * count)

@@ -1,0 +1,41 @@
+"""A spec and tensors in, the whole-tensor meaning of its graph out: what every compiled kernel is compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from wavespec.ops import reference_of
+from wavespec.ops.contexts import ReferenceContext
+from wavespec.schema import KernelSpec
+
+
+def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> Any:
+    """Run the graph on whole tensors.
+
+    Args:
+        spec: a checked spec.
+        inputs: tensors in declaration order; on any device.
+        compute: dtype for all floating point, ``torch.float64`` by default; ``None`` computes in the spec's own types.
+
+    Returns:
+        The output, or a tuple of the outputs; floating point outputs have the dtype ``compute``.
+
+    Raises:
+        ValueError: wrong number of inputs, or sizes that contradict each other.
+    """
+    names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
+    if len(names) != len(inputs):
+        raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
+    context = ReferenceContext(spec, dict(zip(names, inputs, strict=True)), compute)
+    context.sizes = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
+    for name, value in context.tensors.items():
+        for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
+            if context.sizes.setdefault(dim, size) != size:
+                raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
+    for statement in spec.graph:
+        reference_of(statement, context)
+    outputs = [context.outputs[name] for name, tensor in spec.tensors.items() if tensor.role == "output"]
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -1,0 +1,13 @@
+"""Target names in, machine rows out: every chip the compiler knows is one YAML file beside this one."""
+
+from wavespec.targets.machine import (
+    TARGETS,
+    Fragment,
+    GlobalMemory,
+    Machine,
+    MatrixInstruction,
+    SharedMemory,
+    machines,
+)
+
+__all__ = ["TARGETS", "Fragment", "GlobalMemory", "Machine", "MatrixInstruction", "SharedMemory", "machines"]
