@@ -11,15 +11,16 @@ from wavespec.runtime import Binary, Dim, KernelArtifact, TensorParameter
 _MLIR_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "f8e4m3fn": "f8E4M3FN", "i8": "i8", "i32": "i32"}
 
 
-def compile_vmfb(text: str, cpu: str = "x86-64-v3") -> bytes:
-    """IREE's vmfb for the CPU, compiled in this process."""
+def compile_vmfb(text: str) -> bytes:
+    """IREE's vmfb for the CPU, compiled in this process; kernels may use 2 MiB of stack."""
     from iree.compiler.api import Invocation, Output, Session, Source
 
     session = Session()
     session.set_flags(
         "--iree-hal-target-device=local",
         "--iree-hal-local-target-device-backends=llvm-cpu",
-        f"--iree-llvmcpu-target-cpu={cpu}",
+        "--iree-llvmcpu-target-cpu=x86-64-v3",
+        f"--iree-llvmcpu-stack-allocation-limit={2 << 20}",
     )
     invocation: Invocation = session.invocation()
     invocation.enable_console_diagnostics()

@@ -116,6 +116,21 @@ def test_scratch_follows_the_tensors_and_is_kept() -> None:
     assert first == second and first[:3] == [tensor.data_ptr() for tensor in tensors] and first[3] != 0
 
 
+def test_tensors_that_are_not_aligned_are_launched_as_copies() -> None:
+    artifact, driver = _gemm(), FakeDriver(3, 3)
+    launcher = CudaLauncher(artifact, [_PTX], _CPU, driver)
+    memory = torch.zeros(33 * 17 + 1)
+    tensors = [memory[1:].view(33, 17), torch.zeros(9, 17), torch.zeros(33 * 9 + 1)[1:].view(33, 9)]
+    launcher.launch(tensors, make_plan(artifact, _SIZES))
+    pointers = driver.launches[0]["pointers"]
+    assert all(pointer % 16 == 0 for pointer in pointers)
+    assert [pointer == t.data_ptr() for pointer, t in zip(pointers, tensors, strict=True)] == [
+        False,
+        True,
+        False,
+    ]
+
+
 def test_every_thread_has_parameters_of_its_own() -> None:
     artifact, driver = _gemm(), FakeDriver(3, 3)
     launcher = CudaLauncher(artifact, [_PTX], _CPU, driver)

@@ -58,4 +58,4 @@ def test_executable_alone_is_public() -> None:
     text = executable_module(
         interface, gemm_kernel(interface), '#hal.executable.target<"cuda", "cuda-nvptx-fb">'
     )
-    assert "hal.executable public @kernel" in text and "hal.executable.export public @gemm" in text
+    assert "hal.executable public @_executable" in text and "hal.executable.export public @gemm" in text

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from standins import gemm_artifact, scaled_artifact
+from standins import built, gemm_artifact, gemm_interface, gemm_kernel, scaled_artifact
 from torch import Tensor
 
 from wavespec.runtime import ArgumentError, ArtifactError, Kernel
@@ -132,6 +132,19 @@ def test_broken_binary_is_one_clean_error() -> None:
     broken = replace(artifact, binaries=(replace(artifact.binaries[0], data=b"not a vmfb" * 100),))
     with pytest.raises(ArtifactError, match="IREE cannot load 'x86_64_v3'"):
         Kernel(broken)(_integers(4, 8), _integers(3, 8))
+
+
+def test_kernel_may_keep_two_megabytes_on_the_stack_of_a_worker() -> None:
+    memory = "memref<500000xf32>"
+    through_stack = f"""%last_of_stack = arith.constant 499999 : index
+      memref.store %sum, %stack[%last_of_stack] : {memory}
+      memref.store %sum, %stack[%n] : {memory}
+      %again = memref.load %stack[%n] : {memory}
+      memref.store %again, %c[%m, %n]"""
+    kernel = gemm_kernel(gemm_interface()).replace("memref.store %sum, %c[%m, %n]", through_stack)
+    kernel = kernel.replace("%w = hal", f"%stack = memref.alloca() : {memory}\n%w = hal")
+    a, b = _integers(33, 17), _integers(9, 17)
+    assert torch.equal(Kernel(built(gemm_interface(), kernel))(a, b), a @ b.T)
 
 
 def test_threads_of_one_process_may_call_at_once(scaled: Kernel) -> None:

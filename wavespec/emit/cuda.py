@@ -132,7 +132,9 @@ class ThreadToCuda(ThreadToMlir):
         self.text.do("nvvm.barrier")
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
-        return [1] * elements  # accumulators live in scalar registers; LLVM need not take vectors apart
+        """One 32-bit register each: accumulators as scalars, which LLVM need not take apart, fragments as the words of an mma."""
+        size = max(1, 4 // dtype.bytes)
+        return [size] * (elements // size) if elements % size == 0 else [1] * elements
 
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
         family = row.emit.split(":")[0]

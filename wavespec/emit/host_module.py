@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
 
-EXECUTABLE = "kernel"
-"""Symbol of the executable; the host refers to the kernel as `@kernel::@<entry point>`."""
+EXECUTABLE = "_executable"
+"""Symbol of the executable; no kernel can be called so, because names do not begin with an underscore."""
 
 _INDEX_OPS = {
     "add": "addi",

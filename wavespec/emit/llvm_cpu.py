@@ -1,4 +1,214 @@
-"""Thread kernels for CPUs."""
+"""Thread kernels for CPUs: vector loads with plain and masked forms, register tiles of multiply-adds and dot products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.transpose import transposed_lines
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.targets.machine import MatrixInstruction
+
+_LOCAL = "#iree_codegen.workgroup_local"
+
+
 class ThreadToCpu(ThreadToMlir):
-    pass
+    """Emits for the ``llvm-cpu`` backend.  Registers are lists of whole machine vectors.
+
+    Runs of loads or stores that need bound checks are tested once: all inside takes the plain form, else every access is
+    masked.  Interior tiles so pay one branch, and the compiler sees plain vector moves.
+    """
+
+    def prologue(self) -> None:
+        zero = self.text.constant(0, "index")
+        self.buffers: dict[str, tuple[str, str]] = {}
+        for number, memory in enumerate(self.bindings()):
+            type_ = f"memref<?x{mlir_type(memory.dtype)}, #hal.descriptor_type<storage_buffer>>"
+            read_only = " flags(ReadOnly)" if memory.role == "input" else ""
+            count = self.indices.index(memory.elements)
+            name = self.text.op(
+                f"hal.interface.binding.subspan layout({self.layout}) binding({number}) alignment(16) offset({zero}){read_only} : {type_}{{{count}}}"
+            )
+            self.buffers[memory.name] = name, type_
+        for memory in self.kernel.memories:
+            if memory.space != "global":
+                type_ = f"memref<{memory.elements.value * memory.buffers}x{mlir_type(memory.dtype)}, {_LOCAL}>"
+                name = self.text.op(f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}')
+                self.buffers[memory.name] = name, type_
+        self.workgroup_ids()
+
+    def attributes(self) -> str:
+        return "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
+
+    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
+        width = max(1, self.machine.vector_bytes // dtype.bytes)
+        return [width] * (elements // width) + ([elements % width] if elements % width else [])
+
+    # ----------------------------------------------------------------------------------------------------------- memory
+
+    def block(self, ops: Sequence[Op]) -> None:
+        start = 0
+        while start < len(ops):
+            stop = start + 1
+            while stop < len(ops) and _bounded(ops[start]) and _bounded(ops[stop]) and ops[stop].name == ops[start].name:
+                stop += 1
+            if stop > start + 1:
+                self.text.span = ops[start].span
+                self._together(ops[start:stop])
+            else:
+                super().block(ops[start:stop])
+            start = stop
+
+    def _together(self, ops: Sequence[Op]) -> None:
+        """Accesses with bound checks, all of the same kind: one test, two forms."""
+        condition = self.indices.holds(_all_inside(ops))
+        types = [vector_type(op.result.vector.dtype, op.result.vector.elements) for op in ops if op.results]
+        forms: list[list[str]] = []
+        for inside in (True, False):
+            self.text.open()
+            self.indices.open()
+            names = [self._access(op, self.memory_of(op), masked=not inside) for op in ops]
+            if types:
+                self.text.do(f"scf.yield {', '.join(names)} : {', '.join(types)}")
+            self.indices.close()
+            forms.append(self.text.close())
+        result = self.text.name()
+        head = f"{result}:{len(types)} = " if types else ""
+        returned = f" -> ({', '.join(types)})" if types else ""
+        block = self.text.blocks[-1]
+        block.append(f"{head}scf.if {condition}{returned} {{")
+        block.extend(forms[0])
+        block.append("} else {")
+        block.extend(forms[1])
+        self.text.do("}")
+        for number, op in enumerate(op for op in ops if op.results):
+            self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
+
+    def load(self, op: Op, memory: Memory) -> Parts:
+        sizes = [op.result.vector.elements] if _bounded(op) else self.native_sizes(memory.dtype, op.result.vector.elements)
+        if len(sizes) == 1:
+            return (Part(self._access(op, memory, masked=_bounded(op)), sizes[0]),)
+        parts: list[Part] = []
+        offset = self.buffered(op, memory)
+        for size in sizes:
+            parts.append(Part(self._plain(memory, offset, size), size))
+            offset = offset + size
+        return tuple(parts)
+
+    def store(self, op: Op, memory: Memory) -> None:
+        self._access(op, memory, masked=_bounded(op))
+
+    def _access(self, op: Op, memory: Memory, *, masked: bool) -> str:
+        """One load (returns the value) or store (returns nothing of use)."""
+        vector = op.result.vector if op.results else op.operands[0].vector
+        size, (buffer, type_) = vector.elements, self.buffers[memory.name]
+        offset = self.buffered(op, memory)
+        if not masked:
+            return self._plain(memory, offset, size, store=self.whole(op.operands[0]) if op.operands else "")
+        at, value_type = self.indices.index(offset), vector_type(memory.dtype, size)
+        count = self.indices.index(op["valid"]) if op["valid"] is not None else self.text.constant(size, "index")
+        if op["mask"]:
+            holds, none = self.indices.holds(op["mask"]), self.text.constant(0, "index")
+            count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
+        lanes = f"vector<{size}xi1>"
+        mask = self.text.op(f"vector.create_mask {count} : {lanes}")
+        vector_text = value_type if size > 1 else f"vector<1x{value_type}>"
+        if op.results:
+            zero = self.text.constant(0, vector_text)
+            name = self.text.op(f"vector.maskedload {buffer}[{at}], {mask}, {zero} : {type_}, {lanes}, {vector_text} into {vector_text}")
+            return name if size > 1 else self.text.op(f"vector.extract {name}[0] : {value_type} from {vector_text}")
+        value = self.whole(op.operands[0])
+        if size == 1:
+            value = self.text.op(f"vector.broadcast {value} : {value_type} to {vector_text}")
+        self.text.do(f"vector.maskedstore {buffer}[{at}], {mask}, {value} : {type_}, {lanes}, {vector_text}")
+        return ""
+
+    def _plain(self, memory: Memory, offset: Expr, size: int, store: str = "") -> str:
+        (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
+        value_type = vector_type(memory.dtype, size)
+        if store:
+            text = f"vector.store {store}, {buffer}[{at}] : {type_}, {value_type}" if size > 1 else f"memref.store {store}, {buffer}[{at}] : {type_}"
+            self.text.do(text)
+            return ""
+        return self.text.op(f"vector.load {buffer}[{at}] : {type_}, {value_type}" if size > 1 else f"memref.load {buffer}[{at}] : {type_}")
+
+    def barrier(self) -> None:
+        raise AssertionError("waves that run one after another need no barrier")
+
+    # ---------------------------------------------------------------------------------------------------------- compute
+
+    def _transpose(self, op: Op) -> None:
+        (value,) = op.operands
+        rows, columns, unit = op["rows"], op["columns"], op["unit"]
+        if rows != columns:
+            super()._transpose(op)
+            return
+        dtype = value.vector.dtype
+        lines = [part.name for part in self.parts(value, [columns * unit] * rows)]
+        element, plain = f"i{dtype.bits * unit}" if unit > 1 else mlir_type(dtype), vector_type(dtype, columns * unit)
+        if unit > 1:
+            lines = [self.text.op(f"vector.bitcast {line} : {plain} to vector<{columns}x{element}>") for line in lines]
+        lines = transposed_lines(self.text, lines, columns, element)
+        if unit > 1:
+            turned = vector_type(dtype, rows * unit)
+            lines = [self.text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {turned}") for line in lines]
+        self.values[op.result.name] = tuple(Part(line, rows * unit) for line in lines)
+
+    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        """Register tile: every element of a column of ``a`` times the vectors of a row of ``b``."""
+        family, _, intrinsic = row.emit.partition(":")
+        width = self.machine.vector_bytes // acc.vector.dtype.bytes
+        columns = row.n // width
+        depth = row.k
+        lanes = vector_type(acc.vector.dtype, width)
+        operand = vector_type(b.vector.dtype, width * depth)
+        left = self.parts(a, [depth] * row.m)
+        right = self.parts(b, [width * depth] * columns)
+        total = [part.name for part in self.parts(acc, [width] * (row.m * columns))]
+        element = vector_type(a.vector.dtype, depth)
+        for m in range(row.m):
+            spread = self._spread(left[m].name, element, a.vector.dtype, width, depth)
+            for n in range(columns):
+                at = m * columns + n
+                if family == "fma":
+                    total[at] = self.text.op(f"math.fma {spread}, {right[n].name}, {total[at]} : {lanes}")
+                else:
+                    total[at] = self._dot(intrinsic, spread, right[n].name, total[at], operand, lanes)
+        return tuple(Part(name, width) for name in total)
+
+    def _spread(self, name: str, element: str, dtype: DType, width: int, depth: int) -> str:
+        """One element (or group of ``depth`` along k) in every lane."""
+        if depth == 1:
+            return self.text.op(f"vector.broadcast {name} : {element} to {vector_type(dtype, width)}")
+        word = f"i{dtype.bits * depth}"
+        name = self.text.op(f"vector.bitcast {name} : {element} to vector<1x{word}>")
+        name = self.text.op(f"vector.broadcast {name} : vector<1x{word}> to vector<{width}x{word}>")
+        return self.text.op(f"vector.bitcast {name} : vector<{width}x{word}> to {vector_type(dtype, width * depth)}")
+
+    def _dot(self, intrinsic: str, left: str, right: str, total: str, operand: str, lanes: str) -> str:
+        """Groups along k multiplied and added into ``total``; multiply-add-pairs has no accumulator of its own."""
+        if "pmadd" in intrinsic:
+            product = self.text.op(f'llvm.call_intrinsic "{intrinsic}"({left}, {right}) : ({operand}, {operand}) -> {lanes}')
+            return self.text.op(f"arith.addi {total}, {product} : {lanes}")
+        return self.text.op(f'llvm.call_intrinsic "{intrinsic}"({total}, {left}, {right}) : ({lanes}, {operand}, {operand}) -> {lanes}')
+
+
+def _bounded(op: Op) -> bool:
+    return op.name in ("load", "store") and (bool(op["mask"]) or op["valid"] is not None)
+
+
+def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
+    """The fewest comparisons that put every element of every access inside: of a family ``x + c < n`` the largest c."""
+    largest: dict[tuple[Expr, Expr], int] = {}
+    for op in ops:
+        elements = (op.result if op.results else op.operands[0]).vector.elements
+        pairs = list(op["mask"])
+        if op["valid"] is not None:
+            pairs.append((0 - op["valid"] + elements - 1, 0 - op["valid"] + op["valid"]))
+        for left, right in pairs:
+            key = (left - left.constant_part(), right)
+            largest[key] = max(largest.get(key, left.constant_part()), left.constant_part())
+    return tuple((base + constant, right) for (base, right), constant in largest.items())

@@ -209,6 +209,16 @@ class ThreadToMlir:
             converted.append(Part(self.convert(part.name, before, after, *types), part.size))
         self.values[op.result.name] = tuple(converted)
 
+    def _add(self, op: Op) -> None:
+        left, right = op.operands
+        dtype = left.vector.dtype
+        sizes = [part.size for part in self.values[left.name]]
+        verb = "arith.addf" if dtype.is_float else "arith.addi"
+        pairs = zip(self.parts(left, sizes), self.parts(right, sizes), strict=True)
+        self.values[op.result.name] = tuple(
+            Part(self.text.op(f"{verb} {a.name}, {b.name} : {vector_type(dtype, a.size)}"), a.size) for a, b in pairs
+        )
+
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         """Convert one SSA value between element types."""
         if before.is_float and after.is_float:

@@ -19,6 +19,7 @@ stick out of a row (None: all of them).  ``buffer`` picks one copy of a multiply
 | slice | T x n -> T x size | start, size |
 | transpose | T x (r·c·u) -> T x (r·c·u) | rows, columns, unit: row-major to column-major, moving units of u elements |
 | cast | T x n -> U x n | |
+| add | T x n, T x n -> T x n | |
 | for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values |
 """
 

@@ -48,8 +48,6 @@ class AssignTiles(Pass):
         kernel = replace(kernel, waves=waves, lanes=machine.lanes)
         if machine.concurrent_waves and kernel.threads > machine.max_threads:
             raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel.threads, kernel.wave_count, machine)
-        if not machine.concurrent_waves:  # the last wave symbol runs fastest: keep the packed panel of b in the nearest cache
-            kernel = replace(kernel, waves=waves[::-1])
 
         origins: dict[str, Expr] = {}
         axes: dict[int, Expr] = {}

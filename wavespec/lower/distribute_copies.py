@@ -9,7 +9,10 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.lower.base import Pass
+from wavespec.lower.split_reduction import remaining
 from wavespec.targets.machine import Machine
+
+_ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
 
 
 class DistributeCopies(Pass):
@@ -34,7 +37,7 @@ class DistributeCopies(Pass):
             source, shared = kernel.memory(op["source"]), kernel.memory(op["memory"])
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine),)
-            changed, symbols = _over_blocks(op, source, shared, machine)
+            changed, symbols = _over_blocks(kernel, op, source, shared, machine)
             added.extend(symbols)
             return (changed,)
 
@@ -78,27 +81,30 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     return op.with_(layout=layout, loops=(), guard=tuple(guard), bounded=bounded, transpose=())
 
 
-def _over_blocks(op: Op, source: Memory, shared: Memory, machine: Machine) -> tuple[Op, list[Expr]]:
+def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine) -> tuple[Op, list[Expr]]:
     row, column = source.dims
     sizes = {dim: extent.value for dim, extent in zip(shared.dims, shared.shape, strict=True)}
     assert shared.arrangement is not None
     digits = shared.arrangement.digits
     unit = digits[-1].extent if digits[-1].dim == column and digits[-1].stride == 1 else 1
-    width = machine.vector_bytes // shared.dtype.bytes
     packed = digits[-1].dim == row or unit < sizes[column]
-    lines = width // unit if packed else 1
-    while packed and sizes[row] % lines:
-        lines //= 2
+    width = machine.vector_bytes // shared.dtype.bytes
+    lines = width // unit if packed else min(sizes[row], _ROWS_AT_ONCE)
+    while sizes[row] % lines:
+        lines -= 1
     while sizes[column] % width:
         width //= 2
-    loops, symbols = [], []
+    loops: list[tuple[Expr, Expr, Expr]] = []
+    symbols: list[Expr] = []
     base: list[tuple[str, Expr]] = []
-    for dim, extent, block in ((row, sizes[row], lines), (column, sizes[column], width)):
-        at = symbol(f"copy_{source.name}_{dim}", 0, extent - block, block)
-        symbols.append(at)
-        loops.append((at, const(extent), const(block)))
+    panel = max((digit.step for digit in digits if digit.dim == row), default=1)  # whole panels are read, so whole ones are filled
+    for dim, block, granule in ((row, lines, max(lines, panel)), (column, width, width)):
+        at = symbol(f"copy_{source.name}_{dim}", 0, sizes[dim] - block, block)
         base.append((dim, at))
+        if not at.is_const:
+            symbols.append(at)
+            loops.append((at, remaining(kernel, dim, sizes[dim], granule), const(block)))
     axes = (RegisterAxis(lines, ((row, 1),)), RegisterAxis(width, ((column, 1),)))
-    layout = Layout(tuple(base), axes, 2)
+    layout = Layout(tuple(base), axes, 2 if packed else 1)
     transpose = (lines, width // unit, unit) if packed else ()
     return op.with_(layout=layout, loops=tuple(loops), guard=(), bounded=(), transpose=transpose), symbols

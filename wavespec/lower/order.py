@@ -8,8 +8,10 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.tile_to_thread import TileToThread
 
@@ -22,5 +24,7 @@ PASSES: tuple[Pass, ...] = (
     DistributeCopies(),
     MaskEdges(),
     TileToThread(),
+    PipelineLoops(),
+    SerializeWaves(),
     PlaceBarriers(),
 )

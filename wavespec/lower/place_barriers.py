@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
@@ -16,12 +16,20 @@ _LANDED = -1  # age of an access that is complete for its own lane: a plain acce
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """A shared-memory access since the last barrier.  ``age``: groups committed after it, ``_LANDED`` once complete."""
+    """A shared-memory access since the last barrier.
+
+    ``buffer``: which copy of a rotation, None where nothing is known any more.  ``age``: groups committed after it, ``_LANDED``
+    once complete.
+    """
 
     memory: str
-    buffer: Expr
+    buffer: Expr | None
     writes: bool
     age: int = _LANDED
+
+
+_WALKS = 16  # more than a rotation of the most stages takes to repeat itself
+_Pending = frozenset[_Access]
 
 
 class PlaceBarriers(Pass):
@@ -29,61 +37,81 @@ class PlaceBarriers(Pass):
 
     Before: accesses in program order, no barriers.
     After:  any two accesses of one buffer of one shared memory, at least one a write, are ordered by a barrier.  Buffers of a
-            rotation are told apart by their index; an asynchronous copy counts as a write when issued and again when awaited.
-            Loops are walked twice, the second time with the accesses of the iteration before.
+            rotation are told apart by their index; an asynchronous copy counts as a write once it is awaited.
+            Loops are walked until the accesses that enter an iteration no longer change.
     """
 
     name: ClassVar[str] = "place-barriers"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
-        body, _ = _block(kernel.body, frozenset(), shared)
+        if kernel.threads == 1:  # one lane has nobody to wait for
+            return kernel
+        buffers = {memory.name: memory.buffers for memory in kernel.memories if memory.space == "shared"}
+        body, _ = _block(kernel.body, frozenset(), buffers)
         return replace(kernel, body=body)
 
 
-def _block(ops: tuple[Op, ...], pending: frozenset[_Access], shared: set[str]) -> tuple[tuple[Op, ...], frozenset[_Access]]:
+def _block(ops: tuple[Op, ...], pending: _Pending, buffers: Mapping[str, int]) -> tuple[tuple[Op, ...], _Pending]:
     result: list[Op] = []
     for op in ops:
         if op.region:
-            op, pending = _loop(op, pending, shared)
+            op, pending = _loop(op, pending, buffers)
             result.append(op)
             continue
-        accesses = list(_accesses(op, shared))
-        if any(_conflict(before, access) for before in pending for access in accesses):
+        access = _access(op, buffers)
+        if access and any(_conflict(before, access) for before in pending):
             result.append(Op("barrier", span=op.span))
-            pending = frozenset(access for access in pending if access.age != _LANDED)
+            pending = frozenset(before for before in pending if before.age != _LANDED)
         if op.name == "async_commit":
             pending = frozenset(replace(a, age=a.age + 1) if a.age != _LANDED else a for a in pending)
         elif op.name == "async_wait":
             limit = op["pending"]
             pending = frozenset(replace(a, age=_LANDED) if a.age > limit else a for a in pending)
-        pending |= frozenset(accesses)
+        elif access:
+            pending |= {access}
         result.append(op)
     return tuple(result), pending
 
 
-def _loop(op: Op, pending: frozenset[_Access], shared: set[str]) -> tuple[Op, frozenset[_Access]]:
-    body, induction, step = op.body, op["induction"], op["step"]
+def _loop(op: Op, pending: _Pending, buffers: Mapping[str, int]) -> tuple[Op, _Pending]:
+    induction: str = op["induction"]
+    at = _induction(op)
 
-    def previous(accesses: frozenset[_Access]) -> frozenset[_Access]:
-        back = {induction: _induction(op) - step} if _induction(op) is not None else {}
-        return frozenset(replace(a, buffer=a.buffer.substitute(back)) for a in accesses)
+    def shifted(accesses: _Pending) -> _Pending:
+        """What an iteration leaves behind, in terms of the next one."""
+        back = {} if at is None else {induction: at - op["step"]}
+        return frozenset(a if a.buffer is None else replace(a, buffer=a.buffer.substitute(back)) for a in accesses)
 
-    _, first = _block(body.ops, pending, shared)
-    entering = pending | previous(first)
-    ops, after = _block(body.ops, entering, shared)
-    _, again = _block(ops, pending | previous(after), shared)
-    return replace(op, region=replace(body, ops=ops)), again | after | pending
+    def relative(access: _Access) -> _Access:
+        """A fixed buffer in terms of the first iteration, which is the one it meets."""
+        count = buffers[access.memory]
+        if at is None or count == 1 or access.buffer is None or not access.buffer.is_const or not op["lower"].is_const:
+            return access
+        return replace(access, buffer=((at - op["lower"]) // op["step"] + access.buffer) % count)
+
+    outside = frozenset(relative(access) for access in pending)
+    entering = outside
+    for _ in range(_WALKS):
+        _, after = _block(op.body.ops, entering, buffers)
+        before, entering = entering, outside | shifted(after)
+        if entering == before:
+            break
+    else:
+        entering = outside | frozenset(replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(o, buffers)))
+    ops, after = _block(op.body.ops, entering, buffers)
+    left = frozenset(replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a for a in after)
+    return replace(op, region=replace(op.body, ops=ops)), left | pending
 
 
-def _induction(op: Op) -> Expr:
+def _induction(op: Op) -> Expr | None:
+    """The loop's induction symbol, with its range, where an access uses it."""
     for inner in op.walk():
         for _, value in inner.attributes:
             for expr in _expressions(value):
                 for node in expr.walk():
                     if node.kind == "symbol" and node.args[0] == op["induction"]:
                         return node
-    return const(0)
+    return None
 
 
 def _expressions(value: object) -> Iterator[Expr]:
@@ -94,10 +122,10 @@ def _expressions(value: object) -> Iterator[Expr]:
             yield from _expressions(item)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _accesses(op: Op, shared: set[str]) -> Iterator[_Access]:
-    if op.name not in ("load", "store", "load_matrix", "copy_async") or op["memory"] not in shared:
-        return
-    yield _Access(op["memory"], op["buffer"], op.name in ("store", "copy_async"), 0 if op.name == "copy_async" else _LANDED)
+def _access(op: Op, buffers: Mapping[str, int]) -> _Access | None:
+    if op.name not in ("load", "store", "load_matrix", "copy_async") or op["memory"] not in buffers:
+        return None
+    return _Access(op["memory"], op["buffer"], op.name in ("store", "copy_async"), 0 if op.name == "copy_async" else _LANDED)
 
 
 def _conflict(before: _Access, after: _Access) -> bool:
@@ -105,7 +133,7 @@ def _conflict(before: _Access, after: _Access) -> bool:
         return False
     if before.writes and after.writes:
         return False  # lanes own their elements of a staged tile: a copy never meets another lane's copy
-    return not _distinct(before.buffer, after.buffer)
+    return before.buffer is None or after.buffer is None or not _distinct(before.buffer, after.buffer)
 
 
 def _distinct(left: Expr, right: Expr) -> bool:

@@ -13,7 +13,6 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Fragment, Machine
 
-_LINE_BYTES = 128  # rows that share one pass over all banks are told apart by the swizzle
 _CPU_ROW_PADDING_BYTES = 64  # one cache line: rows a power of two apart would share one cache set
 
 
@@ -30,7 +29,8 @@ class PromoteShared(Pass):
     """Stage tiles through shared memory, in the arrangement that suits the machine and the operand.
 
     Before: reads of tensors marked ``staged``, and of tensors whose element type the matrix instruction does not take.
-    After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory with a zero origin.
+    After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory.  The memory holds the
+            tile of the workgroup, or of one wave where waves run one after another and the operand is staged in rows.
     Errors: ``shared-memory-exceeded`` at the loop's tile.
     """
 
@@ -54,14 +54,24 @@ class PromoteShared(Pass):
             if not (source.staged or converted):
                 return (op,)
             dtype = fragment.dtype if fragment else source.dtype
+            origin, local = dict(op["origin"]), dict.fromkeys(source.dims, const(0))
+            extents = dict(zip(value.tile.dims, value.tile.extents, strict=True))
+            if not machine.concurrent_waves and fragment is not None and fragment.staging == "rows":
+                for name, count in kernel.waves:  # one wave at a time needs its own rows only, while they are in the nearest cache
+                    if (dim := name.removeprefix("wave_")) in extents:
+                        extents[dim] //= count
+                        start = kernel.symbol(name) * extents[dim]
+                        origin[dim], local[dim] = origin[dim] + start, local[dim] - start
+            sizes = tuple(extents[dim] for dim in source.dims)
             shared = Memory(
-                f"{source.name}_shared", dtype, source.dims, tuple(const(value.tile.extent(d)) for d in source.dims), "shared",
-                arrangement=_arrangement(source, value.tile.extents, product, fragment, machine), buffers=stages, span=op.span,
+                f"{source.name}_shared", dtype, source.dims, tuple(map(const, sizes)), "shared",
+                arrangement=_arrangement(source, sizes, product, fragment, machine), buffers=stages, span=op.span,
             )  # fmt: skip
             added[shared.name] = shared
-            copy = Op("copy", attributes=attribute_pairs({"source": source.name, "memory": shared.name, "origin": op["origin"]}), span=op.span)
-            zero = tuple((dim, const(0)) for dim in source.dims)
-            read = replace(op.with_(memory=shared.name, origin=zero), results=(replace(value, type=replace(value.tile, dtype=dtype)),))
+            where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())}
+            copy = Op("copy", attributes=attribute_pairs(where), span=op.span)
+            result = replace(value, type=replace(value.tile, dtype=dtype))
+            read = replace(op.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
             return (copy, read)
 
         body = rewrite(kernel.body, change)
@@ -96,7 +106,9 @@ def _arrangement(source: Memory, extents: tuple[int, ...], product: Op | None, f
     chunk = machine.shared.access_bytes // bytes_
     chunks = extents[-1] // chunk
     if machine.shared.spread == "swizzle" and chunks > 1 and chunks & (chunks - 1) == 0:
-        row_bytes = extents[-1] * bytes_
-        swizzle = Swizzle(source.dims[-2], column, chunk, min(chunks, _LINE_BYTES // machine.shared.access_bytes), max(1, _LINE_BYTES // row_bytes))
+        # Rows that share one pass over all banks are told apart by their place in it, the others by the swizzle.
+        row_bytes, line_bytes = extents[-1] * bytes_, machine.shared.banks * machine.shared.bank_bytes
+        width = min(chunks, line_bytes // machine.shared.access_bytes)
+        swizzle = Swizzle(source.dims[-2], column, chunk, width, max(1, line_bytes // row_bytes))
         return replace(arrangement, swizzle=swizzle)
     return arrangement

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import const, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
@@ -34,7 +35,7 @@ class SplitReduction(Pass):
                 if op.region:
                     op = replace(op, region=replace(op.region, ops=block(op.region.ops)))
                 if op.name == "mma" and all(v.name in reads for v in op.operands[:2]):
-                    result.append(self._loop(op, reads, instruction_of(op, machine), machine, fresh, symbols))
+                    result.append(self._loop(kernel, op, reads, instruction_of(op, machine), machine, fresh, symbols))
                 elif not (op.results and op.results[0].name in split):
                     result.append(op)
             return tuple(result)
@@ -44,9 +45,9 @@ class SplitReduction(Pass):
         return replace(kernel.with_symbols(*declared), body=body)
 
     def _loop(
-        self, mma: Op, reads: dict[str, Op], row: MatrixInstruction, machine: Machine, fresh: object, symbols: dict[str, tuple[int, int]]
+        self, kernel: Kernel, mma: Op, reads: dict[str, Op], row: MatrixInstruction, machine: Machine, fresh: Callable[[str], str],
+        symbols: dict[str, tuple[int, int]],
     ) -> Op:  # fmt: skip
-        assert callable(fresh)
         k, acc = mma["k"], mma.operands[2]
         depth = mma.operands[0].tile.extent(k)
         step = min(depth, row.k * (wide_steps(row, machine) if machine.concurrent_waves else row.unroll))
@@ -66,8 +67,20 @@ class SplitReduction(Pass):
             operands.append(part)
         argument, product = Value(fresh(acc.name), acc.type), Value(fresh(acc.name), acc.type)
         inner.append(replace(mma, operands=(*operands, argument), results=(product,)))
-        attributes = {"dim": k, "induction": induction, "extent": const(depth), "step": const(step), "unroll": 0 if machine.concurrent_waves else 1}
+        extent = const(depth) if machine.concurrent_waves else remaining(kernel, k, depth, step)
+        attributes = {"dim": k, "induction": induction, "extent": extent, "step": const(step), "unroll": 0 if machine.concurrent_waves else 1}
         return Op("iterate", (acc,), mma.results, attribute_pairs(attributes), Region((argument,), tuple(inner), (product,)), mma.span)
+
+
+def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:
+    """Elements of a tile of ``dim`` that exist at the tile's place, rounded up to ``granule``: where a loop in it may end."""
+    split = next((s for s in (*kernel.distribution.workgroup, *kernel.distribution.loops) if s.dim == dim), None)
+    if split is None:
+        return const(tile)
+    size = next(e for m in kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == dim and m.space == "global")
+    looped = split in kernel.distribution.loops
+    start = kernel.symbol(f"at_{dim}") if looped else kernel.symbol(f"wg{split.axis}") * split.tile
+    return minimum(tile, ceildiv(size - start, granule) * granule)
 
 
 def wide_steps(row: MatrixInstruction, machine: Machine) -> int:

@@ -56,6 +56,8 @@ def _copy(op: Op, context: ThreadContext) -> None:
 
 def _finish_copies(context: ThreadContext) -> None:
     """Close and await a group of asynchronous copies before anything else happens; pipelining moves the wait."""
-    if context.build.ops and context.build.ops[-1].name == "copy_async":
+    # The last copy of the group may have been a plain one, so its end is not where the asynchronous ones are.
+    last = next((op.name for op in reversed(context.build.ops) if op.name in ("copy_async", "async_commit")), "")
+    if last == "copy_async":
         context.build.add("async_commit", (), ())
         context.build.add("async_wait", (), (), pending=0)

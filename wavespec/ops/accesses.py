@@ -119,7 +119,9 @@ def copy_tile(build: ThreadBuilder, source: Memory, shared: Memory, op: Op, orig
     width = layout.fragment_elements if not op["transpose"] else op["transpose"][1] * op["transpose"][2]
     local = list(layout.coordinates())
     bytes_ = width * source.dtype.bytes
-    asynchronous = source.dtype == shared.dtype and not op["transpose"] and 4 <= bytes_ <= machine.globals.async_copy_bytes
+    # An asynchronous copy writes zeros where it is masked off, so lanes without a place in the tile need the other way.
+    every_lane = not op["guard"] and not op["bounded"] and not op["transpose"]
+    asynchronous = source.dtype == shared.dtype and every_lane and 4 <= bytes_ <= machine.globals.async_copy_bytes
     waiting: list[tuple[Value, Coordinates, Mask]] = []
     lines: list[Value] = []
     for start in range(0, len(local), width):

@@ -15,7 +15,10 @@ def to_tile(statement: Mma, context: TileContext) -> None:
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    """One matrix instruction per repeat of the accumulator and step of k; k outermost, so that results chain far apart."""
+    """One matrix instruction per repeat of the accumulator and step of k.
+
+    k is outermost, so that results chain far apart; columns run back and forth, so that neighbours share an operand.
+    """
     a, b, acc = (context.fragments[value.name] for value in op.operands)
     layout = op.result.tile.layout
     assert layout is not None
@@ -24,7 +27,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     result = list(acc)
     for step in range(steps):
         for row in range(rows):
-            for column in range(columns):
+            for column in range(columns) if row % 2 == 0 else reversed(range(columns)):
                 at = row * columns + column
                 left, right = a[row * steps + step], b[column * steps + step]
                 result[at] = context.build.mma(op["instruction"], left, right, result[at], op.result.name)

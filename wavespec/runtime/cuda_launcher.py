@@ -21,6 +21,8 @@ from wavespec.runtime.launch_plan import LaunchPlan
 
 # https://docs.nvidia.com/cuda/cuda-c-programming-guide/: above this a kernel has to opt in.
 _SHARED_MEMORY_WITHOUT_OPT_IN_BYTES: Final = 48 * 1024
+# What the PTX assumes of pointers (`.ptr .align 16`); torch allocates at 512, slices start anywhere.
+_POINTER_ALIGNMENT_BYTES: Final = 16
 _GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
 
 
@@ -68,10 +70,15 @@ class CudaLauncher:
         parameters = self._parameters
         pointers, constants = parameters.pointers, parameters.constants
         stream = _current_stream(self._index)
-        index = 0
+        index = all_bits = 0
         for tensor in tensors:
-            pointers[index] = tensor.data_ptr()
+            address = tensor.data_ptr()
+            pointers[index] = address
+            all_bits |= address
             index += 1
+        if all_bits % _POINTER_ALIGNMENT_BYTES:
+            self._launch_on_copies(tensors, plan)
+            return
         for number, size in enumerate(plan.scratch_bytes):
             pointers[index] = self._scratch_address(stream, number, size)
             index += 1
@@ -94,6 +101,14 @@ class CudaLauncher:
         )
         if status:
             self._raise_launch_error(status, plan)
+
+    def _launch_on_copies(self, tensors: Sequence[Tensor], plan: LaunchPlan) -> None:
+        """The same with aligned copies; torch frees them in stream order, so none is reused too early."""
+        aligned = [t.clone() if t.data_ptr() % _POINTER_ALIGNMENT_BYTES else t for t in tensors]
+        self.launch(aligned, plan)
+        for parameter, tensor, copy in zip(self._artifact.tensors, tensors, aligned, strict=True):
+            if parameter.output and copy is not tensor:
+                tensor.copy_(copy)
 
     def _load(self, binaries: Sequence[Binary]) -> Any:
         """The first binary that the driver takes; PTX is compiled by it here, once per process and device."""

@@ -40,6 +40,12 @@ _NOT_IN_DLPACK: Final = frozenset(dtype for name, dtype in DTYPES.items() if nam
 # of ours.
 disable_leak_checker()
 
+WORKER_STACK_BYTES: Final = 4 << 20
+"""Stack of a CPU worker; kernels may keep tiles on it, where IREE's own 128 KiB would end in a crash.
+
+Beyond 32 KiB a build needs `--iree-llvmcpu-stack-allocation-limit`, which takes powers of two only.
+"""
+
 _NO_RESULTS: Final = iree.VmVariantList(0)
 _state = {"used": False, "forked": False}
 
@@ -53,6 +59,7 @@ class _Device:
 
     def __init__(self, device: HalDevice) -> None:
         self.device = device
+        self.import_tensor = device.from_dlpack_capsule
         self.lock = threading.Lock()
         self.placeholder = self._allocate(_IMPORT_ALIGNMENT_BYTES)
         self._scratch: list[tuple[int, HalBuffer]] = []
@@ -100,7 +107,7 @@ class IreeLauncher:
             device, context, function = self._serial or self._load_serial()
         else:
             device, context, function = self._parallel or self._load_parallel()
-        import_tensor = device.device.from_dlpack_capsule
+        import_tensor = device.import_tensor
         copied: list[tuple[int, Tensor]] = []
         arguments = iree.VmVariantList(len(tensors) + len(plan.constants) + 2 * len(plan.scratch_bytes))
         push = arguments.push_ref
@@ -186,6 +193,7 @@ def _hip_device(index: int) -> _Device:
 
 def _set_worker_flags() -> None:
     """As many workers as torch has threads now; IREE reads that once, at the first parallel launch."""
+    iree.flags.parse_flags(f"--task_worker_stack_size={WORKER_STACK_BYTES}")
     if "task_topology" in os.environ.get("IREE_PY_RUNTIME_FLAGS", ""):
         return
     threads = torch.get_num_threads()

@@ -1,0 +1,174 @@
+"""Parameters of a GEMM in, its HSACO and the result of running that in the emulator out."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wavespec.pipeline import build_variant
+from wavespec.schema import loads
+from wavespec.targets.machine import machines
+
+DISASSEMBLER = "llvm-objdump-22"
+_VARIABLE = "WAVESPEC_AMD_EMULATOR"
+_ACCUMULATOR = {"f16": "f32", "bf16": "f32", "f32": "f32", "i8": "i32"}
+_PROMISES = {"f16": 8, "bf16": 8, "f32": 4, "i8": 16}
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """``c[M, N] = a[M, K] · b[N, K]ᵀ`` and how it is split; a size is a promise such as ``multiple_of: 8``."""
+
+    dtype: str = "f16"
+    mma: str = "auto"
+    tile: tuple[int, int, int] = (128, 128, 32)
+    waves: tuple[int, int] = (2, 2)
+    sizes: tuple[str, str, str] | None = None
+    target: str = "gfx942"
+    extra: str = ""
+
+    @property
+    def text(self) -> str:
+        """The spec."""
+        m, n, k = self.tile
+        sizes = self.sizes or ("", "", f"multiple_of: {_PROMISES[self.dtype]}")
+        acc = _ACCUMULATOR[self.dtype]
+        return f"""apiVersion: wavespec/v1
+kind: Kernel
+name: gemm
+dims: {{M: {{{sizes[0]}}}, N: {{{sizes[1]}}}, K: {{{sizes[2]}}}}}
+params: {{BLOCK_M: {m}, BLOCK_N: {n}, BLOCK_K: {k}}}
+tensors:
+  a: {{shape: [M, K], dtype: {self.dtype}, space: shared}}
+  b: {{shape: [N, K], dtype: {self.dtype}, space: shared}}
+  c: {{shape: [M, N], dtype: {acc}, role: output}}
+constraints:
+  - {{workgroup: M, tile: BLOCK_M, axis: 0}}
+  - {{workgroup: N, tile: BLOCK_N, axis: 1}}
+  - {{tiling: K, tile: BLOCK_K{self.extra}}}
+  - {{wave: M, tile: BLOCK_M / {self.waves[0]}}}
+  - {{wave: N, tile: BLOCK_N / {self.waves[1]}}}
+  - {{hardware: {{mma: {self.mma}}}}}
+graph:
+  - zero: {{register: [M, N], dtype: {acc}, value: 0}}
+  - k_loop:
+      iterate: K
+      carry: {{acc: zero}}
+      body:
+        - a_tile: {{read: a}}
+        - b_tile: {{read: b}}
+        - acc: {{mma: [a_tile, b_tile, acc]}}
+  - {{write: k_loop.acc, to: c}}
+targets: {{gfx942: {{}}, gfx950: {{}}}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the emulator saw: the result, executed instructions per opcode, and its statistics."""
+
+    result: Any
+    expected: Any
+    executed: Counter[str]
+    statistics: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def right(self) -> bool:
+        return bool(np.array_equal(self.result.astype(np.int64), self.expected))
+
+
+def emulator_directory() -> Path | None:
+    """Where the emulator is: named by the environment, or beside the checkout."""
+    if named := os.environ.get(_VARIABLE):
+        return Path(named)
+    above = (parent / "shared" / "tools" / "amd" for parent in Path(__file__).resolve().parents)
+    return next((place for place in above if (place / "gfx_emulator.py").is_file()), None)
+
+
+def require_emulator() -> None:
+    """Skip the module where it cannot run."""
+    directory = emulator_directory()
+    if directory is None or not (directory / "gfx_emulator.py").is_file():
+        pytest.skip(f"no gfx_emulator.py: name its directory in {_VARIABLE}", allow_module_level=True)
+    if shutil.which(DISASSEMBLER) is None:
+        pytest.skip(f"the emulator reads kernels through {DISASSEMBLER}, which is not installed", allow_module_level=True)
+    if str(directory) not in sys.path:
+        sys.path.append(str(directory))
+
+
+@functools.cache
+def hsaco(gemm: Gemm) -> bytes:
+    """The code object."""
+    (machine,) = machines(gemm.target)
+    artifact, _ = build_variant(loads(gemm.text), machine)
+    return next(binary.data for binary in artifact.binaries if binary.format == "hsaco")
+
+
+@functools.cache
+def loaded(gemm: Gemm) -> tuple[Any, dict[str, Any]]:
+    """The kernel as the emulator runs it, and its figures: registers, memory and sizes from the notes of the code object."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "gemm.hsaco"
+        path.write_bytes(hsaco(gemm))
+        code = importlib.import_module("hsaco").Hsaco(str(path))
+        return importlib.import_module("gfx_emulator").Kernel(str(path)), code.figures(next(iter(code.kernels)))
+
+
+def figures(gemm: Gemm) -> dict[str, Any]:
+    """Registers, memory and sizes from the notes of the code object."""
+    return loaded(gemm)[1]
+
+
+def opcodes(gemm: Gemm) -> list[str]:
+    """The instructions of the code object, in order, without their operands."""
+    return [one.base for one in loaded(gemm)[0].ins]
+
+
+def loop(gemm: Gemm) -> list[str]:
+    """Opcodes of the loop with the most matrix instructions."""
+    kernel, _ = loaded(gemm)
+    every = opcodes(gemm)
+    bodies = [
+        every[kernel.labels[one.ops[0]] : at + 1]
+        for at, one in enumerate(kernel.ins)
+        if "branch" in one.base and kernel.labels[one.ops[0]] <= at
+    ]
+    return max(bodies, key=lambda body: count(body, "v_mfma"))
+
+
+def count(names: list[str], *starts: str) -> int:
+    """How many opcodes begin with one of ``starts``."""
+    return sum(name.startswith(starts) for name in names)
+
+
+def run(gemm: Gemm, m: int, n: int, k: int, order: str = "fwd") -> Run:
+    """Multiply small integers, whose sums every type of accumulator holds exactly."""
+    emulator = importlib.import_module("gfx_emulator")
+    numbers = np.random.default_rng(m + n + k)
+    dtype = _numpy_type(gemm.dtype)
+    a, b = (numbers.integers(-4, 5, (rows, k)).astype(dtype) for rows in (m, n))
+    out = np.full((m, n), -7777, np.int32 if gemm.dtype == "i8" else np.float32)
+    memory = emulator.Memory()
+    addresses = [memory.add(array, name) for name, array in (("a", a), ("b", b), ("c", out))]
+    grid = (-(-m // gemm.tile[0]), -(-n // gemm.tile[1]), 1)
+    written = gemm.sizes or ("", "", "")
+    sizes = [size for size, promise in zip((m, n, k), written, strict=True) if "value" not in promise]
+    executed, statistics = loaded(gemm)[0].run(grid, [*addresses, *sizes], mem=memory, order=order)
+    return Run(memory.get(addresses[2]), a.astype(np.int64) @ b.astype(np.int64).T, Counter(executed), statistics)
+
+
+def _numpy_type(dtype: str) -> Any:
+    import ml_dtypes
+
+    return {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i8": np.int8}[dtype]

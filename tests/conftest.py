@@ -1,0 +1,12 @@
+"""Hypothesis profiles: `fast` by default, `HYPOTHESIS_PROFILE=long` for minutes of search."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+settings.register_profile("fast", max_examples=25, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("long", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_SLOW)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -1,0 +1,119 @@
+"""Whatever a GEMM spec says: its result equals the reference exactly, or it is refused with a diagnostic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, Gemm, run
+from wavespec.diagnostics import WavespecError
+from wavespec.ir.kernel import Kernel
+from wavespec.ir.parser import parse_kernel
+from wavespec.ir.printer import print_kernel
+from wavespec.lower.order import PASSES
+from wavespec.lower.spec_to_tile import spec_to_tile
+from wavespec.schema import spec_for_target
+from wavespec.targets.machine import Machine
+
+_MOST_TILES = 3  # per dim: enough for a first, a middle and a partial tile
+_DEEPEST = 128  # of a tile along k
+_DTYPES = ("f32", "f16", "bf16", "i8")
+
+
+@st.composite
+def sizes_and_dims(draw: st.DrawFn, tile: tuple[int, int, int]) -> tuple[dict[str, int], tuple[str, str, str]]:
+    """Sizes of M, N and K, and a promise about each that holds: none, a multiple, a range or the size itself."""
+    sizes: dict[str, int] = {}
+    dims: list[str] = []
+    for dim, extent in zip("MNK", tile, strict=True):
+        most = min(70, _MOST_TILES * extent)
+        size = draw(st.one_of(st.integers(1, most), st.sampled_from([1, extent, 2 * extent]), st.integers(0, 2)))
+        size = min(size, most)
+        factor = draw(st.sampled_from([1, 1, 2, 4, 8, 16, extent]))
+        dims.append(draw(st.sampled_from(["", f"multiple_of: {factor}", f"value: {size}", f"max: {size}, min: {size // 2}"])))
+        sizes[dim] = size // factor * factor if dims[-1].startswith("multiple") else size
+    return sizes, (dims[0], dims[1], dims[2])
+
+
+@st.composite
+def gemms(draw: st.DrawFn, machine: Machine) -> tuple[Gemm, dict[str, int]]:
+    """A GEMM, most of them legal on the machine, and sizes that keep its promises."""
+    dtype = draw(st.sampled_from(_DTYPES))
+    rows = [row for row in machine.instructions if dtype in [known.name for known in row.inputs]]
+    row = draw(st.sampled_from(rows))
+    name = draw(st.sampled_from([row.name, "auto"] if row is rows[0] else [row.name]))
+    counts = [draw(st.integers(1, 3)) for _ in "mn"]
+    splits = [draw(st.sampled_from([1, 1, 2, 3, 4])) for _ in "mn"]
+    depths = [depth for depth in (1, 2, 3, 4, 6, 8, 16) if depth * row.k <= _DEEPEST]
+    wave = [row.m * counts[0], row.n * counts[1]]
+    tile = [wave[0] * splits[0], wave[1] * splits[1], row.k * draw(st.sampled_from(depths))]
+    if draw(st.integers(0, 7)) == 0:  # most likely illegal
+        tile[draw(st.integers(0, 2))] = draw(st.sampled_from([1, 5, 8, 20, 24, 48, 512]))
+        name = draw(st.sampled_from([row.name for row in machine.instructions]))
+    sizes, dims = draw(sizes_and_dims((tile[0], tile[1], tile[2])))
+    spaces = st.sampled_from(["shared", "shared", "global"])
+    written = [size if parts > 1 or draw(st.booleans()) else None for size, parts in zip(wave, splits, strict=True)]
+    orders = [draw(st.sampled_from([both[0], *both])) for both in (("M, K", "K, M"), ("N, K", "K, N"), ("M, N", "N, M"))]
+    gemm = Gemm(
+        dtype, (tile[0], tile[1], tile[2]), (written[0], written[1]), name, dims, (draw(spaces), draw(spaces)),
+        draw(st.integers(1, 3)), draw(st.sampled_from([0, 0, -2])), (orders[0], orders[1], orders[2]),
+    )  # fmt: skip
+    return gemm, sizes
+
+
+def lowered_through_text(gemm: Gemm, machine: Machine) -> Kernel:
+    """All passes, each result printed and read back equal."""
+    kernel = spec_to_tile(spec_for_target(gemm.spec, machine.target), machine.target)
+    for one in PASSES:
+        kernel = one(kernel, machine)
+        assert parse_kernel(print_kernel(kernel)) == kernel, one.name
+    return kernel
+
+
+def check(gemm: Gemm, machine: Machine, sizes: dict[str, int]) -> bool:
+    """Whether the spec was accepted; then its result was right."""
+    try:
+        kernel = lowered_through_text(gemm, machine)
+    except WavespecError as error:
+        assert str(error).startswith("gemm.wave.yaml:"), "a diagnostic has its place"
+        return False
+    report, expected = run(gemm.spec, machine, sizes, kernel=kernel)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
+    return True
+
+
+@given(st.data())
+def test_gemm_on_nvidia_is_right_or_refused(data: st.DataObject) -> None:
+    check(*_swap(NVIDIA, data))
+
+
+@given(st.data())
+def test_gemm_on_amd_is_right_or_refused(data: st.DataObject) -> None:
+    check(*_swap(data.draw(st.sampled_from([m for m in MACHINES if m.lanes == AMD.lanes])), data))
+
+
+@given(st.data())
+def test_gemm_on_cpu_is_right_or_refused(data: st.DataObject) -> None:
+    check(*_swap(data.draw(st.sampled_from([m for m in MACHINES if m.lanes == CPU.lanes])), data))
+
+
+def _swap(machine: Machine, data: st.DataObject) -> tuple[Gemm, Machine, dict[str, int]]:
+    gemm, sizes = data.draw(gemms(machine))
+    return gemm, machine, sizes
+
+
+@given(st.data())
+def test_legal_tiles_and_waves_never_change_a_result(data: st.DataObject) -> None:
+    machine = data.draw(st.sampled_from([m for m in MACHINES if m.concurrent_waves]))
+    issue = 64 if data.draw(st.booleans()) else 32
+    gemm, sizes = data.draw(gemms(machine))
+    waves = [data.draw(st.sampled_from([issue, 2 * issue])) for _ in "mn"]
+    tile = tuple(wave * data.draw(st.sampled_from([1, 2])) for wave in waves)
+    depth = data.draw(st.sampled_from([64, 128]))
+    gemm = replace(gemm, tile=(tile[0], tile[1], depth), wave=(waves[0], waves[1]), mma="auto", dtype=data.draw(st.sampled_from(_DTYPES)), stages=1)
+    assume(not (gemm.dtype == "f32" and machine is NVIDIA and issue == 32))
+    assert check(gemm, machine, sizes), "the tiles are legal"

@@ -1,0 +1,113 @@
+"""Texts of options go in; targets, sizes of dims and stages come out, or an error that names what exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from wavespec.diagnostics import WavespecError, listing, name_hints, quote, raise_all
+
+if TYPE_CHECKING:
+    from wavespec.schema import KernelSpec
+
+ALL = "all"
+"""As a target: every target."""
+
+
+class UnknownDim(WavespecError, code="unknown-dim"):
+    """A size is given for something that is no dim of the kernel."""
+
+    def __init__(self, option: str, name: str, kernel: str, dims: Sequence[str]) -> None:
+        super().__init__(option, f"{quote(name)} is not a dim of {kernel}.", hints=name_hints(name, dims, "Its dims are"))
+
+
+class BadSize(WavespecError, code="bad-size"):
+    """A size that is no number, or one that the spec excludes."""
+
+
+class MissingSize(WavespecError, code="missing-size"):
+    """A dim has neither a size in the spec nor one on the command line."""
+
+    def __init__(self, kernel: str, dims: Sequence[str]) -> None:
+        options = " ".join(f"--dim {dim}=512" for dim in dims)
+        super().__init__("--dim", f"{kernel} needs a size for {listing(dims)}.", hints=[f"For example: {options}"])
+
+
+class UnknownStage(WavespecError, code="unknown-stage"):
+    """`show --after` names no stage of the pipeline."""
+
+    def __init__(self, name: str, stages: Sequence[str]) -> None:
+        guess = [hint for hint in name_hints(name, stages, "") if hint.startswith("Did")]
+        super().__init__(
+            "--after", f"{quote(name)} is not a stage.", notes=[f"The stages are {', '.join(stages)}."], hints=guess
+        )
+
+
+def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
+    """The targets that `names` mean, each once; `all` is every one.
+
+    Raises:
+        UnknownTarget: for a name that is none.
+    """
+    from wavespec.schema.errors import UnknownTarget
+    from wavespec.schema.models import TARGETS
+
+    wrong = [name for name in names if name not in TARGETS and name != ALL]
+    raise_all(UnknownTarget("--target", name, (*TARGETS, ALL)) for name in wrong)
+    return TARGETS if ALL in names else tuple(dict.fromkeys(names))
+
+
+def chosen_sizes(spec: KernelSpec, texts: Sequence[str]) -> tuple[dict[str, int], ...]:
+    """Sizes of all dims, once for `M=512 N=512 ...`; without any text, once per workload of the spec.
+
+    Raises:
+        WavespecError: with every mistake in `texts`.
+    """
+    fixed = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
+    if not texts and spec.workloads:
+        return tuple({**fixed, **workload} for workload in spec.workloads)
+    errors: list[WavespecError] = []
+    sizes = dict(fixed)
+    for text in texts:
+        option = f"--dim {text}"
+        name, equals, number = text.partition("=")
+        if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
+            errors.append(BadSize(option, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."]))
+        elif name not in spec.dims:
+            errors.append(UnknownDim(option, name, spec.name, list(spec.dims)))
+        else:
+            sizes[name] = int(number)
+    raise_all(errors)
+    if missing := [name for name in spec.dims if name not in sizes]:
+        raise MissingSize(spec.name, missing)
+    raise_all(_size_errors(spec, sizes))
+    return ({name: sizes[name] for name in spec.dims},)
+
+
+def chosen_stage(name: str, stages: Sequence[str]) -> str:
+    """`name`, if it is a stage."""
+    if name not in stages:
+        raise UnknownStage(name, stages)
+    return name
+
+
+def sizes_in_words(sizes: Mapping[str, int]) -> str:
+    """`M=512 N=512 K=64`."""
+    return " ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def _size_errors(spec: KernelSpec, sizes: Mapping[str, int]) -> list[WavespecError]:
+    problems: list[tuple[str, str]] = []
+    for name, dim in spec.dims.items():
+        size = sizes[name]
+        if dim.value is not None and size != dim.value:
+            problems.append((name, f"is {size}, but its one size is {dim.value}"))
+        elif size % dim.multiple_of:
+            problems.append((name, f"is {size}, not a multiple of {dim.multiple_of}"))
+        elif size < dim.min:
+            problems.append((name, f"is {size}, less than its smallest size {dim.min}"))
+        elif size >= 2**31 or (dim.max is not None and size > dim.max):
+            most = 2**31 - 1 if dim.max is None else dim.max
+            problems.append((name, f"is {size}, more than its largest size {most}"))
+    return [BadSize(f"--dim {name}={sizes[name]}", f"{quote(name)} {problem}.") for name, problem in problems]

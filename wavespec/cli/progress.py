@@ -1,0 +1,19 @@
+"""Words about a slow step go in; a spinner on stderr comes out where somebody watches, nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress(words: str) -> Iterator[None]:
+    """Show `words` while the body runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(words):
+        yield

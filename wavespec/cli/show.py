@@ -1,0 +1,82 @@
+"""`wavespec show`: a spec and a stage in, the text of the kernel after that stage out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wavespec.cli.inputs import ALL, chosen_stage, chosen_targets
+from wavespec.cli.progress import progress
+from wavespec.diagnostics import WavespecError, name_hints, quote
+
+if TYPE_CHECKING:
+    from wavespec.schema import KernelSpec
+    from wavespec.targets.machine import Machine
+
+
+class UnknownVariant(WavespecError, code="unknown-variant"):
+    """A target has no such variant."""
+
+    def __init__(self, name: str, target: str, variants: list[str]) -> None:
+        hints = name_hints(name, variants, "Its variants are")
+        super().__init__("--variant", f"{quote(name)} is not a variant of {target}.", hints=hints)
+
+
+def show(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The spec.")],
+    target: Annotated[str, typer.Option(help="The machine.")] = "cpu",
+    after: Annotated[
+        str, typer.Option(help="Stage to stop after; 'mlir' and 'isa' come last.", show_default="the last pass")
+    ] = "",
+    variant: Annotated[str, typer.Option(help="Variant of the target.", show_default="the best here")] = "",
+    stages: Annotated[bool, typer.Option("--stages", help="List the stages and stop.")] = False,
+) -> None:
+    """Print the kernel as IR, MLIR or ISA at any point on its way."""
+    from wavespec.pipeline import STAGES
+    from wavespec.schema import load
+
+    if stages:
+        print("\n".join(STAGES))
+        return
+    stage = chosen_stage(after or STAGES[-3], STAGES)
+    (chosen,) = chosen_targets([target])[:1] if target != ALL else chosen_targets(["all!"])
+    kernel = load(spec)
+    print(stage_text(kernel, machine_of(chosen, variant), stage), end="")
+
+
+def machine_of(target: str, variant: str) -> Machine:
+    """The variant called `variant`; the best one for this machine where that is empty."""
+    from wavespec.pipeline import best_variant
+    from wavespec.targets.machine import machines
+
+    if not variant:
+        return best_variant(target)
+    for machine in machines(target):
+        if machine.variant == variant:
+            return machine
+    raise UnknownVariant(variant, target, [machine.variant for machine in machines(target)])
+
+
+def stage_text(spec: KernelSpec, machine: Machine, stage: str) -> str:
+    """The kernel as text after `stage` of `pipeline.STAGES`."""
+    from wavespec.ir.printer import print_kernel
+    from wavespec.pipeline import build_variant, emit, lower
+
+    with progress(f"{spec.name} for {machine.target}"):
+        if stage == "mlir":
+            return emit(spec, machine).text.rstrip() + "\n"
+        if stage == "isa":
+            _, compiled = build_variant(spec, machine, intermediates=True)
+            return isa_text(compiled.dumped).rstrip() + "\n"
+        return print_kernel(lower(spec, machine, after=stage))
+
+
+def isa_text(dumped: dict[str, bytes]) -> str:
+    """The assembly among the files that the compiler dumped: `.rocmasm`, `.ptx` or `.s`."""
+    for suffix in (".rocmasm", ".ptx", ".s"):
+        for name, data in dumped.items():
+            if name.endswith(suffix):
+                return data.decode(errors="replace")
+    raise ValueError(f"no assembly among {sorted(dumped)}")

@@ -1,0 +1,266 @@
+"""Thread kernel in, thread kernel out: on machines that run waves one after another, waves become loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.targets.machine import Machine
+
+
+class SerializeWaves(Pass):
+    """Run the waves of a workgroup in loops, each operation at the outermost level where it means the same.
+
+    Before: operations speak of wave symbols; loops carry registers of every wave.
+    After:  ``for`` loops over the wave symbols, the last wave symbol innermost.  What depends on no wave symbol (packing a
+            panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.  The kernel has no
+            waves left.  Waves beyond the edge of a tensor are not run.
+    Cases:  a loop around all waves cannot keep their registers.
+            1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its sum there.
+            2. Any other carried value lives in a private memory between the steps.
+    """
+
+    name: ClassVar[str] = "serialize-waves"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if machine.concurrent_waves:
+            return kernel
+        serializer = _Serializer(kernel)
+        body = serializer.block(kernel.body)
+        return replace(kernel, body=body, waves=(), memories=(*kernel.memories, *serializer.private))
+
+
+class _Serializer:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.order = [name for name, _ in kernel.waves]
+        self.fresh = fresh_names(kernel)
+        self.depths: dict[str, int] = {}
+        self.memory_depths: dict[str, int] = {}
+        self.private: list[Memory] = []
+
+    # ------------------------------------------------------------------------------------------------------------- nests
+
+    def depth(self, op: Op) -> int:
+        """How many wave loops have to be around ``op``."""
+        deepest = max((self.depths.get(value.name, 0) for inner in op.walk() for value in inner.operands), default=0)
+        for inner in op.walk():
+            if inner.name == "load":
+                deepest = max(deepest, self.memory_depths.get(inner["memory"], 0))
+            for expr in _expressions(tuple(value for _, value in inner.attributes)):
+                deepest = max([deepest, *(self.order.index(s) + 1 for s in expr.symbols if s in self.order)])
+        return deepest
+
+    def block(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """Serialise a list that no wave loop is around yet."""
+        ops = list(ops)
+        for number, op in enumerate(ops):
+            if op.name == "for" and self._mixes_levels(op):
+                before, loop, after = self.without_carried(op, ops[number + 1 :]) if op.operands else ([], op, ops[number + 1 :])
+                return self.nest(ops[:number] + before) + self.block_loop(loop) + self.block(after)
+        return self.nest(ops)
+
+    def block_loop(self, op: Op) -> tuple[Op, ...]:
+        return (replace(op, region=Region((), self.block(op.body.ops), ())),)
+
+    def _mixes_levels(self, op: Op) -> bool:
+        """Whether a loop stages something for several waves at once, so that it has to stay around the wave loops."""
+        depths = [(self._note(inner), inner) for inner in op.body.ops]
+        deepest = max((depth for depth, _ in depths), default=0)
+        return any(depth < deepest and self._staged(inner) for depth, inner in depths)
+
+    def _staged(self, op: Op) -> set[str]:
+        """Shared memories that ``op`` fills."""
+        stores = (inner["memory"] for inner in op.walk() if inner.name == "store")
+        return {name for name in stores if self.kernel.memory(name).space == "shared"}
+
+    def _note(self, op: Op) -> int:
+        """The depth of ``op``, remembered for what uses its results."""
+        depth = self.depth(op)
+        for value in op.results:
+            self.depths[value.name] = depth
+        for memory in self._staged(op):
+            self.memory_depths[memory] = max(depth, self.memory_depths.get(memory, 0))
+        return depth
+
+    def nest(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """Wrap runs of operations into wave loops, by how many they need."""
+        return self._level(list(ops), 0)
+
+    def _level(self, ops: list[Op], level: int) -> tuple[Op, ...]:
+        result: list[Op] = []
+        inside: list[Op] = []
+        for op in ops:
+            if self._note(op) > level:
+                inside.append(op)
+                continue
+            if inside and not _independent(op, inside):
+                result += self._wave_loop(inside, level)
+                inside = []
+            result.append(op)
+        return tuple(result + (self._wave_loop(inside, level) if inside else []))
+
+    def _wave_loop(self, ops: list[Op], level: int) -> list[Op]:
+        name, count = self.kernel.waves[level]
+        upper = self._waves_inside(name, count)
+        attributes = attribute_pairs({"induction": name, "lower": const(0), "upper": upper, "step": const(1), "unroll": 1})
+        return [Op("for", (), (), attributes, Region((), self._level(ops, level + 1), ()), ops[0].span)]
+
+    def _waves_inside(self, name: str, count: int) -> Expr:
+        split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
+        size = next(e for m in self.kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == split.dim and m.space == "global")
+        start = self.kernel.symbol(f"wg{split.axis}") * split.tile
+        return minimum(count, ceildiv(size - start, split.tile // count))
+
+    # ----------------------------------------------------------------------------------------------------------- carried
+
+    def without_carried(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
+        """The loop with its carried values in memory: operations before it, the loop, operations after it."""
+        stores = self._plain_stores(op, after)
+        if stores is not None and _only_accumulates(op):
+            return [], self._in_output(op, after, stores), [o for o in after if not self._feeds(o, op)]
+        return self._in_private(op, after)
+
+    def _feeds(self, op: Op, loop: Op) -> bool:
+        """Whether ``op`` only handles results of ``loop`` (their slices and stores)."""
+        names = {value.name for value in loop.results}
+        chain = set(names)
+        for value in op.operands:
+            root = value.name
+            chain.add(root)
+        return any(value.name in names or value.name in self._slices for value in op.operands)
+
+    def _plain_stores(self, op: Op, after: list[Op]) -> list[Op] | None:
+        """The stores that the results go to, if they go nowhere else and start at zero; None otherwise."""
+        zeros = {o.result.name for o in self.kernel.walk() if o.name == "constant" and o["value"] == 0}
+        if not all(value.name in zeros for value in op.operands):
+            return None
+        known = {value.name for value in op.results}
+        self._slices: set[str] = set()
+        stores: list[Op] = []
+        for other in after:
+            if not any(value.name in known for value in other.operands):
+                continue
+            if other.name == "slice":
+                known.add(other.result.name)
+                self._slices.add(other.result.name)
+            elif other.name == "store" and self.kernel.memory(other["memory"]).space == "global":
+                stores.append(other)
+            else:
+                return None
+        return stores
+
+    def _in_output(self, op: Op, after: list[Op], stores: list[Op]) -> Op:
+        """Case 1: sums start at zero in every step, and are added to the output; the first step only stores."""
+        build = ThreadBuilder(self.fresh)
+        build.span = stores[0].span if stores else op.span
+        body = op.body
+        substitution = {a.name: first for a, first in zip(body.arguments, op.operands, strict=True)}
+        results = {r.name: y for r, y in zip(op.results, body.yields, strict=True)}
+        ops = [_renamed(inner, substitution) for inner in body.ops]
+        tail = [_renamed(other, results) for other in after if self._feeds(other, op)]
+        induction = _symbol(op)
+        sums: list[tuple[Op, Value]] = []
+        slices = [other for other in tail if other.name == "slice"]
+        for store in (other for other in tail if other.name == "store"):
+            value = store.operands[0]
+            again = (const(0), induction)
+            before = build.load(
+                store["memory"], value.vector.dtype, value.vector.elements, store["offset"], mask=(*store["mask"], again), valid=store["valid"], hint="before"
+            )
+            sums.append((store, before))
+        for store, before in sums:
+            total = build.value("total", before.vector.dtype, before.vector.elements)
+            build.add("add", (store.operands[0], before), (total,))
+            slices.append(replace(store, operands=(total,)))
+        loads = [o for o in build.ops if o.name == "load"]
+        adds = [o for o in build.ops if o.name == "add"]
+        writes = [o for o in slices if o.name == "store"]
+        cuts = [o for o in slices if o.name == "slice"]
+        upper = maximum(op["upper"], const(1))  # an empty sum still has to be written
+        return replace(op.with_(upper=upper), operands=(), results=(), region=Region((), (*ops, *cuts, *loads, *adds, *writes), ()))
+
+    def _in_private(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
+        """Case 2: one private memory per carried value, one place per wave."""
+        build, inner, outer = (ThreadBuilder(self.fresh) for _ in range(3))
+        wave, waves = const(0), 1
+        for name, count in self.kernel.waves:
+            wave, waves = wave * count + self.kernel.symbol(name), waves * count
+        body, spills = op.body, ThreadBuilder(self.fresh)
+        inside: dict[str, Value] = {}
+        outside: dict[str, Value] = {}
+        for first, argument, last, result in zip(op.operands, body.arguments, body.yields, op.results, strict=True):
+            size = argument.vector.elements
+            memory = Memory(f"carried_{len(self.private)}", argument.vector.dtype, ("element",), (const(waves * size),), "private")
+            self.private.append(memory)
+            build.store(first, memory.name, wave * size)
+            inside[argument.name] = inner.load(memory.name, argument.vector.dtype, size, wave * size, hint=argument.name)
+            spills.store(last, memory.name, wave * size)
+            outside[result.name] = outer.load(memory.name, result.vector.dtype, size, wave * size, hint=result.name)
+        ops = (*inner.ops, *(_renamed(o, inside) for o in body.ops), *(_renamed(o, inside) for o in spills.ops))
+        loop = replace(op, operands=(), results=(), region=Region((), ops, ()))
+        return build.ops, loop, [*outer.ops, *(_renamed(o, outside) for o in after)]
+
+
+def _independent(op: Op, others: list[Op]) -> bool:
+    """Whether ``op`` may run before ``others``, which come first in the program."""
+    made = {value.name for other in others for value in other.results}
+    if any(value.name in made for inner in op.walk() for value in inner.operands):
+        return False
+    loaded, stored = _touched([op])
+    others_loaded, others_stored = _touched(others)
+    return stored.isdisjoint(others_loaded | others_stored) and loaded.isdisjoint(others_stored)
+
+
+def _touched(ops: list[Op]) -> tuple[set[str], set[str]]:
+    """Memories that are loaded from and stored to."""
+    inner = [one for op in ops for one in op.walk()]
+    return {o["memory"] for o in inner if o.name == "load"}, {o["memory"] for o in inner if o.name == "store"}
+
+
+def _only_accumulates(op: Op) -> bool:
+    """Whether carried values are only ever added to: the accumulator of matrix products, directly or through inner loops."""
+    sums = {value.name for value in op.body.arguments}
+    for inner in op.body.ops:
+        for number, value in enumerate(inner.operands):
+            if value.name not in sums:
+                continue
+            if inner.name == "mma" and number == 2:
+                sums.add(inner.result.name)
+            elif inner.name == "for" and _only_accumulates(inner):
+                sums.add(inner.results[number].name)
+            else:
+                return False
+    return True
+
+
+def _renamed(op: Op, names: dict[str, Value]) -> Op:
+    """The operation with operands replaced, inside its region as well."""
+    region = op.region
+    if region:
+        ops = tuple(_renamed(inner, names) for inner in region.ops)
+        region = replace(region, ops=ops, yields=tuple(names.get(v.name, v) for v in region.yields))
+    return replace(op, operands=tuple(names.get(v.name, v) for v in op.operands), region=region)
+
+
+def _symbol(loop: Op) -> Expr:
+    """The induction of a loop as an expression."""
+    for inner in loop.walk():
+        for expr in _expressions(tuple(value for _, value in inner.attributes)):
+            for node in expr.walk():
+                if node.kind == "symbol" and node.args[0] == loop["induction"]:
+                    return node
+    return const(0)
+
+
+def _expressions(value: object) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _expressions(item)  # pyright: ignore[reportUnknownArgumentType]
