@@ -58,6 +58,16 @@ def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
     return TARGETS if ALL in names else tuple(dict.fromkeys(names))
 
 
+def chosen_target(name: str) -> str:
+    """`name`, if it is a target."""
+    from wavespec.schema.errors import UnknownTarget
+    from wavespec.schema.models import TARGETS
+
+    if name not in TARGETS:
+        raise UnknownTarget("--target", name, TARGETS)
+    return name
+
+
 def chosen_sizes(spec: KernelSpec, texts: Sequence[str]) -> tuple[dict[str, int], ...]:
     """Sizes of all dims, once for `M=512 N=512 ...`; without any text, once per workload of the spec.
 

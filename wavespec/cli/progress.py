@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def progress(words: str) -> Iterator[None]:
+def progress(words: str) -> Generator[None]:
     """Show `words` while the body runs."""
     if not sys.stderr.isatty():
         yield

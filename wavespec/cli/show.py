@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavespec.cli.inputs import ALL, chosen_stage, chosen_targets
+from wavespec.cli.inputs import chosen_stage, chosen_target
 from wavespec.cli.progress import progress
 from wavespec.diagnostics import WavespecError, name_hints, quote
 
@@ -41,9 +41,8 @@ def show(
         print("\n".join(STAGES))
         return
     stage = chosen_stage(after or STAGES[-3], STAGES)
-    (chosen,) = chosen_targets([target])[:1] if target != ALL else chosen_targets(["all!"])
-    kernel = load(spec)
-    print(stage_text(kernel, machine_of(chosen, variant), stage), end="")
+    machine = machine_of(chosen_target(target), variant)
+    print(stage_text(load(spec), machine, stage), end="")
 
 
 def machine_of(target: str, variant: str) -> Machine:
@@ -61,6 +60,7 @@ def machine_of(target: str, variant: str) -> Machine:
 
 def stage_text(spec: KernelSpec, machine: Machine, stage: str) -> str:
     """The kernel as text after `stage` of `pipeline.STAGES`."""
+    from wavespec.generate import isa_text
     from wavespec.ir.printer import print_kernel
     from wavespec.pipeline import build_variant, emit, lower
 
@@ -69,14 +69,5 @@ def stage_text(spec: KernelSpec, machine: Machine, stage: str) -> str:
             return emit(spec, machine).text.rstrip() + "\n"
         if stage == "isa":
             _, compiled = build_variant(spec, machine, intermediates=True)
-            return isa_text(compiled.dumped).rstrip() + "\n"
+            return isa_text(compiled.dumped)[1].rstrip() + "\n"
         return print_kernel(lower(spec, machine, after=stage))
-
-
-def isa_text(dumped: dict[str, bytes]) -> str:
-    """The assembly among the files that the compiler dumped: `.rocmasm`, `.ptx` or `.s`."""
-    for suffix in (".rocmasm", ".ptx", ".s"):
-        for name, data in dumped.items():
-            if name.endswith(suffix):
-                return data.decode(errors="replace")
-    raise ValueError(f"no assembly among {sorted(dumped)}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.targets.machine import MatrixInstruction
 
@@ -36,6 +38,30 @@ class ThreadToCuda(ThreadToMlir):
                     offset += memory.elements.value * memory.buffers * memory.dtype.bytes
         self.workgroup_ids()
         self.lanes_and_waves(self.text.op("nvvm.read.ptx.sreg.tid.x : i32"))
+
+    def workgroup_ids(self) -> None:
+        """Workgroups in bands of ``group`` along axis 0, so that those that run together share what they read.
+
+        The machine hands out ids along axis 0 first.  With a group, they walk over a band of ``group`` rows and all columns.
+        """
+        super().workgroup_ids()
+        group = self.kernel.distribution.group
+        if group == 1 or len(self.kernel.grid) != 2:
+            return
+        rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
+        row, column = self.indices.symbols["wg0"].name, self.indices.symbols["wg1"].name
+
+        def compute(verb: str, left: str, right: str) -> str:
+            return self.text.op(f"arith.{verb} {left}, {right} : i32")
+
+        size = self.text.constant(group, "i32")
+        number = compute("addi", compute("muli", column, rows), row)
+        band = compute("muli", columns, size)
+        first = compute("muli", compute("divui", number, band), size)
+        height = compute("minsi", compute("subi", rows, first), size)
+        inside = compute("remui", number, band)
+        self.indices.define("wg0", compute("addi", first, compute("remui", inside, height)), 32)
+        self.indices.define("wg1", compute("divui", inside, height), 32)
 
     def _pointer(self, memref: str, type_: str, integer: str, space: int) -> str:
         address = self.text.op(f"memref.extract_aligned_pointer_as_index {memref} : {type_} -> index")
@@ -90,13 +116,56 @@ class ThreadToCuda(ThreadToMlir):
 
     def store(self, op: Op, memory: Memory) -> None:
         (value,) = op.operands
-        size = value.vector.elements
-        name, type_ = self.whole(value), vector_type(memory.dtype, size)
-        space = 3 if memory.space == "shared" else 1
         with self.when(op["mask"]):
-            pointer = self._address(memory, self.buffered(op, memory))
-            align = size * memory.dtype.bytes
-            self.text.do(f'"llvm.store"({name}, {pointer}) <{{alignment = {align} : i64, ordering = 0 : i64}}> : ({type_}, !llvm.ptr<{space}>) -> ()')
+            self._store_text(memory, self.buffered(op, memory), self.whole(value), value.vector.elements)
+
+    def _store_text(self, memory: Memory, offset: Expr, name: str, size: int) -> None:
+        pointer, type_ = self._address(memory, offset), vector_type(memory.dtype, size)
+        space, align = 3 if memory.space == "shared" else 1, size * memory.dtype.bytes
+        self.text.do(f'"llvm.store"({name}, {pointer}) <{{alignment = {align} : i64, ordering = 0 : i64}}> : ({type_}, !llvm.ptr<{space}>) -> ()')
+
+    def block(self, ops: Sequence[Op]) -> None:
+        """Stores whose alignment only the sizes of a call decide come in runs; a run has one branch, the same for all lanes."""
+        start = 0
+        for at, op in enumerate(ops):
+            if op.name == "store" and op["valid"] is not None and at >= start:
+                end = next((i for i in range(at, len(ops)) if ops[i].name not in ("store", "slice", "cast")), len(ops))
+                super().block([*ops[start:at], *(one for one in ops[at:end] if one.name != "store")])
+                self._store_run([one for one in ops[at:end] if one.name == "store"])
+                start = end
+        super().block(ops[start:])
+
+    def _store_run(self, stores: Sequence[Op]) -> None:
+        """Wide stores where rows are multiples of the width, so that a store is inside its row as a whole or not at all."""
+        parts: list[tuple[Op, Memory, list[str]]] = []
+        wholes = [self.whole(op.operands[0]) for op in stores]
+        rows: dict[Expr, None] = {}
+        for op in stores:
+            memory, size = self.memory_of(op), op.operands[0].vector.elements
+            if op["valid"] is not None:
+                rows[memory.shape[-1] % size] = None
+            parts.append((op, memory, [part.name for part in self.parts(op.operands[0], [1] * size)]))
+        self.text.span = stores[0].span
+        condition = self.indices.holds(tuple((left_over, const(1)) for left_over in rows))
+        self.text.open()
+        self.indices.open()
+        for (op, memory, names), whole in zip(parts, wholes, strict=True):
+            inside = () if op["valid"] is None else ((const(0), op["valid"]),)
+            with self.when((*op["mask"], *inside)):
+                self._store_text(memory, op["offset"], whole, len(names))
+        self.indices.close()
+        wide = self.text.close()
+        self.text.open()
+        self.indices.open()
+        for op, memory, names in parts:
+            for number, name in enumerate(names):
+                inside = () if op["valid"] is None else ((const(number), op["valid"]),)
+                with self.when((*op["mask"], *inside)):
+                    self._store_text(memory, op["offset"] + number, name, 1)
+        self.indices.close()
+        narrow = self.text.close()
+        self.text.blocks[-1] += [f"scf.if {condition} {{", *wide, "} else {", *narrow]
+        self.text.do("}")
 
     def load_matrix(self, op: Op, memory: Memory) -> Parts:
         count = op["count"]

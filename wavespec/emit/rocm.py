@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wavespec.emit.indices import uniform_and_varying
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
 from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.thread import Mask
 from wavespec.targets.machine import MatrixInstruction
 
 _LDS = "#gpu.address_space<workgroup>"
 _GLOBAL = "#gpu.address_space<global>"
-_RECORDS = 0x7FFFFFF0  # bytes that a descriptor covers; an offset of as much is out of range, so it reads 0 and stores nothing
+_BEYOND = 0x7FFFFFF0  # most bytes that a descriptor covers; an offset of as much is out of range: it reads 0 and stores nothing
+_WORD_BYTES = 4
 _DESCRIPTOR_FLAGS = 0x27000  # raw buffer, 32-bit data format: CDNA3 ISA, buffer resource descriptor
 
 
 class ThreadToRocm(ThreadToMlir):
     """Emits for the ``rocm`` backend.
 
-    Global memory goes through buffer descriptors: the base is the 64-bit address of what all lanes share (workgroup and tile),
-    the scalar offset is what the loop adds, the vector offset is the lane's own.  A masked-off lane gets an offset that the
-    hardware refuses, so there are no branches.  A tile's own offsets must stay below 2 GiB.
+    Global memory goes through buffer descriptors: the base is the 64-bit address of the workgroup's tile, the scalar offset is
+    what the loop adds, the vector offset is the lane's own.  Note [range check]: a descriptor ends where its tensor ends, so
+    rows beyond the last one need no mask; any other masked-off lane gets an offset that is always out of range.  The
+    descriptions of the hardware differ in whether the scalar offset takes part in the check; both give the same answer here,
+    because a tile begins inside of its tensor and a loop ends before its dim does.  There are no branches around accesses, and
+    the offsets inside of a tile must stay below 2 GiB.
     """
 
     def prologue(self) -> None:
@@ -45,6 +53,7 @@ class ThreadToRocm(ThreadToMlir):
         self.lanes_and_waves(self.text.op(f"arith.index_cast {thread} : index to i32"))
         self.varying = frozenset({"lane", *(name for name, _ in self.kernel.waves)})
         self.outside = frozenset(self.indices.symbols)
+        self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
 
     def attributes(self) -> str:
         return (
@@ -64,8 +73,19 @@ class ThreadToRocm(ThreadToMlir):
             return (Part(self.text.op(text), size),)
         descriptor, lane, scalar = self._place(op, memory)
         raw = _raw_type(size * dtype.bytes)
-        name = self.text.op(f"rocdl.raw.ptr.buffer.load {descriptor}, {lane}, {scalar}, 0 : {raw}")
-        return (Part(self._bitcast(name, raw, type_), size),)
+        name = self.text.op(f"rocdl.raw.ptr.buffer.load {descriptor}, {self._masked(op, memory, lane)}, {scalar}, 0 : {raw}")
+        if op["valid"] is not None:
+            name = self._zeroed(name, op["valid"], size, dtype)
+        name = self._bitcast(name, raw, type_)
+        return (Part(name, size),)
+
+    def _zeroed(self, name: str, valid: Expr, size: int, dtype: DType) -> str:
+        """A vector as it was loaded, without the elements of the next row that came along: whole words, as they are aligned."""
+        raw, words = _raw_type(size * dtype.bytes), size * dtype.bytes // _WORD_BYTES
+        bits = [self._holds(((const(i * size // words), valid),)) for i in range(words)]
+        kind = f"vector<{words}xi1>" if words > 1 else "i1"
+        mask = self.text.op(f"vector.from_elements {', '.join(bits)} : {kind}") if words > 1 else bits[0]
+        return self.text.op(f"arith.select {mask}, {name}, {self.text.constant(0, raw)} : {kind}, {raw}")
 
     def store(self, op: Op, memory: Memory) -> None:
         (value,) = op.operands
@@ -80,34 +100,114 @@ class ThreadToRocm(ThreadToMlir):
                     align = size * dtype.bytes
                     self.text.do(f"vector.store {name}, {self.shared[memory.name]}[{index}] alignment = {align} : {memref}, {type_}")
             return
+        self._store_global(op, memory, (Part(name, size),))
+
+    def block(self, ops: Sequence[Op]) -> None:
+        """Stores that may stick out of a row come in runs, which share one branch: almost all workgroups store whole vectors."""
+        start = 0
+        for at, op in enumerate(ops):
+            if op.name == "store" and op["valid"] is not None and at >= start:
+                end = next((i for i in range(at, len(ops)) if ops[i].name not in ("store", "slice", "cast")), len(ops))
+                super().block([*ops[start:at], *(one for one in ops[at:end] if one.name != "store")])
+                self._store_run([one for one in ops[at:end] if one.name == "store"])
+                start = end
+        super().block(ops[start:])
+
+    def _store_run(self, stores: Sequence[Op]) -> None:
+        whole: list[tuple[Op, Memory, Part]] = []
+        missing: dict[Expr, int] = {}  # what all lanes of all stores share of ``valid``: elements that must exist beyond it
+        for op in stores:
+            (value,) = op.operands
+            size = value.vector.elements
+            whole.append((op, self.memory_of(op), Part(self.whole(value), size)))
+            if op["valid"] is not None:
+                uniform, lane = uniform_and_varying(op["valid"], self.varying)
+                base = uniform - uniform.constant_part()
+                assert lane.low is not None, f"no bound is known of {lane}"
+                missing[base] = max(missing.get(base, 0), size - lane.low - uniform.constant_part())
+        self.text.span = stores[0].span
+        condition = self.indices.holds(tuple((const(count - 1), base) for base, count in missing.items()))
+        self.text.open()
+        self.indices.open()
+        for op, memory, part in whole:
+            self._store_global(op, memory, (part,))
+        self.indices.close()
+        inside = self.text.close()
+        self.text.open()
+        self.indices.open()
+        for op, memory, part in whole:
+            parts = [Part(self._element(part, i, memory), 1) for i in range(part.size)]
+            self._store_global(op, memory, parts)
+        self.indices.close()
+        partly = self.text.close()
+        self.text.blocks[-1] += [f"scf.if {condition} {{", *inside, "} else {", *partly]
+        self.text.do("}")
+
+    def _element(self, part: Part, number: int, memory: Memory) -> str:
+        if part.size == 1:
+            return part.name
+        scalar, vector = vector_type(memory.dtype, 1), vector_type(memory.dtype, part.size)
+        return self.text.op(f"vector.extract {part.name}[{number}] : {scalar} from {vector}")
+
+    def _store_global(self, op: Op, memory: Memory, parts: Sequence[Part]) -> None:
+        """One store per part; several parts stand for a vector of which only ``valid`` elements exist."""
         descriptor, lane, scalar = self._place(op, memory)
-        raw = _raw_type(size * dtype.bytes)
-        self.text.do(f"rocdl.raw.ptr.buffer.store {self._bitcast(name, type_, raw)}, {descriptor}, {lane}, {scalar}, 0 : {raw}")
+        offset = 0
+        for part in parts:
+            raw = _raw_type(part.size * memory.dtype.bytes)
+            data = self._bitcast(part.name, vector_type(memory.dtype, part.size), raw)
+            extra: Mask = ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
+            place = self._masked(op, memory, lane, extra)
+            if offset:
+                place = self.text.op(f"arith.addi {place}, {self.text.constant(offset * memory.dtype.bytes, 'i32')} : i32")
+            self.text.do(f"rocdl.raw.ptr.buffer.store {data}, {descriptor}, {place}, {scalar}, 0 : {raw}")
+            offset += part.size
 
     def _place(self, op: Op, memory: Memory) -> tuple[str, str, str]:
         """Descriptor, vector offset and scalar offset, in bytes."""
         uniform, lane = uniform_and_varying(op["offset"], self.varying)
-        moving, bytes_, constant = const(0), memory.dtype.bytes, uniform.constant_part()
+        moving, base = const(0), const(0)
+        lane = lane + uniform.constant_part()
         for coefficient, term in uniform.terms():
             if not term.symbols <= self.outside:
                 moving = moving + term * coefficient
-        fixed = uniform - constant - moving
-        key = (memory.name, fixed)
+            elif term.symbols & self.workgroups:
+                base = base + term * coefficient
+            else:
+                lane = lane + term * coefficient
+        key = (memory.name, base)
         if key not in self.descriptors:
-            self.descriptors[key] = self._descriptor(memory, fixed)
-        offset = self.indices.narrow((lane + constant) * bytes_)
-        if op["mask"]:
-            inside = self.indices.holds(op["mask"])
-            offset = self.text.op(f"arith.select {inside}, {offset}, {self.text.constant(_RECORDS, 'i32')} : i32")
-        return self.descriptors[key], offset, self.indices.narrow(moving * bytes_)
+            self.descriptors[key] = self._descriptor(memory, base)
+        return self.descriptors[key], self.indices.narrow(lane * memory.dtype.bytes), self.indices.narrow(moving * memory.dtype.bytes)
+
+    def _masked(self, op: Op, memory: Memory, offset: str, extra: Mask = ()) -> str:
+        """The vector offset, out of range where the mask does not hold and the end of the tensor does not say so already."""
+        row_elements = const(1)
+        for extent in memory.shape[1:]:
+            row_elements = row_elements * extent
+        mask: Mask = extra
+        for left, right in op["mask"]:
+            beyond_end = at_most(memory.shape[0], right) and at_most(left * row_elements, op["offset"])
+            mask += () if beyond_end else ((left, right),)
+        if not mask:
+            return offset
+        return self.text.op(f"arith.select {self._holds(mask)}, {offset}, {self.text.constant(_BEYOND, 'i32')} : i32")
+
+    def _holds(self, mask: Mask) -> str:
+        """SSA name of the conjunction; what all lanes share is on one side, so that scalar registers compute it."""
+        pairs: list[tuple[Expr, Expr]] = []
+        for left, right in mask:
+            uniform, lane = uniform_and_varying(left - right, self.varying)
+            pairs.append((lane, const(0) - uniform))
+        return self.indices.holds(tuple(pairs))
 
     def _descriptor(self, memory: Memory, base: Expr) -> str:
-        """A buffer whose first element is ``base``; made in the function body, outside of all loops."""
+        """A buffer from element ``base`` to the end of the tensor; made in the function body, outside of all loops."""
         add = self.indices.integer(base * memory.dtype.bytes, 64)
         address = self.text.op(f"arith.addi {self.pointers[memory.name]}, {add} : i64", 0)
         pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr<1>", 0)
-        zero, records = self.text.constant(0, "i16"), self.text.constant(_RECORDS, "i64")
-        flags = self.text.constant(_DESCRIPTOR_FLAGS, "i32")
+        left = maximum(0, minimum((memory.elements - base) * memory.dtype.bytes, _BEYOND))
+        zero, records, flags = self.text.constant(0, "i16"), self.indices.integer(left, 64), self.text.constant(_DESCRIPTOR_FLAGS, "i32")
         return self.text.op(f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", 0)
 
     def _bitcast(self, name: str, before: str, after: str) -> str:

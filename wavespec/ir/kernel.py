@@ -105,12 +105,25 @@ class Op:
         """The same operation with some attributes set."""
         return replace(self, attributes=attribute_pairs({**dict(self.attributes), **attributes}))
 
+    def expressions(self) -> Iterator[Expr]:
+        """Every index expression among the attributes, not those of operations inside."""
+        for _, value in self.attributes:
+            yield from _expressions(value)
+
     def walk(self) -> Iterator[Op]:
         """This operation and all operations inside it, in program order."""
         yield self
         if self.region:
             for op in self.region.ops:
                 yield from op.walk()
+
+
+def _expressions(value: object) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _expressions(item)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def attribute_pairs(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

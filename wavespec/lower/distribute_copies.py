@@ -51,9 +51,8 @@ def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
     column = source.contiguous_dim
     width = min(machine.globals.access_bytes // source.dtype.bytes, machine.shared.access_bytes // shared.dtype.bytes)
     width = min(width, shared.arrangement.run(column))
-    if not machine.globals.any_alignment:
-        while width > 1 and source.shape[-1].divisor % width:
-            width //= 2
+    while width > 1 and not machine.globals.aligned(source.shape[-1].divisor, width, source.dtype.bytes):
+        width //= 2
     return width
 
 
@@ -86,11 +85,14 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     sizes = {dim: extent.value for dim, extent in zip(shared.dims, shared.shape, strict=True)}
     assert shared.arrangement is not None
     digits = shared.arrangement.digits
-    unit = digits[-1].extent if digits[-1].dim == column and digits[-1].stride == 1 else 1
-    packed = digits[-1].dim == row or unit < sizes[column]
     width = machine.vector_bytes // shared.dtype.bytes
+    unit = digits[-1].extent if digits[-1].dim == column and digits[-1].stride == 1 else 1
+    while digits[-1].dim == column and unit % width and width % unit:
+        width //= 2
+    packed = digits[-1].dim == row or unit < min(width, sizes[column])
     lines = width // unit if packed else min(sizes[row], _ROWS_AT_ONCE)
-    while sizes[row] % lines:
+    together = next((digit.extent for digit in digits if digit.dim == row and digit.step == 1), 1) if packed else sizes[row]
+    while together % lines:
         lines -= 1
     while sizes[column] % width:
         width //= 2

@@ -7,6 +7,7 @@ from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.distribute_copies import DistributeCopies
+from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
@@ -25,6 +26,7 @@ PASSES: tuple[Pass, ...] = (
     MaskEdges(),
     TileToThread(),
     PipelineLoops(),
+    HoistInvariants(),
     SerializeWaves(),
     PlaceBarriers(),
 )

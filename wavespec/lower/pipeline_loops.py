@@ -136,7 +136,11 @@ class _Loop:
         """An operation on fragments for the step ``ahead``: it reads that step's buffer."""
         position = self._position(ahead, first)
         op = _substituted(op, {self.induction: position})
-        return op.with_(buffer=self._buffer(position)) if op.get("memory") in self.rotating else op
+        if op.get("memory") in self.rotating:
+            return op.with_(buffer=self._buffer(position))
+        if op.name == "load" and (ahead or first):  # of a tensor that is read directly, in a step that may not exist
+            return op.with_(mask=((position, self.op["upper"]), *op["mask"]))
+        return op
 
     def _renamed(self, ops: Sequence[Op], into: list[Op]) -> dict[str, Value]:
         """Append copies of ``ops`` with new results; returns them by the old name."""
@@ -208,5 +212,7 @@ def _refusal(where: Where, stages: int, source: Memory, shared: Memory) -> Stage
         return StagesNotPossible(where, stages, why, f"Use {shared.dtype} tensors, or one stage.")
     column, bytes_ = source.contiguous_dim, source.dtype.bytes
     known = source.shape[-1].divisor * bytes_
+    if known >= _SMALLEST_COPY_BYTES:
+        return StagesNotPossible(where, stages, f"the tile of '{source.name}' does not spread evenly over the lanes", "Use tiles of powers of two, or one stage.")
     why = f"rows of '{source.name}' are only known to start at multiples of {known} bytes, a copy needs {_SMALLEST_COPY_BYTES}"
     return StagesNotPossible(where, stages, why, f"Promise a multiple of {_SMALLEST_COPY_BYTES // bytes_} for {column}, or use one stage.")

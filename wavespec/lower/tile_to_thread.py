@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -29,33 +30,41 @@ class TileToThread(Pass):
         build = ThreadBuilder(fresh_names(replace(kernel, body=())))
 
         def block(ops: tuple[Op, ...]) -> None:
+            loaded: list[Callable[[], None]] = []
             for op in ops:
                 context.build.span = op.span
                 if op.name == "copy":
-                    _copy(op, context)
+                    loaded += _copy(op, context)
                     continue
-                _finish_copies(context)
+                _finish_copies(loaded, context)
                 to_thread(op, context)
-            _finish_copies(context)
+            _finish_copies(loaded, context)
 
         context = ThreadContext(kernel, machine, build, block)
         block(kernel.body)
         return replace(kernel, level="thread", body=tuple(build.ops))
 
 
-def _copy(op: Op, context: ThreadContext) -> None:
+def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
+    """Issue a copy; returns what is left to do where lanes run together and loads had better overlap."""
     source, shared = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"])
     loops: tuple[tuple[Expr, Expr, Expr], ...] = op["loops"]
     builders = [context.build]
     for _ in loops:
         builders.append(builders[-1].nested())
-    copy_tile(builders[-1], source, shared, op, context.origin(op), context.machine)
+    store = copy_tile(builders[-1], source, shared, op, context.origin(op), context.machine)
+    if context.machine.concurrent_waves:
+        return [store]
+    store()
     for (at, extent, step), outside, inside in reversed(list(zip(loops, builders[:-1], builders[1:], strict=True))):
         outside.loop(at.args[0], 0, extent, step, (), (), tuple(inside.ops), ())
+    return []
 
 
-def _finish_copies(context: ThreadContext) -> None:
-    """Close and await a group of asynchronous copies before anything else happens; pipelining moves the wait."""
+def _finish_copies(loaded: list[Callable[[], None]], context: ThreadContext) -> None:
+    """Store what was loaded, close and await a group of asynchronous copies before anything else happens; pipelining moves the wait."""
+    while loaded:
+        loaded.pop(0)()
     # The last copy of the group may have been a plain one, so its end is not where the asynchronous ones are.
     last = next((op.name for op in reversed(context.build.ops) if op.name in ("copy_async", "async_commit")), "")
     if last == "copy_async":

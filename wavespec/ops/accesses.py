@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,8 +26,13 @@ class Piece:
     coordinates: Coordinates
 
 
-def pieces(memory: Memory, coordinates: Sequence[Coordinates], widest: int, machine: Machine) -> Iterator[Piece]:
-    """Cut registers into the widest accesses that memory order and alignment allow (``widest`` in elements)."""
+def pieces(
+    memory: Memory, coordinates: Sequence[Coordinates], widest: int, machine: Machine, *, checked: bool = False
+) -> Iterator[Piece]:  # fmt: skip
+    """Cut registers into the widest accesses that memory order and alignment allow (``widest`` in elements).
+
+    ``checked``: the emitter sees to rows that start unaligned, so that only the place inside the row counts.
+    """
     offsets = [memory.offset(c) for c in coordinates]
     follows = [b - a == const(1) for a, b in pairwise(offsets)]
     start = 0
@@ -36,11 +41,17 @@ def pieces(memory: Memory, coordinates: Sequence[Coordinates], widest: int, mach
         while start + run < len(offsets) and run < widest and follows[start + run - 1]:
             run += 1
         width = 1 << (run.bit_length() - 1) if machine.concurrent_waves else run
-        aligned = memory.space == "global" and machine.globals.any_alignment or not machine.concurrent_waves
-        while width > 1 and not aligned and offsets[start].divisor % width:
+        known = coordinates[start][memory.contiguous_dim] if checked else offsets[start]
+        while width > 1 and machine.concurrent_waves and not _aligned(memory, known.divisor, width, machine):
             width //= 2
         yield Piece(start, width, offsets[start], coordinates[start])
         start += width
+
+
+def _aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bool:
+    if memory.space == "global":
+        return machine.globals.aligned(divisor, width, memory.dtype.bytes)
+    return divisor % width == 0
 
 
 def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> tuple[Mask, Expr | None]:
@@ -57,11 +68,11 @@ def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> 
     return tuple(mask), valid
 
 
-def widest_access(memory: Memory, masked: Sequence[str], machine: Machine) -> int:
+def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, checked: bool = False) -> int:
     """Elements of the widest access of one lane, given what is masked."""
     room = machine.shared.access_bytes if memory.space == "shared" else machine.globals.access_bytes
     widest = max(1, room // memory.dtype.bytes)
-    if memory.contiguous_dim in masked and not machine.globals.masked_vectors:
+    if memory.contiguous_dim in masked and not (machine.globals.masked_vectors or checked):
         while widest > 1 and memory.shape[-1].divisor % widest:
             widest //= 2
     return widest
@@ -103,18 +114,25 @@ def write_fragments(
 ) -> None:  # fmt: skip
     """Store a tile from its fragments."""
     size = layout.fragment_elements
+    checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
+    widest = widest_access(memory, masked, machine, checked=checked)
     coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates()]
     for number, value in enumerate(values):
         value = build.cast(value, memory.dtype)
         part = coordinates[number * size : (number + 1) * size]
-        for piece in pieces(memory, part, widest_access(memory, masked, machine), machine):
+        for piece in pieces(memory, part, widest, machine, checked=checked):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             stored = build.slice(value, piece.register, piece.width)
             build.store(stored, memory.name, piece.offset, mask=mask, valid=valid)
 
 
-def copy_tile(build: ThreadBuilder, source: Memory, shared: Memory, op: Op, origin: Coordinates, machine: Machine) -> None:
-    """Stage one tile, asynchronously where the machine can and nothing changes on the way."""
+def copy_tile(
+    build: ThreadBuilder, source: Memory, shared: Memory, op: Op, origin: Coordinates, machine: Machine
+) -> Callable[[], None]:  # fmt: skip
+    """Stage one tile, asynchronously where the machine can and nothing changes on the way.
+
+    Loads are issued now; the function returned stores what arrived, once the loads of other copies are on their way too.
+    """
     layout: Layout = op["layout"]
     width = layout.fragment_elements if not op["transpose"] else op["transpose"][1] * op["transpose"][2]
     local = list(layout.coordinates())
@@ -123,7 +141,6 @@ def copy_tile(build: ThreadBuilder, source: Memory, shared: Memory, op: Op, orig
     every_lane = not op["guard"] and not op["bounded"] and not op["transpose"]
     asynchronous = source.dtype == shared.dtype and every_lane and 4 <= bytes_ <= machine.globals.async_copy_bytes
     waiting: list[tuple[Value, Coordinates, Mask]] = []
-    lines: list[Value] = []
     for start in range(0, len(local), width):
         inside = local[start]
         at = {dim: origin[dim] + inside[dim] for dim in source.dims}
@@ -134,20 +151,21 @@ def copy_tile(build: ThreadBuilder, source: Memory, shared: Memory, op: Op, orig
             build.copy_async(source.name, source.offset(at), shared.name, offset, width, mask=(*mask, *guard), valid=valid)
             continue
         value = build.load(source.name, source.dtype, width, source.offset(at), mask=(*mask, *guard), valid=valid, hint=source.name)
-        value = build.cast(value, shared.dtype, source.name)
-        lines.append(value)
         waiting.append((value, inside, guard))
-    if asynchronous:
-        return
-    if op["transpose"]:
-        rows, columns, unit = op["transpose"]
-        block = build.transpose(build.pack(lines, source.name), rows, columns, unit, source.name)
-        for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
-            first = local[number * unit]
-            build.store(build.slice(block, number * rows * unit, rows * unit), shared.name, shared.offset(first))
-        return
-    for value, inside, guard in waiting:
-        build.store(value, shared.name, shared.offset(inside), mask=guard)
+
+    def store() -> None:
+        lines = [build.cast(value, shared.dtype, source.name) for value, _, _ in waiting]
+        if op["transpose"]:
+            rows, columns, unit = op["transpose"]
+            block = build.transpose(build.pack(lines, source.name), rows, columns, unit, source.name)
+            for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
+                first = local[number * unit]
+                build.store(build.slice(block, number * rows * unit, rows * unit), shared.name, shared.offset(first))
+            return
+        for line, (_, inside, guard) in zip(lines, waiting, strict=True):
+            build.store(line, shared.name, shared.offset(inside), mask=guard)
+
+    return store
 
 
 def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool:

@@ -61,7 +61,8 @@ class MemoryUnit:
         index, active = self._elements(
             op, target, op["offset"], op.get("buffer"), values.shape[1], self._active(op, values.shape[1])
         )
-        self._check_alignment(op, target, index, active, required=False)
+        if op.get("valid") is None or not self.machine.globals.checked_stores:
+            self._check_alignment(op, target, index, active, required=False)
         self.statistics.access(op, "store", target, index, active)
         if target.shadow is None:
             self.findings.add(
@@ -218,6 +219,8 @@ class MemoryUnit:
         space = self.machine.shared if target.memory.space == "shared" else self.machine.globals
         width = index.shape[1] * target.bytes
         piece = max(target.bytes, min(space.access_bytes, width & -width))
+        if target.memory.space == "global" and self.machine.globals.alignment_bytes:
+            piece = min(piece, self.machine.globals.alignment_bytes)
         # A plain access that sticks out of its row is done element by element.
         whole = active.any(axis=1) if required else active.all(axis=1)
         wrong = whole & (index[:, 0] * target.bytes % piece != 0)

@@ -88,6 +88,15 @@ class GlobalMemory:
     """Whether one access can leave out some of its elements."""
     async_copy_bytes: int
     """Widest asynchronous copy into shared memory; 0 = none."""
+    checked_stores: bool = False
+    """Whether wide stores are emitted where only the call's sizes decide their alignment, with narrow ones beside them."""
+    alignment_bytes: int = 0
+    """What a wide access has to be aligned to; 0 = its own width."""
+
+    def aligned(self, divisor: int, elements: int, element_bytes: int) -> bool:
+        """Whether an access of some elements may start at multiples of ``divisor`` elements."""
+        needed = elements * element_bytes if not self.alignment_bytes else min(self.alignment_bytes, elements * element_bytes)
+        return self.any_alignment or divisor * element_bytes % needed == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,53 @@
+"""Thread kernel in, thread kernel out: what a loop computes anew in every iteration without need moves in front of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import less
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine
+
+_PURE = frozenset(("add", "cast", "constant", "pack", "slice", "transpose"))
+
+
+class HoistInvariants(Pass):
+    """Move operations out of loops they do not depend on, innermost loops first.
+
+    Before: loop bodies as lowered, one after another.
+    After:  arithmetic on values from outside, and loads of inputs at an offset that does not use the induction, stand before
+            the loop.  In front of a loop that may run zero times only masked loads move: they cannot fault.
+            Index arithmetic is not an operation at this level: the emitter places each part of an expression in the outermost
+            block where it can be computed (``emit/indices.py``).
+    """
+
+    name: ClassVar[str] = "hoist-invariants"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "for":
+                return (op,)
+            before, inside = _split(op, inputs)
+            return (*before, replace(op, region=replace(op.body, ops=inside)))
+
+        return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """Operations that can stand before the loop, and those that stay."""
+    induction, runs = loop["induction"], less(loop["lower"], loop["upper"])
+    local = {value.name for value in loop.body.arguments}
+    before: list[Op] = []
+    inside: list[Op] = []
+    for op in loop.body.ops:
+        pure = op.name in _PURE or (op.name == "load" and op["memory"] in inputs and (runs or op["mask"]))
+        fixed = not any(v.name in local for v in op.operands) and all(induction not in e.symbols for e in op.expressions())
+        moves = pure and fixed
+        (before if moves else inside).append(op)
+        if not moves:
+            local |= {value.name for value in op.results}
+    return tuple(before), tuple(inside)
