@@ -19,13 +19,21 @@ class NoLayout(WavespecError, code="no-layout"):
         super().__init__(where, f"Nothing says how '{name}' is distributed: it is not connected to a matrix product.")
 
 
+class TooManyRegisters(WavespecError, code="too-many-registers"):
+    def __init__(self, where: Where, name: str, needed: int, machine: Machine) -> None:
+        super().__init__(
+            where, f"'{name}' takes {needed} registers of each lane; {machine.variant} has {machine.registers}.",
+            hints=["Use smaller wave tiles: more waves, or smaller workgroup tiles."],
+        )  # fmt: skip
+
+
 class AssignLayouts(Pass):
     """Distribute tiles: the matrix instructions fix their operands, everything connected to them follows.
 
     Before: tiles without layouts.
     After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values that carry an
             accumulator through loops, constants and writes share its layout.
-    Errors: ``no-layout`` for a tile that no mma reaches.
+    Errors: ``no-layout`` for a tile that no mma reaches; ``too-many-registers`` at the wave's tile.
     """
 
     name: ClassVar[str] = "assign-layouts"
@@ -56,6 +64,11 @@ class AssignLayouts(Pass):
                 if value.name not in layouts:
                     raise NoLayout(op.span, value.name)
                 types[value.name] = replace(value.tile, layout=layouts[value.name])
+                needed = layouts[value.name].elements * value.tile.dtype.bits // 32
+                if machine.registers and needed > machine.registers:
+                    splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
+                    where = next((split.span for split in splits if split.span), op.span)
+                    raise TooManyRegisters(where, value.name, needed, machine)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 

@@ -105,7 +105,7 @@ def _arrangement(source: Memory, extents: tuple[int, ...], product: Op | None, f
     arrangement = row_major(source.dims, extents)
     chunk = machine.shared.access_bytes // bytes_
     chunks = extents[-1] // chunk
-    if machine.shared.spread == "swizzle" and chunks > 1 and chunks & (chunks - 1) == 0:
+    if machine.shared.spread == "swizzle" and chunks > 1 and chunks & (chunks - 1) == 0 and extents[-1] % chunk == 0:
         # Rows that share one pass over all banks are told apart by their place in it, the others by the swizzle.
         row_bytes, line_bytes = extents[-1] * bytes_, machine.shared.banks * machine.shared.bank_bytes
         width = min(chunks, line_bytes // machine.shared.access_bytes)

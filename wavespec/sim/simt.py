@@ -164,11 +164,12 @@ class _Workgroup:
             case "slice":
                 self._define(op, operands[0][:, op["start"] : op["start"] + op["size"]])
             case "transpose":
-                rows, columns = op["rows"], op["columns"]
-                parts = operands[0].reshape(-1, rows, columns).swapaxes(1, 2)
-                self._define(op, parts.reshape(-1, rows * columns))
+                blocks = operands[0].reshape(-1, op["rows"], op["columns"], op["unit"])
+                self._define(op, blocks.swapaxes(1, 2).reshape(operands[0].shape))
             case "cast":
                 self._define(op, converted(operands[0], op.result.vector.dtype))
+            case "add":
+                self._define(op, operands[0] + operands[1])
             case "for":
                 self._for(op, operands)
             case _:

@@ -110,6 +110,8 @@ class Machine:
     concurrent_waves: bool
     """True: the waves of a workgroup run together.  False: one after another between barriers, on one core."""
     max_threads: int
+    registers: int
+    """32-bit registers that one lane can hold; 0 = not a limit, because tiles are as large as the register file by design."""
     vector_bytes: int
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
@@ -146,6 +148,7 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
         lanes=lanes,
         concurrent_waves=data["concurrent_waves"],
         max_threads=data["max_threads"],
+        registers=data.get("registers", 0),
         vector_bytes=data.get("vector_bytes", 0),
         shared=SharedMemory(**data["shared"]),
         globals=GlobalMemory(**data["global"]),
