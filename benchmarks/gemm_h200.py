@@ -24,7 +24,7 @@ import torch
 from wavespec.runtime import Kernel, unpack_artifact
 
 DEVICE = "cuda"
-SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4000, 4104, 1000))
+SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4000, 4104, 1000), (32768, 4096, 4096))
 EXACT_SHAPES = ((4000, 4104, 1000), (512, 768, 1024), (130, 264, 80), (1, 8, 16))
 ERROR_SHAPE = (1024, 1024, 4096)
 TORCH = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i8": torch.int8, "i32": torch.int32}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from wavespec.cache import CompileCache, cache_key
 from wavespec.emit.compiler import Compiled, compiler_version
 from wavespec.emit.interface import launch_interface
-from wavespec.emit.targets import EmittedModule, module_to_binary, thread_to_module
+from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
@@ -73,8 +73,8 @@ def build_variant(spec: KernelSpec, machine: Machine, *, intermediates: bool = F
     """Machine code for one machine, and what the compiler dumped on the way."""
     timings = timings or Timings()
     module = emit(spec, machine, timings=timings)
-    binary, compiled = timings.run("iree", lambda: module_to_binary(module, intermediates=intermediates))
-    return replace(module.interface, binaries=(binary,)), compiled
+    binaries, compiled = timings.run("iree", lambda: module_to_binaries(module, intermediates=intermediates))
+    return replace(module.interface, binaries=binaries), compiled
 
 
 def build(spec: KernelSpec, target: str, *, cache: CompileCache | None = None, only: Machine | None = None) -> KernelArtifact:

@@ -11,8 +11,6 @@ from typing import Any
 
 from wavespec.diagnostics import Span, WavespecError
 
-_HAL_EXECUTABLE = 1  # ireeCompilerPipeline: lower one executable, without a host program
-_STANDARD = 0
 _ERROR = 2  # severities: note, warning, error
 
 
@@ -30,12 +28,12 @@ class Compiled:
 
 def compile_executable(text: str, flags: tuple[str, ...] = (), *, intermediates: bool = False) -> Compiled:
     """Compile one `hal.executable`; the binaries (PTX, HSACO) and, if asked, the ISA text are in ``dumped``."""
-    return _compile(text, flags, _HAL_EXECUTABLE, intermediates)
+    return _compile(text, flags, False, intermediates)
 
 
 def compile_module(text: str, flags: tuple[str, ...], *, intermediates: bool = False) -> Compiled:
     """Compile a whole program to a vmfb."""
-    return _compile(text, flags, _STANDARD, intermediates)
+    return _compile(text, flags, True, intermediates)
 
 
 def compiler_version() -> str:
@@ -45,8 +43,9 @@ def compiler_version() -> str:
     return version("iree-base-compiler")
 
 
-def _compile(text: str, flags: tuple[str, ...], pipeline: int, intermediates: bool) -> Compiled:
+def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediates: bool) -> Compiled:
     from iree.compiler.api import Output, Session, Source
+    from iree.compiler.api.ctypes_dl import PipelineType
 
     with tempfile.TemporaryDirectory() as directory:
         session = Session()
@@ -56,11 +55,12 @@ def _compile(text: str, flags: tuple[str, ...], pipeline: int, intermediates: bo
         session.set_flags(*flags, *dumps)
         invocation = session.invocation()
         messages = _collect_messages(invocation)
-        source = Source.wrap_buffer(session, text.encode() + b"\0")
+        pipeline = PipelineType.IREE_COMPILER_PIPELINE_STD if whole_program else PipelineType.IREE_COMPILER_PIPELINE_HAL_EXECUTABLE
+        source = Source.wrap_buffer(session, text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
         if not invocation.parse_source(source) or not invocation.execute(pipeline):
             raise _failure(messages)
         module = b""
-        if pipeline == _STANDARD:
+        if whole_program:
             output = Output.open_membuffer()
             invocation.output_vm_bytecode(output)
             module = bytes(output.map_memory())

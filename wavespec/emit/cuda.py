@@ -9,7 +9,7 @@ from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.targets.machine import MatrixInstruction
+from wavespec.targets.machine import Fragment, MatrixInstruction
 
 _SHARED = "#gpu.address_space<workgroup>"
 _EVERYTHING = 2**63 - 1  # bytes of a binding, as far as the subspan is concerned: bounds are ours
@@ -251,6 +251,6 @@ class ThreadToCuda(ThreadToMlir):
         return tuple(Part(name, 1) for name in total)
 
 
-def _extent(fragment: object, dim: str) -> int:
-    axes = fragment.layout.axes  # type: ignore[attr-defined]
+def _extent(fragment: Fragment, dim: str) -> int:
+    axes = fragment.layout.axes
     return next((axis.extent for axis in axes if axis.stride(dim)), 1)

@@ -36,19 +36,34 @@ def thread_to_module(kernel: Kernel, machine: Machine, interface: KernelArtifact
     if machine.backend == "llvm-cpu":
         return EmittedModule(host_module(interface, text), interface, machine)
     interface = replace(interface, shared_memory_bytes=function.shared_bytes)
-    return EmittedModule(executable_module(interface, text, _executable_target(machine)), interface, machine)
+    target = _executable_target(machine)
+    if machine.backend == "rocm":
+        devices = f'hal.device.targets = [#hal.device.target<"hip", [{target}]> : !hal.device]'
+        return EmittedModule(host_module(interface, text, devices), interface, machine)
+    return EmittedModule(executable_module(interface, text, target), interface, machine)
 
 
-def module_to_binary(module: EmittedModule, *, intermediates: bool = False) -> tuple[Binary, Compiled]:
-    """Compile; returns the binary for the artifact and everything the compiler dumped."""
+def module_to_binaries(module: EmittedModule, *, intermediates: bool = False) -> tuple[tuple[Binary, ...], Compiled]:
+    """Compile; returns the binaries for the artifact and everything the compiler dumped.
+
+    A vmfb for the CPU; PTX for NVIDIA; for AMD a vmfb for IREE's hip driver, and the HSACO in it as ``<variant>_code`` for those
+    who launch or inspect it themselves.
+    """
     machine = module.machine
+    if machine.backend == "cuda":
+        compiled = compile_executable(module.text, intermediates=intermediates)
+        return (Binary(machine.variant, "ptx", _dumped(compiled, ".ptx")),), compiled
+    flags = _cpu_flags(machine) if machine.backend == "llvm-cpu" else ()
+    compiled = compile_module(module.text, flags, intermediates=intermediates)
+    vmfb = Binary(machine.variant, "vmfb", compiled.module, machine.requires)
     if machine.backend == "llvm-cpu":
-        compiled = compile_module(module.text, _cpu_flags(machine), intermediates=intermediates)
-        return Binary(machine.variant, "vmfb", compiled.module, machine.requires), compiled
-    compiled = compile_executable(module.text, intermediates=intermediates)
-    suffix = "ptx" if machine.backend == "cuda" else "hsaco"
-    (data,) = (content for name, content in compiled.dumped.items() if name.endswith("." + suffix))
-    return Binary(machine.variant, suffix, data), compiled
+        return (vmfb,), compiled
+    return (vmfb, Binary(f"{machine.variant}_code", "hsaco", _dumped(compiled, ".hsaco"))), compiled
+
+
+def _dumped(compiled: Compiled, suffix: str) -> bytes:
+    (data,) = (content for name, content in compiled.dumped.items() if name.endswith(suffix))
+    return data
 
 
 def _executable_target(machine: Machine) -> str:

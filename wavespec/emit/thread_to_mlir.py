@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -140,7 +140,7 @@ class ThreadToMlir:
         return op["offset"] + op["buffer"] * memory.elements if memory.buffers > 1 else op["offset"]
 
     @contextmanager
-    def when(self, mask: tuple[tuple[Expr, Expr], ...]) -> Iterator[None]:
+    def when(self, mask: tuple[tuple[Expr, Expr], ...]) -> Generator[None]:
         """What is emitted inside runs only where the mask holds."""
         if not mask:
             yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
@@ -103,7 +103,7 @@ def attribute_text(value: Any) -> str:
         case str():
             return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
         case tuple():
-            items: tuple[Any, ...] = value
+            items = cast("tuple[Any, ...]", value)
             return "(" + "".join(attribute_text(item) + ", " for item in items).rstrip(" ") + ")"
         case int() | float():
             return repr(value)

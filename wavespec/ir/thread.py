@@ -9,7 +9,7 @@ stick out of a row (None: all of them).  ``buffer`` picks one copy of a multiply
 | constant | -> T x n | value: every element |
 | load | -> T x n | memory, offset, buffer, mask, valid |
 | store | T x n -> | memory, offset, buffer, mask, valid |
-| load_matrix | -> T x 2c | memory, offset, buffer, count = c: c 8x8 matrices of 2-byte elements; lane 8j + r gives the offset of row r of matrix j; every lane receives elements 2(lane % 4), +1 of row lane // 4 of each matrix |
+| load_matrix | -> T x e·c | memory, offset, buffer, count = c: c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 2 of 2 bytes or 4 of 1 byte |
 | copy_async | -> | source, source_offset, memory, offset, buffer, elements, mask, valid: global to shared, zero-filled where masked off; complete after the async_wait that covers its group |
 | async_commit | -> | closes a group of copies |
 | async_wait | -> | pending: groups of this lane that may stay in flight |
@@ -75,7 +75,7 @@ class ThreadBuilder:
         self.add("store", (value,), (), memory=memory, offset=offset, buffer=as_expr(buffer), mask=mask, valid=valid)
 
     def load_matrix(self, memory: str, dtype: DType, count: int, offset: Expr, *, buffer: Expr | int = 0, hint: str = "matrix") -> Value:
-        result = self.value(hint, dtype, 2 * count)
+        result = self.value(hint, dtype, 4 // dtype.bytes * count)
         self.add("load_matrix", (), (result,), memory=memory, offset=offset, buffer=as_expr(buffer), count=count)
         return result
 

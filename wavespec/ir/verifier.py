@@ -19,7 +19,7 @@ def verify(kernel: Kernel) -> None:
     """
     memories = {memory.name for memory in kernel.memories}
     symbols = {known.args[0] for known in kernel.symbols}
-    expected = TileType if kernel.level == "tile" else VectorType
+    expected: type[object] = TileType if kernel.level == "tile" else VectorType
     defined: dict[str, Value] = {}
 
     def fail(op: Op, what: str) -> VerificationError:

@@ -13,7 +13,8 @@ from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
-_MATRIX_ROWS = 8  # rows of one matrix of a matrix load, and pairs of columns: 8 lanes give addresses, 32 receive
+_MATRIX_ROWS = 8  # rows of one matrix of a matrix load: 8 lanes give addresses, 32 receive
+_MATRIX_ROW_BYTES, _MATRIX_PART_BYTES = 16, 4  # of one row, and what each of 4 lanes receives of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,31 +170,32 @@ def copy_tile(
 
 
 def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool:
-    """Whether lanes hold 8x8 matrices of 2-byte elements the way a matrix load hands them out."""
-    if not machine.shared.matrix_load or memory.space != "shared" or memory.dtype.bytes != 2 or len(memory.dims) != 2:
+    """Whether lanes hold matrices of 8 rows of 16 bytes the way a matrix load hands them out."""
+    if not machine.shared.matrix_load or memory.space != "shared" or memory.dtype.bytes > 2 or len(memory.dims) != 2:
         return False
     row, column = memory.dims
     inner = layout.axes[-1]
-    rows, columns = _matrix_base(layout, row, column)
-    starts = [tuple(o.values()) for o in list(layout.register_offsets())[::2]]
+    part, width = _MATRIX_PART_BYTES // memory.dtype.bytes, _MATRIX_ROW_BYTES // memory.dtype.bytes
+    rows, columns = _matrix_base(layout, row, column, part)
     return (
-        (inner.extent, inner.strides) == (2, ((column, 1),))
+        (inner.extent, inner.strides) == (part, ((column, 1),))
         and "lane" not in rows.symbols | columns.symbols
-        and len(starts) % 2 == 0
-        and all((o[column] % _MATRIX_ROWS, o[row] % _MATRIX_ROWS) in ((0, 0), (1, 0)) for o in layout.register_offsets())
+        and layout.elements // part % 2 == 0
+        and all(o[row] % _MATRIX_ROWS == 0 and o[column] % width < part for o in layout.register_offsets())
     )
 
 
-def _matrix_base(layout: Layout, row: str, column: str) -> tuple[Expr, Expr]:
+def _matrix_base(layout: Layout, row: str, column: str, part: int) -> tuple[Expr, Expr]:
     lane = next((e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane"), const(0))
-    return layout.base_of(row) - lane // 4, layout.base_of(column) - lane % 4 * 2
+    return layout.base_of(row) - lane // 4, layout.base_of(column) - lane % 4 * part
 
 
 def _load_matrices(build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str) -> Iterator[Value]:
     row, column = memory.dims
-    rows, columns = _matrix_base(layout, row, column)
+    part = _MATRIX_PART_BYTES // memory.dtype.bytes
+    rows, columns = _matrix_base(layout, row, column, part)
     lane = next(e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane")
-    starts = [(o[row], o[column]) for o in list(layout.register_offsets())[::2]]
+    starts = [(o[row], o[column]) for o in list(layout.register_offsets())[::part]]
     while starts:
         count = 4 if len(starts) >= 4 and _is_grid(starts[:4]) else 2
         group, starts = starts[:count], starts[count:]

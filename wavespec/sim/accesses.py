@@ -89,11 +89,12 @@ class MemoryUnit:
         self._place(op, target, where, thread, stored)
 
     def load_matrix(self, op: Op) -> Array:
-        """``[threads, 2·count]`` of 8x8 matrices; of 32 lanes, lane 8j + r names row r of matrix j."""
+        """Matrices of 8 rows of 16 bytes, 4 bytes a thread of each; of 32 lanes, lane 8j + r names row r of matrix j."""
         source, count = self.memories[op["memory"]], int(op["count"])
+        width = 16 // source.bytes
         lane = np.arange(self.symbols.threads) % MATRIX_LOAD_LANES
-        active = np.repeat((lane < 8 * count)[:, None], 8, axis=1)
-        index, inside = self._elements(op, source, op["offset"], op.get("buffer"), 8, active)
+        active = np.repeat((lane < 8 * count)[:, None], width, axis=1)
+        index, inside = self._elements(op, source, op["offset"], op.get("buffer"), width, active)
         self._check_alignment(op, source, index, inside, required=True)
         self.statistics.access(op, "matrix load", source, index, inside)
         where = index[inside]
@@ -103,7 +104,7 @@ class MemoryUnit:
             self._report(op, source, source.shadow.read(where, nobody, self.epoch, self.findings.ordinal(op)))
         rows = np.zeros(index.shape, source.data.dtype)
         rows[inside] = source.data[where]
-        matrices = rows.reshape(-1, MATRIX_LOAD_LANES // 8, 8, 8)[:, :count]
+        matrices = rows.reshape(-1, MATRIX_LOAD_LANES // 8, 8, width)[:, :count]
         return distributed_matrices(matrices)
 
     def copy_async(self, op: Op) -> None:

@@ -98,8 +98,9 @@ def _coordinates(layout: Layout, dim: str, lanes: int) -> Integers:
 
 
 def distributed_matrices(rows: Array) -> Array:
-    """Registers after a matrix load: ``[waves, count, 8, 8]`` elements in, ``[threads, 2·count]`` out."""
+    """Registers after a matrix load: ``[waves, count, 8, width]`` elements in, ``[threads, width / 4 · count]`` out."""
     lane = np.arange(MATRIX_LOAD_LANES)
-    waves, count = rows.shape[:2]
-    pairs = rows[:, :, (lane // 4)[:, None], 2 * (lane % 4)[:, None] + np.arange(2)]
-    return pairs.transpose(0, 2, 1, 3).reshape(waves * MATRIX_LOAD_LANES, 2 * count)
+    waves, count, _, width = rows.shape
+    part = width // 4
+    parts = rows[:, :, (lane // 4)[:, None], part * (lane % 4)[:, None] + np.arange(part)]
+    return parts.transpose(0, 2, 1, 3).reshape(waves * MATRIX_LOAD_LANES, part * count)

@@ -161,9 +161,10 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
 def _instruction(row: dict[str, Any], lanes: int) -> MatrixInstruction:
     lanes = row.get("lanes", lanes)
     a, b, acc = (_fragment(row[name], lanes) for name in ("a", "b", "acc"))
+    m, n, k = row["shape"]
     inputs = tuple(DTYPES[name] for name in row.get("inputs", [row["a"]["dtype"]]))
     return MatrixInstruction(
-        row["name"], *row["shape"], a, b, acc, inputs, lanes, row["emit"], row["source"], row.get("unroll", 1)
+        row["name"], m, n, k, a, b, acc, inputs, lanes, row["emit"], row["source"], row.get("unroll", 1)
     )
 
 
