@@ -1,6 +1,7 @@
 """Meaningful errors go in; the one text form and the one JSON form that users and editors see come out.
 
-An error is a subclass of `WavespecError` defined beside the code that finds it. It takes meaning, and writes its own sentence:
+An error is a subclass of `WavespecError`, defined beside the code that finds it. It takes meaning, and writes
+its own sentence:
 
     class TileNotDivisible(WavespecError, code="tile-not-divisible"):
         def __init__(self, where: Where, tile: int, wave_tile: int) -> None:
@@ -46,7 +47,7 @@ class Span:
     source: Source | None = field(default=None, compare=False, repr=False)
 
     def part(self, offset: int, length: int) -> Span:
-        """The span of `length` characters at `offset` of a one-line scalar; the whole span where that is not one line."""
+        """The span of `length` characters at `offset` of a scalar; all of it where that is not one line."""
         if self.end_line != self.line:
             return self
         line = self.source.lines[self.line - 1] if self.source else ""
@@ -78,7 +79,7 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake: `message` says what was written and what was expected, a note states a fact, a hint names an action."""
+    """One mistake: `message` says what was written and what was expected, a note states a fact."""
 
     code: str
     message: str
@@ -102,14 +103,16 @@ class Diagnostic:
 
 
 class WavespecError(Exception):
-    """A mistake of the user; carries one diagnostic, or all those of a stage. Subclasses name their `code` in kebab case."""
+    """A mistake of the user: one diagnostic, or all those of a stage. A subclass has a kebab-case `code`."""
 
     code: ClassVar[str] = "error"
     severity: ClassVar[Literal["error", "warning"]] = "error"
     diagnostics: tuple[Diagnostic, ...]
 
     def __init_subclass__(cls, code: str = "", severity: Literal["error", "warning"] = "error") -> None:
-        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code), f"{cls.__name__} needs a kebab-case code, not {code!r}"
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code), (
+            f"{cls.__name__} needs a kebab-case code, not {code!r}"
+        )
         cls.code = code
         cls.severity = severity
 

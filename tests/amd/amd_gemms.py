@@ -1,4 +1,9 @@
-"""Parameters of a GEMM in, its HSACO and the result of running that in the emulator out."""
+"""Parameters of a GEMM in, its HSACO and the result of running that in an emulator out.
+
+The emulator is no part of this project: `gfx_emulator.py` and `hsaco.py` are looked for where
+WAVESPEC_AMD_EMULATOR says, then in `shared/tools/amd` above this file.  It stops at races, reads of what was
+never written, and accesses out of bounds.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +34,10 @@ _PROMISES = {"f16": 8, "bf16": 8, "f32": 4, "i8": 16}
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """``c[M, N] = a[M, K] · b[N, K]ᵀ`` and how it is split; a size is a promise such as ``multiple_of: 8``."""
+    """``c[M, N] = a[M, K] · b[N, K]ᵀ`` and how it is split.
+
+    ``sizes``: the YAML of M, N and K, such as ``multiple_of: 8``; by default K is promised to be vectors.
+    """
 
     dtype: str = "f16"
     mma: str = "auto"
@@ -36,7 +45,6 @@ class Gemm:
     waves: tuple[int, int] = (2, 2)
     sizes: tuple[str, str, str] | None = None
     target: str = "gfx942"
-    extra: str = ""
 
     @property
     def text(self) -> str:
@@ -56,7 +64,7 @@ tensors:
 constraints:
   - {{workgroup: M, tile: BLOCK_M, axis: 0}}
   - {{workgroup: N, tile: BLOCK_N, axis: 1}}
-  - {{tiling: K, tile: BLOCK_K{self.extra}}}
+  - {{tiling: K, tile: BLOCK_K}}
   - {{wave: M, tile: BLOCK_M / {self.waves[0]}}}
   - {{wave: N, tile: BLOCK_N / {self.waves[1]}}}
   - {{hardware: {{mma: {self.mma}}}}}
@@ -85,6 +93,7 @@ class Run:
 
     @property
     def right(self) -> bool:
+        """Whether every element is exactly as expected."""
         return bool(np.array_equal(self.result.astype(np.int64), self.expected))
 
 
@@ -102,7 +111,7 @@ def require_emulator() -> None:
     if directory is None or not (directory / "gfx_emulator.py").is_file():
         pytest.skip(f"no gfx_emulator.py: name its directory in {_VARIABLE}", allow_module_level=True)
     if shutil.which(DISASSEMBLER) is None:
-        pytest.skip(f"the emulator reads kernels through {DISASSEMBLER}, which is not installed", allow_module_level=True)
+        pytest.skip(f"the emulator reads kernels through {DISASSEMBLER}: not found", allow_module_level=True)
     if str(directory) not in sys.path:
         sys.path.append(str(directory))
 
@@ -117,12 +126,14 @@ def hsaco(gemm: Gemm) -> bytes:
 
 @functools.cache
 def loaded(gemm: Gemm) -> tuple[Any, dict[str, Any]]:
-    """The kernel as the emulator runs it, and its figures: registers, memory and sizes from the notes of the code object."""
-    with tempfile.TemporaryDirectory() as directory:
+    """The kernel as the emulator runs it, and the figures in the notes of the code object."""
+    with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the emulator leaves closing to the collector
         path = Path(directory) / "gemm.hsaco"
         path.write_bytes(hsaco(gemm))
         code = importlib.import_module("hsaco").Hsaco(str(path))
-        return importlib.import_module("gfx_emulator").Kernel(str(path)), code.figures(next(iter(code.kernels)))
+        kernel = importlib.import_module("gfx_emulator").Kernel(str(path))
+        return kernel, code.figures(next(iter(code.kernels)))
 
 
 def figures(gemm: Gemm) -> dict[str, Any]:
@@ -165,7 +176,8 @@ def run(gemm: Gemm, m: int, n: int, k: int, order: str = "fwd") -> Run:
     written = gemm.sizes or ("", "", "")
     sizes = [size for size, promise in zip((m, n, k), written, strict=True) if "value" not in promise]
     executed, statistics = loaded(gemm)[0].run(grid, [*addresses, *sizes], mem=memory, order=order)
-    return Run(memory.get(addresses[2]), a.astype(np.int64) @ b.astype(np.int64).T, Counter(executed), statistics)
+    expected = a.astype(np.int64) @ b.astype(np.int64).T
+    return Run(memory.get(addresses[2]), expected, Counter(executed), statistics)
 
 
 def _numpy_type(dtype: str) -> Any:

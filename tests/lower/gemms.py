@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from wavespec.ir.kernel import Kernel
+from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.sim.simt import SimulationReport, simulate
@@ -116,3 +117,14 @@ def run(
     report = simulate(kernel or lower(spec, machine), machine, inputs, sizes)
     wide = [torch.from_numpy(array.astype(np.int8 if array.dtype == np.int8 else np.float64)) for array in inputs.values()]
     return report, np.asarray(reference(spec, *wide))
+
+
+def lines(kernel: Kernel, *words: str) -> list[str]:
+    """The printed operations called one of ``words``, without indentation."""
+    printed = [line.strip() for line in print_kernel(kernel).splitlines()]
+    return [line for line in printed if _name(line) in words]
+
+
+def _name(line: str) -> str:
+    words = line.split()
+    return words[words.index("=") + 1] if line.startswith("%") else words[0] if words else ""

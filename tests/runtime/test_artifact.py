@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from standins import gemm_interface, scaled_interface
 
+from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.runtime import (
     ArtifactError,
     Assumption,

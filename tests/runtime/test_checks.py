@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from standins import gemm_interface, scaled_interface
 
+from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.runtime import ArgumentError, ArgumentTypeError, Assumption
 from wavespec.runtime.checks import check_inputs, check_outputs
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from standins import gemm_interface, scaled_interface
 
+from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.runtime import ArgumentError, ArtifactError, Binary, KernelArtifact
 from wavespec.runtime import cuda_launcher as module
 from wavespec.runtime.cuda_launcher import CudaLauncher

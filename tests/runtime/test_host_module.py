@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from standins import gemm_interface, gemm_kernel, hal_of, scaled_interface
 
+from tests.runtime.standins import gemm_interface, gemm_kernel, hal_of, scaled_interface
 from wavespec.emit.host_module import executable_module, host_module, pipeline_layout
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from standins import built, gemm_artifact, gemm_interface, gemm_kernel, scaled_artifact
 from torch import Tensor
 
+from tests.runtime.standins import built, gemm_artifact, gemm_interface, gemm_kernel, scaled_artifact
 from wavespec.runtime import ArgumentError, ArtifactError, Kernel
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-from generated import import_wrapper, write_wrapper
-from standins import gemm_artifact, scaled_artifact
 from torch import Tensor
 
+from tests.runtime.generated import import_wrapper, write_wrapper
+from tests.runtime.standins import gemm_artifact, scaled_artifact
 from wavespec.runtime import ArgumentError, ArgumentTypeError, ArtifactError
 
 

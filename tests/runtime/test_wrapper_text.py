@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from generated import wrapper_input
-from standins import gemm_interface, scaled_interface
 
+from tests.runtime.generated import wrapper_input
+from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, wrapper_module
 
 _GEMM = wrapper_input(gemm_interface(multiple_of=8))

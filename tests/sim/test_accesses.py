@@ -5,8 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from simulated_kernels import AMD, CPU, NVIDIA, built, kernel, line, numbers, shared, tensor
 
+from tests.sim.simulated_kernels import AMD, CPU, NVIDIA, built, kernel, line, numbers, shared, tensor
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.sim.simt import simulate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulated_kernels import AMD, CPU, NVIDIA, built, kernel, numbers, tensor
 
+from tests.sim.simulated_kernels import AMD, CPU, NVIDIA, built, kernel, numbers, tensor
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr
 from wavespec.ir.layout import Layout

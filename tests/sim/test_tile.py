@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated_kernels import NVIDIA, built, kernel, numbers, shared, tensor
 
+from tests.sim.simulated_kernels import NVIDIA, built, kernel, numbers, shared, tensor
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, rewrite

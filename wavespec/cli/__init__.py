@@ -1,4 +1,7 @@
-"""The command line: arguments in, an exit code out: 0 ok, 1 wrong result or failed build, 2 bad input, 130 interrupted."""
+"""The command line: arguments in, an exit code out.
+
+0 ok, 1 wrong result or failed build, 2 bad input, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("wavespec"):
             raise
-        print(f"wavespec: the command line needs {error.name}: pip install 'wavespec[compiler]'", file=sys.stderr)
+        print(
+            f"wavespec: the command line needs {error.name}: pip install 'wavespec[compiler]'",
+            file=sys.stderr,
+        )
         return 2
     try:
         app(args=None if arguments is None else list(arguments), prog_name="wavespec")

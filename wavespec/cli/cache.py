@@ -17,7 +17,9 @@ _ENTRY = re.compile(r"[0-9a-f]{64}\.bin|\..*\.tmp")
 
 
 @app.command()
-def info(json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False) -> None:
+def info(
+    json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
+) -> None:
     """Where the cache is, and how large."""
     from wavespec.cache import CompileCache
 
@@ -27,7 +29,9 @@ def info(json: Annotated[bool, typer.Option("--json", help="Write the result as 
     size = sum(path.stat().st_size for path in entries)
     if json:
         directory = str(cache.directory)
-        failures.write_json({"directory": directory, "enabled": cache.enabled, "entries": len(entries), "bytes": size})
+        failures.write_json(
+            {"directory": directory, "enabled": cache.enabled, "entries": len(entries), "bytes": size}
+        )
         return
     print(f"directory  {cache.directory}")
     print(f"enabled    {'yes' if cache.enabled else 'no (WAVESPEC_CACHE=0)'}")

@@ -19,7 +19,9 @@ class UnknownDim(WavespecError, code="unknown-dim"):
     """A size is given for something that is no dim of the kernel."""
 
     def __init__(self, option: str, name: str, kernel: str, dims: Sequence[str]) -> None:
-        super().__init__(option, f"{quote(name)} is not a dim of {kernel}.", hints=name_hints(name, dims, "Its dims are"))
+        super().__init__(
+            option, f"{quote(name)} is not a dim of {kernel}.", hints=name_hints(name, dims, "Its dims are")
+        )
 
 
 class BadSize(WavespecError, code="bad-size"):
@@ -31,7 +33,9 @@ class MissingSize(WavespecError, code="missing-size"):
 
     def __init__(self, kernel: str, dims: Sequence[str]) -> None:
         options = " ".join(f"--dim {dim}=512" for dim in dims)
-        super().__init__("--dim", f"{kernel} needs a size for {listing(dims)}.", hints=[f"For example: {options}"])
+        super().__init__(
+            "--dim", f"{kernel} needs a size for {listing(dims)}.", hints=[f"For example: {options}"]
+        )
 
 
 class UnknownStage(WavespecError, code="unknown-stage"):
@@ -40,7 +44,10 @@ class UnknownStage(WavespecError, code="unknown-stage"):
     def __init__(self, name: str, stages: Sequence[str]) -> None:
         guess = [hint for hint in name_hints(name, stages, "") if hint.startswith("Did")]
         super().__init__(
-            "--after", f"{quote(name)} is not a stage.", notes=[f"The stages are {', '.join(stages)}."], hints=guess
+            "--after",
+            f"{quote(name)} is not a stage.",
+            notes=[f"The stages are {', '.join(stages)}."],
+            hints=guess,
         )
 
 
@@ -83,7 +90,9 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str]) -> tuple[dict[str, int]
         option = f"--dim {text}"
         name, equals, number = text.partition("=")
         if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
-            errors.append(BadSize(option, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."]))
+            errors.append(
+                BadSize(option, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."])
+            )
         elif name not in spec.dims:
             errors.append(UnknownDim(option, name, spec.name, list(spec.dims)))
         else:

@@ -34,7 +34,7 @@ class Accuracy:
 
     error: float
     torch_error: float
-    """Of torch computing the same graph in the dtypes of the spec; at least half a unit in the last place of the result."""
+    """Of torch computing the same graph in the dtypes of the spec; at least half a unit in the last place."""
 
     @property
     def ratio(self) -> float:
@@ -88,7 +88,7 @@ def accuracy(spec: KernelSpec, inputs: Sequence[Tensor], results: Tensor | Seque
 
 
 def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int) -> list[float]:
-    """Median time of each call, measured in alternating blocks so that a slow spell of the machine hits all alike."""
+    """Median time of each call, in alternating blocks: a slow spell of the machine hits all alike."""
     times: list[list[float]] = [[] for _ in calls]
     block = -(-repeats // _ROUNDS)
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""`wavespec schema` and `wavespec generate`: what is derived from the models and from the specs of a project."""
+"""`wavespec schema` and `wavespec generate`: what follows from the models and from the specs of a project."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def schema(
 
 
 def generate(
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where a file is not up to date.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; fail where a file is not up to date.")
+    ] = False,
     root: Annotated[Path, typer.Option(help="Folder of the project: it has 'specs/'.")] = Path(),
 ) -> None:
     """Regenerate generated/ from every spec in specs/."""

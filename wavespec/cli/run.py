@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec.")]
 Dims = Annotated[
     list[str] | None,
-    typer.Option("--dim", metavar="NAME=SIZE", help="Size of a dim (repeatable).  [default: the workloads of the spec]"),
+    typer.Option(
+        "--dim", metavar="NAME=SIZE", help="Size of a dim (repeatable).  [default: the workloads of the spec]"
+    ),
 ]
 Target = Annotated[str, typer.Option(help="The machine.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random inputs.")]
@@ -36,13 +38,19 @@ class NoDevice(WavespecError, code="no-device"):
 
 
 def run(
-    spec: Spec, dim: Dims = None, target: Target = "cpu", seed: Seed = 0, repeats: Repeats = 10, json: Json = False
+    spec: Spec,
+    dim: Dims = None,
+    target: Target = "cpu",
+    seed: Seed = 0,
+    repeats: Repeats = 10,
+    json: Json = False,
 ) -> None:
     """Build a spec, run it on random tensors, and compare the result with the reference."""
     failures.MODE.json = json
-    kernel_spec, kernel, device = _ready(spec, target)
+    kernel_spec, runs = _asked(spec, dim, target)
+    kernel, device = _built(kernel_spec, target)
     rows: list[dict[str, Any]] = []
-    for sizes in chosen_sizes(kernel_spec, dim or []):
+    for sizes in runs:
         with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
             row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=False)
         rows.append(row)
@@ -52,33 +60,46 @@ def run(
 
 
 def bench(
-    spec: Spec, dim: Dims = None, target: Target = "cpu", seed: Seed = 0, repeats: Repeats = 30, json: Json = False
+    spec: Spec,
+    dim: Dims = None,
+    target: Target = "cpu",
+    seed: Seed = 0,
+    repeats: Repeats = 30,
+    json: Json = False,
 ) -> None:
     """Time a spec beside torch computing the same in the same process."""
     failures.MODE.json = json
-    kernel_spec, kernel, device = _ready(spec, target)
-    sizes_of_runs = chosen_sizes(kernel_spec, dim or [])
-    width = max(len(sizes_in_words(sizes)) for sizes in sizes_of_runs)
+    kernel_spec, runs = _asked(spec, dim, target)
+    kernel, device = _built(kernel_spec, target)
+    width = max(len(sizes_in_words(sizes)) for sizes in runs)
     if not json:
         print(f"{'sizes':<{width}}  {'wavespec':>22}  {'torch':>22}  {'speed-up':>8}  {'error':>6}")
     rows: list[dict[str, Any]] = []
-    for sizes in sizes_of_runs:
+    for sizes in runs:
         with progress(f"timing {kernel_spec.name} with {sizes_in_words(sizes)}"):
             row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=True)
         rows.append(row)
         if not json:
             mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
             ratio = "wrong" if not row["ok"] else f"{row['error_ratio']:.2f}"
-            print(f"{sizes_in_words(sizes):<{width}}  {mine:>22}  {torchs:>22}  {row['speed_up']:>7.2f}x  {ratio:>6}")
+            print(
+                f"{sizes_in_words(sizes):<{width}}  {mine:>22}  {torchs:>22}"
+                f"  {row['speed_up']:>7.2f}x  {ratio:>6}"
+            )
     _finish(kernel_spec, target, rows, json)
 
 
-def _ready(path: Path, target: str) -> tuple[KernelSpec, Kernel, str]:
-    """The spec, its kernel, and the torch device it runs on."""
+def _asked(path: Path, dims: list[str] | None, target: str) -> tuple[KernelSpec, tuple[dict[str, int], ...]]:
+    """The spec and the sizes of every run; wrong options are found before anything is built."""
     from wavespec.schema import load
 
-    spec = load(path)
     chosen_target(target)
+    spec = load(path)
+    return spec, chosen_sizes(spec, dims or [])
+
+
+def _built(spec: KernelSpec, target: str) -> tuple[Kernel, str]:
+    """The kernel, and the torch device it runs on."""
     with progress(f"building {spec.name} for {target}"):
         import torch
 
@@ -89,11 +110,18 @@ def _ready(path: Path, target: str) -> tuple[KernelSpec, Kernel, str]:
     has_vendor = bool(torch.version.hip) == (kernel.artifact.backend == "hip")
     if device == "cuda" and not (torch.cuda.is_available() and has_vendor):
         raise NoDevice(target)
-    return spec, kernel, device
+    return kernel, device
 
 
 def _measured(
-    spec: KernelSpec, kernel: Kernel, sizes: dict[str, int], seed: int, repeats: int, device: str, *, with_torch: bool
+    spec: KernelSpec,
+    kernel: Kernel,
+    sizes: dict[str, int],
+    seed: int,
+    repeats: int,
+    device: str,
+    *,
+    with_torch: bool,
 ) -> dict[str, Any]:
     import torch
 
@@ -118,7 +146,11 @@ def _measured(
         "threads": torch.get_num_threads() if device == "cpu" else None,
     }
     if with_torch:
-        row |= {"torch_seconds": seconds[1], "torch_gflops": operations / seconds[1] / 1e9, "speed_up": seconds[1] / seconds[0]}
+        row |= {
+            "torch_seconds": seconds[1],
+            "torch_gflops": operations / seconds[1] / 1e9,
+            "speed_up": seconds[1] / seconds[0],
+        }
     return row
 
 

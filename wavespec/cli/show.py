@@ -28,7 +28,8 @@ def show(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The spec.")],
     target: Annotated[str, typer.Option(help="The machine.")] = "cpu",
     after: Annotated[
-        str, typer.Option(help="Stage to stop after; 'mlir' and 'isa' come last.", show_default="the last pass")
+        str,
+        typer.Option(help="Stage to stop after; 'mlir' and 'isa' come last.", show_default="the last pass"),
     ] = "",
     variant: Annotated[str, typer.Option(help="Variant of the target.", show_default="the best here")] = "",
     stages: Annotated[bool, typer.Option("--stages", help="List the stages and stop.")] = False,

@@ -45,7 +45,7 @@ class ThreadToCuda(ThreadToMlir):
         The machine hands out ids along axis 0 first.  With a group, they walk over a band of ``group`` rows and all columns.
         """
         super().workgroup_ids()
-        group = self.kernel.distribution.group
+        group = self.kernel.distribution.group if self.kernel.distribution.group > 1 else self.machine.raster_group
         if group == 1 or len(self.kernel.grid) != 2:
             return
         rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
@@ -207,18 +207,44 @@ class ThreadToCuda(ThreadToMlir):
 
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
         family = row.emit.split(":")[0]
-        return self._outer_product(row, a, b, acc) if family == "fma" else self._mma_sync(row, a, b, acc)
-
-    def _mma_sync(self, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        if family == "fma":
+            return self._outer_product(row, a, b, acc)
         word = "vector<2xf16>" if row.a.dtype.name == "f16" else "i32"
-        operands = [(name, word) for value in (a, b) for name in self._words(value, word)]
-        counts = [v.vector.elements * v.vector.dtype.bytes // 4 for v in (a, b)]
-        element = mlir_type(acc.vector.dtype)
-        size = acc.vector.elements
-        operands += [(part.name, element) for part in self.parts(acc, [1] * size)]
-        kind = {"i8": "s8"}.get(row.a.dtype.name, row.emit.rpartition(":")[2] if row.a.dtype.name == "f32" else row.a.dtype.name)
-        kind = "tf32" if row.a.dtype.name == "f32" else kind
-        overflow = "intOverflowBehavior = #nvvm.mma_int_overflow<wrapped>, " if not acc.vector.dtype.is_float else ""
+        left, right = (self._words(value, word) for value in (a, b))
+        total = [part.name for part in self.parts(acc, [1] * acc.vector.elements)]
+        if family == "mma_sync":
+            return tuple(Part(name, 1) for name in self._mma_sync(row, left, right, total))
+        assert family == "mma_sync_split", f"nothing emits '{row.emit}'"
+        return tuple(Part(name, 1) for name in self._mma_sync_split(row, left, right, total))
+
+    def _mma_sync_split(self, row: MatrixInstruction, left: list[str], right: list[str], total: list[str]) -> list[str]:
+        """Products of high and low parts, small ones first.
+
+        The matrix unit truncates what it adds up, hence a sum of its own per step, which a rounding addition takes to the total.
+        """
+        (high_a, low_a), (high_b, low_b) = self._split(left), self._split(right)
+        part = [self.text.constant(0, "f32")] * len(total)
+        for a, b in ((low_a, high_b), (high_a, low_b), (high_a, high_b)):
+            part = self._mma_sync(row, a, b, part)
+        return [self.text.op(f"arith.addf {old}, {new} : f32") for old, new in zip(total, part, strict=True)]
+
+    def _split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """The leading 11 bits of the significand of f32 words, and what they leave."""
+        mask = self.text.constant(-(1 << 13), "i32")
+        high = [self.text.op(f"arith.andi {word}, {mask} : i32") for word in words]
+        low: list[str] = []
+        for word, part in zip(words, high, strict=True):
+            a, b = (self.text.op(f"arith.bitcast {name} : i32 to f32") for name in (word, part))
+            low.append(self.text.op(f"arith.bitcast {self.text.op(f'arith.subf {a}, {b} : f32')} : f32 to i32"))
+        return high, low
+
+    def _mma_sync(self, row: MatrixInstruction, left: list[str], right: list[str], total: list[str]) -> list[str]:
+        word = "vector<2xf16>" if row.a.dtype.name == "f16" else "i32"
+        element = mlir_type(row.acc.dtype)
+        counts, size = [len(left), len(right)], len(total)
+        operands = [*((name, word) for name in (*left, *right)), *((name, element) for name in total)]
+        kind = {"i8": "s8", "f32": "tf32"}.get(row.a.dtype.name, row.a.dtype.name)
+        overflow = "" if row.acc.dtype.is_float else "intOverflowBehavior = #nvvm.mma_int_overflow<wrapped>, "
         struct = f"!llvm.struct<({', '.join([element] * size)})>"
         result = self.text.op(
             f'"nvvm.mma.sync"({", ".join(n for n, _ in operands)}) <{{{overflow}operandSegmentSizes = array<i32: {counts[0]}, {counts[1]}, {size}>, '
@@ -226,7 +252,7 @@ class ThreadToCuda(ThreadToMlir):
             f"multiplicandBPtxType = #nvvm.mma_type<{kind}>, shape = #nvvm.shape<m = {row.m}, n = {row.n}, k = {row.k}>}}> : "
             f"({', '.join(t for _, t in operands)}) -> {struct}"
         )
-        return tuple(Part(self.text.op(f"llvm.extractvalue {result}[{i}] : {struct}"), 1) for i in range(size))
+        return [self.text.op(f"llvm.extractvalue {result}[{i}] : {struct}") for i in range(size)]
 
     def _words(self, value: Value, word: str) -> list[str]:
         """32-bit registers of an operand, as the instruction takes them."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
@@ -10,9 +11,10 @@ from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.thread import Mask
 from wavespec.targets.machine import MatrixInstruction
 
-_LOCAL = "#iree_codegen.workgroup_local"
+LOCAL = "#iree_codegen.workgroup_local"
 
 
 class ThreadToCpu(ThreadToMlir):
@@ -35,7 +37,7 @@ class ThreadToCpu(ThreadToMlir):
             self.buffers[memory.name] = name, type_
         for memory in self.kernel.memories:
             if memory.space != "global":
-                type_ = f"memref<{memory.elements.value * memory.buffers}x{mlir_type(memory.dtype)}, {_LOCAL}>"
+                type_ = f"memref<{memory.elements.value * memory.buffers}x{mlir_type(memory.dtype)}, {LOCAL}>"
                 name = self.text.op(f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}')
                 self.buffers[memory.name] = name, type_
         self.workgroup_ids()
@@ -53,77 +55,124 @@ class ThreadToCpu(ThreadToMlir):
         start = 0
         while start < len(ops):
             stop = start + 1
-            while stop < len(ops) and _bounded(ops[start]) and _bounded(ops[stop]) and ops[stop].name == ops[start].name:
+            while stop < len(ops) and _joins(ops[start], ops[stop]):
                 stop += 1
-            if stop > start + 1:
-                self.text.span = ops[start].span
+            self.text.span = ops[start].span
+            if ops[start].name == "accumulate":
+                self._accumulated(ops[start:stop])
+            elif stop > start + 1:
                 self._together(ops[start:stop])
             else:
                 super().block(ops[start:stop])
             start = stop
 
     def _together(self, ops: Sequence[Op]) -> None:
-        """Accesses with bound checks, all of the same kind: one test, two forms."""
-        condition = self.indices.holds(_all_inside(ops))
+        """Loads or stores with bound checks: one test, two forms."""
         types = [vector_type(op.result.vector.dtype, op.result.vector.elements) for op in ops if op.results]
+
+        def form(*, masked: bool) -> list[str]:
+            return [self._access(op, self.memory_of(op), masked=masked) for op in ops]
+
+        condition = self.indices.holds(_all_inside(ops))
+        result = self._either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
+        for number, op in enumerate(op for op in ops if op.results):
+            self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
+
+    def _accumulated(self, ops: Sequence[Op]) -> None:
+        """Sums into memory.  Each value is read, added and stored on its own, so that few of them need a register at a time."""
+
+        def form(*, masked: bool, add: bool) -> list[str]:
+            for op in ops:
+                self._accumulate_one(op, self.memory_of(op), masked=masked, add=add)
+            return []
+
+        def inside() -> list[str]:
+            onto: tuple[tuple[Expr, Expr], ...] = ops[0]["onto"]
+            if not onto:
+                return form(masked=False, add=True)
+            self._either(self.indices.holds(onto), lambda: form(masked=False, add=True), lambda: form(masked=False, add=False))
+            return []
+
+        checks = _all_inside(ops)
+        if checks:
+            self._either(self.indices.holds(checks), inside, lambda: form(masked=True, add=True))
+        else:
+            inside()
+
+    def _accumulate_one(self, op: Op, memory: Memory, *, masked: bool, add: bool) -> None:
+        vector, offset = op.operands[0].vector, self.buffered(op, memory)
+        type_ = vector_type(vector.dtype, vector.elements)
+        value = self.whole(op.operands[0])
+        if add:
+            mask = (*op["mask"], *op["onto"])
+            before = self._masked(memory, offset, vector.elements, mask, op["valid"]) if masked else self._plain(memory, offset, vector.elements)
+            value = self.text.op(f"arith.{'addf' if vector.dtype.is_float else 'addi'} {value}, {before} : {type_}")
+        if masked:
+            self._masked(memory, offset, vector.elements, op["mask"], op["valid"], store=value)
+        else:
+            self._plain(memory, offset, vector.elements, store=value)
+
+    def _either(self, condition: str, then: Callable[[], list[str]], otherwise: Callable[[], list[str]], types: Sequence[str] = ()) -> str:
+        """``scf.if``; the two forms return the names of their results, of the given types."""
         forms: list[list[str]] = []
-        for inside in (True, False):
+        for form in (then, otherwise):
             self.text.open()
             self.indices.open()
-            names = [self._access(op, self.memory_of(op), masked=not inside) for op in ops]
+            names = form()
             if types:
                 self.text.do(f"scf.yield {', '.join(names)} : {', '.join(types)}")
             self.indices.close()
             forms.append(self.text.close())
         result = self.text.name()
-        head = f"{result}:{len(types)} = " if types else ""
-        returned = f" -> ({', '.join(types)})" if types else ""
         block = self.text.blocks[-1]
-        block.append(f"{head}scf.if {condition}{returned} {{")
-        block.extend(forms[0])
-        block.append("} else {")
-        block.extend(forms[1])
+        block.append((f"{result}:{len(types)} = scf.if {condition} -> ({', '.join(types)})" if types else f"scf.if {condition}") + " {")
+        block.extend([*forms[0], "} else {", *forms[1]])
         self.text.do("}")
-        for number, op in enumerate(op for op in ops if op.results):
-            self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
+        return result
 
     def load(self, op: Op, memory: Memory) -> Parts:
         sizes = [op.result.vector.elements] if _bounded(op) else self.native_sizes(memory.dtype, op.result.vector.elements)
         if len(sizes) == 1:
             return (Part(self._access(op, memory, masked=_bounded(op)), sizes[0]),)
-        parts: list[Part] = []
+        starts = itertools.accumulate(sizes, initial=0)
         offset = self.buffered(op, memory)
-        for size in sizes:
-            parts.append(Part(self._plain(memory, offset, size), size))
-            offset = offset + size
-        return tuple(parts)
+        return tuple(Part(self._plain(memory, offset + at, size), size) for at, size in zip(starts, sizes, strict=False))
 
     def store(self, op: Op, memory: Memory) -> None:
-        self._access(op, memory, masked=_bounded(op))
+        if _bounded(op):
+            self._access(op, memory, masked=True)
+            return
+        (value,), offset = op.operands, self.buffered(op, memory)
+        for part in self.parts(value, self.native_sizes(memory.dtype, value.vector.elements)):
+            self._plain(memory, offset, part.size, store=part.name)
+            offset = offset + part.size
+
+    def prefetch(self, op: Op, memory: Memory) -> None:
+        buffer, type_ = self.buffers[memory.name]
+        self.text.do(f"memref.prefetch {buffer}[{self.indices.index(op['offset'])}], write, locality<3>, data : {type_}")
 
     def _access(self, op: Op, memory: Memory, *, masked: bool) -> str:
         """One load (returns the value) or store (returns nothing of use)."""
-        vector = op.result.vector if op.results else op.operands[0].vector
-        size, (buffer, type_) = vector.elements, self.buffers[memory.name]
-        offset = self.buffered(op, memory)
-        if not masked:
-            return self._plain(memory, offset, size, store=self.whole(op.operands[0]) if op.operands else "")
-        at, value_type = self.indices.index(offset), vector_type(memory.dtype, size)
-        count = self.indices.index(op["valid"]) if op["valid"] is not None else self.text.constant(size, "index")
-        if op["mask"]:
-            holds, none = self.indices.holds(op["mask"]), self.text.constant(0, "index")
-            count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
-        lanes = f"vector<{size}xi1>"
-        mask = self.text.op(f"vector.create_mask {count} : {lanes}")
+        size, offset = (op.result if op.results else op.operands[0]).vector.elements, self.buffered(op, memory)
+        value = self.whole(op.operands[0]) if op.operands else ""
+        return self._masked(memory, offset, size, op["mask"], op["valid"], store=value) if masked else self._plain(memory, offset, size, store=value)
+
+    def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
+        (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
+        value_type, lanes = vector_type(memory.dtype, size), f"vector<{size}xi1>"
         vector_text = value_type if size > 1 else f"vector<1x{value_type}>"
-        if op.results:
+        count = self.indices.index(valid) if valid is not None else self.text.constant(size, "index")
+        if mask:
+            holds, none = self.indices.holds(mask), self.text.constant(0, "index")
+            count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
+        some = self.text.op(f"vector.create_mask {count} : {lanes}")
+        if not store:
             zero = self.text.constant(0, vector_text)
-            name = self.text.op(f"vector.maskedload {buffer}[{at}], {mask}, {zero} : {type_}, {lanes}, {vector_text} into {vector_text}")
+            name = self.text.op(f"vector.maskedload {buffer}[{at}], {some}, {zero} : {type_}, {lanes}, {vector_text} into {vector_text}")
             return name if size > 1 else self.text.op(f"vector.extract {name}[0] : {value_type} from {vector_text}")
-        value = self.whole(op.operands[0])
         if size == 1:
-            value = self.text.op(f"vector.broadcast {value} : {value_type} to {vector_text}")
-        self.text.do(f"vector.maskedstore {buffer}[{at}], {mask}, {value} : {type_}, {lanes}, {vector_text}")
+            store = self.text.op(f"vector.broadcast {store} : {value_type} to {vector_text}")
+        self.text.do(f"vector.maskedstore {buffer}[{at}], {some}, {store} : {type_}, {lanes}, {vector_text}")
         return ""
 
     def _plain(self, memory: Memory, offset: Expr, size: int, store: str = "") -> str:
@@ -197,7 +246,14 @@ class ThreadToCpu(ThreadToMlir):
 
 
 def _bounded(op: Op) -> bool:
-    return op.name in ("load", "store") and (bool(op["mask"]) or op["valid"] is not None)
+    return op.name in ("load", "store", "accumulate") and (bool(op["mask"]) or op["valid"] is not None)
+
+
+def _joins(first: Op, other: Op) -> bool:
+    """Whether an access shares the bound test of the one before."""
+    if first.name == "accumulate" == other.name:
+        return first["onto"] == other["onto"]
+    return first.name == other.name and _bounded(first) and _bounded(other)
 
 
 def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:

@@ -15,7 +15,8 @@ from wavespec.targets.machine import MatrixInstruction
 
 _LDS = "#gpu.address_space<workgroup>"
 _GLOBAL = "#gpu.address_space<global>"
-_BEYOND = 0x7FFFFFF0  # most bytes that a descriptor covers; an offset of as much is out of range: it reads 0 and stores nothing
+_BEYOND = 0x7FFFFFF0
+"""Most bytes that a descriptor covers; an offset of as much is out of range: reads 0, stores nothing."""
 _WORD_BYTES = 4
 _DESCRIPTOR_FLAGS = 0x27000  # raw buffer, 32-bit data format: CDNA3 ISA, buffer resource descriptor
 
@@ -23,12 +24,14 @@ _DESCRIPTOR_FLAGS = 0x27000  # raw buffer, 32-bit data format: CDNA3 ISA, buffer
 class ThreadToRocm(ThreadToMlir):
     """Emits for the ``rocm`` backend.
 
-    Global memory goes through buffer descriptors: the base is the 64-bit address of the workgroup's tile, the scalar offset is
-    what the loop adds, the vector offset is the lane's own.  Note [range check]: a descriptor ends where its tensor ends, so
-    rows beyond the last one need no mask; any other masked-off lane gets an offset that is always out of range.  The
-    descriptions of the hardware differ in whether the scalar offset takes part in the check; both give the same answer here,
-    because a tile begins inside of its tensor and a loop ends before its dim does.  There are no branches around accesses, and
-    the offsets inside of a tile must stay below 2 GiB.
+    Global memory goes through buffer descriptors: the base is the 64-bit address of the workgroup's tile, the
+    scalar offset is what the loop adds, the vector offset is the lane's own.  There are no branches around
+    accesses, and the offsets inside of a tile must stay below 2 GiB.
+
+    Note [range check]: a descriptor ends where its tensor ends, so rows beyond the last one need no mask; any
+    other masked-off lane gets an offset that is always out of range.  Descriptions of the hardware differ in
+    whether the scalar offset takes part in the check; both give the same answer here, because a tile begins
+    inside of its tensor and a loop ends before its dim does.
     """
 
     def prologue(self) -> None:
@@ -40,14 +43,17 @@ class ThreadToRocm(ThreadToMlir):
             buffer = f"memref<?x{element}, #hal.descriptor_type<storage_buffer>>"
             read_only = " flags(ReadOnly)" if memory.role == "input" else ""
             count = self.indices.index(memory.elements)
-            name = self.text.op(
-                f"hal.interface.binding.subspan layout({self.layout}) binding({number}) alignment(16) offset({zero}){read_only} : {buffer}{{{count}}}"
-            )
+            binding = f"layout({self.layout}) binding({number}) alignment(16) offset({zero}){read_only}"
+            name = self.text.op(f"hal.interface.binding.subspan {binding} : {buffer}{{{count}}}")
             place = f"memref<?x{element}, {_GLOBAL}>"
             name = self.text.op(f"memref.memory_space_cast {name} : {buffer} to {place}")
             address = self.text.op(f"memref.extract_aligned_pointer_as_index {name} : {place} -> index")
             self.pointers[memory.name] = self.text.op(f"arith.index_cast {address} : index to i64")
-        self.shared = {m.name: self.text.op(f"memref.alloc() alignment = 16 : {_lds_type(m)}") for m in self.kernel.memories if m.space == "shared"}
+        self.shared = {
+            m.name: self.text.op(f"memref.alloc() alignment = 16 : {_lds_type(m)}")
+            for m in self.kernel.memories
+            if m.space == "shared"
+        }
         self.workgroup_ids()
         thread = self.text.op(f"gpu.thread_id x upper_bound {self.kernel.threads}")
         self.lanes_and_waves(self.text.op(f"arith.index_cast {thread} : index to i32"))
@@ -73,14 +79,16 @@ class ThreadToRocm(ThreadToMlir):
             return (Part(self.text.op(text), size),)
         descriptor, lane, scalar = self._place(op, memory)
         raw = _raw_type(size * dtype.bytes)
-        name = self.text.op(f"rocdl.raw.ptr.buffer.load {descriptor}, {self._masked(op, memory, lane)}, {scalar}, 0 : {raw}")
+        name = self.text.op(
+            f"rocdl.raw.ptr.buffer.load {descriptor}, {self._masked(op, memory, lane)}, {scalar}, 0 : {raw}"
+        )
         if op["valid"] is not None:
             name = self._zeroed(name, op["valid"], size, dtype)
         name = self._bitcast(name, raw, type_)
         return (Part(name, size),)
 
     def _zeroed(self, name: str, valid: Expr, size: int, dtype: DType) -> str:
-        """A vector as it was loaded, without the elements of the next row that came along: whole words, as they are aligned."""
+        """A vector as it was loaded, with zeros for the next row's elements; rows consist of whole words."""
         raw, words = _raw_type(size * dtype.bytes), size * dtype.bytes // _WORD_BYTES
         bits = [self._holds(((const(i * size // words), valid),)) for i in range(words)]
         kind = f"vector<{words}xi1>" if words > 1 else "i1"
@@ -98,24 +106,28 @@ class ThreadToRocm(ThreadToMlir):
                     self.text.do(f"memref.store {name}, {self.shared[memory.name]}[{index}] : {memref}")
                 else:
                     align = size * dtype.bytes
-                    self.text.do(f"vector.store {name}, {self.shared[memory.name]}[{index}] alignment = {align} : {memref}, {type_}")
+                    place = f"{self.shared[memory.name]}[{index}] alignment = {align}"
+                    self.text.do(f"vector.store {name}, {place} : {memref}, {type_}")
             return
         self._store_global(op, memory, (Part(name, size),))
 
     def block(self, ops: Sequence[Op]) -> None:
-        """Stores that may stick out of a row come in runs, which share one branch: almost all workgroups store whole vectors."""
+        """Stores that may stick out of a row share one branch: most workgroups store whole vectors only."""
         start = 0
         for at, op in enumerate(ops):
             if op.name == "store" and op["valid"] is not None and at >= start:
-                end = next((i for i in range(at, len(ops)) if ops[i].name not in ("store", "slice", "cast")), len(ops))
+                end = next((i for i in range(at, len(ops)) if not self._in_run(ops[i])), len(ops))
                 super().block([*ops[start:at], *(one for one in ops[at:end] if one.name != "store")])
                 self._store_run([one for one in ops[at:end] if one.name == "store"])
                 start = end
         super().block(ops[start:])
 
+    def _in_run(self, op: Op) -> bool:
+        return op.name in ("slice", "cast") or (op.name == "store" and self.memory_of(op).space == "global")
+
     def _store_run(self, stores: Sequence[Op]) -> None:
         whole: list[tuple[Op, Memory, Part]] = []
-        missing: dict[Expr, int] = {}  # what all lanes of all stores share of ``valid``: elements that must exist beyond it
+        missing: dict[Expr, int] = {}  # what lanes share of `valid`: the most that any lane takes of it
         for op in stores:
             (value,) = op.operands
             size = value.vector.elements
@@ -156,10 +168,14 @@ class ThreadToRocm(ThreadToMlir):
         for part in parts:
             raw = _raw_type(part.size * memory.dtype.bytes)
             data = self._bitcast(part.name, vector_type(memory.dtype, part.size), raw)
-            extra: Mask = ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
+            extra: Mask = (
+                ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
+            )
             place = self._masked(op, memory, lane, extra)
             if offset:
-                place = self.text.op(f"arith.addi {place}, {self.text.constant(offset * memory.dtype.bytes, 'i32')} : i32")
+                place = self.text.op(
+                    f"arith.addi {place}, {self.text.constant(offset * memory.dtype.bytes, 'i32')} : i32"
+                )
             self.text.do(f"rocdl.raw.ptr.buffer.store {data}, {descriptor}, {place}, {scalar}, 0 : {raw}")
             offset += part.size
 
@@ -178,10 +194,14 @@ class ThreadToRocm(ThreadToMlir):
         key = (memory.name, base)
         if key not in self.descriptors:
             self.descriptors[key] = self._descriptor(memory, base)
-        return self.descriptors[key], self.indices.narrow(lane * memory.dtype.bytes), self.indices.narrow(moving * memory.dtype.bytes)
+        return (
+            self.descriptors[key],
+            self.indices.narrow(lane * memory.dtype.bytes),
+            self.indices.narrow(moving * memory.dtype.bytes),
+        )
 
     def _masked(self, op: Op, memory: Memory, offset: str, extra: Mask = ()) -> str:
-        """The vector offset, out of range where the mask does not hold and the end of the tensor does not say so already."""
+        """The vector offset; out of range where the mask does not hold, unless the range check knows."""
         row_elements = const(1)
         for extent in memory.shape[1:]:
             row_elements = row_elements * extent
@@ -191,10 +211,12 @@ class ThreadToRocm(ThreadToMlir):
             mask += () if beyond_end else ((left, right),)
         if not mask:
             return offset
-        return self.text.op(f"arith.select {self._holds(mask)}, {offset}, {self.text.constant(_BEYOND, 'i32')} : i32")
+        return self.text.op(
+            f"arith.select {self._holds(mask)}, {offset}, {self.text.constant(_BEYOND, 'i32')} : i32"
+        )
 
     def _holds(self, mask: Mask) -> str:
-        """SSA name of the conjunction; what all lanes share is on one side, so that scalar registers compute it."""
+        """SSA name of the conjunction; what all lanes share stands on one side, for scalar registers."""
         pairs: list[tuple[Expr, Expr]] = []
         for left, right in mask:
             uniform, lane = uniform_and_varying(left - right, self.varying)
@@ -202,13 +224,19 @@ class ThreadToRocm(ThreadToMlir):
         return self.indices.holds(tuple(pairs))
 
     def _descriptor(self, memory: Memory, base: Expr) -> str:
-        """A buffer from element ``base`` to the end of the tensor; made in the function body, outside of all loops."""
+        """A buffer from element ``base`` to the end of the tensor, made outside of all loops."""
         add = self.indices.integer(base * memory.dtype.bytes, 64)
         address = self.text.op(f"arith.addi {self.pointers[memory.name]}, {add} : i64", 0)
         pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr<1>", 0)
         left = maximum(0, minimum((memory.elements - base) * memory.dtype.bytes, _BEYOND))
-        zero, records, flags = self.text.constant(0, "i16"), self.indices.integer(left, 64), self.text.constant(_DESCRIPTOR_FLAGS, "i32")
-        return self.text.op(f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", 0)
+        zero, records, flags = (
+            self.text.constant(0, "i16"),
+            self.indices.integer(left, 64),
+            self.text.constant(_DESCRIPTOR_FLAGS, "i32"),
+        )
+        return self.text.op(
+            f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", 0
+        )
 
     def _bitcast(self, name: str, before: str, after: str) -> str:
         if before == after:
@@ -220,7 +248,9 @@ class ThreadToRocm(ThreadToMlir):
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
         names = [self.whole(value) for value in (a, b, acc)]
         types = ", ".join(vector_type(v.vector.dtype, v.vector.elements) for v in (a, b, acc))
-        result = self.text.op(f"amdgpu.mfma {row.m}x{row.n}x{row.k} {names[0]} * {names[1]} + {names[2]} : {types}")
+        result = self.text.op(
+            f"amdgpu.mfma {row.m}x{row.n}x{row.k} {names[0]} * {names[1]} + {names[2]} : {types}"
+        )
         return (Part(result, acc.vector.elements),)
 
     def barrier(self) -> None:

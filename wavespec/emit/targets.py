@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from wavespec.emit.amx import ThreadToAmx, uses_tiles
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
 from wavespec.emit.cuda import ThreadToCuda
 from wavespec.emit.host_module import executable_module, host_module, pipeline_layout
@@ -29,7 +30,7 @@ class EmittedModule:
 
 def thread_to_module(kernel: Kernel, machine: Machine, interface: KernelArtifact) -> EmittedModule:
     """Emit the kernel function and wrap it into what the machine's compiler takes."""
-    emitter = _EMITTERS[machine.backend](kernel, machine, _LAYOUT)
+    emitter = _emitter(kernel, machine)(kernel, machine, _LAYOUT)
     function = emitter.function()
     aliases = [f"{_LAYOUT} = {pipeline_layout(interface)}", *function.aliases]
     text = "\n".join([*aliases, function.text])
@@ -41,6 +42,10 @@ def thread_to_module(kernel: Kernel, machine: Machine, interface: KernelArtifact
         devices = f'hal.device.targets = [#hal.device.target<"hip", [{target}]> : !hal.device]'
         return EmittedModule(host_module(interface, text, devices), interface, machine)
     return EmittedModule(executable_module(interface, text, target), interface, machine)
+
+
+def _emitter(kernel: Kernel, machine: Machine) -> type[ThreadToMlir]:
+    return ThreadToAmx if uses_tiles(kernel, machine) else _EMITTERS[machine.backend]
 
 
 def module_to_binaries(module: EmittedModule, *, intermediates: bool = False) -> tuple[tuple[Binary, ...], Compiled]:

@@ -44,6 +44,9 @@ class ThreadToMlir:
         """Define lane, wave and workgroup symbols and get hold of every memory."""
         raise NotImplementedError
 
+    def epilogue(self) -> None:
+        """Give back what the prologue took."""
+
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
         """Sizes of the SSA values that hold ``elements`` registers through a loop."""
         return [elements]
@@ -60,6 +63,15 @@ class ThreadToMlir:
         raise NotImplementedError
 
     def store(self, op: Op, memory: Memory) -> None:
+        raise NotImplementedError
+
+    def accumulate(self, op: Op, memory: Memory) -> None:
+        raise NotImplementedError
+
+    def prefetch(self, op: Op, memory: Memory) -> None:
+        raise NotImplementedError
+
+    def load_tile(self, op: Op, memory: Memory) -> None:
         raise NotImplementedError
 
     def load_matrix(self, op: Op, memory: Memory) -> Parts:
@@ -85,6 +97,7 @@ class ThreadToMlir:
         self.load_constants()
         self.prologue()
         self.block(self.kernel.body)
+        self.epilogue()
         lines = [*self.text.lines(), "return"]
         body = "\n".join("  " + line for line in lines)
         text = f"func.func @{self.kernel.name}() attributes {{{self.attributes()}}} {{\n{body}\n}}"
@@ -166,6 +179,15 @@ class ThreadToMlir:
     def _store(self, op: Op) -> None:
         self.store(op, self.memory_of(op))
 
+    def _accumulate(self, op: Op) -> None:
+        self.accumulate(op, self.memory_of(op))
+
+    def _prefetch(self, op: Op) -> None:
+        self.prefetch(op, self.memory_of(op))
+
+    def _load_tile(self, op: Op) -> None:
+        self.load_tile(op, self.memory_of(op))
+
     def _load_matrix(self, op: Op) -> None:
         self.values[op.result.name] = self.load_matrix(op, self.memory_of(op))
 
@@ -208,16 +230,6 @@ class ThreadToMlir:
             types = vector_type(before, part.size), vector_type(after, part.size)
             converted.append(Part(self.convert(part.name, before, after, *types), part.size))
         self.values[op.result.name] = tuple(converted)
-
-    def _add(self, op: Op) -> None:
-        left, right = op.operands
-        dtype = left.vector.dtype
-        sizes = [part.size for part in self.values[left.name]]
-        verb = "arith.addf" if dtype.is_float else "arith.addi"
-        pairs = zip(self.parts(left, sizes), self.parts(right, sizes), strict=True)
-        self.values[op.result.name] = tuple(
-            Part(self.text.op(f"{verb} {a.name}, {b.name} : {vector_type(dtype, a.size)}"), a.size) for a, b in pairs
-        )
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         """Convert one SSA value between element types."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -29,7 +30,8 @@ class Expr:
     high: int | None
     divisor: int
     symbols: frozenset[str]
-    order: tuple[Any, ...]
+    order: str
+    """Sorts terms and factors."""
 
     def __add__(self, other: Expr | int) -> Expr:
         return _sum((self, 1), (as_expr(other), 1))
@@ -131,6 +133,7 @@ class Expr:
                 yield from child.walk()
 
 
+@lru_cache(maxsize=4096)
 def const(value: int) -> Expr:
     """The integer ``value``."""
     return _intern("const", (value,), value, value, abs(value), frozenset())
@@ -212,17 +215,22 @@ def _intern(
 _RANK: dict[str, int] = {k: i for i, k in enumerate(("symbol", "floordiv", "mod", "xor", "min", "max", "product", "sum", "const"))}
 
 
-def _sort_key(kind: Kind, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _sort_key(kind: Kind, args: tuple[Any, ...]) -> str:
     """A total order that does not depend on addresses or hashing, so printed IR is the same in every process."""
     if kind in ("const", "symbol"):
-        return (_RANK[kind], str(args[0]))
+        return f"({_RANK[kind]}, '{args[0]}')"
     if kind == "sum":
-        return (_RANK[kind], str(args[0]), *(x for c, t in args[1] for x in (str(c), t.order)))
-    return (_RANK[kind], *(argument.order for argument in args))
+        terms = "".join(f", '{coefficient}', {term.order}" for coefficient, term in args[1])
+        return f"({_RANK[kind]}, '{args[0]}'{terms})"
+    return f"({_RANK[kind]}, {', '.join([argument.order for argument in args])})"
 
 
 def _order(node: Expr) -> str:
-    return repr(node.order)
+    return node.order
+
+
+def _pair_order(pair: tuple[int, Expr]) -> str:
+    return pair[1].order
 
 
 def _linear(node: Expr) -> tuple[int, tuple[tuple[int, Expr], ...]]:
@@ -234,18 +242,30 @@ def _linear(node: Expr) -> tuple[int, tuple[tuple[int, Expr], ...]]:
 
 
 def _sum(*parts: tuple[Expr, int]) -> Expr:
-    constant, coefficients = 0, dict[Expr, int]()
+    constant, linear = 0, list[tuple[int, tuple[tuple[int, Expr], ...]]]()
     for node, scale in parts:
         part_constant, terms = _linear(node)
         constant += scale * part_constant
-        for coefficient, term in terms:
-            coefficients[term] = coefficients.get(term, 0) + scale * coefficient
-    pairs = [(coefficient, term) for term, coefficient in coefficients.items() if coefficient]
-    if not pairs:
+        if terms and scale:
+            linear.append((scale, terms))
+    if not linear:
         return const(constant)
-    if len(pairs) == 1 and constant == 0 and pairs[0][0] == 1:
+    if len(linear) == 1:  # already in order
+        scale, terms = linear[0]
+        pairs = terms if scale == 1 else tuple([(scale * coefficient, term) for coefficient, term in terms])
+    else:
+        coefficients = dict[Expr, int]()
+        for scale, terms in linear:
+            for coefficient, term in terms:
+                coefficients[term] = coefficients.get(term, 0) + scale * coefficient
+        pairs = tuple(sorted([(coefficient, term) for term, coefficient in coefficients.items() if coefficient], key=_pair_order))
+        if not pairs:
+            return const(constant)
+    if constant == 0 and len(pairs) == 1 and pairs[0][0] == 1:
         return pairs[0][1]
-    pairs.sort(key=lambda pair: _order(pair[1]))
+    found = _interned.get(("sum", (constant, pairs)))
+    if found is not None:
+        return found
     low: int | None = constant
     high: int | None = constant
     divisor = abs(constant)
@@ -254,8 +274,8 @@ def _sum(*parts: tuple[Expr, int]) -> Expr:
         low = None if low is None or lower is None else low + coefficient * lower
         high = None if high is None or upper is None else high + coefficient * upper
         divisor = math.gcd(divisor, coefficient * term.divisor)
-    symbols = frozenset[str]().union(*(term.symbols for _, term in pairs))
-    return _intern("sum", (constant, tuple(pairs)), low, high, divisor, symbols)
+    symbols = pairs[0][1].symbols if len(pairs) == 1 else frozenset[str]().union(*[term.symbols for _, term in pairs])
+    return _intern("sum", (constant, pairs), low, high, divisor, symbols)
 
 
 def _product(left: Expr, right: Expr) -> Expr:

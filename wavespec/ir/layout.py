@@ -60,9 +60,9 @@ class Layout:
         """The part of the coordinate along ``dim`` that does not depend on the register."""
         return dict(self.base)[dim]
 
-    def register_offsets(self) -> Iterator[dict[str, int]]:
-        """For every register, in order, its displacement along each dim."""
-        for register in range(self.elements):
+    def register_offsets(self, every: int = 1) -> Iterator[dict[str, int]]:
+        """For every register, or the first of ``every`` some, in order, its displacement along each dim."""
+        for register in range(0, self.elements, every):
             offsets, rest = dict.fromkeys(self.dims, 0), register
             for axis in reversed(self.axes):
                 rest, digit = divmod(rest, axis.extent)
@@ -70,10 +70,10 @@ class Layout:
                     offsets[dim] += digit * stride
             yield offsets
 
-    def coordinates(self) -> Iterator[dict[str, Expr]]:
-        """For every register, in order, its coordinate along each dim."""
+    def coordinates(self, every: int = 1) -> Iterator[dict[str, Expr]]:
+        """For every register, or the first of ``every`` some, in order, its coordinate along each dim."""
         base = dict(self.base)
-        for offsets in self.register_offsets():
+        for offsets in self.register_offsets(every):
             yield {dim: base[dim] + offset for dim, offset in offsets.items()}
 
     def run_length(self, dim: str) -> int:

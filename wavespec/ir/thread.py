@@ -9,7 +9,10 @@ stick out of a row (None: all of them).  ``buffer`` picks one copy of a multiply
 | constant | -> T x n | value: every element |
 | load | -> T x n | memory, offset, buffer, mask, valid |
 | store | T x n -> | memory, offset, buffer, mask, valid |
-| load_matrix | -> T x e·c | memory, offset, buffer, count = c: c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 2 of 2 bytes or 4 of 1 byte |
+| accumulate | T x n -> | memory, offset, buffer, mask, valid, onto: a store, with what the memory holds added where ``onto``, a conjunction like ``mask``, holds |
+| prefetch | -> | memory, offset: a hint that this lane soon accesses what is there |
+| load_tile | -> T x (r·c) | memory, offset, buffer, rows = r, columns = c, stride: r rows of c consecutive elements, ``stride`` elements apart |
+| load_matrix | -> T x e·c | memory, offset, buffer, count = c: c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 1 of 4 bytes, 2 of 2 bytes or 4 of 1 byte |
 | copy_async | -> | source, source_offset, memory, offset, buffer, elements, mask, valid: global to shared, zero-filled where masked off; complete after the async_wait that covers its group |
 | async_commit | -> | closes a group of copies |
 | async_wait | -> | pending: groups of this lane that may stay in flight |
@@ -19,7 +22,6 @@ stick out of a row (None: all of them).  ``buffer`` picks one copy of a multiply
 | slice | T x n -> T x size | start, size |
 | transpose | T x (r·c·u) -> T x (r·c·u) | rows, columns, unit: row-major to column-major, moving units of u elements |
 | cast | T x n -> U x n | |
-| add | T x n, T x n -> T x n | |
 | for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values |
 """
 
@@ -73,6 +75,13 @@ class ThreadBuilder:
 
     def store(self, value: Value, memory: str, offset: Expr, *, buffer: Expr | int = 0, mask: Mask = (), valid: Expr | None = None) -> None:
         self.add("store", (value,), (), memory=memory, offset=offset, buffer=as_expr(buffer), mask=mask, valid=valid)
+
+    def load_tile(
+        self, memory: str, dtype: DType, rows: int, columns: int, stride: int, offset: Expr, *, buffer: Expr | int = 0, hint: str = "tile"
+    ) -> Value:  # fmt: skip
+        result = self.value(hint, dtype, rows * columns)
+        self.add("load_tile", (), (result,), memory=memory, offset=offset, buffer=as_expr(buffer), rows=rows, columns=columns, stride=stride)
+        return result
 
     def load_matrix(self, memory: str, dtype: DType, count: int, offset: Expr, *, buffer: Expr | int = 0, hint: str = "matrix") -> Value:
         result = self.value(hint, dtype, 4 // dtype.bytes * count)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import Where, WavespecError, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
-from wavespec.ir.kernel import Kernel, Op, Split, TileType, retype, rewrite
+from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Machine, MatrixInstruction
@@ -27,6 +28,22 @@ class TooManyThreads(WavespecError, code="too-many-threads"):
         )  # fmt: skip
 
 
+class OutsideLoop(WavespecError, code="outside-loop"):
+    def __init__(self, where: Where, name: str, dim: str) -> None:
+        super().__init__(
+            where, f"'{name}' has the dim '{dim}', which is walked over in tiles, and is not inside an 'iterate' over '{dim}'.",
+            hints=[f"Move it into the 'iterate' over '{dim}', or delete the tiling of '{dim}'."],
+        )  # fmt: skip
+
+
+class UntiledDim(WavespecError, code="untiled-dim"):
+    def __init__(self, where: Where, name: str, dim: str) -> None:
+        super().__init__(
+            where, f"One workgroup would hold '{name}' along all of '{dim}', whose size is known only when the kernel is called.",
+            hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}} to 'constraints', or give the dim one size."],
+        )  # fmt: skip
+
+
 class AssignTiles(Pass):
     """Turn the distribution into extents, origins, the grid and the waves of a workgroup.
 
@@ -34,13 +51,16 @@ class AssignTiles(Pass):
     After:  every type has its extents; ``iterate`` has ``induction``, ``extent`` and ``step``; reads and writes have ``origin``,
             one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run one after another a
             wave takes exactly one matrix instruction, whatever the wave constraint says.
-    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint.
+    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim`` at the operation.
     """
 
     name: ClassVar[str] = "assign-tiles"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        plan = kernel.distribution
+        sizes = {dim: extent for memory in kernel.memories for dim, extent in zip(memory.dims, memory.shape, strict=True)}
+        plan = _of_dims(kernel.distribution, sizes)
+        kernel = replace(kernel, distribution=plan)
+        raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
         wave_tiles = self._wave_tiles(kernel, machine, products)
@@ -51,7 +71,6 @@ class AssignTiles(Pass):
 
         origins: dict[str, Expr] = {}
         axes: dict[int, Expr] = {}
-        sizes = {dim: extent for memory in kernel.memories for dim, extent in zip(memory.dims, memory.shape, strict=True)}
         for split in plan.workgroup:
             size = sizes[split.dim]
             group = symbol(f"wg{split.axis}", 0, None if size.high is None else max(0, (size.high - 1) // split.tile))
@@ -114,6 +133,29 @@ class AssignTiles(Pass):
                 errors.append(TileNotDivisible(split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part))
         raise_all(errors)
         return tiles
+
+
+def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
+    """The distribution of the dims that tensors have; others have nothing to split."""
+
+    def kept(splits: tuple[Split, ...]) -> tuple[Split, ...]:
+        return tuple(split for split in splits if split.dim in sizes)
+
+    return replace(plan, workgroup=kept(plan.workgroup), loops=kept(plan.loops), waves=kept(plan.waves))
+
+
+def _unplaced(ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: frozenset[str]) -> Iterator[WavespecError]:
+    """Values that no tile bounds: ``inside`` are the dims of the loops around."""
+    tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
+    for op in ops:
+        for value in op.results:
+            for dim in value.tile.dims:
+                if dim in walked and dim not in inside:
+                    yield OutsideLoop(op.span, value.name, dim)
+                elif dim not in walked | tiled and not sizes[dim].is_const:
+                    yield UntiledDim(op.span, value.name, dim)
+        if op.region:
+            yield from _unplaced(op.region.ops, plan, sizes, inside | ({op["dim"]} if op.name == "iterate" else set()))
 
 
 def _whole(size: Expr) -> int:

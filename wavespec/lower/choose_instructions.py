@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import Where, WavespecError
-from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -25,13 +26,22 @@ class NoMatrixInstruction(WavespecError, code="no-matrix-instruction"):
         super().__init__(where, f"{what} {inputs} inputs into {acc}.", hints=[hint])
 
 
+class NotMatrices(WavespecError, code="not-matrices"):
+    def __init__(self, where: Where, operands: Sequence[TileType]) -> None:
+        shapes = [f"[{', '.join(tile.dims)}]" for tile in operands]
+        super().__init__(
+            where, f"A matrix instruction multiplies [m, k] by [n, k] into [m, n]; here {shapes[0]} by {shapes[1]} into {shapes[2]}.",
+            hints=["Give both operands two dims."],
+        )  # fmt: skip
+
+
 class ChooseInstructions(Pass):
     """Pick the matrix instruction of each mma and the way round it is used.
 
     Before: mma has only its operands.
     After:  mma has ``instruction``, ``m``, ``n``, ``k``; a name that ends in ``:swapped`` computes the transposed product,
             chosen when a lane then owns longer runs of the output's contiguous dim (wider stores).
-    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint.
+    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint; ``not-matrices`` at the mma.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -44,6 +54,8 @@ class ChooseInstructions(Pass):
 
     def _choose(self, kernel: Kernel, op: Op, machine: Machine) -> Op:
         a, b, acc = (value.tile for value in op.operands)
+        if {len(tile.dims) for tile in (a, b, acc)} != {2}:
+            raise NotMatrices(op.span, (a, b, acc))
         written = op.get("variant") or kernel.distribution.instruction
         where = kernel.distribution.instruction_span or op.span
         named = machine.instruction(written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.lower.base import Pass
+from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import remaining
 from wavespec.targets.machine import Machine
 
@@ -51,6 +53,8 @@ def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
     column = source.contiguous_dim
     width = min(machine.globals.access_bytes // source.dtype.bytes, machine.shared.access_bytes // shared.dtype.bytes)
     width = min(width, shared.arrangement.run(column))
+    while shared.shape[-1].value % width:
+        width //= 2
     while width > 1 and not machine.globals.aligned(source.shape[-1].divisor, width, source.dtype.bytes):
         width //= 2
     return width
@@ -80,6 +84,17 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     return op.with_(layout=layout, loops=(), guard=tuple(guard), bounded=bounded, transpose=())
 
 
+def _read_extents(kernel: Kernel, machine: Machine) -> dict[str, int]:
+    """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, and of one step along k."""
+    extents: dict[str, int] = {}
+    for op in kernel.walk():
+        if op.name == "mma":
+            row = instruction_of(op, machine)
+            for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], op.operands[0].tile.extent(op["k"]))):
+                extents[dim] = math.lcm(extents.get(dim, 1), extent)
+    return extents
+
+
 def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine) -> tuple[Op, list[Expr]]:
     row, column = source.dims
     sizes = {dim: extent.value for dim, extent in zip(shared.dims, shared.shape, strict=True)}
@@ -99,8 +114,9 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     loops: list[tuple[Expr, Expr, Expr]] = []
     symbols: list[Expr] = []
     base: list[tuple[str, Expr]] = []
-    panel = max((digit.step for digit in digits if digit.dim == row), default=1)  # whole panels are read, so whole ones are filled
-    for dim, block, granule in ((row, lines, max(lines, panel)), (column, width, width)):
+    read = _read_extents(kernel, machine)
+    for dim, block in ((row, lines), (column, width)):
+        granule = math.lcm(block, read.get(dim, 1))
         at = symbol(f"copy_{source.name}_{dim}", 0, sizes[dim] - block, block)
         base.append((dim, at))
         if not at.is_const:

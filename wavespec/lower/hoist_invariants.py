@@ -10,7 +10,7 @@ from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 
-_PURE = frozenset(("add", "cast", "constant", "pack", "slice", "transpose"))
+_PURE = frozenset(("cast", "constant", "pack", "slice", "transpose"))
 
 
 class HoistInvariants(Pass):

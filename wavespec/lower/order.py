@@ -26,7 +26,7 @@ PASSES: tuple[Pass, ...] = (
     MaskEdges(),
     TileToThread(),
     PipelineLoops(),
-    HoistInvariants(),
     SerializeWaves(),
+    HoistInvariants(),
     PlaceBarriers(),
 )

@@ -13,6 +13,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
 
 _FRAGMENT_OPS = frozenset(("load", "load_matrix", "slice", "pack", "cast", "transpose"))
+_OTHER_REGISTERS = 32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
 _SMALLEST_COPY_BYTES = 4  # https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cp-async
 
 
@@ -29,6 +30,7 @@ class PipelineLoops(Pass):
             i + s-1 between its mmas, and uses buffer i % s.  Fragments of one k slice are loaded before the mmas of the slice
             before; those of slice 0 are carried in from the step before, so that mmas run while others wait at the barrier:
             ``[loads of slice k+1; some copies; mmas of slice k] ...; commit; wait s-2; loads of slice 0 of step i+1; mmas``.
+            Where registers do not suffice for that: ``wait s-2; copies; commit; loads and mmas of every slice in turn``.
             Copies beyond the end are masked off, which makes them zeros.
     Errors: ``stages-not-possible`` at the schedule's stages.
     """
@@ -45,7 +47,7 @@ class PipelineLoops(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             if op.name != "for" or op.body.ops[:1] == () or op.body.ops[0].name != "copy_async":
                 return (op,)
-            return _Loop(op, stages, fresh).pipelined()
+            return _Loop(op, stages, fresh).pipelined(machine.registers)
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
@@ -72,13 +74,23 @@ class _Loop:
         self.rotating = {copy["memory"] for copy in self.copies}
         self.at = _symbol(self.copies, self.induction)
 
-    def pipelined(self) -> tuple[Op, ...]:
+    def pipelined(self, registers: int) -> tuple[Op, ...]:
+        """The copies before the loop, the loop, and the wait for what it left in flight; ``registers`` of a lane, 0 = any."""
         before: list[Op] = []
         for stage in range(self.stages - 1):
             before += [*self._copies(stage, first=True), self.commit]
         slices = _slices(self.rest)
-        loop = self._with_slices(slices, before) if slices else self._plain()
+        fits = not registers or self._registers(slices) <= registers
+        loop = self._with_slices(slices, before) if slices and fits else self._plain()
         return (*before, loop, self.wait)
+
+    def _registers(self, slices: list[_Slice]) -> int:
+        """About how many registers a lane needs to load one slice while it multiplies another."""
+        fragments = 0
+        for part in slices:
+            used = {value.name for op in part.mmas for value in op.operands}
+            fragments = max(fragments, sum(_words(op.result) for op in part.loads if op.result.name in used))
+        return sum(map(_words, self.op.operands)) + 2 * fragments + 2 * len(self.copies) + _OTHER_REGISTERS
 
     def _plain(self) -> Op:
         body = self.op.body
@@ -166,6 +178,11 @@ def _slices(ops: Sequence[Op]) -> list[_Slice]:
         else:
             return []
     return slices if slices and slices[-1].mmas else []
+
+
+def _words(value: Value) -> int:
+    """32-bit registers of a value."""
+    return -(-value.vector.elements * value.vector.dtype.bytes // 4)
 
 
 def _uses(op: Op, names: Mapping[str, Value]) -> Op:

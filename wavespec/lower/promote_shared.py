@@ -94,8 +94,8 @@ def _arrangement(source: Memory, extents: tuple[int, ...], product: Op | None, f
     if product is not None and fragment is not None and machine.shared.arrangement == "panels":
         free = next(dim for dim in source.dims if dim != product["k"])
         role = "m" if free == product["m"] else "n"
-        block = max((axis.extent for axis in fragment.layout.axes if axis.stride(role)), default=1)
-        depth_block = max((axis.extent for axis in fragment.layout.axes if axis.stride("k")), default=1)
+        block = next((axis.extent for axis in fragment.layout.axes if axis.stride(role) == 1), 1)
+        depth_block = next((axis.extent for axis in fragment.layout.axes if axis.stride("k") == 1), 1)
         if fragment.layout.axes and fragment.staging == "panels":
             sizes = dict(zip(source.dims, extents, strict=True))
             return panels(free, sizes[free], block, product["k"], sizes[product["k"]], depth_block)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
-from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
@@ -21,7 +21,8 @@ class SerializeWaves(Pass):
             panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.  The kernel has no
             waves left.  Waves beyond the edge of a tensor are not run.
     Cases:  a loop around all waves cannot keep their registers.
-            1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its sum there.
+            1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its sum there,
+               and announces that when it starts (``prefetch``).
             2. Any other carried value lives in a private memory between the steps.
     """
 
@@ -43,6 +44,7 @@ class _Serializer:
         self.depths: dict[str, int] = {}
         self.memory_depths: dict[str, int] = {}
         self.private: list[Memory] = []
+        self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
 
     # ------------------------------------------------------------------------------------------------------------- nests
 
@@ -50,9 +52,9 @@ class _Serializer:
         """How many wave loops have to be around ``op``."""
         deepest = max((self.depths.get(value.name, 0) for inner in op.walk() for value in inner.operands), default=0)
         for inner in op.walk():
-            if inner.name == "load":
+            if inner.name in ("load", "load_tile"):
                 deepest = max(deepest, self.memory_depths.get(inner["memory"], 0))
-            for expr in _expressions(tuple(value for _, value in inner.attributes)):
+            for expr in inner.expressions():
                 deepest = max([deepest, *(self.order.index(s) + 1 for s in expr.symbols if s in self.order)])
         return deepest
 
@@ -77,7 +79,7 @@ class _Serializer:
     def _staged(self, op: Op) -> set[str]:
         """Shared memories that ``op`` fills."""
         stores = (inner["memory"] for inner in op.walk() if inner.name == "store")
-        return {name for name in stores if self.kernel.memory(name).space == "shared"}
+        return {name for name in stores if name in self.shared}
 
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results."""
@@ -121,69 +123,49 @@ class _Serializer:
 
     def without_carried(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
         """The loop with its carried values in memory: operations before it, the loop, operations after it."""
-        stores = self._plain_stores(op, after)
-        if stores is not None and _only_accumulates(op):
-            return [], self._in_output(op, after, stores), [o for o in after if not self._feeds(o, op)]
+        chain = self._plain_stores(op, after)
+        if chain is not None and _only_accumulates(op):
+            return [], self._in_output(op, chain), [other for other in after if other not in chain]
         return self._in_private(op, after)
 
-    def _feeds(self, op: Op, loop: Op) -> bool:
-        """Whether ``op`` only handles results of ``loop`` (their slices and stores)."""
-        names = {value.name for value in loop.results}
-        chain = set(names)
-        for value in op.operands:
-            root = value.name
-            chain.add(root)
-        return any(value.name in names or value.name in self._slices for value in op.operands)
-
     def _plain_stores(self, op: Op, after: list[Op]) -> list[Op] | None:
-        """The stores that the results go to, if they go nowhere else and start at zero; None otherwise."""
+        """The slices and stores that the results go to, if they start at zero and go nowhere else; None otherwise."""
         zeros = {o.result.name for o in self.kernel.walk() if o.name == "constant" and o["value"] == 0}
         if not all(value.name in zeros for value in op.operands):
             return None
         known = {value.name for value in op.results}
-        self._slices: set[str] = set()
-        stores: list[Op] = []
+        chain: list[Op] = []
         for other in after:
-            if not any(value.name in known for value in other.operands):
+            if not any(value.name in known for inner in other.walk() for value in inner.operands):
                 continue
-            if other.name == "slice":
-                known.add(other.result.name)
-                self._slices.add(other.result.name)
-            elif other.name == "store" and self.kernel.memory(other["memory"]).space == "global":
-                stores.append(other)
-            else:
+            if other.name != "slice" and not (other.name == "store" and self.kernel.memory(other["memory"]).space == "global"):
                 return None
-        return stores
+            known |= {value.name for value in other.results}
+            chain.append(other)
+        return chain
 
-    def _in_output(self, op: Op, after: list[Op], stores: list[Op]) -> Op:
+    def _in_output(self, op: Op, chain: list[Op]) -> Op:
         """Case 1: sums start at zero in every step, and are added to the output; the first step only stores."""
-        build = ThreadBuilder(self.fresh)
-        build.span = stores[0].span if stores else op.span
         body = op.body
-        substitution = {a.name: first for a, first in zip(body.arguments, op.operands, strict=True)}
-        results = {r.name: y for r, y in zip(op.results, body.yields, strict=True)}
-        ops = [_renamed(inner, substitution) for inner in body.ops]
-        tail = [_renamed(other, results) for other in after if self._feeds(other, op)]
-        induction = _symbol(op)
-        sums: list[tuple[Op, Value]] = []
-        slices = [other for other in tail if other.name == "slice"]
-        for store in (other for other in tail if other.name == "store"):
-            value = store.operands[0]
-            again = (const(0), induction)
-            before = build.load(
-                store["memory"], value.vector.dtype, value.vector.elements, store["offset"], mask=(*store["mask"], again), valid=store["valid"], hint="before"
-            )
-            sums.append((store, before))
-        for store, before in sums:
-            total = build.value("total", before.vector.dtype, before.vector.elements)
-            build.add("add", (store.operands[0], before), (total,))
-            slices.append(replace(store, operands=(total,)))
-        loads = [o for o in build.ops if o.name == "load"]
-        adds = [o for o in build.ops if o.name == "add"]
-        writes = [o for o in slices if o.name == "store"]
-        cuts = [o for o in slices if o.name == "slice"]
-        upper = maximum(op["upper"], const(1))  # an empty sum still has to be written
-        return replace(op.with_(upper=upper), operands=(), results=(), region=Region((), (*ops, *cuts, *loads, *adds, *writes), ()))
+        first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
+        last = {result.name: value for result, value in zip(op.results, body.yields, strict=True)}
+        onto = ((const(0), self.kernel.symbol(op["induction"])),)
+        tail = [_renamed(other, last) for other in chain]
+        sums = [replace(other, name="accumulate").with_(onto=onto) if other.name == "store" else other for other in tail]
+        places = [attribute_pairs({"memory": o["memory"], "offset": o["offset"]}) for o in sums if o.name == "accumulate"]
+        hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
+        start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
+        ops = [_renamed(inner, first) for inner in body.ops]
+        upper = maximum(op["upper"], const(1))  # an empty sum still has to be written ...
+        if upper != op["upper"]:  # ... of nothing that could be read
+            ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
+        region = Region((), (*ops[:start], *hints, *ops[start:], *sums), ())
+        return replace(op.with_(upper=upper), operands=(), results=(), region=region)
+
+    def _where_it_runs(self, op: Op, loop: Op) -> Op:
+        if op.name != "load" or self.kernel.memory(op["memory"]).role != "input":
+            return op
+        return op.with_(mask=((self.kernel.symbol(loop["induction"]), loop["upper"]), *op["mask"]))
 
     def _in_private(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
         """Case 2: one private memory per carried value, one place per wave."""
@@ -220,7 +202,8 @@ def _independent(op: Op, others: list[Op]) -> bool:
 def _touched(ops: list[Op]) -> tuple[set[str], set[str]]:
     """Memories that are loaded from and stored to."""
     inner = [one for op in ops for one in op.walk()]
-    return {o["memory"] for o in inner if o.name == "load"}, {o["memory"] for o in inner if o.name == "store"}
+    loaded = {o["memory"] for o in inner if o.name in ("load", "load_tile", "accumulate")}
+    return loaded, {o["memory"] for o in inner if o.name in ("store", "accumulate")}
 
 
 def _only_accumulates(op: Op) -> bool:
@@ -246,21 +229,3 @@ def _renamed(op: Op, names: dict[str, Value]) -> Op:
         ops = tuple(_renamed(inner, names) for inner in region.ops)
         region = replace(region, ops=ops, yields=tuple(names.get(v.name, v) for v in region.yields))
     return replace(op, operands=tuple(names.get(v.name, v) for v in op.operands), region=region)
-
-
-def _symbol(loop: Op) -> Expr:
-    """The induction of a loop as an expression."""
-    for inner in loop.walk():
-        for expr in _expressions(tuple(value for _, value in inner.attributes)):
-            for node in expr.walk():
-                if node.kind == "symbol" and node.args[0] == loop["induction"]:
-                    return node
-    return const(0)
-
-
-def _expressions(value: object) -> Iterator[Expr]:
-    if isinstance(value, Expr):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _expressions(item)  # pyright: ignore[reportUnknownArgumentType]

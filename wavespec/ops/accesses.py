@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +15,7 @@ from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
 _MATRIX_ROWS = 8  # rows of one matrix of a matrix load: 8 lanes give addresses, 32 receive
+_TILE_ROWS, _TILE_ROW_BYTES = 16, 64  # of a tile register
 _MATRIX_ROW_BYTES, _MATRIX_PART_BYTES = 16, 4  # of one row, and what each of 4 lanes receives of it
 
 
@@ -28,25 +30,52 @@ class Piece:
 
 
 def pieces(
-    memory: Memory, coordinates: Sequence[Coordinates], widest: int, machine: Machine, *, checked: bool = False
+    memory: Memory, coordinates: Sequence[Coordinates], widest: int, machine: Machine, *, granule: int = 1, checked: bool = False
 ) -> Iterator[Piece]:  # fmt: skip
     """Cut registers into the widest accesses that memory order and alignment allow (``widest`` in elements).
 
+    ``coordinates``: of the first of every ``granule`` registers, which are known to be consecutive (``granule_elements``).
     ``checked``: the emitter sees to rows that start unaligned, so that only the place inside the row counts.
     """
     offsets = [memory.offset(c) for c in coordinates]
-    follows = [b - a == const(1) for a, b in pairwise(offsets)]
-    start = 0
-    while start < len(offsets):
-        run = 1
-        while start + run < len(offsets) and run < widest and follows[start + run - 1]:
-            run += 1
+    follows = [b - a == const(granule) for a, b in pairwise(offsets)]
+    if memory.space == "global":  # bound checks look along the contiguous dim: rows of one element are rows still
+        rows = [{d: e for d, e in c.items() if d != memory.contiguous_dim} for c in coordinates]
+        follows = [near and a == b for near, (a, b) in zip(follows, pairwise(rows), strict=True)]
+    start, end = 0, len(offsets) * granule
+    while start < end:
+        first, inside = divmod(start, granule)
+        last = first
+        while last < len(follows) and (last + 1) * granule - start < widest and follows[last]:
+            last += 1
+        run = min(widest, (last + 1) * granule - start)
         width = 1 << (run.bit_length() - 1) if machine.concurrent_waves else run
-        known = coordinates[start][memory.contiguous_dim] if checked else offsets[start]
+        at, offset = coordinates[first], offsets[first] + inside
+        if inside:
+            at = {dim: at[dim] + inside if dim == memory.contiguous_dim else at[dim] for dim in memory.dims}
+        known = at[memory.contiguous_dim] if checked else offset
         while width > 1 and machine.concurrent_waves and not _aligned(memory, known.divisor, width, machine):
             width //= 2
-        yield Piece(start, width, offsets[start], coordinates[start])
+        yield Piece(start, width, offset, at)
         start += width
+
+
+def granule_elements(memory: Memory, layout: Layout, origin: Coordinates) -> int:
+    """Registers of a fragment that are consecutive in memory from every multiple of that number on, read off the strides alone."""
+    if memory.arrangement is None:
+        return math.gcd(layout.run_length(memory.contiguous_dim), layout.fragment_elements)
+    run, axes = 1, list(layout.axes)
+    for digit in reversed(memory.arrangement.digits if not memory.arrangement.swizzle else ()):
+        axis = axes.pop() if axes else None
+        if axis is None or axis.strides != ((digit.dim, digit.step),) or digit.stride != run or digit.extent % axis.extent:
+            break
+        span = digit.step * axis.extent
+        if (origin[digit.dim] + layout.base_of(digit.dim)).divisor % span or any(other.stride(digit.dim) % span for other in axes):
+            break
+        run *= axis.extent
+        if axis.extent != digit.extent:
+            break
+    return math.gcd(run, layout.fragment_elements)
 
 
 def _aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bool:
@@ -83,12 +112,15 @@ def read_fragments(
     build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], hint: str, machine: Machine
 ) -> tuple[Value, ...]:  # fmt: skip
     """Load a tile; returns its fragments in order."""
-    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates()]
+    granule = granule_elements(memory, layout, origin)
+    if _takes_tile_load(memory, layout, granule, machine):
+        return tuple(_load_tiles(build, memory, layout, origin, hint))
+    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates(granule)]
     loaded: list[Value] = []
     if _takes_matrix_load(memory, layout, machine):
         loaded = list(_load_matrices(build, memory, layout, origin, hint))
     else:
-        for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine):
+        for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine, granule=granule):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             loaded.append(build.load(memory.name, memory.dtype, piece.width, piece.offset, mask=mask, valid=valid, hint=hint))
     return tuple(regroup(build, loaded, layout.fragment_elements, hint))
@@ -114,14 +146,15 @@ def write_fragments(
     machine: Machine,
 ) -> None:  # fmt: skip
     """Store a tile from its fragments."""
-    size = layout.fragment_elements
+    granule = granule_elements(memory, layout, origin)
+    size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
     widest = widest_access(memory, masked, machine, checked=checked)
-    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates()]
+    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates(granule)]
     for number, value in enumerate(values):
         value = build.cast(value, memory.dtype)
         part = coordinates[number * size : (number + 1) * size]
-        for piece in pieces(memory, part, widest, machine, checked=checked):
+        for piece in pieces(memory, part, widest, machine, granule=granule, checked=checked):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             stored = build.slice(value, piece.register, piece.width)
             build.store(stored, memory.name, piece.offset, mask=mask, valid=valid)
@@ -169,16 +202,35 @@ def copy_tile(
     return store
 
 
+def _takes_tile_load(memory: Memory, layout: Layout, granule: int, machine: Machine) -> bool:
+    """Whether fragments are blocks of whole rows of tile registers; the first axis of a fragment counts the rows."""
+    if machine.shared.matrix_load != "tile" or memory.space != "shared" or layout.inner < 2:
+        return False
+    rows = layout.axes[len(layout.axes) - layout.inner].extent
+    columns = layout.fragment_elements // rows
+    return rows % _TILE_ROWS == 0 and columns * memory.dtype.bytes % _TILE_ROW_BYTES == 0 and granule % columns == 0
+
+
+def _load_tiles(build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str) -> Iterator[Value]:
+    rows = layout.axes[len(layout.axes) - layout.inner].extent
+    columns = layout.fragment_elements // rows
+    offsets = [memory.offset({d: origin[d] + c[d] for d in memory.dims}) for c in layout.coordinates(columns)]
+    for first in range(0, len(offsets), rows):
+        steps = [b - a for a, b in pairwise(offsets[first : first + rows])]
+        assert all(step == steps[0] for step in steps), f"rows of a tile of {memory.name} are not evenly spaced"
+        yield build.load_tile(memory.name, memory.dtype, rows, columns, steps[0].value, offsets[first], hint=hint)
+
+
 def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool:
     """Whether lanes hold matrices of 8 rows of 16 bytes the way a matrix load hands them out."""
-    if not machine.shared.matrix_load or memory.space != "shared" or memory.dtype.bytes > 2 or len(memory.dims) != 2:
+    if machine.shared.matrix_load != "ldmatrix" or memory.space != "shared" or memory.dtype.bytes > _MATRIX_PART_BYTES or len(memory.dims) != 2:
         return False
     row, column = memory.dims
     inner = layout.axes[-1]
     part, width = _MATRIX_PART_BYTES // memory.dtype.bytes, _MATRIX_ROW_BYTES // memory.dtype.bytes
     rows, columns = _matrix_base(layout, row, column, part)
     return (
-        (inner.extent, inner.strides) == (part, ((column, 1),))
+        (part == 1 or (inner.extent, inner.strides) == (part, ((column, 1),)))
         and "lane" not in rows.symbols | columns.symbols
         and layout.elements // part % 2 == 0
         and all(o[row] % _MATRIX_ROWS == 0 and o[column] % width < part for o in layout.register_offsets())

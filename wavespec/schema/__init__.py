@@ -1,4 +1,4 @@
-"""The front end: specs as YAML or Python go in; checked `KernelSpec` models, or all mistakes at once, come out."""
+"""The front end: a spec as YAML or Python goes in; a checked `KernelSpec`, or all its mistakes, comes out."""
 
 from wavespec.schema.check import check_spec
 from wavespec.schema.load import load, load_with_warnings, loads

@@ -1,4 +1,4 @@
-"""The base of every spec model: strict, frozen, and aware of where in which file each of its parts was written."""
+"""The base of every spec model: strict, frozen, and aware of where each of its parts was written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Position:
 
 
 class SpecModel(BaseModel):
-    """A frozen part of a spec. Equality and dumps ignore positions, so a spec from YAML equals one written in Python."""
+    """A frozen part of a spec. Positions count for nothing in equality and dumps."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -92,7 +92,7 @@ class SpecModel(BaseModel):
 class Worded(SpecModel):
     """A part that YAML writes with its word in front: `{workgroup: M, tile: BLOCK_M}`.
 
-    The value behind the word fills `headline`: one field, or several from a list. All other fields are written by name.
+    The value behind the word fills `headline`: one field, or several from a list. Others are written by name.
     """
 
     word: ClassVar[str]

@@ -1,16 +1,16 @@
 """Calls of Python go in; the `KernelSpec` that the same YAML would give comes out.
 
-    kernel = KernelBuilder("copy")
-    m = kernel.dim("M")
-    a, b = kernel.input("a", [m], "f32"), kernel.output("b", [m], "f32")
-    kernel.workgroup(m, kernel.param("BLOCK_M", 256), axis=0)
-    kernel.write(kernel.read("x", a), b)
-    spec = kernel.build()
+kernel = KernelBuilder("copy")
+m = kernel.dim("M")
+a, b = kernel.input("a", [m], "f32"), kernel.output("b", [m], "f32")
+kernel.workgroup(m, kernel.param("BLOCK_M", 256), axis=0)
+kernel.write(kernel.read("x", a), b)
+spec = kernel.build()
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,7 +185,7 @@ class KernelBuilder:
         self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
 
     @contextmanager
-    def iterate(self, name: str, dim: Symbol | str, **carry: Value) -> Iterator[Loop]:
+    def iterate(self, name: str, dim: Symbol | str, **carry: Value) -> Generator[Loop, None, None]:
         """The body is what is called inside the `with`."""
         loop = Loop(name)
         self._bodies.append([])
@@ -250,7 +250,9 @@ class KernelBuilder:
 
     def _problem_to_error(self, problem: Mapping[str, Any]) -> WavespecError:
         path = [self.name, *map(str, problem["loc"])]
-        return pydantic_to_error(problem, ".".join(path), path[-1], f"'{path[-2]}'" if len(path) > 2 else "A kernel")
+        return pydantic_to_error(
+            problem, ".".join(path), path[-1], f"'{path[-2]}'" if len(path) > 2 else "A kernel"
+        )
 
     def _tensor(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str, role: str) -> Value:
         fields = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wavespec.diagnostics import Diagnostic, Span, Where, WavespecError, in_order, quote
+from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
 from wavespec.schema.base import SpecModel
 from wavespec.schema.check_constraints import check_constraints
 from wavespec.schema.check_graph import RedefinedName, check_graph
@@ -16,7 +16,9 @@ from wavespec.schema.resolve import UndefinedName
 
 class RepeatedDim(WavespecError, code="repeated-dim"):
     def __init__(self, where: Where, dim: str) -> None:
-        super().__init__(where, f"{quote(dim)} is twice in one shape.", hints=["Give the second axis a dim of its own."])
+        super().__init__(
+            where, f"{quote(dim)} is twice in one shape.", hints=["Give the second axis a dim of its own."]
+        )
 
 
 class ContradictoryDim(WavespecError, code="contradictory-dim"):
@@ -99,7 +101,9 @@ def _dims(spec: KernelSpec) -> Iterator[WavespecError]:
             message = f"{quote(name)} is at least {dim.min} and at most {dim.max}: no size fits."
             yield ContradictoryDim(spec.where("dims", name, "max"), message)
         elif dim.value is not None and (problem := _size_problem(dim, dim.value)):
-            yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
+            yield ContradictoryDim(
+                spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}."
+            )
 
 
 def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
@@ -125,9 +129,13 @@ def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
             dim = spec.dims.get(name)
             if dim is None:
                 if name not in broken:
-                    yield UndefinedName(spec.where_key("workloads", index, name), name, "a dim", list(spec.dims))
+                    yield UndefinedName(
+                        spec.where_key("workloads", index, name), name, "a dim", list(spec.dims)
+                    )
             elif problem := _size_problem(dim, size):
-                yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
+                yield ImpossibleSize(
+                    spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}."
+                )
         for name, dim in spec.dims.items():
             if name not in workload and dim.value is None:
                 yield IncompleteWorkload(spec.where("workloads", index), name)

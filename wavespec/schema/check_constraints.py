@@ -1,10 +1,10 @@
-"""The constraints of a kernel and of its targets go in; unknown dims, repetitions and contradictions come out."""
+"""The constraints of a kernel and its targets go in; unknown dims and contradictions come out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wavespec.diagnostics import Related, Where, WavespecError, quote
+from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.constraints import AnyConstraint, Assume, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import UndefinedName, part_of
@@ -43,7 +43,9 @@ class WaveWithoutWorkgroup(WavespecError, code="wave-without-workgroup"):
 class NotACondition(WavespecError, code="not-a-condition"):
     def __init__(self, where: Where, text: str) -> None:
         super().__init__(
-            where, f"{quote(text)} is a number; an assumption is a comparison.", hints=["Such as 'K > 4 * BLOCK_K'."]
+            where,
+            f"{quote(text)} is a number; an assumption is a comparison.",
+            hints=["Such as 'K > 4 * BLOCK_K'."],
         )
 
 
@@ -71,10 +73,13 @@ def _check(
             continue
         if subject not in spec.dims and subject not in broken:
             yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))
-        elif isinstance(constraint, Workgroup) and axes.setdefault(constraint.axis, constraint) is not constraint:
-            if earlier is constraint:
-                free = [axis for axis in range(3) if axis not in axes]
-                yield RepeatedAxis(constraint, axes[constraint.axis], free)
+        elif (
+            earlier is constraint
+            and isinstance(constraint, Workgroup)
+            and axes.setdefault(constraint.axis, constraint) is not constraint
+        ):
+            free = [axis for axis in range(3) if axis not in axes]
+            yield RepeatedAxis(constraint, axes[constraint.axis], free)
     if not is_whole:
         return
     split = {constraint.dim for constraint in constraints if isinstance(constraint, Workgroup | Tiling)}

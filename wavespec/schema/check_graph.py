@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wavespec.diagnostics import Related, Span, Where, WavespecError, name_hints, quote
+from typing import Any
+
+from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote
 from wavespec.schema.constraints import Tiling
 from wavespec.schema.models import KernelSpec, Tensor
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
@@ -119,7 +121,9 @@ class _GraphScope:
     def report(self, error: WavespecError) -> None:
         self.errors.append(error)
 
-    def inside(self, carried: dict[str, ValueType | None], body: tuple[Op, ...]) -> dict[str, ValueType | None]:
+    def inside(
+        self, carried: dict[str, ValueType | None], body: tuple[Op, ...]
+    ) -> dict[str, ValueType | None]:
         self.frames.append(_Frame(carried))
         self.run(body)
         defined = self.frames.pop().defined
@@ -165,7 +169,7 @@ class _GraphScope:
 
 
 def _field(op: Op, path: tuple[str | int, ...]) -> object:
-    value: object = getattr(op, str(path[0]))
+    value: Any = getattr(op, str(path[0]))
     for part in path[1:]:
-        value = value[part]  # type: ignore[index]
+        value = value[part]
     return value

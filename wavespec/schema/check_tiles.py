@@ -1,10 +1,10 @@
-"""A spec goes in; parameters and tiles without a sensible value, on any of its targets, come out as errors."""
+"""A spec goes in; parameters and tiles without a sensible value on some target come out as errors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wavespec.diagnostics import Where, WavespecError, quote
+from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.constraints import Assume, Tiling, Wave, Workgroup
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import (
@@ -22,7 +22,8 @@ class TileOutOfRange(WavespecError, code="tile-out-of-range"):
     def __init__(self, where: Where, dim: str, text: str, value: int, target: str | None) -> None:
         super().__init__(
             where,
-            f"The tile of {quote(dim)} is {_equation(text, value)}{_on(target)}; a tile has 1 to {_LARGEST_TILE} elements.",
+            f"The tile of {quote(dim)} is {_equation(text, value)}{_on(target)}; "
+            f"a tile has 1 to {_LARGEST_TILE} elements.",
         )
 
 
@@ -35,7 +36,8 @@ class TileNotDivisible(WavespecError, code="tile-not-divisible"):
         divisors = [size for size in range(1, tile[1] + 1) if tile[1] % size == 0 and size % 16 == 0]
         super().__init__(
             where,
-            f"The tile of {quote(dim)} has {tile[1]} elements{_on(target)}, not a multiple of a wave's {wave[1]}.",
+            f"The tile of {quote(dim)} has {tile[1]} elements{_on(target)}, "
+            f"not a multiple of a wave's {wave[1]}.",
             notes=[f"Workgroup: {_equation(*tile)}. Wave: {_equation(*wave)}."],
             hints=[f"A wave can have {', '.join(map(str, divisors[-4:]))}."] if divisors else [],
         )
@@ -47,7 +49,7 @@ class FalseAssumption(WavespecError, code="false-assumption"):
 
 
 def check_tiles(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
-    """Problems of the kernel as written, then those that only a target's overrides bring, at the override's line."""
+    """Problems of the kernel as written, then those that a target's overrides bring, at their lines."""
     base = dict(_Target(spec, None, spec, broken).problems())
     yield from base.values()
     for name in spec.targets:
@@ -99,7 +101,9 @@ class _Target:
             tiles[constraint.word, constraint.dim] = (text, value)
         yield from self._divisibility(tiles)
 
-    def _divisibility(self, tiles: Mapping[tuple[str, str], tuple[str, int]]) -> Iterator[tuple[object, WavespecError]]:
+    def _divisibility(
+        self, tiles: Mapping[tuple[str, str], tuple[str, int]]
+    ) -> Iterator[tuple[object, WavespecError]]:
         for constraint in self.spec.constraints:
             if not isinstance(constraint, Wave) or ("wave", constraint.dim) not in tiles:
                 continue
@@ -114,7 +118,9 @@ class _Target:
             place = self._override_of(tuple(names)) or constraint.where("tile")
             yield (constraint.dim, tile, wave), TileNotDivisible(place, constraint.dim, tile, wave, self.name)
 
-    def _assumption(self, assume: Assume, values: Mapping[str, int]) -> Iterator[tuple[object, WavespecError]]:
+    def _assumption(
+        self, assume: Assume, values: Mapping[str, int]
+    ) -> Iterator[tuple[object, WavespecError]]:
         names = assume.condition.names()
         if not assume.condition.is_condition or any(name not in values for name in names):
             return
@@ -130,8 +136,10 @@ class _Target:
             yield (text, bound), FalseAssumption(self._override_of(names) or where, text, bound, self.name)
 
     def _is_known(self, error: WavespecError) -> bool:
-        # A name that is defined in a way that was reported: 'undefined' would be a second report of one mistake.
-        return any(f"'{name}'" in diagnostic.message for diagnostic in error.diagnostics for name in self.broken)
+        # The name's definition was reported: 'undefined' would be a second report of one mistake.
+        return any(
+            f"'{name}'" in diagnostic.message for diagnostic in error.diagnostics for name in self.broken
+        )
 
     def _blamed(self, error: WavespecError, names: tuple[str, ...]) -> WavespecError:
         place = self._override_of(names)
@@ -156,7 +164,10 @@ class _Target:
         places = [overrides.where("params", name) for name in overrides.params if name in reached]
         if not places or isinstance(places[0], str):
             return f"targets.{self.name}.{places[0]}" if places else None
-        return min(places, key=lambda place: (place.line, place.column) if place and not isinstance(place, str) else (0, 0))
+        return min(
+            places,
+            key=lambda place: (place.line, place.column) if place and not isinstance(place, str) else (0, 0),
+        )
 
 
 def _equation(text: str, value: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wavespec.diagnostics import Where, WavespecError, listing, name_hints, quote
+from wavespec.diagnostics import WavespecError, Where, listing, name_hints, quote
 
 
 class UnknownField(WavespecError, code="unknown-field"):
@@ -21,7 +21,9 @@ class MissingField(WavespecError, code="missing-field"):
 
 class UnknownOp(WavespecError, code="unknown-op"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(where, f"{quote(name)} is not an op.", hints=name_hints(name, allowed, "The ops are"))
+        super().__init__(
+            where, f"{quote(name)} is not an op.", hints=name_hints(name, allowed, "The ops are")
+        )
 
 
 class UnknownConstraint(WavespecError, code="unknown-constraint"):
@@ -32,12 +34,16 @@ class UnknownConstraint(WavespecError, code="unknown-constraint"):
 
 class UnknownDtype(WavespecError, code="unknown-dtype"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are"))
+        super().__init__(
+            where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are")
+        )
 
 
 class UnknownTarget(WavespecError, code="unknown-target"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are"))
+        super().__init__(
+            where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are")
+        )
 
 
 class UnknownValue(WavespecError, code="unknown-value"):
@@ -69,7 +75,9 @@ class BadName(WavespecError, code="bad-name"):
 class MissingName(WavespecError, code="missing-name"):
     def __init__(self, where: Where, word: str) -> None:
         super().__init__(
-            where, f"{quote(word)} makes a value, which needs a name.", hints=[f"Write '- name: {{{word}: ...}}'."]
+            where,
+            f"{quote(word)} makes a value, which needs a name.",
+            hints=[f"Write '- name: {{{word}: ...}}'."],
         )
 
 
@@ -85,4 +93,6 @@ class NamedEffect(WavespecError, code="named-effect"):
 class WrongOperandCount(WavespecError, code="wrong-operand-count"):
     def __init__(self, where: Where, word: str, operands: Iterable[str], found: int) -> None:
         operands = list(operands)
-        super().__init__(where, f"{quote(word)} takes {len(operands)} operands ({', '.join(operands)}), not {found}.")
+        super().__init__(
+            where, f"{quote(word)} takes {len(operands)} operands ({', '.join(operands)}), not {found}."
+        )

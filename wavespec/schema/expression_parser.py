@@ -9,7 +9,7 @@ Grammar (names are ASCII identifiers; operators of one line group to the left):
     atom       = NUMBER | NAME | NAME "(" expression {"," expression} ")" | "(" expression ")"
     NUMBER     = DIGITS ["." [DIGITS]] [("e" | "E") ["+" | "-"] DIGITS] | "inf"
 
-`/` divides exactly; `//` rounds down, `%` has the divisor's sign. There is no power, attribute, index or string.
+`/` divides exactly, `//` rounds down, `%` has the divisor's sign. There is no power, index or string.
 """
 
 from __future__ import annotations
@@ -192,7 +192,9 @@ class _Parser:
                 self._too_large(token, f"{quote(token.text)} is beyond 64-bit floating point.")
             return value
         if len(token.text) > 1 and token.text.startswith("0"):
-            self._fail(token, f"{quote(token.text)} starts with 0.", "Integers are decimal, without leading zeros.")
+            self._fail(
+                token, f"{quote(token.text)} starts with 0.", "Integers are decimal, without leading zeros."
+            )
         if len(token.text) > 19 or int(token.text) > INT64_MAX:
             self._too_large(token, f"{quote(token.text)} needs more than 63 bits.")
         return int(token.text)
@@ -209,7 +211,9 @@ class _Parser:
     def _count(self, node: Expression) -> Expression:
         self.nodes += 1
         if self.nodes > _MOST_NODES:
-            raise ExpressionTooLarge(self.span, f"An expression has at most {_MOST_NODES} numbers, names and operators.")
+            raise ExpressionTooLarge(
+                self.span, f"An expression has at most {_MOST_NODES} numbers, names and operators."
+            )
         return node
 
     def _deeper(self, token: _Token) -> None:

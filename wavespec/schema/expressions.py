@@ -67,7 +67,7 @@ class Expression:
         """The exact value, with every name bound in `values`.
 
         Raises:
-            EvaluationError: an unbound name, an inexact `/`, a division by zero, a fraction, or beyond 64 bits.
+            EvaluationError: an unbound name, an inexact `/`, a division by zero, a fraction, over 64 bits.
         """
         return _evaluate(self, values)
 
@@ -84,7 +84,9 @@ class Expression:
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         text = {"type": "string", "minLength": 1, "maxLength": LONGEST_EXPRESSION}
         return {"anyOf": [{"type": "integer"}, text]}
 

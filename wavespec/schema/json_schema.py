@@ -1,4 +1,4 @@
-"""The models go in; the JSON Schema of the YAML they are written as comes out, for editors to complete and underline."""
+"""The models go in; the JSON Schema of their YAML comes out, for editors to complete and underline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wavespec.schema.models import KernelSpec
 from wavespec.schema.names import NAME_PATTERN
 from wavespec.schema.ops import OPS, ValueOp
 
-SCHEMA_ID = "https://wavespec.dev/v1/kernel.schema.json"
+SCHEMA_ID = "urn:wavespec:v1:kernel"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
@@ -86,8 +86,12 @@ def _surface(schema: Any) -> Any:
         union = "Statement" if mapping["discriminator"]["propertyName"] == "op" else "Constraint"
         rest = {key: value for key, value in mapping.items() if key in ("description", "default")}
         return {"$ref": f"#/$defs/{union}", **rest}
+    if "patternProperties" in mapping:
+        mapping = {**mapping, "additionalProperties": False}
     return {
-        key: _surface(value) for key, value in mapping.items() if not (key == "title" and isinstance(value, str))
+        key: _surface(value)
+        for key, value in mapping.items()
+        if not (key == "title" and isinstance(value, str))
     }
 
 
@@ -104,7 +108,7 @@ def _allow_extends(schema: Schema) -> None:
     properties["extends"] = {
         "type": "string",
         "pattern": r"\.wave\.yaml$",
-        "description": "A spec to start from: a relative path inside the project. What is written here goes over it.",
+        "description": "A spec to start from: a relative path inside the project. This file goes over it.",
     }
     schema["if"] = {"required": ["extends"]}
     schema["else"] = whole

@@ -1,4 +1,4 @@
-"""A `.wave.yaml` file, or its text, goes in; a checked `KernelSpec` comes out, or all its mistakes at once."""
+"""A `.wave.yaml` file, or its text, goes in; a checked `KernelSpec`, or all its mistakes, comes out."""
 
 from __future__ import annotations
 
@@ -92,12 +92,14 @@ def _read_with_extends(
 
 
 def _merge(base: Node, child: Node) -> Node:
-    """The child's values over those of the base, mapping by mapping; a list or scalar replaces the base's as a whole."""
+    """The child's values over those of the base, mapping by mapping; a list replaces the base's."""
     if not isinstance(base, MappingNode) or not isinstance(child, MappingNode):
         return child
     mine = {entry.key: entry for entry in child.entries}
     merged: list[Entry] = []
     for entry in base.entries:
         over = mine.pop(entry.key, None)
-        merged.append(entry if over is None else Entry(over.key, over.key_span, _merge(entry.value, over.value)))
+        merged.append(
+            entry if over is None else Entry(over.key, over.key_span, _merge(entry.value, over.value))
+        )
     return MappingNode((*merged, *mine.values()), child.span)

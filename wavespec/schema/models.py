@@ -74,11 +74,11 @@ class TensorOverride(SpecModel):
 class TargetOverride(SpecModel):
     """What differs on one target, and nothing else. It never changes a result."""
 
-    params: Annotated[dict[Name, Expression], Field(max_length=64)] = {}
+    params: Annotated[dict[Name, Expression], Field(max_length=64)] = Field(default_factory=dict)
     """Parameters with another value."""
     hardware: HardwareSettings | None = None
     """Settings that replace those of the `hardware` constraint."""
-    tensors: Annotated[dict[Name, TensorOverride], Field(max_length=64)] = {}
+    tensors: Annotated[dict[Name, TensorOverride], Field(max_length=64)] = Field(default_factory=dict)
     """Tensors that are staged elsewhere."""
     constraints: Annotated[tuple[AnyConstraint, ...], Field(max_length=64)] | None = None
     """All constraints, in place of the kernel's."""
@@ -99,7 +99,7 @@ class KernelSpec(SpecModel):
     """What the kernel computes, in one formula."""
     dims: Annotated[dict[Name, Dim], Field(min_length=1, max_length=64)]
     """Sizes of the tensors: symbols bound when the kernel is called."""
-    params: Annotated[dict[Name, Expression], Field(max_length=64)] = {}
+    params: Annotated[dict[Name, Expression], Field(max_length=64)] = Field(default_factory=dict)
     """Compile-time symbols: the tuning knobs. Integers, or expressions of other parameters."""
     tensors: Annotated[dict[Name, Tensor], Field(min_length=1, max_length=64)]
     """Arguments and results, in the order of the call."""
@@ -109,7 +109,9 @@ class KernelSpec(SpecModel):
     """The computation: ops on whole tensors, in order."""
     schedule: Schedule | None = None
     """How steps of a loop overlap in time."""
-    targets: Annotated[dict[TargetName, TargetOverride], Field(max_length=16)] = {}
+    targets: Annotated[dict[TargetName, TargetOverride], Field(max_length=16)] = Field(
+        default_factory=dict[TargetName, TargetOverride]
+    )
     """What differs per machine."""
     workloads: Annotated[tuple[dict[Name, Extent], ...], Field(max_length=256)] = ()
     """Sizes of the dims for `check` and `bench`."""
@@ -119,4 +121,8 @@ class KernelSpec(SpecModel):
 
     def __eq__(self, other: object) -> bool:
         # The order of the tensors is the order of the call; that of dims and parameters means nothing.
-        return super().__eq__(other) and isinstance(other, KernelSpec) and list(self.tensors) == list(other.tensors)
+        return (
+            super().__eq__(other)
+            and isinstance(other, KernelSpec)
+            and list(self.tensors) == list(other.tensors)
+        )

@@ -1,4 +1,4 @@
-"""The rule for every name in a spec: it becomes a Python identifier of generated code, so it must be a harmless one."""
+"""The rule for every name in a spec: it becomes a Python name in generated code, so it is a harmless one."""
 
 from __future__ import annotations
 
@@ -14,31 +14,198 @@ REFERENCE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}(\.[A-Za-z][A-Za-z0-9_]{0,63})?
 
 # Written out, not asked from `keyword` and `builtins`: a spec must mean the same under every Python.
 KEYWORDS = frozenset(
-    """
-    False None True and as assert async await break case class continue def del elif else except finally for from
-    global if import in is lambda match nonlocal not or pass raise return try type while with yield
-    """.split()
+    [
+        "False",
+        "None",
+        "True",
+        "and",
+        "as",
+        "assert",
+        "async",
+        "await",
+        "break",
+        "case",
+        "class",
+        "continue",
+        "def",
+        "del",
+        "elif",
+        "else",
+        "except",
+        "finally",
+        "for",
+        "from",
+        "global",
+        "if",
+        "import",
+        "in",
+        "is",
+        "lambda",
+        "match",
+        "nonlocal",
+        "not",
+        "or",
+        "pass",
+        "raise",
+        "return",
+        "try",
+        "type",
+        "while",
+        "with",
+        "yield",
+    ]
 )
 BUILTINS = frozenset(
-    """
-    abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile complex
-    copyright credits delattr dict dir divmod enumerate eval exec exit filter float format frozenset getattr globals
-    hasattr hash help hex id input int isinstance issubclass iter len license list locals map max memoryview min next
-    object oct open ord pow print property quit range repr reversed round set setattr slice sorted staticmethod str
-    sum super tuple vars zip ArithmeticError AssertionError AttributeError BaseException BaseExceptionGroup
-    BlockingIOError BrokenPipeError BufferError BytesWarning ChildProcessError ConnectionAbortedError ConnectionError
-    ConnectionRefusedError ConnectionResetError DeprecationWarning EOFError Ellipsis EncodingWarning EnvironmentError
-    Exception ExceptionGroup FileExistsError FileNotFoundError FloatingPointError FutureWarning GeneratorExit IOError
-    ImportError ImportWarning IndentationError IndexError InterruptedError IsADirectoryError KeyError
-    KeyboardInterrupt LookupError MemoryError ModuleNotFoundError NameError NotADirectoryError NotImplemented
-    NotImplementedError OSError OverflowError PendingDeprecationWarning PermissionError ProcessLookupError
-    PythonFinalizationError RecursionError ReferenceError ResourceWarning RuntimeError RuntimeWarning StopAsyncIteration
-    StopIteration SyntaxError SyntaxWarning SystemError SystemExit TabError TimeoutError TypeError UnboundLocalError
-    UnicodeDecodeError UnicodeEncodeError UnicodeError UnicodeTranslateError UnicodeWarning UserWarning ValueError
-    Warning ZeroDivisionError
-    """.split()
+    [
+        "abs",
+        "aiter",
+        "all",
+        "anext",
+        "any",
+        "ascii",
+        "bin",
+        "bool",
+        "breakpoint",
+        "bytearray",
+        "bytes",
+        "callable",
+        "chr",
+        "classmethod",
+        "compile",
+        "complex",
+        "copyright",
+        "credits",
+        "delattr",
+        "dict",
+        "dir",
+        "divmod",
+        "enumerate",
+        "eval",
+        "exec",
+        "exit",
+        "filter",
+        "float",
+        "format",
+        "frozenset",
+        "getattr",
+        "globals",
+        "hasattr",
+        "hash",
+        "help",
+        "hex",
+        "id",
+        "input",
+        "int",
+        "isinstance",
+        "issubclass",
+        "iter",
+        "len",
+        "license",
+        "list",
+        "locals",
+        "map",
+        "max",
+        "memoryview",
+        "min",
+        "next",
+        "object",
+        "oct",
+        "open",
+        "ord",
+        "pow",
+        "print",
+        "property",
+        "quit",
+        "range",
+        "repr",
+        "reversed",
+        "round",
+        "set",
+        "setattr",
+        "slice",
+        "sorted",
+        "staticmethod",
+        "str",
+        "sum",
+        "super",
+        "tuple",
+        "vars",
+        "zip",
+        "ArithmeticError",
+        "AssertionError",
+        "AttributeError",
+        "BaseException",
+        "BaseExceptionGroup",
+        "BlockingIOError",
+        "BrokenPipeError",
+        "BufferError",
+        "BytesWarning",
+        "ChildProcessError",
+        "ConnectionAbortedError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "DeprecationWarning",
+        "EOFError",
+        "Ellipsis",
+        "EncodingWarning",
+        "EnvironmentError",
+        "Exception",
+        "ExceptionGroup",
+        "FileExistsError",
+        "FileNotFoundError",
+        "FloatingPointError",
+        "FutureWarning",
+        "GeneratorExit",
+        "IOError",
+        "ImportError",
+        "ImportWarning",
+        "IndentationError",
+        "IndexError",
+        "InterruptedError",
+        "IsADirectoryError",
+        "KeyError",
+        "KeyboardInterrupt",
+        "LookupError",
+        "MemoryError",
+        "ModuleNotFoundError",
+        "NameError",
+        "NotADirectoryError",
+        "NotImplemented",
+        "NotImplementedError",
+        "OSError",
+        "OverflowError",
+        "PendingDeprecationWarning",
+        "PermissionError",
+        "ProcessLookupError",
+        "PythonFinalizationError",
+        "RecursionError",
+        "ReferenceError",
+        "ResourceWarning",
+        "RuntimeError",
+        "RuntimeWarning",
+        "StopAsyncIteration",
+        "StopIteration",
+        "SyntaxError",
+        "SyntaxWarning",
+        "SystemError",
+        "SystemExit",
+        "TabError",
+        "TimeoutError",
+        "TypeError",
+        "UnboundLocalError",
+        "UnicodeDecodeError",
+        "UnicodeEncodeError",
+        "UnicodeError",
+        "UnicodeTranslateError",
+        "UnicodeWarning",
+        "UserWarning",
+        "ValueError",
+        "Warning",
+        "ZeroDivisionError",
+    ]
 )
-RESERVED = frozenset("self cls torch wavespec inf ceildiv where index".split())
+RESERVED = frozenset(["self", "cls", "torch", "wavespec", "inf", "ceildiv", "where", "index"])
 """Words of generated code and of expressions."""
 
 
@@ -74,7 +241,9 @@ def _valid_reference(text: str) -> str:
     return text
 
 
-Name = Annotated[str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})]
+Name = Annotated[
+    str, AfterValidator(_valid_name), WithJsonSchema({"type": "string", "pattern": NAME_PATTERN})
+]
 """A dim, parameter, tensor, value or kernel."""
 
 Reference = Annotated[

@@ -1,11 +1,11 @@
-"""A problem that pydantic found goes in; the error of wavespec that says it in the words of the language comes out."""
+"""A problem that pydantic found goes in; the error that says it in the words of the language comes out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from wavespec.diagnostics import Where, WavespecError, quote
+from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.errors import BadName, MissingField, OutOfRange, UnknownField, WrongType
 
 _TYPES = {
@@ -18,7 +18,7 @@ _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 
 def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owner: str) -> WavespecError:
-    """The error for one entry of `ValidationError.errors()`; `field` and `owner` are the words of the language for its place."""
+    """The error for one entry of `ValidationError.errors()`; `field` and `owner` name its place."""
     kind: str = problem["type"]
     found: Any = problem["input"]
     context: dict[str, Any] = problem.get("ctx", {})
@@ -37,7 +37,9 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
         ((word, limit),) = context.items()
         return OutOfRange(where, field, f"{_LIMITS[word]} {limit}", describe(found))
     if kind in ("too_long", "too_short"):
-        word, limit = ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])
+        word, limit = (
+            ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])
+        )
         unit = "entry" if limit == 1 else "entries"
         return OutOfRange(where, field, f"{word} {limit} {unit} long", str(context["actual_length"]))
     if kind == "string_too_long":

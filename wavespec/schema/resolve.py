@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wavespec.diagnostics import Where, WavespecError, name_hints, quote
+from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.schema.base import Path, Position
 from wavespec.schema.constraints import AnyConstraint, Hardware
 from wavespec.schema.errors import UnknownTarget
@@ -77,7 +77,9 @@ def fixed_dims(spec: KernelSpec) -> dict[str, int]:
     return {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
 
 
-def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, values: Mapping[str, int]) -> int | bool:
+def evaluate_constant(
+    spec: KernelSpec, expression: Expression, where: Where, values: Mapping[str, int]
+) -> int | bool:
     """The value of `expression`, written at `where`, over `values`.
 
     Raises:
@@ -98,7 +100,9 @@ def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, va
     except EvaluationError as error:
         bound = [f"{name} = {values[name]}" for name in expression.names()]
         message = f"{quote(str(expression))} has no integer value: {error}."
-        raise NoConstantValue(part_of(where, error.node), message, notes=[", ".join(bound)] if bound else []) from None
+        raise NoConstantValue(
+            part_of(where, error.node), message, notes=[", ".join(bound)] if bound else []
+        ) from None
 
 
 def part_of(where: Where, node: Expression) -> Where:

@@ -1,4 +1,4 @@
-"""A path goes in; the text of that spec comes out, or an error. A spec can reach no file outside its project."""
+"""A path goes in; the text of that spec, or an error, comes out. None lies outside the project."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from wavespec.diagnostics import Where, WavespecError, quote
+from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.yaml_source import LARGEST_FILE_BYTES, YamlTooLarge
 
 SPEC_SUFFIX = ".wave.yaml"
@@ -47,7 +47,9 @@ def read_text(path: Path, where: Where, *, follow_links: bool) -> str:
             raise UnreadableFile(where, str(path), "it is not a regular file")
         data = file.read(LARGEST_FILE_BYTES + 1)
     if len(data) > LARGEST_FILE_BYTES:
-        raise YamlTooLarge(where, f"A spec has at most {LARGEST_FILE_BYTES} bytes; {quote(str(path))} has more.")
+        raise YamlTooLarge(
+            where, f"A spec has at most {LARGEST_FILE_BYTES} bytes; {quote(str(path))} has more."
+        )
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

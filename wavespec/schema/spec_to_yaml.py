@@ -47,7 +47,7 @@ def spec_to_data(model: SpecModel) -> dict[str, Data]:
     for name in names:
         value = getattr(model, name)
         field = type(model).model_fields[name]
-        if field.is_required() or value != field.default:
+        if field.is_required() or value != field.get_default(call_default_factory=True):
             data[name] = _to_data(value)
     return {model.name: data} if isinstance(model, ValueOp) else data
 
@@ -70,7 +70,7 @@ def _block(value: dict[str, Data] | list[Data], indent: int) -> list[str]:
     lines: list[str] = []
     if isinstance(value, list):
         for item in value:
-            if _fits(item, indent + 2):
+            if _fits(item, indent + 2) and not _is_named(item):
                 lines.append(f"{pad}- {_scalar_or_flow(item, in_flow=False)}")
                 continue
             # The first line of the item moves up behind its dash.
@@ -83,6 +83,11 @@ def _block(value: dict[str, Data] | list[Data], indent: int) -> list[str]:
         else:
             lines += [f"{pad}{key}:", *_block(cast("dict[str, Data]", item), indent + 2)]
     return lines
+
+
+def _is_named(value: Data) -> bool:
+    """`name: {op: ...}`, which is written without outer braces."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(next(iter(value.values())), dict)
 
 
 def _fits(value: Data, indent: int) -> bool:
@@ -100,7 +105,11 @@ def _has_statements(value: Data) -> bool:
 
 def _scalar_or_flow(value: Data, *, in_flow: bool) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_scalar_or_flow(item, in_flow=True)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{key}: {_scalar_or_flow(item, in_flow=True)}" for key, item in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(_scalar_or_flow(item, in_flow=True) for item in value) + "]"
     if isinstance(value, str):
@@ -123,4 +132,8 @@ def _is_plain(text: str, in_flow: bool) -> bool:
 
 def _is_literal_block(text: str) -> bool:
     lines = text.removesuffix("\n").split("\n")
-    return len(lines) > 1 and all(line == line.strip() and line.isprintable() for line in lines) and bool(lines[0] and lines[-1])
+    return (
+        len(lines) > 1
+        and all(line == line.strip() and line.isprintable() for line in lines)
+        and bool(lines[0] and lines[-1])
+    )

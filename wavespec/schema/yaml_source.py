@@ -1,7 +1,7 @@
-"""YAML text goes in; a tree of nodes, each with its span, comes out, or errors. Nothing of YAML can run, alias or explode.
+"""YAML text goes in; a tree of nodes with spans, or errors, comes out. Nothing in it can run or explode.
 
-The caps are checked on the stream of events, before any tree exists. Plain scalars follow the YAML 1.2 core schema,
-in decimal: `no`, `on`, `010`, `1:30` and dates are text.
+The caps are checked on the stream of events, before any tree exists. Plain scalars follow the core schema of
+YAML 1.2, in decimal: `no`, `on`, `010`, `1:30` and dates are text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from wavespec.diagnostics import Related, Source, Span, Where, WavespecError, quote
+from wavespec.diagnostics import Related, Source, Span, WavespecError, Where, quote
 from wavespec.schema.expressions import INT64_MAX
 
 LARGEST_FILE_BYTES = 2**20
@@ -83,7 +83,9 @@ class YamlTooLarge(WavespecError, code="yaml-too-large"):
 class UnprintableText(WavespecError, code="unprintable-text"):
     def __init__(self, where: Where, character: str) -> None:
         message = f"U+{ord(character):04X} is not printable; specs are plain printable text."
-        super().__init__(where, message, hints=["Delete the character; a copy from a web page often brings one."])
+        super().__init__(
+            where, message, hints=["Delete the character; a copy from a web page often brings one."]
+        )
 
 
 class NumberOutOfRange(WavespecError, code="number-out-of-range"):
@@ -116,7 +118,9 @@ def yaml_to_nodes(text: str, file: str) -> tuple[Node, list[WavespecError]]:
     source = Source.of(file, text)
     start = Span(file, 1, 1, 1, 1, source)
     if len(text) > LARGEST_FILE_BYTES:
-        raise YamlTooLarge(start, f"A spec has at most {LARGEST_FILE_BYTES} characters; this one has {len(text)}.")
+        raise YamlTooLarge(
+            start, f"A spec has at most {LARGEST_FILE_BYTES} characters; this one has {len(text)}."
+        )
     _refuse_unprintable(source)
     builder = _TreeBuilder(source)
     try:
@@ -130,7 +134,9 @@ def yaml_to_nodes(text: str, file: str) -> tuple[Node, list[WavespecError]]:
     except yaml.YAMLError as error:
         raise MalformedYaml(start, f"This is not YAML: {quote(str(error))}.") from None
     if builder.root is None:
-        raise MalformedYaml(start, "The file is empty.", hints=["A spec begins with 'apiVersion: wavespec/v1'."])
+        raise MalformedYaml(
+            start, "The file is empty.", hints=["A spec begins with 'apiVersion: wavespec/v1'."]
+        )
     return builder.root, builder.errors
 
 
@@ -155,7 +161,8 @@ def plain_to_value(text: str) -> ScalarValue:
 
 
 def _events(text: str) -> Iterator[Any]:
-    yield from yaml.parse(text, Loader=_LOADER)
+    parse: Any = yaml.parse  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    yield from parse(text, Loader=_LOADER)
 
 
 def _refuse_unprintable(source: Source) -> None:
@@ -164,7 +171,9 @@ def _refuse_unprintable(source: Source) -> None:
             continue
         for column, character in enumerate(line, 1):
             if not character.isprintable() and character != "\t":
-                raise UnprintableText(Span(source.file, number, column, number, column + 1, source), character)
+                raise UnprintableText(
+                    Span(source.file, number, column, number, column + 1, source), character
+                )
 
 
 def _span(source: Source, start: Any, end: Any) -> Span:
@@ -195,7 +204,9 @@ class _TreeBuilder:
         """Take the next event of the parser."""
         match event:
             case yaml.AliasEvent():
-                raise UnsafeYaml(self._at(event), "Specs have no aliases ('*name').", hints=["Write the value again."])
+                raise UnsafeYaml(
+                    self._at(event), "Specs have no aliases ('*name').", hints=["Write the value again."]
+                )
             case yaml.DocumentStartEvent():
                 self._document(event)
             case yaml.ScalarEvent() | yaml.SequenceStartEvent() | yaml.MappingStartEvent():
@@ -215,7 +226,11 @@ class _TreeBuilder:
     def _refuse_properties(self, event: Any) -> None:
         span = self._at(event)
         if event.anchor:
-            raise UnsafeYaml(span, f"Specs have no anchors ({quote('&' + event.anchor)}).", hints=["Write the value again."])
+            raise UnsafeYaml(
+                span,
+                f"Specs have no anchors ({quote('&' + event.anchor)}).",
+                hints=["Write the value again."],
+            )
         if event.tag:
             raise UnsafeYaml(span, f"Specs have no tags ({quote(event.tag)}).", hints=["Delete the tag."])
         self.nodes += 1
@@ -252,11 +267,17 @@ class _TreeBuilder:
 
     def _key(self, top: _Open, text: str, value: ScalarValue, span: Span) -> None:
         if not isinstance(value, str):
-            self.errors.append(BadKey(span, f"the number {quote(text)}" if text[-1:].isdigit() else quote(text)))
+            self.errors.append(
+                BadKey(span, f"the number {quote(text)}" if text[-1:].isdigit() else quote(text))
+            )
         if text == "<<":
-            raise UnsafeYaml(span, "Specs have no merge keys ('<<').", hints=["Use 'extends', or write the values again."])
+            raise UnsafeYaml(
+                span, "Specs have no merge keys ('<<').", hints=["Use 'extends', or write the values again."]
+            )
         if len(text) > _LONGEST_KEY:
-            raise YamlTooLarge(span, f"A key has at most {_LONGEST_KEY} characters; this one has {len(text)}.")
+            raise YamlTooLarge(
+                span, f"A key has at most {_LONGEST_KEY} characters; this one has {len(text)}."
+            )
         top.key = (text, span)
 
     def _refuse_as_key(self, span: Span) -> None:

@@ -1,7 +1,7 @@
-"""A tree of YAML nodes goes in; the spec models, each knowing its positions, come out with every mistake of form.
+"""A tree of YAML nodes goes in; the spec models with their positions, and every mistake of form, come out.
 
-The models are built from the leaves up, so that one broken part does not hide the mistakes of the others. What belongs
-where is read from the annotations of the models: a new field or op needs no line here.
+The models are built from the leaves up, so that one broken part does not hide the mistakes of others. What
+belongs where is read from the annotations of the models: a new field or op needs no line here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BROKEN = _Broken()
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """A spec as far as it could be read: `broken` names are defined in it, wrongly; no spec where nothing is left."""
+    """A spec as far as it could be read; `broken` names are defined, wrongly; `None` where nothing is left."""
 
     spec: KernelSpec | None
     errors: tuple[WavespecError, ...]
@@ -115,8 +115,8 @@ class _Reader:
             return spec
         # Enough of a kernel to go on looking for mistakes; it never leaves the loader.
         usable = {name: value for name, value in fields.items() if not isinstance(value, _Broken)}
-        empty: dict[str, object] = {"name": "kernel", "dims": {}, "tensors": {}, "graph": ()}
-        partial = KernelSpec.model_construct(**{**empty, **usable})
+        empty: dict[str, Any] = {"name": "kernel", "dims": {}, "tensors": {}, "graph": ()}
+        partial = KernelSpec.model_construct(None, **{**empty, **usable})
         partial.at(positions)
         return partial
 
@@ -162,8 +162,14 @@ class _Reader:
 
     def _model(self, node: Node, model: type[SpecModel], outer: _Positions, path: Path) -> object:
         if not isinstance(node, MappingNode):
-            hint = "Write {} for one without fields." if isinstance(node, ScalarNode) and node.value is None else ""
-            return self._wrong(WrongType(node.span, f"the fields of {_owner(model).lower()}", _found(node), hint))
+            hint = (
+                "Write {} for one without fields."
+                if isinstance(node, ScalarNode) and node.value is None
+                else ""
+            )
+            return self._wrong(
+                WrongType(node.span, f"the fields of {_owner(model).lower()}", _found(node), hint)
+            )
         fields, positions = self._fields(node, model)
         positions[()] = outer.get(path, Position(node.span))
         return self._build(model, fields, positions, _owner(model)) or _BROKEN
@@ -183,7 +189,11 @@ class _Reader:
     def _table(self, node: Node, kind: _Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None and kind.key is not None
         if not isinstance(node, MappingNode):
-            hint = "Leave the key out, or write {}." if isinstance(node, ScalarNode) and node.value is None else ""
+            hint = (
+                "Leave the key out, or write {}."
+                if isinstance(node, ScalarNode) and node.value is None
+                else ""
+            )
             return self._wrong(WrongType(node.span, "names with values (a mapping)", _found(node), hint))
         table: dict[str, object] = {}
         for entry in node.entries:
@@ -245,7 +255,9 @@ class _Reader:
             self.broken.discard(entry.key)
         return built
 
-    def _words(self, node: MappingNode, model: type[Worded], name: str | None, name_span: Span | None) -> object:
+    def _words(
+        self, node: MappingNode, model: type[Worded], name: str | None, name_span: Span | None
+    ) -> object:
         word = model.word
         kinds = _kinds(model)
         fields, positions = self._fields(node, model, skip=word)
@@ -281,7 +293,12 @@ class _Reader:
         return built
 
     def _report(
-        self, model: type[SpecModel], error: ValidationError, broken: set[str], positions: _Positions, owner: str
+        self,
+        model: type[SpecModel],
+        error: ValidationError,
+        broken: set[str],
+        positions: _Positions,
+        owner: str,
     ) -> None:
         seen: set[Path] = set()
         for problem in error.errors(include_url=False):
@@ -293,7 +310,9 @@ class _Reader:
             if (location and location[0] in broken) or (path and path in seen):
                 continue
             seen.add(path)
-            self.errors.append(_problem_to_error(problem, positions[path], str(path[-1]) if path else owner, owner))
+            self.errors.append(
+                _problem_to_error(problem, positions[path], str(path[-1]) if path else owner, owner)
+            )
             if path:
                 self.broken.add(str(path[-1]))
 
@@ -311,7 +330,9 @@ class _Reader:
         return _BROKEN
 
 
-def _problem_to_error(problem: Mapping[str, Any], position: Position, field: str, owner: str) -> WavespecError:
+def _problem_to_error(
+    problem: Mapping[str, Any], position: Position, field: str, owner: str
+) -> WavespecError:
     span = position.value
     if problem["type"] == "missing":
         span = position.key or _first_line(span)

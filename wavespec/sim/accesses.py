@@ -9,6 +9,7 @@ import numpy as np
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread import Mask
 from wavespec.sim.elements import Array, Flags, Integers, bits
 from wavespec.sim.findings import FindingList
 from wavespec.sim.fragments import MATRIX_LOAD_LANES, distributed_matrices
@@ -54,7 +55,7 @@ class MemoryUnit:
         """``[threads, elements]``; zeros where masked off or out of bounds."""
         count = op.result.vector.elements
         source = self.memories[op["memory"]]
-        return self._read(op, source, op["offset"], op.get("buffer"), count, required_alignment=False)
+        return self._read(op, source, op["offset"], op.get("buffer"), self._active(op, count), required_alignment=False)
 
     def store(self, op: Op, values: Array) -> None:
         target = self.memories[op["memory"]]
@@ -88,6 +89,20 @@ class MemoryUnit:
             target.owner[where] = self.workgroup + 1
         self._place(op, target, where, thread, stored)
 
+    def accumulate(self, op: Op, values: Array) -> None:
+        """Add what the memory holds where ``onto`` holds, then store."""
+        count, memory = values.shape[1], self.memories[op["memory"]]
+        active = self._active(op, count) & self._holds(op["onto"])[:, None]
+        before = self._read(op, memory, op["offset"], op.get("buffer"), active, required_alignment=False)
+        self.store(op, values + before)
+
+    def load_tile(self, op: Op) -> Array:
+        """``[threads, rows * columns]``, row after row."""
+        memory, active = self.memories[op["memory"]], np.ones((self.symbols.threads, op["columns"]), np.bool_)
+        offsets = (op["offset"] + row * op["stride"] for row in range(op["rows"]))
+        rows = [self._read(op, memory, at, op.get("buffer"), active, required_alignment=False) for at in offsets]
+        return np.concatenate(rows, axis=1)
+
     def load_matrix(self, op: Op) -> Array:
         """Matrices of 8 rows of 16 bytes, 4 bytes a thread of each; of 32 lanes, lane 8j + r names row r of matrix j."""
         source, count = self.memories[op["memory"]], int(op["count"])
@@ -109,7 +124,7 @@ class MemoryUnit:
 
     def copy_async(self, op: Op) -> None:
         source, target, count = self.memories[op["source"]], self.memories[op["memory"]], int(op["elements"])
-        values = self._read(op, source, op["source_offset"], None, count, required_alignment=True)
+        values = self._read(op, source, op["source_offset"], None, self._active(op, count), required_alignment=True)
         everywhere = np.ones(values.shape, np.bool_)
         index, inside = self._elements(op, target, op["offset"], op.get("buffer"), count, everywhere)
         self._check_alignment(op, target, index, inside, required=True)
@@ -141,11 +156,11 @@ class MemoryUnit:
         source: SimulatedMemory,
         offset: Expr,
         buffer: Expr | None,
-        count: int,
+        active: Flags,
         *,
         required_alignment: bool,
     ) -> Array:
-        index, active = self._elements(op, source, offset, buffer, count, self._active(op, count))
+        index, active = self._elements(op, source, offset, buffer, active.shape[1], active)
         self._check_alignment(op, source, index, active, required=required_alignment)
         self.statistics.access(op, "load", source, index, active)
         everything = bool(active.all())
@@ -177,13 +192,18 @@ class MemoryUnit:
 
     def _active(self, op: Op, count: int) -> Flags:
         """Which elements of which threads exist: the mask, then ``valid``."""
-        threads = np.ones(self.symbols.threads, np.bool_)
-        for left, right in op.get("mask") or ():
-            threads = threads & (self.symbols.per_thread(left) < self.symbols.per_thread(right))
+        threads = self._holds(op.get("mask") or ())
         valid: Expr | None = op.get("valid")
         if valid is None:
             return np.repeat(threads[:, None], count, axis=1)
         return threads[:, None] & (np.arange(count) < self.symbols.per_thread(valid)[:, None])
+
+    def _holds(self, mask: Mask) -> Flags:
+        """In which threads every ``left < right`` holds."""
+        threads = np.ones(self.symbols.threads, np.bool_)
+        for left, right in mask:
+            threads = threads & (self.symbols.per_thread(left) < self.symbols.per_thread(right))
+        return threads
 
     def _elements(
         self, op: Op, target: SimulatedMemory, offset: Expr, buffer: Expr | None, count: int, active: Flags

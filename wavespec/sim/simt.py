@@ -147,6 +147,12 @@ class _Workgroup:
                 self._define(op, self.memory.load(op))
             case "store":
                 self.memory.store(op, operands[0])
+            case "accumulate":
+                self.memory.accumulate(op, operands[0])
+            case "prefetch":
+                pass
+            case "load_tile":
+                self._define(op, self.memory.load_tile(op))
             case "load_matrix":
                 self._define(op, self.memory.load_matrix(op))
             case "copy_async":
@@ -168,8 +174,6 @@ class _Workgroup:
                 self._define(op, blocks.swapaxes(1, 2).reshape(operands[0].shape))
             case "cast":
                 self._define(op, converted(operands[0], op.result.vector.dtype))
-            case "add":
-                self._define(op, operands[0] + operands[1])
             case "for":
                 self._for(op, operands)
             case _:

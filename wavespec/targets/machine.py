@@ -70,8 +70,8 @@ class SharedMemory:
     access_bytes: int
     """Widest access of one lane."""
     arrangement: Literal["rows", "panels"]
-    matrix_load: Literal["", "ldmatrix"]
-    """Instruction that loads whole 8x8 fragments of 2-byte elements, if there is one."""
+    matrix_load: Literal["", "ldmatrix", "tile"]
+    """``ldmatrix``: one instruction loads matrices of 8 rows of 16 bytes.  ``tile``: operands are tile registers of 16 rows of 64 bytes."""
     spread: Literal["", "padding", "swizzle"]
     """How rows are kept off the same banks."""
 
@@ -120,6 +120,8 @@ class Machine:
     """In order of preference for ``mma: auto``."""
     compiler: Mapping[str, Any]
     """What the backend needs to be told: features, architecture name, target attribute."""
+    raster_group: int = 1
+    """Workgroups along grid axis 0 that run together with their neighbours along axis 1, unless the spec says otherwise."""
     requires: tuple[str, ...] = ()
     """Features (as the operating system names them) that the running machine must have."""
 
@@ -154,6 +156,7 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
         globals=GlobalMemory(**data["global"]),
         instructions=tuple(_instruction(row, lanes) for row in data["matrix_instructions"]),
         compiler=data["compiler"],
+        raster_group=data.get("raster_group", 1),
         requires=tuple(data.get("requires", ())),
     )
 

@@ -1,4 +1,4 @@
-"""The ops of a graph, one file each: its YAML form, its fields and its type rule. A new op is a file and a line in each list."""
+"""The ops of a graph, one file each: YAML form, fields, type rule. A new op is a file, and a line here."""
 
 from __future__ import annotations
 

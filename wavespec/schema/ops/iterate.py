@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from wavespec.diagnostics import Where, WavespecError, quote
+from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 

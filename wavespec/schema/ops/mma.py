@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wavespec.diagnostics import Where, WavespecError, listing, quote
+from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.schema.dtypes import ACCUMULATORS
 from wavespec.schema.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
@@ -21,7 +21,9 @@ class DimsMismatch(WavespecError, code="dims-mismatch"):
 class NoMatrixProduct(WavespecError, code="no-matrix-product"):
     def __init__(self, where: Where, dtype: str) -> None:
         allowed = listing(ACCUMULATORS, "or")
-        super().__init__(where, f"'mma' does not multiply {quote(dtype)}.", hints=[f"Its operands are {allowed}."])
+        super().__init__(
+            where, f"'mma' does not multiply {quote(dtype)}.", hints=[f"Its operands are {allowed}."]
+        )
 
 
 class Mma(ValueOp):
@@ -48,7 +50,8 @@ class Mma(ValueOp):
 
     def _check_dtypes(self, scope: Scope, lhs: ValueType, rhs: ValueType, acc: ValueType | None) -> None:
         if lhs.dtype != rhs.dtype:
-            message = f"'mma' multiplies one dtype; {quote(self.lhs)} is {lhs.dtype} and {quote(self.rhs)} is {rhs.dtype}."
+            found = f"{quote(self.lhs)} is {lhs.dtype} and {quote(self.rhs)} is {rhs.dtype}"
+            message = f"'mma' multiplies operands of one dtype; {found}."
             scope.report(DtypeMismatch(self.where("rhs"), message))
             return
         expected = ACCUMULATORS.get(lhs.dtype)
@@ -64,7 +67,7 @@ class Mma(ValueOp):
         notes = [f"{name} is {value}" for name, value in zip(self._operands(), (lhs, rhs, acc), strict=True)]
         if len(summed) != 1:
             over = f"over {listing(summed)}" if summed else "over none"
-            message = f"'mma' sums over exactly one dim that both operands have and the accumulator has not; here {over}."
+            message = f"'mma' sums over the one dim that both operands have and 'acc' has not; here {over}."
             scope.report(DimsMismatch(self.where("op"), message, notes=notes))
             return
         free = {*lhs.dims, *rhs.dims} - {summed[0]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wavespec.diagnostics import Where, WavespecError, quote
+from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import EffectOp, Scope, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch

@@ -1,0 +1,298 @@
+"""The models, passes and errors of the code go in; the generated parts of the pages in docs/ come out.
+
+    python docs/generate.py            rewrite them
+    python docs/generate.py --check    only say which are not up to date (what CI runs)
+
+A page is written by hand around parts of the form
+
+    <!-- generated: NAME ARGUMENT... -->
+    <!-- end generated -->
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import inspect
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import wavespec
+from wavespec.diagnostics import WavespecError
+from wavespec.lower.order import PASSES
+from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
+from wavespec.schema import loads
+from wavespec.schema.json_schema import json_schema
+from wavespec.schema.models import TARGETS
+from wavespec.targets.machine import machines
+
+_DOCS = Path(__file__).parent
+_PART = re.compile(r"(<!-- generated: ([^>]*?) -->\n).*?(<!-- end generated -->)", re.DOTALL)
+_LINES_SHOWN = 48
+_WIDTH = 160
+_SECTIONS = {"Constraint": "constraints", "Statement": "ops"}
+
+
+def page_text(text: str) -> str:
+    """The page with all of its generated parts made anew."""
+
+    def part(found: re.Match[str]) -> str:
+        name, *arguments = found[2].split()
+        return f"{found[1]}{_PARTS[name](*arguments).strip()}\n{found[3]}"
+
+    return _PART.sub(part, text)
+
+
+def stages(name: str, target: str) -> str:
+    """A kernel after every stage that changed it."""
+    path = _DOCS.parent / "specs" / f"{name}.wave.yaml"
+    spec = loads(path.read_text(encoding="utf-8"), f"specs/{path.name}", path.parent)
+    # Not the best variant here: the page must not depend on the machine it is made on.
+    machine = machines(target)[0]
+    from wavespec.ir.printer import print_kernel
+
+    lines: list[str] = []
+    before = ""
+    for stage in STAGES[:-2]:
+        after = print_kernel(lower(spec, machine, after=stage))
+        lines += [f"### {stage}", "", _summary(stage), ""]
+        lines += (
+            ["It leaves this kernel as it was.", ""]
+            if after == before
+            else _code(_changes(before, after), "diff")
+        )
+        before = after
+    lines += [
+        "### mlir",
+        "",
+        "What IREE is given. Every line carries the place in the spec that it comes from.",
+        "",
+    ]
+    lines += _code(_shortened(emit(spec, machine).text), "mlir")
+    _, compiled = build_variant(spec, machine, intermediates=True)
+    from wavespec.generate import isa_text
+
+    lines += [
+        "### isa",
+        "",
+        "What the machine executes.",
+        "",
+        *_code(_shortened(isa_text(compiled.dumped)[1]), "asm"),
+    ]
+    return "\n".join(lines)
+
+
+def passes() -> str:
+    """The passes in order, each with the first sentence of its class."""
+    rows = [f"| `{FIRST_STAGE}` | {_summary(FIRST_STAGE)} |"]
+    rows += [f"| `{one.name}` | {_summary(one.name)} |" for one in PASSES]
+    return "\n".join(["| pass | what it does |", "| --- | --- |", *rows])
+
+
+def folders() -> str:
+    """The packages of wavespec, each with its docstring."""
+    rows: list[str] = []
+    for path in sorted(Path(wavespec.__file__).parent.iterdir()):
+        file = path / "__init__.py" if path.is_dir() else path
+        if file.suffix == ".py" and file.exists() and not path.stem.startswith("__"):
+            summary = _first_sentence(ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "")
+            rows.append(f"| `wavespec/{path.name}{'/' * path.is_dir()}` | {summary} |")
+    return "\n".join(["| where | what |", "| --- | --- |", *rows])
+
+
+def models(*names: str) -> str:
+    """Tables of fields, from the JSON Schema that editors use; without names, of the kernel itself."""
+    schema = json_schema()
+    # A spec that extends another may leave out what is required of a whole one: the schema says so apart.
+    whole: dict[str, Any] = schema["else"]
+    always = {
+        "Kernel": whole["required"],
+        "Tensor": whole["properties"]["tensors"]["additionalProperties"]["required"],
+    }
+    chosen: dict[str, Any] = {name: schema["$defs"][name] for name in names} if names else {"Kernel": schema}
+    lines: list[str] = []
+    for name, model in chosen.items():
+        word = next(iter(model["properties"]))
+        title = f"`{word}`" if word == name.lower() else name
+        required: list[str] = [*model.get("required", []), *always.get(name, [])]
+        lines += [f"### {title}", "", _cell(model.get("description", "")), ""]
+        lines += ["| field | type | default | meaning |", "| --- | --- | --- | --- |"]
+        for field, value in model["properties"].items():
+            default = "required" if field in required else _default(value)
+            row = (f"`{field}`", _type(value), default, _cell(value.get("description", "")))
+            lines.append(f"| {' | '.join(row)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def target_table() -> str:
+    """The machines and their matrix instructions."""
+    rows: list[str] = []
+    for target in TARGETS:
+        for machine in machines(target):
+            instructions = ", ".join(f"`{row.name}`" for row in machine.instructions)
+            shared = f"{machine.shared.bytes // 1024} KiB"
+            rows.append(f"| `{target}` | `{machine.variant}` | {machine.lanes} | {shared} | {instructions} |")
+    head = [
+        "| target | variant | lanes of a wave | shared memory | matrix instructions |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    return "\n".join([*head, *rows])
+
+
+def errors() -> str:
+    """Every code with the sentence that it prints, or the docstring of its class where that varies."""
+    rows: dict[str, list[str]] = {}
+    for error in _error_classes():
+        text = _sentence(error) or (_first_sentence(inspect.getdoc(error) or "") if error.__doc__ else "")
+        if text and text not in rows.setdefault(error.code, []):
+            rows[error.code].append(text)
+    lines = [f"| `{code}` | {'<br>'.join(map(_cell, texts))} |" for code, texts in sorted(rows.items())]
+    return "\n".join(["| code | meaning |", "| --- | --- |", *lines])
+
+
+_PARTS: dict[str, Callable[..., str]] = {
+    "errors": errors,
+    "folders": folders,
+    "models": models,
+    "passes": passes,
+    "stages": stages,
+    "targets": target_table,
+}
+
+
+def _error_classes() -> Iterator[type[WavespecError]]:
+    root = Path(wavespec.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if re.search(r"^class \w+\(WavespecError, code=", text, re.MULTILINE):
+            module = importlib.import_module(".".join(file.relative_to(root.parent).with_suffix("").parts))
+            for value in vars(module).values():
+                if (
+                    inspect.isclass(value)
+                    and issubclass(value, WavespecError)
+                    and value.__module__ == module.__name__
+                ):
+                    yield value
+
+
+def _sentence(error: type[WavespecError]) -> str:
+    """The message that `__init__` builds, with `‹name›` where it puts values in."""
+    if "__init__" not in vars(error):
+        return ""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(error.__init__)))
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "__init__"
+        ):
+            message = node.args[1] if len(node.args) > 1 else None
+            if isinstance(message, ast.Constant):
+                return str(message.value)
+            if isinstance(message, ast.JoinedStr):
+                return "".join(
+                    str(p.value) if isinstance(p, ast.Constant) else _hole(p) for p in message.values
+                )
+    return ""
+
+
+def _hole(part: ast.expr) -> str:
+    """`‹name›` for `{name}`, `{quote(name)}` and `{machine.name}`; `…` for more than that."""
+    value = part.value if isinstance(part, ast.FormattedValue) else part
+    if isinstance(value, ast.Call) and value.args:
+        value = value.args[0]
+    return f"‹{ast.unparse(value)}›" if isinstance(value, ast.Name | ast.Attribute) else "…"
+
+
+def _summary(stage: str) -> str:
+    if stage == FIRST_STAGE:
+        return "Makes a tile kernel of the spec: whole-tile operations, nothing distributed yet."
+    (one,) = (one for one in PASSES if one.name == stage)
+    return _first_sentence(inspect.getdoc(type(one)) or "")
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return re.split(r"(?<=[.])\s", paragraph)[0].replace("``", "`")
+
+
+def _changes(before: str, after: str) -> str:
+    if not before:
+        return "\n".join(f"+{line[:_WIDTH]}" for line in after.splitlines())
+    old, new = ([line[:_WIDTH] for line in text.splitlines()] for text in (before, after))
+    changes = [line for line in difflib.unified_diff(old, new, n=0, lineterm="")][2:]
+    return _shortened("\n".join(line for line in changes if not line.startswith("@@")))
+
+
+def _shortened(text: str) -> str:
+    lines = [line[:_WIDTH] + "…" * (len(line) > _WIDTH) for line in text.rstrip().splitlines()]
+    if len(lines) <= _LINES_SHOWN + 8:
+        return "\n".join(lines)
+    head, tail = lines[: _LINES_SHOWN - 8], lines[-8:]
+    return "\n".join([*head, f"… {len(lines) - _LINES_SHOWN} more lines …", *tail])
+
+
+def _code(text: str, language: str) -> list[str]:
+    return [f"```{language}", text, "```", ""]
+
+
+def _type(value: dict[str, Any]) -> str:
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        return f"[{name}](#{_SECTIONS.get(name, name.lower())})"
+    if "enum" in value:
+        return ", ".join(f"`{item}`" for item in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
+    if "anyOf" in value:
+        return " or ".join(_type(item) for item in value["anyOf"] if item.get("type") != "null")
+    if "prefixItems" in value:
+        return f"list of {len(value['prefixItems'])}"
+    if value.get("type") == "array":
+        return f"list of {_type(value['items'])}"
+    if value.get("type") == "object":
+        inner = value.get("additionalProperties") or next(
+            iter(value.get("patternProperties", {}).values()), None
+        )
+        return f"name: {_type(inner)}" if isinstance(inner, dict) else "mapping"
+    kind = value.get("type", "")
+    kinds = " or ".join(kind) if isinstance(kind, list) else kind
+    pattern = value.get("pattern", "")
+    return "name" if pattern.startswith("^[A-Za-z]") else kinds or "expression"
+
+
+def _default(value: dict[str, Any]) -> str:
+    default = value.get("default")
+    return "" if default in (None, {}, [], "") else f"`{json.dumps(default)}`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main() -> int:
+    check = "--check" in sys.argv[1:]
+    stale = 0
+    for path in sorted(_DOCS.glob("*.md")):
+        old = path.read_text(encoding="utf-8")
+        new = page_text(old)
+        if new == old:
+            continue
+        stale += 1
+        print(f"docs/{path.name}: {'differs' if check else 'written'}")
+        if not check:
+            path.write_text(new, encoding="utf-8")
+    if check and stale:
+        print("Not up to date; run 'python docs/generate.py'.")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""`wavespec check`: what it prints and returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.command import GEMM, SMALL, Command
+
+
+def test_good_specs_are_listed(wavespec: Command, small: Path) -> None:
+    result = wavespec("check", small, GEMM)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"small.wave.yaml: ok\n{GEMM}: ok\n"
+
+
+def test_every_mistake_is_shown_with_its_line(wavespec: Command, small: Path) -> None:
+    small.write_text(SMALL.replace("tile: BLOCK_M", "tiel: BLOCK_M").replace("{read: b}", "{raed: b}"))
+    result = wavespec("check", small)
+    assert (result.code, result.out) == (2, "")
+    assert "small.wave.yaml:11:20: error[unknown-field]" in result.err
+    assert "11 |   - {workgroup: M, tiel: BLOCK_M, axis: 0}" in result.err
+    assert "Did you mean 'tile'?" in result.err
+    assert "error[unknown-op]: 'raed' is not an op." in result.err
+    assert "Did you mean 'read'?" in result.err
+    assert result.err.rstrip().endswith("mistakes in 1 of 1 file.")
+
+
+def test_json_holds_every_file(wavespec: Command, small: Path) -> None:
+    bad = Path("bad.wave.yaml")
+    bad.write_text(SMALL.replace("kind: Kernel", "kind: Kernal"))
+    result = wavespec("check", small, bad, "--json")
+    assert result.code == 2
+    assert result.data["ok"] is False
+    assert [file["ok"] for file in result.data["files"]] == [True, False]
+    (diagnostic,) = result.data["files"][1]["diagnostics"]
+    assert diagnostic["span"]["line"] == 2
+
+
+def test_a_missing_file_is_a_diagnostic(wavespec: Command) -> None:
+    result = wavespec("check", "nothing.wave.yaml")
+    assert result.code == 2
+    assert (
+        "error[unreadable-file]: 'nothing.wave.yaml' cannot be read: no such file or directory." in result.err
+    )
+
+
+def test_a_spec_that_a_machine_cannot_run_is_found_with_target(wavespec: Command, small: Path) -> None:
+    # (1024 + 32) x 32 x 2 bytes are more than the 64 KiB of LDS.
+    small.write_text(SMALL.replace("BLOCK_M: 32", "BLOCK_M: 1024"))
+    result = wavespec("check", small, "--target", "gfx942")
+    assert result.code == 2
+    assert "small.wave.yaml:" in result.err
+
+
+def test_unknown_target_names_the_nearest(wavespec: Command, small: Path) -> None:
+    result = wavespec("check", small, "--target", "gfx924")
+    assert result.code == 2
+    assert "--target: error[unknown-target]: 'gfx924' is not a target." in result.err
+    assert "Did you mean 'gfx942'?" in result.err
+
+
+def test_hostile_files_are_refused_without_a_traceback(wavespec: Command, tmp_path: Path) -> None:
+    for number, text in enumerate(
+        ("[" * 5000, "a: &a [*a]", "\x00", "!!python/object/apply:os.system [id]", "")
+    ):
+        path = tmp_path / f"hostile{number}.wave.yaml"
+        path.write_text(text)
+        assert wavespec("check", path).code == 2

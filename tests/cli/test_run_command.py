@@ -1,0 +1,105 @@
+"""`wavespec run` and `wavespec bench`: right results pass, wrong ones fail, sizes are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli.command import GEMM, Command
+from wavespec.cli.measure import Accuracy, accuracy, floating_point_operations, random_inputs
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import load
+
+
+def test_run_compares_with_the_reference(wavespec: Command, small: Path) -> None:
+    result = wavespec("run", small, "--dim", "M=33", "--dim", "N=17", "--dim", "K=40", "--repeats", "1")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("small on cpu, M=33 N=17 K=40: ok\n  largest error  ")
+    assert "GFLOP/s" in result.out
+
+
+def test_run_without_sizes_takes_the_workloads(wavespec: Command, small: Path) -> None:
+    result = wavespec("run", small, "--json", "--repeats", "1")
+    assert result.code == 0
+    (row,) = result.data["results"]
+    assert row["sizes"] == {"M": 40, "N": 24, "K": 64}
+    assert row["error_ratio"] <= 2
+    assert row["seconds"] > 0
+
+
+def test_a_wrong_result_is_exit_code_1(
+    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Kernel.__call__
+
+    def wrong(self: Kernel, *inputs: torch.Tensor) -> Any:
+        return right(self, *inputs) + 1e-3
+
+    monkeypatch.setattr(Kernel, "__call__", wrong)
+    result = wavespec("run", small, "--repeats", "1")
+    assert result.code == 1
+    assert result.out.startswith("small on cpu, M=40 N=24 K=64: WRONG\n")
+
+
+def test_a_result_that_is_not_finite_is_valid_json(
+    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Kernel, "__call__", lambda self, *inputs: torch.full((40, 24), float("nan")))
+    result = wavespec("run", small, "--repeats", "1", "--json")
+    assert result.code == 1
+    assert result.data["results"][0]["error"] is None
+
+
+def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
+    result = wavespec("bench", small, "--repeats", "3")
+    assert result.code == 0
+    head, row = result.out.splitlines()
+    assert head.split() == ["sizes", "wavespec", "torch", "speed-up", "error"]
+    assert row.startswith("M=40 N=24 K=64")
+    assert row.count("GFLOP/s") == 2
+    assert wavespec("bench", small, "--repeats", "3", "--json").data["results"][0]["torch_seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        (["m=3"], "--dim m=3: error[unknown-dim]: 'm' is not a dim of small.\n   = hint: Did you mean 'M'?"),
+        (["M"], "--dim M: error[bad-size]: 'M' is not 'NAME=SIZE'."),
+        (["M=-1"], "--dim M=-1: error[bad-size]: 'M=-1' is not 'NAME=SIZE'."),
+        (["M=8"], "--dim: error[missing-size]: small needs a size for 'N' and 'K'."),
+        (["M=8", "N=8", "K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
+        (["M=8", "N=3000000000", "K=8"], "'N' is 3000000000, more than its largest size 2147483647."),
+    ],
+)
+def test_wrong_sizes_are_bad_input(wavespec: Command, small: Path, dims: list[str], message: str) -> None:
+    options = [option for dim in dims for option in ("--dim", dim)]
+    result = wavespec("run", small, *options)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+
+
+def test_a_machine_that_is_not_here_is_said(wavespec: Command, small: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    result = wavespec("run", small, "--target", "gfx942")
+    assert result.code == 1
+    assert "error[no-device]: torch sees no device that runs gfx942." in result.err
+
+
+def test_operations_of_a_gemm_are_two_per_product(small: Path) -> None:
+    assert floating_point_operations(load(GEMM), {"M": 3, "N": 5, "K": 7}) == 2 * 3 * 5 * 7
+
+
+def test_torchs_own_result_has_a_ratio_of_at_most_one() -> None:
+    spec = load(GEMM)
+    a, b = random_inputs(spec, {"M": 64, "N": 48, "K": 80}, 0, "cpu")
+    assert accuracy(spec, [a, b], a.float() @ b.float().T).ratio <= 1
+    assert not accuracy(spec, [a, b], torch.zeros(64, 48)).ok
+
+
+def test_integers_have_to_be_equal() -> None:
+    assert Accuracy(0.0, 0.0).ok
+    assert not Accuracy(1.0, 0.0).ok

@@ -1,0 +1,110 @@
+"""`wavespec show`, `schema`, `cache`, and what all commands share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import GEMM, Command
+from wavespec.ir.parser import parse_kernel
+from wavespec.ir.printer import print_kernel
+from wavespec.pipeline import STAGES
+
+
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in ("mlir", "isa")])
+def test_every_stage_prints_a_kernel_that_parses_back(wavespec: Command, small: Path, stage: str) -> None:
+    result = wavespec("show", small, "--target", "gfx942", "--after", stage)
+    assert (result.code, result.err) == (0, "")
+    assert print_kernel(parse_kernel(result.out)) == result.out
+
+
+def test_mlir_names_the_lines_of_the_spec(wavespec: Command, small: Path) -> None:
+    result = wavespec("show", small, "--target", "gfx942", "--after", "mlir")
+    assert 'loc("small.wave.yaml":' in result.out
+    assert "amdgpu.mfma" in result.out
+
+
+@pytest.mark.parametrize(
+    ("target", "word"), [("gfx942", "v_mfma_f32"), ("sm_90", "mma.sync"), ("cpu", "vfmadd")]
+)
+def test_isa_is_assembly(wavespec: Command, small: Path, target: str, word: str) -> None:
+    result = wavespec("show", small, "--target", target, "--after", "isa")
+    assert result.code == 0
+    assert word in result.out
+
+
+def test_stages_are_listed(wavespec: Command, small: Path) -> None:
+    assert wavespec("show", small, "--stages").out.split() == list(STAGES)
+
+
+def test_an_unknown_stage_lists_them(wavespec: Command, small: Path) -> None:
+    result = wavespec("show", small, "--after", "assign-tile")
+    assert result.code == 2
+    assert "--after: error[unknown-stage]: 'assign-tile' is not a stage." in result.err
+    assert f"note: The stages are {', '.join(STAGES)}." in result.err
+    assert "Did you mean 'assign-tiles'?" in result.err
+
+
+def test_an_unknown_variant_lists_them(wavespec: Command, small: Path) -> None:
+    result = wavespec("show", small, "--variant", "x86_64_v5")
+    assert result.code == 2
+    assert "error[unknown-variant]: 'x86_64_v5' is not a variant of cpu." in result.err
+
+
+def test_schema_is_json_on_stdout_or_in_a_file(wavespec: Command) -> None:
+    schema = wavespec("schema").data
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert wavespec("schema", "-o", "kernel.schema.json").code == 0
+    assert json.loads(Path("kernel.schema.json").read_text()) == schema
+
+
+def test_cache_is_counted_and_emptied(
+    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WAVESPEC_CACHE_DIR", str(tmp_path / "cache"))
+    wavespec("build", small, "--target", "gfx942", "-o", "out")
+    (tmp_path / "cache" / "notes.txt").write_text("mine")
+    assert wavespec("cache", "info", "--json").data["entries"] == 1
+    assert "entries    1\n" in wavespec("cache", "info").out
+    assert wavespec("cache", "clear").out == "1 entries deleted\n"
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["notes.txt"]
+
+
+def test_no_command_is_the_help(wavespec: Command) -> None:
+    result = wavespec()
+    assert "Usage: wavespec" in result.out + result.err
+
+
+def test_an_unknown_command_is_bad_input(wavespec: Command) -> None:
+    assert wavespec("biuld").code == 2
+
+
+def test_an_interrupt_is_exit_code_130(wavespec: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("wavespec.schema.json_schema.json_schema", interrupted)
+    assert wavespec("schema").code == 130
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    script = (
+        "import sys; from wavespec.cli import main; main(['--help']); main(['--version'])\n"
+        "heavy = {'torch', 'numpy', 'sympy', 'pydantic', 'yaml', 'iree'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("wavespec 0.1.0")
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m wavespec show {GEMM} --target gfx942 --after mlir | head -1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

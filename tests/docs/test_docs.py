@@ -1,0 +1,79 @@
+"""The pages in docs/: examples load, links lead somewhere, generated parts are there."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from wavespec.pipeline import STAGES
+from wavespec.schema import loads
+from wavespec.schema.constraints import CONSTRAINTS
+from wavespec.schema.ops import OPS
+
+_DOCS = Path(__file__).parents[2] / "docs"
+_PAGES = sorted(_DOCS.rglob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("docs_generate", _DOCS / "generate.py")
+    assert specification and specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_specs_in_the_language_page_load() -> None:
+    text = (_DOCS / "language.md").read_text(encoding="utf-8")
+    specs = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "apiVersion" in block]
+    assert specs
+    for spec in specs:
+        loads(spec)
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(_DOCS).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    anchors = {
+        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+        for title in re.findall(r"^#+ (.*)$", text, re.M)
+    }
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith("#"):
+            assert link[1:] in anchors, link
+        elif "://" not in link:
+            assert (page.parent / link.partition("#")[0]).exists(), link
+
+
+def test_every_record_is_listed() -> None:
+    listed = (_DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+    for record in (_DOCS / "decisions").glob("0*.md"):
+        assert record.name in listed
+
+
+def test_every_op_and_constraint_has_a_section() -> None:
+    text = (_DOCS / "language.md").read_text(encoding="utf-8")
+    for word in (*OPS, *(constraint.word for constraint in CONSTRAINTS)):
+        assert f"### `{word}`" in text
+
+
+def test_every_stage_is_shown() -> None:
+    text = (_DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert [stage for stage in STAGES if f"\n### {stage}\n" not in text] == []
+
+
+def test_an_error_is_described_by_its_sentence(generate: ModuleType) -> None:
+    assert "| `unknown-op` | ‹name› is not an op. |" in generate.errors()
+
+
+def test_generated_parts_are_replaced_and_the_rest_is_kept(generate: ModuleType) -> None:
+    page = "before\n<!-- generated: passes -->\nold\n<!-- end generated -->\nafter\n"
+    text = generate.page_text(page)
+    assert text.startswith("before\n<!-- generated: passes -->\n| pass |")
+    assert text.endswith("<!-- end generated -->\nafter\n")
+    assert "old" not in text
+    assert generate.page_text(text) == text

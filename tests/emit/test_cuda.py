@@ -1,0 +1,129 @@
+"""Emission for NVIDIA: what is in the PTX, that registers suffice, and that workgroups keep their ids."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.lower.gemms import NVIDIA, Gemm
+from wavespec.emit.cuda import ThreadToCuda
+from wavespec.pipeline import build_variant
+
+TILES: dict[str, tuple[tuple[int, int, int], tuple[int, int], int]] = {
+    "f16": ((128, 128, 32), (64, 64), 8),
+    "bf16": ((256, 128, 64), (64, 64), 8),
+    "i8": ((256, 128, 128), (64, 64), 16),
+    "f32": ((128, 128, 32), (32, 64), 4),
+}
+
+
+@cache
+def ptx(dtype: str, stages: int, mma: str = "auto") -> str:
+    """The kernel that the compiler makes of a GEMM of any M and N."""
+    tile, wave, multiple = TILES[dtype]
+    gemm = Gemm(dtype, tile, wave, mma, ("", "", f"multiple_of: {multiple}"), stages=stages)
+    return build_variant(gemm.spec, NVIDIA)[0].binaries[0].data.decode()
+
+
+def the_loop(text: str) -> list[str]:
+    """Instructions of the innermost loop, between its label and its branch back."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if "nounroll" in line)
+    label = lines[start - 1].rstrip(":")
+    end = next(i for i in range(start, len(lines)) if "bra" in lines[i] and label in lines[i])
+    return [line.strip() for line in lines[start:end] if line.startswith("\t")]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "instruction"),
+    [("f16", "m16n8k16.row.col.f32.f16.f16.f32"), ("bf16", "m16n8k16.row.col.f32.bf16.bf16.f32"),
+     ("i8", "m16n8k32.row.col.s32.s8.s8.s32"), ("f32", "fma.rn.f32")],
+)  # fmt: skip
+def test_instructions_of_a_step(dtype: str, instruction: str) -> None:
+    text = ptx(dtype, 3)
+    loop = the_loop(text)
+    tile, _, multiple = TILES[dtype]
+    threads = int(re.findall(r"\.maxntid (\d+)", text)[0])
+    copies = [line for line in loop if line.startswith("cp.async.cg.shared.global")]
+    assert len(copies) * threads * multiple == (tile[0] + tile[1]) * tile[2], "16 bytes each"
+    assert any(instruction in line for line in loop)
+    assert sum(line.startswith("bar.sync") for line in loop) == 1
+    assert [line for line in loop if "wait_group" in line] == ["cp.async.wait_group \t1;"]
+    assert not [line for line in loop if line.startswith(("@", "ld.global", "st.", "div", "rem"))], "straight-line code"
+    assert any(line.startswith("ldmatrix") for line in loop) == (dtype != "f32")
+
+
+def test_f32_as_three_products() -> None:
+    loop = the_loop(ptx("f32", 3, "mma3_m16n8k8_f32"))
+    products = sum("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in line for line in loop)
+    # 2 x 8 fragments of a wave, 4 steps of k
+    assert products == 3 * 2 * 8 * 4
+    assert sum(line.startswith("add.rn.f32") for line in loop) == products // 3 * 4
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
+@pytest.mark.parametrize(
+    ("dtype", "stages", "mma"),
+    [("f16", 1, "auto"), ("bf16", 4, "auto"), ("i8", 4, "auto"), ("f32", 3, "auto"), ("f32", 3, "mma3_m16n8k8_f32")],
+)  # fmt: skip
+def test_no_register_is_spilled(dtype: str, stages: int, mma: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.ptx"
+    source.write_text(ptx(dtype, stages, mma))
+    command = ["ptxas", "-v", "-arch=sm_90a", str(source), "-o", str(tmp_path / "kernel.cubin")]
+    report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "0 bytes spill stores" in report, report
+
+
+def test_pairs_are_stored_at_once_where_rows_are_even() -> None:
+    text = ptx("f16", 1)
+    pairs, singles = text.count("st.global.v2"), len(re.findall(r"st\.global\.[bf]32", text))
+    assert singles == 2 * pairs > 0, "a wide store and a narrow way out for each pair"
+    gemm = Gemm(tile=(32, 64, 32), dims=("", "multiple_of: 2", "multiple_of: 8"))
+    promised = build_variant(gemm.spec, NVIDIA)[0].binaries[0].data.decode()
+    assert "st.global.v2" in promised and not re.findall(r"st\.global\.[bf]32", promised)
+
+
+class _Emitter(ThreadToCuda):
+    """Workgroup ids alone, with the hardware's ids left as names."""
+
+    def ids(self) -> tuple[list[str], str, str]:
+        for name, size in (("M", 32), ("N", 32), ("wg0", 32), ("wg1", 32)):
+            self.indices.define(name, f"%{name}", size)
+        self.workgroup_ids()
+        return self.text.lines(), self.indices.symbols["wg0"].name, self.indices.symbols["wg1"].name
+
+
+@pytest.mark.parametrize("group", [1, 4, 8])
+@pytest.mark.parametrize("tiles", [(1, 1), (7, 3), (8, 5), (19, 4)])
+def test_raster_order_visits_every_tile_once(group: int, tiles: tuple[int, int]) -> None:
+    kernel = Gemm().lowered(NVIDIA)
+    lines, row, column = _Emitter(kernel, replace(NVIDIA, raster_group=group), "#layout").ids()
+    m, n = tiles[0] * 32 - 5, tiles[1] * 64 - 5
+    visited = [evaluated(lines, {"M": m, "N": n}, (x, y), row, column) for y in range(tiles[1]) for x in range(tiles[0])]
+    assert sorted(visited) == [(x, y) for x in range(tiles[0]) for y in range(tiles[1])]
+    together = visited[: group * tiles[1]]
+    assert {x for x, _ in together} == set(range(min(group, tiles[0]))) or group == 1
+
+
+def evaluated(lines: list[str], sizes: dict[str, int], ids: tuple[int, int], row: str, column: str) -> tuple[int, int]:
+    """Run the integer arithmetic of the prologue for one workgroup."""
+    verbs = {"addi": int.__add__, "subi": int.__sub__, "muli": int.__mul__, "divui": int.__floordiv__,
+             "remui": int.__mod__, "minsi": min, "shrui": int.__rshift__}  # fmt: skip
+    values = {f"%{name}": size for name, size in sizes.items()}
+    for line in lines:
+        name, _, what = line.partition(" = ")
+        if found := re.match(r"arith\.constant (-?\d+) ", what):
+            values[name] = int(found[1])
+        elif found := re.match(r"hal\.interface\.workgroup\.id\[(\d)\]", what):
+            values[name] = ids[int(found[1])]
+        elif found := re.match(r"arith\.index_cast (%\w+)", what):
+            values[name] = values[found[1]]
+        elif found := re.match(r"arith\.(\w+) (%\w+), (%\w+) : i32", what):
+            values[name] = verbs[found[1]](values[found[2]], values[found[3]])
+    return values[row], values[column]

@@ -1,0 +1,81 @@
+"""What is emitted for CDNA: range checks by descriptors, branches for partial stores only, a vmfb."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.lower.gemms import AMD, Gemm
+from wavespec.pipeline import build_variant, emit
+
+DEFAULT = Gemm(tile=(128, 128, 32), wave=(64, 64), dims=("", "", "multiple_of: 8"))
+
+
+def mlir(gemm: Gemm) -> str:
+    """The module of a GEMM for the first CDNA machine."""
+    return emit(gemm.spec, AMD).text
+
+
+def loop(text: str) -> str:
+    """The body of the only loop."""
+    return text[text.index("scf.for") : text.index("scf.yield")]
+
+
+def test_one_descriptor_per_tensor() -> None:
+    assert mlir(DEFAULT).count("rocdl.make.buffer.rsrc") == 3
+
+
+def test_descriptors_are_made_outside_of_loops() -> None:
+    assert "rocdl.make.buffer.rsrc" not in loop(mlir(DEFAULT))
+
+
+def test_rows_beyond_the_last_need_no_mask() -> None:
+    body = loop(mlir(DEFAULT))
+    assert body.count("arith.cmpi") == 1  # the end of K, the same for both tensors
+    assert "arith.cmpi" not in loop(mlir(replace(DEFAULT, dims=("", "", "multiple_of: 32"))))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "k", "loads"),
+    [("f16", "", "i16"), ("f16", "multiple_of: 2", "vector<4xi32>"), ("f32", "", "vector<4xi32>")],
+)
+def test_loads_are_as_wide_as_alignment_to_words_allows(dtype: str, k: str, loads: str) -> None:
+    found = re.findall(
+        r"rocdl.raw.ptr.buffer.load .* : (\S+) loc", mlir(replace(DEFAULT, dtype=dtype, dims=("", "", k)))
+    )
+    assert set(found) == {loads}
+
+
+def test_stores_share_one_branch() -> None:
+    text = mlir(DEFAULT)
+    assert text.count("scf.if") == 1
+    assert text.count("rocdl.raw.ptr.buffer.store") == 16 + 64
+
+
+def test_promise_on_rows_of_the_result_removes_the_branch() -> None:
+    text = mlir(replace(DEFAULT, dims=("", "multiple_of: 4", "multiple_of: 8")))
+    assert "scf.if" not in text
+    assert text.count("rocdl.raw.ptr.buffer.store") == 16
+
+
+def test_barriers_wait_for_shared_memory_only() -> None:
+    found = set(re.findall(r"gpu.barrier.*(?= loc)", mlir(DEFAULT)))
+    assert found == {"gpu.barrier memfence [#gpu.address_space<workgroup>]"}
+
+
+def test_offsets_in_the_tensor_are_64_bits_wide() -> None:
+    """A tensor may be larger than 4 GiB; the offsets inside of a tile are not."""
+    text = mlir(DEFAULT)
+    assert len(re.findall(r"llvm.inttoptr .* : i64 to", text)) == 3
+
+
+def test_artifact_has_a_vmfb_and_the_code_in_it() -> None:
+    artifact, compiled = build_variant(DEFAULT.spec, AMD, intermediates=True)
+    vmfb, code = artifact.binaries
+    assert (vmfb.label, vmfb.format, code.label, code.format) == ("gfx942", "vmfb", "gfx942_code", "hsaco")
+    assert code.data[:4] == b"\x7fELF"
+    assert code.data in vmfb.data
+    assert any(name.endswith(".rocmasm") for name in compiled.dumped)
+    assert artifact.backend == "hip"

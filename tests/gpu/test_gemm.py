@@ -1,0 +1,82 @@
+"""GEMMs on an NVIDIA GPU: exact on integers, as close as torch otherwise, and inside their outputs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from tests.lower.gemms import Gemm
+from wavespec.runtime import Kernel
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.skipif(
+        torch.cuda.is_available() and torch.cuda.get_device_capability() != (9, 0), reason="the CUDA device is no sm_90"
+    ),
+]
+CASES = {
+    "f16": Gemm("f16", (128, 128, 32), (64, 64), dims=("", "", "multiple_of: 8"), stages=3),
+    "bf16": Gemm("bf16", (256, 128, 64), (64, 64), dims=("", "", "multiple_of: 8"), stages=4),
+    "i8": Gemm("i8", (128, 128, 64), (64, 64), dims=("", "", "multiple_of: 16"), stages=4),
+    "f32": Gemm("f32", (128, 128, 32), (32, 64), dims=("", "", "multiple_of: 4"), stages=3),
+    "f32, any K": Gemm("f32", (128, 128, 32), (32, 64)),
+    "f32, three products": Gemm(
+        "f32", (128, 128, 32), (32, 64), "mma3_m16n8k8_f32", ("", "", "multiple_of: 4"), stages=3
+    ),
+    "f16, one stage": Gemm("f16", (128, 128, 32), (64, 64)),
+}
+TORCH = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i8": torch.int8}
+
+
+@cache
+def kernel(name: str) -> Kernel:
+    pytest.importorskip("iree.compiler", reason="the compiler is not installed")
+    from wavespec.pipeline import build
+
+    return Kernel(build(CASES[name].spec, "sm_90"))
+
+
+def operands(name: str, sizes: tuple[int, int, int], integers: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    m, n, k = sizes
+    generator = torch.Generator("cuda").manual_seed(0)
+    dtype = TORCH[CASES[name].dtype]
+    if integers or not dtype.is_floating_point:
+        made = [torch.randint(-3, 4, (rows, k), device="cuda", generator=generator) for rows in (m, n)]
+    else:
+        made = [torch.randn((rows, k), device="cuda", generator=generator) for rows in (m, n)]
+    return made[0].to(dtype), made[1].to(dtype)
+
+
+@pytest.mark.parametrize("sizes", [(256, 256, 256), (130, 143, 208), (1, 1, 16), (257, 8, 48), (64, 64, 0)])
+@pytest.mark.parametrize("name", CASES)
+def test_exact_on_integers_and_inside_the_output(name: str, sizes: tuple[int, int, int]) -> None:
+    a, b = operands(name, sizes, integers=True)
+    exact = a.double() @ b.double().T
+    whole = torch.full((sizes[0] + 1, sizes[1]), -77, device="cuda", dtype=kernel(name)(a, b).dtype)
+    kernel(name)(a, b, out=whole[:-1])
+    assert torch.equal(whole[:-1].double(), exact)
+    assert bool((whole[-1] == -77).all())
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "i8"])
+def test_error_within_twice_that_of_torch(name: str) -> None:
+    a, b = operands(name, (512, 512, 2048), integers=False)
+    exact = a.double() @ b.double().T
+    theirs = torch.mm(a, b.T) if a.dtype is torch.float32 else torch.mm(a, b.T, out_dtype=torch.float32)
+    ours = kernel(name)(a, b)
+    assert (ours - exact).norm() <= 2 * (theirs - exact).norm()
+
+
+def test_launches_can_be_captured_in_a_graph() -> None:
+    a, b = operands("f16", (256, 256, 256), integers=True)
+    c = kernel("f16")(a, b)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel("f16")(a, b, out=c)
+    expected = c.clone()
+    c.zero_()
+    graph.replay()
+    assert torch.equal(c, expected)

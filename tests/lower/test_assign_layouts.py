@@ -1,0 +1,64 @@
+"""Matrix instructions fix the layouts of their operands; everything connected follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import AMD, NVIDIA, Gemm, lines
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
+from wavespec.schema import loads
+
+STAGE = "assign-layouts"
+
+
+def layout(line: str) -> str:
+    """The layout of the first tile of a printed line."""
+    return line[line.index("{", line.index("tile<")) : line.index("}>") + 1]
+
+
+def test_operands_repeat_the_fragment_over_the_wave_tile() -> None:
+    kernel = Gemm(tile=(64, 64, 16), wave=(32, 16)).lowered(NVIDIA, STAGE)
+    assert [layout(line) for line in lines(kernel, "read", "mma")] == [
+        "{M = lane//4 + wave_M*32, K = (lane%4)*2; 2 by M 16, 1 by K 16 | 2 by K 8, 2 by M 8, 2 by K 1}",
+        "{N = lane//4 + wave_N*16, K = (lane%4)*2; 2 by N 8, 1 by K 16 | 2 by K 8, 2 by K 1}",
+        "{M = lane//4 + wave_M*32, N = (lane%4)*2 + wave_N*16; 2 by M 16, 2 by N 8 | 2 by M 8, 2 by N 1}",
+    ]
+
+
+def test_accumulator_layout_spreads_through_the_loop() -> None:
+    kernel = Gemm().lowered(NVIDIA, STAGE)
+    found = {layout(line) for line in lines(kernel, "register", "iterate", "mma")}
+    assert len(found) == 1
+
+
+def test_turned_product_owns_runs_of_the_output_rows() -> None:
+    kernel = Gemm(tile=(16, 16, 16), wave=(None, None)).lowered(AMD, STAGE)
+    assert layout(lines(kernel, "register")[0]) == "{N = (lane//16)*4, M = lane%16; 1 by M 16, 1 by N 16 | 4 by N 1}"
+
+
+def test_lane_takes_the_k_of_several_steps_from_one_run() -> None:
+    kernel = Gemm(tile=(16, 16, 32), wave=(None, None)).lowered(AMD, STAGE)
+    assert layout(lines(kernel, "read")[0]) == "{M = lane%16, K = (lane//16)*8; 1 by M 16, 1 by K 32, 2 by K 4 | 4 by K 1}"
+
+
+def test_value_without_a_product_is_reported() -> None:
+    text = Gemm().text.replace("  - k_loop", "  - other: {register: [M, N], dtype: f32, value: 1}\n  - k_loop")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
+    assert str(caught.value) == """\
+gemm.wave.yaml:25:12: error[no-layout]: Nothing says how 'other' is distributed: it is not connected to a matrix product.
+    |
+ 25 |   - other: {register: [M, N], dtype: f32, value: 1}
+    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"""
+
+
+def test_wave_tile_that_no_register_file_holds_is_reported() -> None:
+    with pytest.raises(WavespecError) as caught:
+        Gemm(tile=(256, 256, 32), wave=(256, 256)).lowered(NVIDIA)
+    assert str(caught.value) == """\
+gemm.wave.yaml:20:21: error[too-many-registers]: 'zero' takes 2048 registers of each lane; sm_90 has 255.
+    |
+ 20 |   - {wave: M, tile: 256}
+    |                     ^^^
+    = hint: Use smaller wave tiles: more waves, or smaller workgroup tiles."""

@@ -1,0 +1,41 @@
+"""What every pass shares: verification that names the pass, and names that are new."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.lower.gemms import NVIDIA, Gemm
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.verifier import VerificationError
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.order import PASSES
+from wavespec.targets.machine import Machine
+
+
+class Breaks(Pass):
+    name = "breaks"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        return replace(kernel, body=(Op("write", (kernel.body[0].result,)), *kernel.body))
+
+
+def test_broken_kernel_names_the_pass() -> None:
+    with pytest.raises(VerificationError, match=r"after pass 'breaks': kernel 'gemm', operation 'write': %zero is used before it is defined"):
+        Breaks()(Gemm().lowered(NVIDIA, "spec-to-tile"), NVIDIA)
+
+
+def test_fresh_names_count_up_from_their_stem() -> None:
+    fresh = fresh_names(Gemm().lowered(NVIDIA, "spec-to-tile"))
+    assert [fresh("acc"), fresh("acc.1"), fresh("new"), fresh("new")] == ["acc.2", "acc.3", "new", "new.1"]
+
+
+@pytest.mark.parametrize("one", PASSES, ids=lambda one: one.name)
+def test_pass_file_and_class_have_one_name_and_say_before_and_after(one: Pass) -> None:
+    stem = type(one).__module__.rsplit(".", 1)[1]
+    assert stem == one.name.replace("-", "_") == re.sub(r"(?<!^)(?=[A-Z])", "_", type(one).__name__).lower()
+    assert (Path(__file__).parent / f"test_{stem}.py").exists()
+    assert "Before:" in (type(one).__doc__ or "") and "After:" in (type(one).__doc__ or "")

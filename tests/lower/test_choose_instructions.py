@@ -1,0 +1,94 @@
+"""Every mma gets a row of its machine, or a diagnostic at the line that asked for another."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
+from wavespec.diagnostics import WavespecError
+from wavespec.schema import loads
+from wavespec.pipeline import lower
+from wavespec.targets.machine import Machine
+
+STAGE = "choose-instructions"
+
+
+@pytest.mark.parametrize(
+    ("machine", "dtype", "name"),
+    [
+        (NVIDIA, "f16", "mma_m16n8k16_f16"),
+        (NVIDIA, "bf16", "mma_m16n8k16_bf16"),
+        (NVIDIA, "i8", "mma_m16n8k32_i8"),
+        (NVIDIA, "f32", "fma_f32_32x64x4"),
+        (AMD, "f16", "f32_16x16x16_f16:swapped"),
+        (AMD, "i8", "i32_16x16x32_i8:swapped"),
+        (AMD, "f32", "f32_16x16x4_f32:swapped"),
+        (CPU, "f16", "fma_f32_12x32x1"),
+        (CPU, "bf16", "dot2_bf16_12x32x2"),
+    ],
+)
+def test_auto_takes_the_first_row_for_the_types(machine: Machine, dtype: str, name: str) -> None:
+    (mma,) = lines(Gemm(dtype).lowered(machine, STAGE), "mma")
+    assert f'{{instruction = "{name}", k = "K", m = "M", n = "N"}}' in mma
+
+
+def test_product_is_turned_only_for_wider_stores() -> None:
+    (mma,) = lines(Gemm(orders=("M, K", "N, K", "N, M")).lowered(AMD, STAGE), "mma")
+    assert '{instruction = "f32_16x16x16_f16", ' in mma
+
+
+def test_dims_are_found_by_name_in_any_order() -> None:
+    (mma,) = lines(Gemm(orders=("K, M", "K, N", "M, N")).lowered(NVIDIA, STAGE), "mma")
+    assert 'k = "K", m = "M", n = "N"' in mma
+
+
+def test_named_row_is_taken() -> None:
+    (mma,) = lines(Gemm(mma="f32_32x32x8_f16").lowered(AMD, STAGE), "mma")
+    assert '"f32_32x32x8_f16:swapped"' in mma
+
+
+def test_unknown_row_is_reported_with_all_rows() -> None:
+    with pytest.raises(WavespecError) as caught:
+        Gemm(mma="f32_16x16x16_f16").lowered(NVIDIA)
+    assert str(caught.value) == """\
+gemm.wave.yaml:22:22: error[unknown-matrix-instruction]: sm_90 has no matrix instruction 'f32_16x16x16_f16'.
+    |
+ 22 |   - {hardware: {mma: f32_16x16x16_f16}}
+    |                      ^^^^^^^^^^^^^^^^
+    = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'fma_f32_32x64x4', 'fma_f32_32x64x1', or write 'auto'."""
+
+
+def test_row_for_other_types_is_reported_with_those_that_fit() -> None:
+    with pytest.raises(WavespecError) as caught:
+        Gemm("i8", mma="f32_16x16x16_f16").lowered(AMD)
+    assert str(caught.value) == """\
+gemm.wave.yaml:22:22: error[no-matrix-instruction]: 'f32_16x16x16_f16' does not multiply i8 inputs into i32.
+    |
+ 22 |   - {hardware: {mma: f32_16x16x16_f16}}
+    |                      ^^^^^^^^^^^^^^^^
+    = hint: For these types it has i32_16x16x32_i8, i32_32x32x16_i8."""
+
+
+def test_types_that_no_row_multiplies_are_reported() -> None:
+    text = Gemm("i8").text.replace("dtype: i8", "dtype: u8")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text, "gemm.wave.yaml"), AMD)
+    assert str(caught.value) == """\
+gemm.wave.yaml:22:22: error[no-matrix-instruction]: gfx942 has no matrix instruction for u8 inputs into i32.
+    |
+ 22 |   - {hardware: {mma: auto}}
+    |                      ^^^^
+    = hint: Change the element types: nothing in gfx942 multiplies u8 into i32."""
+
+
+def test_batched_product_is_refused_not_a_crash() -> None:
+    text = Gemm().text.replace("  K: {}", "  K: {}\n  B: {}").replace("[M, K]", "[B, M, K]").replace("[N, K]", "[B, N, K]")
+    text = text.replace("[M, N]", "[B, M, N]").replace("  - {tiling", "  - {workgroup: B, tile: 1, axis: 2}\n  - {tiling")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text, "batch.wave.yaml"), NVIDIA)
+    assert str(caught.value) == """\
+batch.wave.yaml:33:16: error[not-matrices]: A matrix instruction multiplies [m, k] by [n, k] into [m, n]; here [B, M, K] by [B, N, K] into [B, M, N].
+    |
+ 33 |         - acc: {mma: [a_tile, b_tile, acc]}
+    |                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    = hint: Give both operands two dims."""

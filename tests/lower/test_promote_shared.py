@@ -1,0 +1,79 @@
+"""Staged tensors are copied to shared memory, arranged for the machine that reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, Gemm, lines
+from wavespec.diagnostics import WavespecError
+from wavespec.ir.printer import print_kernel
+from wavespec.targets.machine import Machine
+
+STAGE = "promote-shared"
+
+
+def shared(gemm: Gemm, machine: Machine) -> list[str]:
+    return [line for line in print_kernel(gemm.lowered(machine, STAGE)).splitlines() if line.startswith("memory") and " shared " in line]
+
+
+def test_read_becomes_a_copy_and_a_read_of_the_copy() -> None:
+    assert lines(Gemm(spaces=("shared", "global")).lowered(NVIDIA, STAGE), "copy", "read") == [
+        'copy {memory = "a_shared", origin = (("M", [wg0*32],), ("K", [at_K],),), source = "a"}',
+        '%a_tile = read {memory = "a_shared", origin = (("M", [0],), ("K", [0],),)} : tile<M: 32, K: 32, f16>',
+        '%b_tile = read {memory = "b", origin = (("N", [wg1*64],), ("K", [at_K],),)} : tile<N: 64, K: 32, f16>',
+    ]
+
+
+def test_nothing_is_staged_that_is_not_asked_for() -> None:
+    assert shared(Gemm(spaces=("global", "global")), AMD) == []
+
+
+def test_rows_are_swizzled_so_that_all_banks_serve_a_column() -> None:
+    assert shared(Gemm(tile=(32, 64, 64), spaces=("shared", "global")), NVIDIA) == [
+        "memory @a_shared : f16 (M: [32], K: [64]) shared [M/1: 32 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1]"
+    ]
+    assert "swizzle K 8 x 4 by M//2]" in shared(Gemm(tile=(32, 64, 32)), NVIDIA)[0]
+    wide = next(machine for machine in MACHINES if machine.shared.banks == 64)
+    assert "swizzle K 8 x 8 by M//2]" in shared(Gemm(tile=(32, 64, 64)), wide)[0], "64 banks hold two rows of 128 bytes"
+
+
+@pytest.mark.parametrize("depth", [48, 80])
+def test_rows_that_are_no_power_of_two_of_chunks_are_plain(depth: int) -> None:
+    assert "swizzle" not in shared(Gemm(tile=(32, 64, depth)), NVIDIA)[0]
+
+
+def test_partial_chunk_is_never_swizzled() -> None:
+    gemm = Gemm("i8", tile=(48, 72, 96), wave=(48, 24), orders=("K, M", "K, N", "M, N"))
+    assert "swizzle" not in shared(gemm, NVIDIA)[1], "72 elements are 4 chunks of 16 and a half"
+
+
+def test_stages_are_buffers() -> None:
+    assert shared(Gemm(stages=3), NVIDIA)[0].endswith(" x3")
+
+
+def test_inputs_are_converted_on_the_way_to_an_instruction_of_another_type() -> None:
+    kernel = Gemm("f16", tile=(24, 64, 8), wave=(None, None), spaces=("global", "global")).lowered(CPU, STAGE)
+    reads = lines(kernel, "read")
+    assert [read.split()[-1] for read in reads] == ["f32>", "f32>"] and len(lines(kernel, "copy")) == 2
+
+
+def test_serial_machine_packs_panels_for_the_operand_read_along_rows() -> None:
+    _, b = shared(Gemm("f32", tile=(24, 64, 8), wave=(None, None)), CPU)
+    assert b == "memory @b_shared : f32 (N: [64], K: [8]) shared [N/32: 2 by 256, K/1: 8 by 32, N/1: 32 by 1]"
+
+
+def test_shared_memory_exceeded() -> None:
+    gemm = Gemm(tile=(256, 256, 64), wave=(64, 64), stages=4, dims=("", "", "multiple_of: 8"))
+    with pytest.raises(WavespecError) as caught:
+        gemm.lowered(NVIDIA)
+    assert str(caught.value) == """\
+gemm.wave.yaml:19:23: error[shared-memory-exceeded]: The staged tiles need 262144 bytes of shared memory; sm_90 has 232448.
+    |
+ 19 |   - {tiling: K, tile: BK}
+    |                       ^^
+    = note: a: 256*64 x 2 bytes x 4 stage(s)
+    = note: b: 256*64 x 2 bytes x 4 stage(s)
+    = hint: Use smaller tiles or fewer stages."""
+    assert replace(gemm, stages=3).lowered(NVIDIA, STAGE)

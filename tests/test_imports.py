@@ -1,0 +1,87 @@
+"""Imports follow the flow of the layout, and nothing in the package executes text."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "wavespec"
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+ALLOWED = {
+    "ir": ("ir", "diagnostics"),
+    "targets": ("targets", "ir", "diagnostics"),
+    "schema": ("schema", "diagnostics"),
+    "ops": ("ops", "ir", "targets", "schema.ops", "diagnostics"),
+    "lower": ("lower", "ops", "ir", "targets", "schema", "diagnostics"),
+    "sim": ("sim", "ir", "ops", "targets", "schema", "diagnostics"),
+    "emit": ("emit", "ir", "targets", "schema", "diagnostics", "runtime.artifact", "runtime.size_expr"),
+    "runtime": ("runtime", "version"),
+}
+"""What the modules of each folder may import of the package."""
+CHIPS = ("gfx", "sm_", "x86", "h100", "h200", "mi300")
+EXECUTES = frozenset(("eval", "exec", "compile", "__import__", "sympify", "parse_expr", "literal_eval"))
+OWN_PARSER = "wavespec.ir.parser"  # its `parse_expr` reads index expressions, and shares only the name with sympy's
+
+
+def tree(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+
+
+def imported(module: str) -> set[str]:
+    """Every module that a file imports, at its top or inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno} imports relatively"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def test_every_folder_has_its_rule() -> None:
+    folders = {module.split("/")[0] for module in MODULES if "/" in module}
+    assert folders == {*ALLOWED, "cli"}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if "/" in module and not module.startswith("cli/")])
+def test_imports_follow_the_flow(module: str) -> None:
+    allowed = tuple(f"wavespec.{name}" for name in ALLOWED[module.split("/")[0]])
+    inside = {name for name in imported(module) if name.split(".")[0] == "wavespec"}
+    assert {name for name in inside if not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)} == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith("cli/") and module != "__main__.py"])
+def test_only_the_entry_point_imports_the_command_line(module: str) -> None:
+    assert not {name for name in imported(module) if name.startswith("wavespec.cli") or name.split(".")[0] in ("typer", "rich")}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("runtime/")])
+def test_runtime_needs_no_compiler_and_no_schema(module: str) -> None:
+    outside = {"pydantic", "pydantic_core", "sympy", "yaml", "typer", "rich"}
+    names = imported(module)
+    assert not {name for name in names if name.split(".")[0] in outside or name.startswith("iree.compiler")}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(("lower/", "ir/", "ops/", "schema/ops/"))])
+def test_passes_and_ops_name_no_chip(module: str) -> None:
+    texts = [node.value.lower() for node in ast.walk(tree(module)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    names = [node.id.lower() for node in ast.walk(tree(module)) if isinstance(node, ast.Name)]
+    documentation = {ast.get_docstring(node, clean=False) for node in ast.walk(tree(module)) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)}
+    code = [text for text in texts if text not in {doc.lower() for doc in documentation if doc}]
+    assert not [text for text in (*code, *names) if any(chip in text for chip in CHIPS)]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_executes_text(module: str) -> None:
+    names = imported(module)
+    assert not {name for name in names if name.split(".")[0] in ("pickle", "marshal", "shelve", "dill", "cloudpickle")}
+    assert not {name for name in names if name.split(".")[-1] in EXECUTES and not name.startswith((OWN_PARSER, "wavespec.pipeline", "re."))}
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXECUTES:
+            ours = f"{OWN_PARSER}.{node.func.id}" in names or module == "ir/parser.py" and node.func.id == "parse_expr"
+            assert ours, f"{module}:{node.lineno} calls {node.func.id}"
+        if isinstance(node, ast.Attribute) and node.attr in ("sympify", "parse_expr", "literal_eval"):
+            raise AssertionError(f"{module}:{node.lineno} uses {node.attr}")

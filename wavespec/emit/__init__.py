@@ -1,0 +1,1 @@
+"""The way out: thread kernels to MLIR and machine code, launch interfaces, typed Python wrappers."""

@@ -1,0 +1,249 @@
+"""Thread kernels for CPUs with tile registers: matrix products of 32x32 blocks whose sums stay in tiles through a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wavespec.emit.llvm_cpu import LOCAL, ThreadToCpu
+from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+# Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
+_SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
+_ROWS, _ROW_BYTES = 16, 64
+_SIDE = 2 * _ROWS
+"""Rows and columns of a block of sums."""
+_SCRATCH_BYTES = 2 * _ROWS * 2 * _ROW_BYTES
+"""A block of sums, the largest thing that has to pass through memory."""
+
+
+def uses_tiles(kernel: Kernel, machine: Machine) -> bool:
+    """Whether a thread kernel multiplies in tile registers."""
+    return any(op.name == "mma" and _is_tiled(op, machine) for op in kernel.walk())
+
+
+def _is_tiled(op: Op, machine: Machine) -> bool:
+    row = machine.instruction(op["instruction"].partition(":")[0])
+    return row is not None and row.emit.startswith("amx:")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Where the rows of an operand lie: bytes from the start of a memory, bytes from row to row."""
+
+    memory: str
+    offset: Expr
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Elements of the block of sums that was last stored to the scratch memory."""
+
+    start: int
+    dtype: DType
+
+
+class ThreadToAmx(ThreadToCpu):
+    """Sums live in tiles while they are carried through the loop of their products, and in a scratch memory after it.
+
+    Whatever uses them then reads from there element by element, so that no more than a few are in vector registers at a time.
+    Operands are loaded into tiles just before their product, from where they were staged.
+    """
+
+    def prologue(self) -> None:
+        super().prologue()
+        self.operands: dict[str, _Rows] = {}
+        self.sums: dict[str, _Sums] = {}
+        self.pointers: dict[str, str] = {}
+        self.in_tiles = ""
+        self.zeros = {op.result.name for op in self.kernel.walk() if op.name == "constant" and op["value"] == 0}
+        for name, space in (("sums", _SCRATCH_BYTES), ("left", _SCRATCH_BYTES // 2), ("right", _SCRATCH_BYTES // 2), ("configuration", _ROW_BYTES)):
+            self._scratch(name, space)
+        for memory in self.kernel.memories:
+            if memory.space != "global":
+                self.pointers[memory.name] = self._pointer(*self.buffers[memory.name])
+        self._configure()
+
+    def epilogue(self) -> None:
+        self.text.do('llvm.call_intrinsic "llvm.x86.tilerelease"() : () -> ()')
+
+    # ------------------------------------------------------------------------------------------------------------- values
+
+    def load_tile(self, op: Op, memory: Memory) -> None:
+        size = memory.dtype.bytes
+        self.operands[op.result.name] = _Rows(memory.name, self.buffered(op, memory) * size, op["stride"] * size)
+
+    def parts(self, value: Value, sizes: Sequence[int]) -> Parts:
+        known = self.sums.get(value.name)
+        if known is None:
+            return super().parts(value, sizes)
+        result: list[Part] = []
+        at = known.start
+        for size in sizes:
+            result.append(Part(self._from_scratch(at, size, known.dtype, value.vector.dtype), size))
+            at += size
+        return tuple(result)
+
+    def _from_scratch(self, at: int, size: int, stored: DType, wanted: DType) -> str:
+        buffer, type_ = self.buffers["amx.sums"]
+        index, before, after = self.text.constant(at * stored.bytes, "index"), vector_type(stored, size), vector_type(wanted, size)
+        view = self.text.op(f"vector.load {buffer}[{index}] : {type_}, vector<{size * stored.bytes}xi8>")
+        name = self.text.op(f"vector.bitcast {view} : vector<{size * stored.bytes}xi8> to vector<{size}x{mlir_type(stored)}>")
+        if size == 1:
+            name = self.text.op(f"vector.extract {name}[0] : {mlir_type(stored)} from vector<1x{mlir_type(stored)}>")
+        return name if stored == wanted else self.convert(name, stored, wanted, before, after)
+
+    def _slice(self, op: Op) -> None:
+        known = self.sums.get(op.operands[0].name)
+        if known is None:
+            super()._slice(op)
+        else:
+            self.sums[op.result.name] = _Sums(known.start + op["start"], known.dtype)
+
+    def _cast(self, op: Op) -> None:
+        known = self.sums.get(op.operands[0].name)
+        if known is None:
+            super()._cast(op)
+        else:
+            self.sums[op.result.name] = known
+
+    # ------------------------------------------------------------------------------------------------------------- sums
+
+    def _for(self, op: Op) -> None:
+        """A loop that carries one block of sums and nothing else keeps it in tiles."""
+        products = [inner for inner in op.body.ops if inner.name == "mma" and _is_tiled(inner, self.machine)]
+        carried = [value.name for value in op.body.arguments]
+        if len(carried) != 1 or not products or products[0].operands[2].name != carried[0] or self.in_tiles:
+            super()._for(op)
+            return
+        self._sums_to_tiles(op.operands[0])
+        lower, upper, step = (self.indices.integer(op[key], 32) for key in ("lower", "upper", "step"))
+        induction = self.text.name()
+        self.text.open()
+        self.indices.open()
+        self.indices.define(op["induction"], induction, 32)
+        self.in_tiles = carried[0]
+        self.block(op.body.ops)
+        assert self.in_tiles == op.body.yields[0].name, f"the sums of loop '{op['induction']}' leave their tiles"
+        self.text.span = op.span
+        self.indices.close()
+        lines = self.text.close()
+        block = self.text.blocks[-1]
+        block.append(f"scf.for {induction} = {lower} to {upper} step {step}  : i32 {{")
+        block.extend(lines)
+        self.text.do("}")
+        self._tiles_to_sums(op.results[0])
+
+    def _sums_to_tiles(self, value: Value) -> None:
+        zero = value.name in self.zeros
+        if not zero:
+            self._spill(value, "sums")
+        pointer = "" if zero else self._address(_Rows("amx.sums", const(0), _SIDE * 4))
+        for i, row in enumerate(_SUMS):
+            for j, tile in enumerate(row):
+                if zero:
+                    self.text.do(f'llvm.call_intrinsic "llvm.x86.tilezero"({self._number(tile)}) : (i8) -> ()')
+                else:
+                    self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
+
+    def _tiles_to_sums(self, value: Value) -> None:
+        self.in_tiles = ""
+        self.sums = {value.name: _Sums(0, value.vector.dtype)}
+        pointer = self._address(_Rows("amx.sums", const(0), _SIDE * 4))
+        for i, row in enumerate(_SUMS):
+            for j, tile in enumerate(row):
+                self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
+
+    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        """``sums[i][j] += left[i] · right[j]``, each operand tile loaded right before its first use."""
+        family, _, intrinsic = row.emit.partition(":")
+        if family != "amx":
+            return super().mma(op, row, a, b, acc)
+        alone = self.in_tiles != acc.name
+        if alone:
+            self._sums_to_tiles(acc)
+        left, right = self._rows(a, "left", _ROW_BYTES), self._rows(b, "right", 2 * _ROW_BYTES)
+        from_left, from_right = self._address(left), self._address(right)
+
+        def product(i: int, j: int) -> None:
+            tiles = ", ".join(self._number(tile) for tile in (_SUMS[i][j], _LEFT[i], _RIGHT[j]))
+            self.text.do(f'llvm.call_intrinsic "{intrinsic}"({tiles}) : (i8, i8, i8) -> ()')
+
+        self._move("tileloadd64", _LEFT[0], from_left, 0, left.stride)
+        self._move("tileloadd64", _RIGHT[0], from_right, 0, right.stride)
+        product(0, 0)
+        self._move("tileloadd64", _RIGHT[1], from_right, _ROW_BYTES, right.stride)
+        product(0, 1)
+        self._move("tileloadd64", _LEFT[1], from_left, _ROWS * left.stride, left.stride)
+        product(1, 0)
+        product(1, 1)
+        if not alone:
+            self.in_tiles = op.result.name
+            return ()
+        self._tiles_to_sums(op.result)
+        result = self.parts(op.result, self.native_sizes(row.acc.dtype, op.result.vector.elements))
+        self.sums.clear()  # the next product may want the scratch memory
+        return result
+
+    # ------------------------------------------------------------------------------------------------------------- memory
+
+    def _rows(self, operand: Value, scratch: str, stride: int) -> _Rows:
+        """Where an operand lies; one that was not staged is put into the scratch memory."""
+        if operand.name not in self.operands:
+            self._spill(operand, scratch)
+            return _Rows(f"amx.{scratch}", const(0), stride)
+        return self.operands[operand.name]
+
+    def _spill(self, value: Value, scratch: str) -> None:
+        (buffer, type_), size = self.buffers[f"amx.{scratch}"], value.vector.dtype.bytes
+        at = 0
+        for part in self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements)):
+            bytes_ = f"vector<{part.size * size}xi8>"
+            name = self.text.op(f"vector.bitcast {part.name} : {vector_type(value.vector.dtype, part.size)} to {bytes_}")
+            self.text.do(f"vector.store {name}, {buffer}[{self.text.constant(at, 'index')}] : {type_}, {bytes_}")
+            at += part.size * size
+
+    def _scratch(self, name: str, space: int) -> None:
+        type_ = f"memref<{space}xi8, {LOCAL}>"
+        buffer = self.text.op(f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}')
+        self.buffers[f"amx.{name}"] = buffer, type_
+        self.pointers[f"amx.{name}"] = self._pointer(buffer, type_)
+
+    def _pointer(self, buffer: str, type_: str) -> str:
+        index = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index")
+        return self.text.op(f"arith.index_cast {index} : index to i64")
+
+    def _address(self, rows: _Rows) -> str:
+        offset = self.indices.integer(rows.offset, 64)
+        return self.text.op(f"arith.addi {self.pointers[rows.memory]}, {offset} : i64")
+
+    def _move(self, verb: str, tile: int, address: str, offset: int, stride: int) -> None:
+        """Load or store one tile."""
+        if offset:
+            address = self.text.op(f"arith.addi {address}, {self.text.constant(offset, 'i64')} : i64")
+        pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
+        self.text.do(
+            f'llvm.call_intrinsic "llvm.x86.{verb}"({self._number(tile)}, {pointer}, {self.text.constant(stride, "i64")}) : (i8, !llvm.ptr, i64) -> ()'
+        )
+
+    def _number(self, tile: int) -> str:
+        return self.text.constant(tile, "i8")
+
+    def _configure(self) -> None:
+        """All eight tiles are 16 rows of 64 bytes."""
+        # https://www.intel.com/content/www/us/en/docs/intrinsics-guide/index.html#text=_tile_loadconfig: palette, 8 row widths of two bytes
+        # from byte 16 on, 8 row counts from byte 48 on.
+        table = [0] * _ROW_BYTES
+        table[0] = 1
+        for tile in range(8):
+            table[16 + 2 * tile], table[48 + tile] = _ROW_BYTES, _ROWS
+        (buffer, type_), vector = self.buffers["amx.configuration"], f"vector<{_ROW_BYTES}xi8>"
+        value = self.text.op(f"arith.constant dense<{table}> : {vector}")
+        self.text.do(f"vector.store {value}, {buffer}[{self.text.constant(0, 'index')}] : {type_}, {vector}")
+        pointer = self.text.op(f"llvm.inttoptr {self.pointers['amx.configuration']} : i64 to !llvm.ptr")
+        self.text.do(f'llvm.call_intrinsic "llvm.x86.ldtilecfg"({pointer}) : (!llvm.ptr) -> ()')
