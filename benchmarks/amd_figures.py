@@ -2,8 +2,8 @@
 
     python benchmarks/amd_figures.py > benchmarks/results/amd.md
 
-No GPU is needed: registers, memory and the instructions of the loop are counted in the assembly that IREE writes.
-Whether the code computes the right thing is the business of `tests/amd`.
+No GPU is needed: registers, memory and the instructions of the loop are counted in the assembly that IREE
+writes.  Whether the code computes the right thing is the business of `tests/amd`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PROMISED = ("", "", "multiple_of: 16")
 FIXED = ("value: 4096", "value: 4096", "value: 4096")
 F16_16, F16_32 = "f32_16x16x16_f16", "f32_32x32x8_f16"
 
-# The peer's figures for the same kernel at fixed sizes of 4096, gfx942, on the same kind of machine without a GPU:
+# The peer's figures for the same kernel at fixed sizes of 4096, gfx942, compiled on such a machine:
 # wave-lang 3.9.1 and its main branch of 2026-04-27, the better of the two; vector registers, bytes of LDS,
 # instructions of the loop (MFMA / other vector / waits) and stores of C.
 PEER = {
@@ -93,25 +93,21 @@ CASES = (
 )
 
 
+HEAD = """# GEMM on CDNA: what the code consists of
+
+Written by `python benchmarks/amd_figures.py > benchmarks/results/amd.md`; figures of code, not times.
+
+C[M, N] = A[M, K] · B[N, K]ᵀ.  Sizes: "open" to the call with K promised a multiple of 16, "any", or fixed.
+Spills and scratch are 0 everywhere, or the script fails.  Loop: instructions of one step of K (MFMA / other
+vector / scalar / waits).  Stores: of C, in the whole kernel.
+
+| target | tile, waves | instruction | sizes | VGPR | SGPR | LDS bytes | loop | loads | stores | peer |
+|---|---|---|---|---|---|---|---|---|---|---|"""
+
+
 def main() -> None:
     """Print the table."""
-    print("# GEMM on CDNA: what the code consists of\n")
-    print(
-        f"Written by `{__doc__.strip().splitlines()[2].strip()}`; figures of code, not times.\n"
-        if __doc__
-        else ""
-    )
-    print(
-        "C[M, N] = A[M, K] · B[N, K]ᵀ.  Sizes are open unless given; K is promised to be a multiple of 16 unless"
-    )
-    print(
-        "it is any.  Spills and scratch are 0 everywhere, or the script fails.  Loop: instructions of one step of K"
-    )
-    print("(MFMA / other vector / scalar / waits); stores: of C, in the whole kernel.\n")
-    print(
-        "| target | tile, waves | instruction | sizes | VGPR | SGPR | LDS bytes | loop | loads | stores | peer |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print(HEAD)
     for case in CASES:
         print(row(case))
 
@@ -136,10 +132,10 @@ def row(case: Case) -> str:
     peer = PEER.get((tile, case.mma), "") if case.sizes != ANY else PEER_ANY.get(case.dtype, "")
     steps = body.count("s_barrier") // 2
     counts += f" for {steps} steps" if steps > 1 else ""
-    cells = (
-        case.target, f"{tile}, {case.waves[0]}x{case.waves[1]}", f"`{used}`", sizes, notes["vgpr_count"], notes["sgpr_count"],
-        notes["group_segment_fixed_size"], counts, tally(body, "buffer_load_"), tally(names(assembly), "buffer_store_"), peer,
-    )  # fmt: skip
+    split = f"{tile}, {case.waves[0]}x{case.waves[1]}"
+    registers = [notes[name] for name in ("vgpr_count", "sgpr_count", "group_segment_fixed_size")]
+    accesses = [tally(body, "buffer_load_"), tally(names(assembly), "buffer_store_")]
+    cells = [case.target, split, f"`{used}`", sizes, *registers, counts, *accesses, peer]
     return f"| {' | '.join(map(str, cells))} |"
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/compile_time.py > benchmarks/results/compile_time.md
 
-"Cold" is the first compilation of a new process, imports not counted; "warm" is a later one of the same process.
-Both are the best of a few, without the compile cache.
+"Cold" is the first compilation of a new process, imports not counted; "warm" is a later one of the same
+process.  Both are the best of a few, without the compile cache.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ graph:
   - {write: k_loop.acc, to: c}
 """
 
-# wave-lang 3.9.1 (the faster of two versions) for this kernel on the same kind of machine, two cores: best of 3, warm.
+# wave-lang 3.9.1 (the faster of two versions) for this kernel on such a machine, two cores; best of 3, warm.
 # With prefetching in parentheses.
 PEER = {"import": "1.47", "to MLIR": "0.86 (1.22)", "all": "1.34 (1.73)"}
 
@@ -61,9 +61,8 @@ def main() -> None:
         name.removeprefix("cold ") for name in best if name.startswith("cold ") and name[5:] not in sums
     ]
     print("# Compile time, gfx942, f16 GEMM of 4096 cubed, tile 128x128x32, MFMA 16x16x16\n")
-    print(
-        f"Written by `{(__doc__ or '').splitlines()[2].strip()}`; milliseconds, best of {REPEATS} processes.\n"
-    )
+    print("Written by `python benchmarks/compile_time.py > benchmarks/results/compile_time.md`.")
+    print(f"Milliseconds, best of {REPEATS} processes.\n")
     print("| stage | cold | warm |")
     print("|---|---|---|")
     for stage in stages:

@@ -1,12 +1,12 @@
-"""Compiled GEMM kernels (a folder of packed artifacts) and an NVIDIA GPU in; checks and times beside cuBLAS out.
+"""GEMM specs in, kernels out; kernels and an NVIDIA GPU in, checks and times beside cuBLAS out.
 
-Needs torch, cuda-bindings and `wavespec.runtime`, not the compiler: build the folder with `benchmarks/gemm_h200_build.py`
-wherever the compiler is, copy it to the GPU machine, and run there
+Needs the compiler to build, and torch, cuda-bindings and `wavespec.runtime` to run, maybe on another machine:
 
-    python benchmarks/gemm_h200.py FOLDER [--only TEXT] [--check-only] [--json FILE]
+    python benchmarks/gemm_h200.py build FOLDER [SPEC ...]
+    python benchmarks/gemm_h200.py run FOLDER [--only TEXT] [--check-only] [--json FILE]
 
-Every kernel computes C[M, N] = A[M, K] · B[N, K]ᵀ.  Times are medians; "flushed" writes 256 MiB between calls so that operands
-come from memory, "hot" calls back to back.
+Every kernel computes C[M, N] = A[M, K] · B[N, K]ᵀ.  Times are medians; "flushed" writes 256 MiB between
+calls, so that operands come from memory, "hot" calls back to back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,34 +27,70 @@ DEVICE = "cuda"
 SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4000, 4104, 1000), (32768, 4096, 4096))
 EXACT_SHAPES = ((4000, 4104, 1000), (512, 768, 1024), (130, 264, 80), (1, 8, 16))
 ERROR_SHAPE = (1024, 1024, 4096)
-TORCH = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i8": torch.int8, "i32": torch.int32}
+TORCH = {
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "i8": torch.int8,
+    "i32": torch.int32,
+}
 
 
 def main() -> None:
-    """Check, then time, every kernel of the folder."""
+    """Build kernels, or check and time those of a folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="", help="kernels whose file name contains this")
-    parser.add_argument("--check-only", action="store_true")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    commands = parser.add_subparsers(dest="command", required=True)
+    building = commands.add_parser("build", help="compile specs for sm_90")
+    building.add_argument("folder", type=Path)
+    building.add_argument(
+        "specs", type=Path, nargs="*", default=sorted(Path("specs").glob("gemm*.wave.yaml"))
+    )
+    running = commands.add_parser("run", help="check and time kernels on this machine's GPU")
+    running.add_argument("folder", type=Path)
+    running.add_argument("--only", default="", help="kernels whose file name contains this")
+    running.add_argument("--check-only", action="store_true")
+    running.add_argument("--json", type=Path, help="also write the figures here")
     arguments = parser.parse_args()
+    if arguments.command == "build":
+        build_all(arguments.folder, arguments.specs)
+    else:
+        run(arguments.folder, arguments.only, arguments.check_only, arguments.json)
+
+
+def build_all(folder: Path, specs: Sequence[Path]) -> None:
+    """Compile every spec into ``folder``, one file each."""
+    from wavespec.pipeline import build
+    from wavespec.runtime import pack_artifact
+    from wavespec.schema import load
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in specs:
+        target = folder / path.name.replace(".wave.yaml", ".wavespec")
+        target.write_bytes(pack_artifact(build(load(path), "sm_90")))
+        print(target, flush=True)
+
+
+def run(folder: Path, only: str, check_only: bool, figures: Path | None) -> None:
+    """Check, then time, every kernel of ``folder`` whose name contains ``only``."""
     torch.backends.cuda.matmul.allow_tf32 = False
-    print(f"{torch.cuda.get_device_name()}, driver CUDA {torch.version.cuda}, torch {torch.__version__}", flush=True)
+    print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}", flush=True)
     kernels: dict[str, Kernel] = {}
-    for path in sorted(arguments.folder.glob("*.wavespec")):
-        if arguments.only in path.stem:
+    for path in sorted(folder.glob("*.wavespec")):
+        if only in path.stem:
             kernels[path.stem] = Kernel(unpack_artifact(path.read_bytes()))
     rows: list[dict[str, Any]] = []
     for name, kernel in kernels.items():
         problems = check(kernel)
         rows.append({"kernel": name, "problems": problems})
-        print(f"{name:44s} {'; '.join(problems) or 'exact on integers, error within twice torch'}", flush=True)
-    if not arguments.check_only:
+        print(
+            f"{name:28s} {'; '.join(problems) or 'exact on integers, error within twice torch'}", flush=True
+        )
+    if not check_only:
         for dtype in sorted({dtype_of(kernel) for kernel in kernels.values()}):
             rows += measure({n: k for n, k in kernels.items() if dtype_of(k) == dtype}, dtype)
         rows.append(overhead(next(iter(kernels.values()))))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=1))
+    if figures:
+        figures.write_text(json.dumps(rows, indent=1))
 
 
 def dtype_of(kernel: Kernel) -> str:
@@ -75,7 +111,9 @@ def operands(shape: tuple[int, int, int], dtype: str, *, integers: bool) -> tupl
     generator = torch.Generator(device=DEVICE).manual_seed(1)
     if integers or dtype == "i8":
         limit = 3 if integers else 100
-        a, b = (torch.randint(-limit, limit + 1, (rows, k), device=DEVICE, generator=generator) for rows in (m, n))
+        a, b = (
+            torch.randint(-limit, limit + 1, (rows, k), device=DEVICE, generator=generator) for rows in (m, n)
+        )
     else:
         a, b = (torch.randn((rows, k), device=DEVICE, generator=generator) for rows in (m, n))
     return a.to(TORCH[dtype]), b.to(TORCH[dtype])
@@ -91,7 +129,7 @@ def torch_product(a: torch.Tensor, b: torch.Tensor, out: torch.dtype) -> torch.T
 
 
 def check(kernel: Kernel) -> list[str]:
-    """What is wrong with a kernel: inexact on integers, writes beyond the end, or an error over twice torch's."""
+    """What is wrong: inexact on integers, writes beyond the end, or an error over twice torch's."""
     problems: list[str] = []
     dtype, out = dtype_of(kernel), TORCH[kernel.artifact.outputs[0].dtype]
     for wanted in EXACT_SHAPES:
@@ -144,33 +182,37 @@ def milliseconds(run: Callable[[], object], repeats: int, flush: torch.Tensor) -
 
 
 def measure(kernels: dict[str, Kernel], dtype: str) -> list[dict[str, Any]]:
-    """TFLOP/s (or Tera-operations/s) of every kernel and of cuBLAS, shape by shape."""
+    """TFLOP/s (for integers Tera-operations/s) of every kernel and of cuBLAS, shape by shape."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device=DEVICE)
     rows: list[dict[str, Any]] = []
     for wanted in SHAPES:
-        shape = fitted(next(iter(kernels.values())), wanted)
-        m, n, k = shape
+        m, n, k = shape = fitted(next(iter(kernels.values())), wanted)
         a, b = operands(shape, dtype, integers=False)
-        repeats = 10 if m * n * k > 10**11 else 20
-        outs = {k.artifact.outputs[0].dtype for k in kernels.values()}
-        runs: dict[str, Callable[[], object]] = {}
-        for out in sorted(outs):
-            runs[f"cuBLAS -> {out}"] = lambda out=out: torch_product(a, b, TORCH[out])
-        if dtype in ("f16", "bf16") and dtype not in outs:
-            runs[f"cuBLAS -> {dtype}"] = lambda: torch.mm(a, b.T)
-        for name, kernel in kernels.items():
-            c = torch.empty((m, n), dtype=TORCH[kernel.artifact.outputs[0].dtype], device=DEVICE)
-            runs[name] = lambda kernel=kernel, c=c: kernel.raw(a, b, c)
-        for name, run in runs.items():
-            try:
-                times = milliseconds(run, repeats, flush)
-            except RuntimeError as error:
-                print(f"{name}: {str(error).splitlines()[0]}", flush=True)
-                continue
+        for name, call in contestants(kernels, dtype, a, b).items():
+            times = milliseconds(call, 10 if m * n * k > 10**11 else 20, flush)
             flushed, hot = (2e-9 * m * n * k / time_ms for time_ms in times)
             rows.append({"dtype": dtype, "shape": shape, "kernel": name, "flushed": flushed, "hot": hot})
-            print(f"{dtype:5s} {m}x{n}x{k}  {name:44s} {flushed:7.1f} flushed {hot:7.1f} hot TFLOP/s", flush=True)
+            print(
+                f"{dtype:5s} {m}x{n}x{k}  {name:28s} {flushed:7.1f} flushed {hot:7.1f} hot TFLOP/s",
+                flush=True,
+            )
     return rows
+
+
+def contestants(
+    kernels: dict[str, Kernel], dtype: str, a: torch.Tensor, b: torch.Tensor
+) -> dict[str, Callable[[], object]]:
+    """A call of cuBLAS per output type, and of every kernel, by name."""
+    outs = {kernel.artifact.outputs[0].dtype for kernel in kernels.values()}
+    outs |= {dtype} & {"f16", "bf16"}
+    calls: dict[str, Callable[[], object]] = {}
+    for out in sorted(outs):
+        calls[f"cuBLAS -> {out}"] = lambda out=out: torch_product(a, b, TORCH[out])
+    for name, kernel in kernels.items():
+        out = TORCH[kernel.artifact.outputs[0].dtype]
+        c = torch.empty((a.shape[0], b.shape[0]), dtype=out, device=DEVICE)
+        calls[name] = lambda kernel=kernel, c=c: kernel.raw(a, b, c)
+    return calls
 
 
 def overhead(kernel: Kernel) -> dict[str, Any]:
@@ -179,22 +221,21 @@ def overhead(kernel: Kernel) -> dict[str, Any]:
     a, b = operands((m, n, k), dtype_of(kernel), integers=True)
     c = kernel(a, b)
     calls: dict[str, Callable[[], object]] = {
-        "raw": lambda: kernel.raw(a, b, c), "call, out=": lambda: kernel(a, b, out=c), "call": lambda: kernel(a, b),
-        "torch.mm": lambda: torch_product(a, b, c.dtype), "torch.mm, out=": lambda: torch.mm(a, b.T, out=torch.empty((m, n), dtype=a.dtype, device=DEVICE)),
-    }  # fmt: skip
+        "raw": lambda: kernel.raw(a, b, c),
+        "call with out": lambda: kernel(a, b, out=c),
+        "call": lambda: kernel(a, b),
+        "torch.mm": lambda: torch_product(a, b, c.dtype),
+    }
     row: dict[str, Any] = {"overhead": "microseconds per call"}
     for name, call in calls.items():
         best = float("inf")
-        try:
-            for _ in range(5):
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                for _ in range(300):
-                    call()
-                best = min(best, time.perf_counter() - start)
-                torch.cuda.synchronize()
-        except RuntimeError:
-            continue
+        for _ in range(5):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(300):
+                call()
+            best = min(best, time.perf_counter() - start)
+            torch.cuda.synchronize()
         row[name] = best / 300 * 1e6
     print(row, flush=True)
     return row

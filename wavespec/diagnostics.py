@@ -169,10 +169,10 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def quote(text: str) -> str:
-    """`text` in single quotes for a message: unprintable characters escaped, long text cut."""
+    """`text` in quotes for a message: unprintable characters escaped, long text cut."""
     cut = text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
-    return f"'{shown}'"
+    return f'"{shown}"' if "'" in shown else f"'{shown}'"
 
 
 def listing(names: Iterable[str], last: str = "and") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def test_wrapper_and_kernels_are_written(wavespec: Command, small: Path) -> None
     assert specification and specification.loader
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    assert "Returns:\n    c: float32 [M, N]." in module.small.__doc__
+    assert "Returns:\n    c: float32 [M, N]." in (inspect.getdoc(module.small) or "")
 
 
 def test_a_second_build_changes_nothing(wavespec: Command, small: Path) -> None:

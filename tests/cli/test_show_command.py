@@ -13,6 +13,7 @@ from tests.cli.command import GEMM, Command
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import STAGES
+from wavespec.version import __version__
 
 
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in ("mlir", "isa")])
@@ -99,7 +100,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip().endswith("wavespec 0.1.0")
+    assert done.stdout.rstrip().endswith(f"wavespec {__version__}")
 
 
 def test_a_closed_pipe_is_no_error() -> None:

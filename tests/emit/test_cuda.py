@@ -55,7 +55,9 @@ def test_instructions_of_a_step(dtype: str, instruction: str) -> None:
     assert any(instruction in line for line in loop)
     assert sum(line.startswith("bar.sync") for line in loop) == 1
     assert [line for line in loop if "wait_group" in line] == ["cp.async.wait_group \t1;"]
-    assert not [line for line in loop if line.startswith(("@", "ld.global", "st.", "div", "rem"))], "straight-line code"
+    assert not [line for line in loop if line.startswith(("@", "ld.global", "st.", "div", "rem"))], (
+        "straight-line code"
+    )
     assert any(line.startswith("ldmatrix") for line in loop) == (dtype != "f32")
 
 
@@ -70,8 +72,14 @@ def test_f32_as_three_products() -> None:
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
 @pytest.mark.parametrize(
     ("dtype", "stages", "mma"),
-    [("f16", 1, "auto"), ("bf16", 4, "auto"), ("i8", 4, "auto"), ("f32", 3, "auto"), ("f32", 3, "mma3_m16n8k8_f32")],
-)  # fmt: skip
+    [
+        ("f16", 1, "auto"),
+        ("bf16", 4, "auto"),
+        ("i8", 4, "auto"),
+        ("f32", 3, "auto"),
+        ("f32", 3, "mma3_m16n8k8_f32"),
+    ],
+)
 def test_no_register_is_spilled(dtype: str, stages: int, mma: str, tmp_path: Path) -> None:
     source = tmp_path / "kernel.ptx"
     source.write_text(ptx(dtype, stages, mma))
@@ -105,13 +113,19 @@ def test_raster_order_visits_every_tile_once(group: int, tiles: tuple[int, int])
     kernel = Gemm().lowered(NVIDIA)
     lines, row, column = _Emitter(kernel, replace(NVIDIA, raster_group=group), "#layout").ids()
     m, n = tiles[0] * 32 - 5, tiles[1] * 64 - 5
-    visited = [evaluated(lines, {"M": m, "N": n}, (x, y), row, column) for y in range(tiles[1]) for x in range(tiles[0])]
+    visited = [
+        evaluated(lines, {"M": m, "N": n}, (x, y), row, column)
+        for y in range(tiles[1])
+        for x in range(tiles[0])
+    ]
     assert sorted(visited) == [(x, y) for x in range(tiles[0]) for y in range(tiles[1])]
     together = visited[: group * tiles[1]]
     assert {x for x, _ in together} == set(range(min(group, tiles[0]))) or group == 1
 
 
-def evaluated(lines: list[str], sizes: dict[str, int], ids: tuple[int, int], row: str, column: str) -> tuple[int, int]:
+def evaluated(
+    lines: list[str], sizes: dict[str, int], ids: tuple[int, int], row: str, column: str
+) -> tuple[int, int]:
     """Run the integer arithmetic of the prologue for one workgroup."""
     verbs = {"addi": int.__add__, "subi": int.__sub__, "muli": int.__mul__, "divui": int.__floordiv__,
              "remui": int.__mod__, "minsi": min, "shrui": int.__rshift__}  # fmt: skip

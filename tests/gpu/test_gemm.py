@@ -14,7 +14,8 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
     pytest.mark.skipif(
-        torch.cuda.is_available() and torch.cuda.get_device_capability() != (9, 0), reason="the CUDA device is no sm_90"
+        torch.cuda.is_available() and torch.cuda.get_device_capability() != (9, 0),
+        reason="the CUDA device is no sm_90",
     ),
 ]
 CASES = {

@@ -20,9 +20,9 @@ def layout(line: str) -> str:
 def test_operands_repeat_the_fragment_over_the_wave_tile() -> None:
     kernel = Gemm(tile=(64, 64, 16), wave=(32, 16)).lowered(NVIDIA, STAGE)
     assert [layout(line) for line in lines(kernel, "read", "mma")] == [
-        "{M = lane//4 + wave_M*32, K = (lane%4)*2; 2 by M 16, 1 by K 16 | 2 by K 8, 2 by M 8, 2 by K 1}",
-        "{N = lane//4 + wave_N*16, K = (lane%4)*2; 2 by N 8, 1 by K 16 | 2 by K 8, 2 by K 1}",
-        "{M = lane//4 + wave_M*32, N = (lane%4)*2 + wave_N*16; 2 by M 16, 2 by N 8 | 2 by M 8, 2 by N 1}",
+        "{M = wave_M*32 + lane//4, K = (lane%4)*2; 2 by M 16, 1 by K 16 | 2 by K 8, 2 by M 8, 2 by K 1}",
+        "{N = wave_N*16 + lane//4, K = (lane%4)*2; 2 by N 8, 1 by K 16 | 2 by K 8, 2 by K 1}",
+        "{M = wave_M*32 + lane//4, N = wave_N*16 + (lane%4)*2; 2 by M 16, 2 by N 8 | 2 by M 8, 2 by N 1}",
     ]
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
 from wavespec.diagnostics import WavespecError
-from wavespec.schema import loads
 from wavespec.pipeline import lower
+from wavespec.schema import loads
 from wavespec.targets.machine import Machine
 
 STAGE = "choose-instructions"
@@ -24,7 +24,6 @@ STAGE = "choose-instructions"
         (AMD, "i8", "i32_16x16x32_i8:swapped"),
         (AMD, "f32", "f32_16x16x4_f32:swapped"),
         (CPU, "f16", "fma_f32_12x32x1"),
-        (CPU, "bf16", "dot2_bf16_12x32x2"),
     ],
 )
 def test_auto_takes_the_first_row_for_the_types(machine: Machine, dtype: str, name: str) -> None:
@@ -55,7 +54,7 @@ gemm.wave.yaml:22:22: error[unknown-matrix-instruction]: sm_90 has no matrix ins
     |
  22 |   - {hardware: {mma: f32_16x16x16_f16}}
     |                      ^^^^^^^^^^^^^^^^
-    = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'fma_f32_32x64x4', 'fma_f32_32x64x1', or write 'auto'."""
+    = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'fma_f32_32x64x4', 'fma_f32_32x64x1', 'mma3_m16n8k8_f32', or write 'auto'."""
 
 
 def test_row_for_other_types_is_reported_with_those_that_fit() -> None:

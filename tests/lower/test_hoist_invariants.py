@@ -18,7 +18,7 @@ memory @y : f32 (N: [64]) global output
 LOOP = """  %zero = constant {{value = 0.0}} : f32x1
   %sum = for %zero {{induction = "at_K", lower = [0], step = [32], unroll = 1, upper = [K]}} : f32x1 (%acc : f32x1) do
     %bias = load {{memory = "bias", offset = [lane]{mask}}} : f32x1
-    %twice = add %bias, %bias : f32x1
+    %twice = pack %bias, %bias : f32x2
     %x = load {{memory = "x", offset = [at_K]}} : f32x1
     %more = add %x, %twice : f32x1
     %next = add %acc, %more : f32x1

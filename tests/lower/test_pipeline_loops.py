@@ -1,4 +1,4 @@
-"""Copies that run ahead of the loop: where they go, which buffers they use, and that results stay the same."""
+"""Copies that run ahead of the loop: where they go, which buffers they use; results stay the same."""
 
 from __future__ import annotations
 
@@ -76,11 +76,13 @@ def test_results_are_exact_and_clean(stages: int, sizes: tuple[int, int, int]) -
 
 @pytest.mark.parametrize(
     ("dtype", "tile", "wave", "multiple"),
-    [("bf16", (32, 32, 16), (16, 16), 2), ("i8", (64, 64, 64), (32, 32), 16), ("f32", (64, 64, 8), (32, 64), 4)],
+    [
+        ("bf16", (32, 32, 16), (16, 16), 2),
+        ("i8", (64, 64, 64), (32, 32), 16),
+        ("f32", (64, 64, 8), (32, 64), 4),
+    ],
 )
-def test_other_types(
-    dtype: str, tile: tuple[int, int, int], wave: tuple[int, int], multiple: int
-) -> None:
+def test_other_types(dtype: str, tile: tuple[int, int, int], wave: tuple[int, int], multiple: int) -> None:
     gemm = Gemm(dtype=dtype, tile=tile, wave=wave, stages=3, dims=("", "", f"multiple_of: {multiple}"))
     report, expected = run(gemm.spec, NVIDIA, {"M": 70, "N": 65, "K": 112})
     assert not report.findings, str(report.findings[0])

@@ -52,7 +52,7 @@ def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
     assert shared.arrangement is not None
     column = source.contiguous_dim
     width = min(machine.globals.access_bytes // source.dtype.bytes, machine.shared.access_bytes // shared.dtype.bytes)
-    width = min(width, shared.arrangement.run(column))
+    width = 1 << min(width, shared.arrangement.run(column)).bit_length() - 1
     while shared.shape[-1].value % width:
         width //= 2
     while width > 1 and not machine.globals.aligned(source.shape[-1].divisor, width, source.dtype.bytes):

@@ -1,36 +1,42 @@
-"""Thread kernel in, thread kernel out: tiles of later steps are on their way into shared memory while this step computes."""
+"""Thread kernel in, thread kernel out: tiles of later steps are on their way while this step computes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from wavespec.diagnostics import Where, WavespecError
+from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, at_most, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, rewrite
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
 
 _FRAGMENT_OPS = frozenset(("load", "load_matrix", "slice", "pack", "cast", "transpose"))
-_OTHER_REGISTERS = 32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
-_SMALLEST_COPY_BYTES = 4  # https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cp-async
+_OTHER_REGISTERS = (
+    32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
+)
+# https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cp-async
+_SMALLEST_COPY_BYTES = 4
 
 
 class StagesNotPossible(WavespecError, code="stages-not-possible"):
     def __init__(self, where: Where, stages: int, why: str, hint: str) -> None:
-        super().__init__(where, f"{stages} stages need copies that run on while others compute: {why}.", hints=[hint])
+        super().__init__(
+            where, f"{stages} stages need copies that run on while others compute: {why}.", hints=[hint]
+        )
 
 
 class PipelineLoops(Pass):
     """Overlap the copies of a loop with its computation, ``stages - 1`` steps ahead.
 
     Before: loop bodies ``copies; async_commit; async_wait 0; fragments and mmas``, everything in buffer 0.
-    After:  with stages = s, copies of steps 0 .. s-2 come before the loop, a group each.  Step i issues the copies of step
-            i + s-1 between its mmas, and uses buffer i % s.  Fragments of one k slice are loaded before the mmas of the slice
-            before; those of slice 0 are carried in from the step before, so that mmas run while others wait at the barrier:
-            ``[loads of slice k+1; some copies; mmas of slice k] ...; commit; wait s-2; loads of slice 0 of step i+1; mmas``.
-            Where registers do not suffice for that: ``wait s-2; copies; commit; loads and mmas of every slice in turn``.
+    After:  with stages = s, copies of steps 0 .. s-2 come before the loop, a group each.  Step i issues the
+            copies of step i + s-1 between its mmas, and uses buffer i % s.  Fragments of a slice of k are
+            loaded before the mmas of the slice before; those of slice 0 come from the step before, so that
+            mmas run while others wait at the barrier: ``[loads of slice k+1; some copies; mmas of slice k]
+            ...; commit; wait s-2; loads of slice 0 of step i+1; mmas of the last slice``.  Where registers do
+            not suffice: ``wait s-2; copies; commit; loads and mmas of every slice in turn``.
             Copies beyond the end are masked off, which makes them zeros.
     Errors: ``stages-not-possible`` at the schedule's stages.
     """
@@ -69,13 +75,20 @@ class _Loop:
         self.step: Expr = op["step"]
         ops = op.body.ops
         count = next(i for i, inner in enumerate(ops) if inner.name != "copy_async")
-        assert [inner.name for inner in ops[count : count + 2]] == ["async_commit", "async_wait"], "copies without their group"
-        self.copies, self.commit, self.wait, self.rest = ops[:count], ops[count], ops[count + 1], ops[count + 2 :]
+        assert [inner.name for inner in ops[count : count + 2]] == ["async_commit", "async_wait"], (
+            "copies without their group"
+        )
+        self.copies, self.commit, self.wait, self.rest = (
+            ops[:count],
+            ops[count],
+            ops[count + 1],
+            ops[count + 2 :],
+        )
         self.rotating = {copy["memory"] for copy in self.copies}
         self.at = _symbol(self.copies, self.induction)
 
     def pipelined(self, registers: int) -> tuple[Op, ...]:
-        """The copies before the loop, the loop, and the wait for what it left in flight; ``registers`` of a lane, 0 = any."""
+        """First copies, loop, wait for what it left in flight; ``registers`` of a lane, 0 = any number."""
         before: list[Op] = []
         for stage in range(self.stages - 1):
             before += [*self._copies(stage, first=True), self.commit]
@@ -101,7 +114,13 @@ class _Loop:
     def _with_slices(self, slices: list[_Slice], before: list[Op]) -> Op:
         """Fragments of the first slice become carried values; ``before`` gets their first loads."""
         body, head = self.op.body, slices[0].loads
-        used = {value.name for part in slices for op in (*part.mmas, *part.loads) if op not in head for value in op.operands}
+        used = {
+            value.name
+            for part in slices
+            for op in (*part.mmas, *part.loads)
+            if op not in head
+            for value in op.operands
+        }
         carried = [op.result for op in head if op.result.name in used]
         before.append(self._wait())
         first = self._renamed([self._read(op, 0, first=True) for op in head], before)
@@ -111,7 +130,11 @@ class _Loop:
         slots = max(1, len(slices) - 1)
         following: dict[str, Value] = {}
         for number, part in enumerate(slices):
-            share = copies[number * len(copies) // slots : (number + 1) * len(copies) // slots] if number < slots else []
+            share = (
+                copies[number * len(copies) // slots : (number + 1) * len(copies) // slots]
+                if number < slots
+                else []
+            )
             if number + 1 < len(slices):
                 ops += [self._read(op, 0) for op in slices[number + 1].loads] + share
             else:
@@ -120,10 +143,13 @@ class _Loop:
             ops += part.mmas
         ops = [_uses(op, arguments) for op in ops]
         results = tuple(replace(value, name=self.fresh(value.name)) for value in carried)
-        region = Region((*body.arguments, *arguments.values()), tuple(ops), (*body.yields, *(following[v.name] for v in carried)))
-        return replace(
-            self.op, operands=(*self.op.operands, *(first[v.name] for v in carried)), results=(*self.op.results, *results), region=region
-        )  # fmt: skip
+        region = Region(
+            (*body.arguments, *arguments.values()),
+            tuple(ops),
+            (*body.yields, *(following[v.name] for v in carried)),
+        )
+        operands = (*self.op.operands, *(first[value.name] for value in carried))
+        return replace(self.op, operands=operands, results=(*self.op.results, *results), region=region)
 
     def _wait(self) -> Op:
         return self.wait.with_(pending=self.stages - 2)
@@ -150,7 +176,9 @@ class _Loop:
         op = _substituted(op, {self.induction: position})
         if op.get("memory") in self.rotating:
             return op.with_(buffer=self._buffer(position))
-        if op.name == "load" and (ahead or first):  # of a tensor that is read directly, in a step that may not exist
+        if op.name == "load" and (
+            ahead or first
+        ):  # of a tensor that is read directly, in a step that may not exist
             return op.with_(mask=((position, self.op["upper"]), *op["mask"]))
         return op
 
@@ -197,7 +225,8 @@ def _in_value(value: Any, replacement: Mapping[str, Expr]) -> Any:
     if isinstance(value, Expr):
         return value.substitute(replacement)
     if isinstance(value, tuple):
-        return tuple(_in_value(item, replacement) for item in value)  # pyright: ignore[reportUnknownVariableType]
+        items = cast(tuple[Any, ...], value)
+        return tuple(_in_value(item, replacement) for item in items)
     return value
 
 
@@ -213,10 +242,14 @@ def _symbol(ops: Sequence[Op], name: str) -> Expr:
 def _check(kernel: Kernel, machine: Machine) -> None:
     where, stages = kernel.distribution.stages_span, kernel.distribution.stages
     if not machine.globals.async_copy_bytes:
-        raise StagesNotPossible(where, stages, f"{machine.variant} has none", "Leave out the stages for this target.")
+        raise StagesNotPossible(
+            where, stages, f"{machine.variant} has none", "Leave out the stages for this target."
+        )
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
     if not staged:
-        raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
+        raise StagesNotPossible(
+            where, stages, "no tensor is staged", "Mark the operands with 'space: shared'."
+        )
     copied = {op["memory"]: op["source"] for op in kernel.walk() if op.name == "copy_async"}
     for shared in staged:
         if shared.name not in copied:
@@ -230,6 +263,17 @@ def _refusal(where: Where, stages: int, source: Memory, shared: Memory) -> Stage
     column, bytes_ = source.contiguous_dim, source.dtype.bytes
     known = source.shape[-1].divisor * bytes_
     if known >= _SMALLEST_COPY_BYTES:
-        return StagesNotPossible(where, stages, f"the tile of '{source.name}' does not spread evenly over the lanes", "Use tiles of powers of two, or one stage.")
-    why = f"rows of '{source.name}' are only known to start at multiples of {known} bytes, a copy needs {_SMALLEST_COPY_BYTES}"
-    return StagesNotPossible(where, stages, why, f"Promise a multiple of {_SMALLEST_COPY_BYTES // bytes_} for {column}, or use one stage.")
+        return StagesNotPossible(
+            where,
+            stages,
+            f"the tile of '{source.name}' does not spread evenly over the lanes",
+            "Use tiles of powers of two, or one stage.",
+        )
+    why = f"rows of '{source.name}' are only known to start at multiples of {known} bytes"
+    why += f", a copy needs {_SMALLEST_COPY_BYTES}"
+    return StagesNotPossible(
+        where,
+        stages,
+        why,
+        f"Promise a multiple of {_SMALLEST_COPY_BYTES // bytes_} for {column}, or use one stage.",
+    )

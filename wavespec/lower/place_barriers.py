@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: barriers where lanes depend on each other through shared memory, and nowhere else."""
+"""Thread kernel in, thread kernel out: barriers where lanes depend on each other, and nowhere else."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LANDED = -1  # age of an access that is complete for its own lane: a plain acce
 class _Access:
     """A shared-memory access since the last barrier.
 
-    ``buffer``: which copy of a rotation, None where nothing is known any more.  ``age``: groups committed after it, ``_LANDED``
-    once complete.
+    ``buffer``: which copy of a rotation, None where nothing is known any more.  ``age``: groups committed
+    after it, ``_LANDED`` once complete.
     """
 
     memory: str
@@ -36,9 +36,9 @@ class PlaceBarriers(Pass):
     """Insert ``barrier`` before every operation that conflicts with another lane's access since the last one.
 
     Before: accesses in program order, no barriers.
-    After:  any two accesses of one buffer of one shared memory, at least one a write, are ordered by a barrier.  Buffers of a
-            rotation are told apart by their index; an asynchronous copy counts as a write once it is awaited.
-            Loops are walked until the accesses that enter an iteration no longer change.
+    After:  any two accesses of one buffer of one shared memory, at least one a write, are ordered by a
+            barrier.  Buffers of a rotation are told apart by their index; an asynchronous copy counts as a
+            write once it is awaited.  Loops are walked until what enters an iteration no longer changes.
     """
 
     name: ClassVar[str] = "place-barriers"
@@ -51,7 +51,9 @@ class PlaceBarriers(Pass):
         return replace(kernel, body=body)
 
 
-def _block(ops: tuple[Op, ...], pending: _Pending, buffers: Mapping[str, int]) -> tuple[tuple[Op, ...], _Pending]:
+def _block(
+    ops: tuple[Op, ...], pending: _Pending, buffers: Mapping[str, int]
+) -> tuple[tuple[Op, ...], _Pending]:
     result: list[Op] = []
     for op in ops:
         if op.region:
@@ -80,12 +82,20 @@ def _loop(op: Op, pending: _Pending, buffers: Mapping[str, int]) -> tuple[Op, _P
     def shifted(accesses: _Pending) -> _Pending:
         """What an iteration leaves behind, in terms of the next one."""
         back = {} if at is None else {induction: at - op["step"]}
-        return frozenset(a if a.buffer is None else replace(a, buffer=a.buffer.substitute(back)) for a in accesses)
+        return frozenset(
+            a if a.buffer is None else replace(a, buffer=a.buffer.substitute(back)) for a in accesses
+        )
 
     def relative(access: _Access) -> _Access:
         """A fixed buffer in terms of the first iteration, which is the one it meets."""
         count = buffers[access.memory]
-        if at is None or count == 1 or access.buffer is None or not access.buffer.is_const or not op["lower"].is_const:
+        if (
+            at is None
+            or count == 1
+            or access.buffer is None
+            or not access.buffer.is_const
+            or not op["lower"].is_const
+        ):
             return access
         return replace(access, buffer=((at - op["lower"]) // op["step"] + access.buffer) % count)
 
@@ -97,9 +107,14 @@ def _loop(op: Op, pending: _Pending, buffers: Mapping[str, int]) -> tuple[Op, _P
         if entering == before:
             break
     else:
-        entering = outside | frozenset(replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(o, buffers)))
+        entering = outside | frozenset(
+            replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(o, buffers))
+        )
     ops, after = _block(op.body.ops, entering, buffers)
-    left = frozenset(replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a for a in after)
+    left = frozenset(
+        replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a
+        for a in after
+    )
     return replace(op, region=replace(op.body, ops=ops)), left | pending
 
 
@@ -125,7 +140,12 @@ def _expressions(value: object) -> Iterator[Expr]:
 def _access(op: Op, buffers: Mapping[str, int]) -> _Access | None:
     if op.name not in ("load", "store", "load_matrix", "copy_async") or op["memory"] not in buffers:
         return None
-    return _Access(op["memory"], op["buffer"], op.name in ("store", "copy_async"), 0 if op.name == "copy_async" else _LANDED)
+    return _Access(
+        op["memory"],
+        op["buffer"],
+        op.name in ("store", "copy_async"),
+        0 if op.name == "copy_async" else _LANDED,
+    )
 
 
 def _conflict(before: _Access, after: _Access) -> bool:
@@ -137,7 +157,7 @@ def _conflict(before: _Access, after: _Access) -> bool:
 
 
 def _distinct(left: Expr, right: Expr) -> bool:
-    """Two indices of a rotation that can never be equal: ``(x + a) % s`` and ``(x + b) % s`` with ``a - b`` no multiple of s."""
+    """Whether indices of a rotation are never equal: ``(x + a) % s``, ``(x + b) % s``, s divides no a - b."""
     if left.is_const and right.is_const:
         return left is not right
     if left.kind == right.kind == "mod" and left.args[1] is right.args[1] and left.args[1].is_const:

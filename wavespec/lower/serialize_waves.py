@@ -151,15 +151,16 @@ class _Serializer:
         last = {result.name: value for result, value in zip(op.results, body.yields, strict=True)}
         onto = ((const(0), self.kernel.symbol(op["induction"])),)
         tail = [_renamed(other, last) for other in chain]
-        sums = [replace(other, name="accumulate").with_(onto=onto) if other.name == "store" else other for other in tail]
-        places = [attribute_pairs({"memory": o["memory"], "offset": o["offset"]}) for o in sums if o.name == "accumulate"]
+        slices = [other for other in tail if other.name == "slice"]
+        sums = [replace(other, name="accumulate").with_(onto=onto) for other in tail if other.name == "store"]
+        places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
         ops = [_renamed(inner, first) for inner in body.ops]
         upper = maximum(op["upper"], const(1))  # an empty sum still has to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
             ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
-        region = Region((), (*ops[:start], *hints, *ops[start:], *sums), ())
+        region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())
         return replace(op.with_(upper=upper), operands=(), results=(), region=region)
 
     def _where_it_runs(self, op: Op, loop: Op) -> Op:

@@ -32,11 +32,12 @@ class TileToThread(Pass):
         def block(ops: tuple[Op, ...]) -> None:
             loaded: list[Callable[[], None]] = []
             for op in ops:
-                context.build.span = op.span
                 if op.name == "copy":
+                    context.build.span = op.span
                     loaded += _copy(op, context)
                     continue
                 _finish_copies(loaded, context)
+                context.build.span = op.span
                 to_thread(op, context)
             _finish_copies(loaded, context)
 
@@ -63,8 +64,10 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
 
 def _finish_copies(loaded: list[Callable[[], None]], context: ThreadContext) -> None:
     """Store what was loaded, close and await a group of asynchronous copies before anything else happens; pipelining moves the wait."""
+    here = context.build.span
     while loaded:
         loaded.pop(0)()
+    context.build.span = here
     # The last copy of the group may have been a plain one, so its end is not where the asynchronous ones are.
     last = next((op.name for op in reversed(context.build.ops) if op.name in ("copy_async", "async_commit")), "")
     if last == "copy_async":

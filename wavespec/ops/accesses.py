@@ -187,7 +187,10 @@ def copy_tile(
         value = build.load(source.name, source.dtype, width, source.offset(at), mask=(*mask, *guard), valid=valid, hint=source.name)
         waiting.append((value, inside, guard))
 
+    span = build.span
+
     def store() -> None:
+        build.span = span
         lines = [build.cast(value, shared.dtype, source.name) for value, _, _ in waiting]
         if op["transpose"]:
             rows, columns, unit = op["transpose"]

@@ -17,7 +17,7 @@ def to_tile(statement: Mma, context: TileContext) -> None:
 def to_thread(op: Op, context: ThreadContext) -> None:
     """One matrix instruction per repeat of the accumulator and step of k.
 
-    k is outermost, so that results chain far apart; columns run back and forth, so that neighbours share an operand.
+    k is outermost, so that results chain far apart; columns run back and forth, so that neighbours share.
     """
     a, b, acc = (context.fragments[value.name] for value in op.operands)
     layout = op.result.tile.layout
@@ -40,7 +40,9 @@ def reference(statement: Mma, context: ReferenceContext) -> None:
     operands = [context.names[name] for name in (statement.lhs, statement.rhs)]
     dims = [context.dims[name] for name in (statement.lhs, statement.rhs, statement.acc)]
     acc = context.names[statement.acc]
-    letters = {dim: chr(ord("a") + number) for number, dim in enumerate(dict.fromkeys(d for ds in dims for d in ds))}
+    letters = {
+        dim: chr(ord("a") + number) for number, dim in enumerate(dict.fromkeys(d for ds in dims for d in ds))
+    }
     formula = "{},{}->{}".format(*("".join(letters[d] for d in ds) for ds in dims))
     product = torch.einsum(formula, *(operand.to(acc.dtype) for operand in operands))
     context.define(statement.name, dims[2], acc + product)

@@ -1,22 +1,48 @@
 """What generated wrappers import; needs torch and a launcher, never the compiler."""
 
-from wavespec.runtime.artifact import (
-    ArtifactError,
-    Assumption,
-    Binary,
-    Dim,
-    KernelArtifact,
-    TensorParameter,
-    load_artifact,
-    pack_artifact,
-    save_artifact,
-    unpack_artifact,
-)
-from wavespec.runtime.checks import ArgumentError, ArgumentTypeError, no_backward
-from wavespec.runtime.kernel import Kernel
-from wavespec.runtime.kernel_set import KernelSet
-from wavespec.runtime.size_expr import SizeExpr
-from wavespec.runtime.torch_ops import define_operator
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wavespec.runtime.artifact import (
+        ArtifactError,
+        Assumption,
+        Binary,
+        Dim,
+        KernelArtifact,
+        TensorParameter,
+        load_artifact,
+        pack_artifact,
+        save_artifact,
+        unpack_artifact,
+    )
+    from wavespec.runtime.checks import ArgumentError, ArgumentTypeError, no_backward
+    from wavespec.runtime.kernel import Kernel
+    from wavespec.runtime.kernel_set import KernelSet
+    from wavespec.runtime.size_expr import SizeExpr
+    from wavespec.runtime.torch_ops import define_operator
+
+_HOMES = {
+    "ArgumentError": "wavespec.runtime.checks",
+    "ArgumentTypeError": "wavespec.runtime.checks",
+    "ArtifactError": "wavespec.runtime.artifact",
+    "Assumption": "wavespec.runtime.artifact",
+    "Binary": "wavespec.runtime.artifact",
+    "Dim": "wavespec.runtime.artifact",
+    "Kernel": "wavespec.runtime.kernel",
+    "KernelArtifact": "wavespec.runtime.artifact",
+    "KernelSet": "wavespec.runtime.kernel_set",
+    "SizeExpr": "wavespec.runtime.size_expr",
+    "TensorParameter": "wavespec.runtime.artifact",
+    "define_operator": "wavespec.runtime.torch_ops",
+    "load_artifact": "wavespec.runtime.artifact",
+    "no_backward": "wavespec.runtime.checks",
+    "pack_artifact": "wavespec.runtime.artifact",
+    "save_artifact": "wavespec.runtime.artifact",
+    "unpack_artifact": "wavespec.runtime.artifact",
+}
 
 __all__ = [
     "ArgumentError",
@@ -37,3 +63,12 @@ __all__ = [
     "save_artifact",
     "unpack_artifact",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when asked for: the compiler reads and writes artifacts without torch.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'wavespec.runtime' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -40,13 +40,14 @@ _NOT_IN_DLPACK: Final = frozenset(dtype for name, dtype in DTYPES.items() if nam
 # of ours.
 disable_leak_checker()
 
+WORKER_LOCAL_BYTES: Final = 4 << 20
+"""Memory of a CPU worker for packed panels; IREE's own choice is the size of the L2 cache, and a dispatch that wants more fails."""
 WORKER_STACK_BYTES: Final = 4 << 20
 """Stack of a CPU worker; kernels may keep tiles on it, where IREE's own 128 KiB would end in a crash.
 
 Beyond 32 KiB a build needs `--iree-llvmcpu-stack-allocation-limit`, which takes powers of two only.
 """
 
-_NO_RESULTS: Final = iree.VmVariantList(0)
 _state = {"used": False, "forked": False}
 
 
@@ -81,6 +82,8 @@ class IreeLauncher:
     """Launches one kernel on one device; calls return when the results are in memory."""
 
     def __init__(self, artifact: KernelArtifact, binary: Binary, device: torch.device) -> None:
+        # Made here, not at import: IREE 3.13 crashes at exit over a list made before its instance.
+        self._no_results = iree.VmVariantList(0)
         if binary.format != "vmfb":
             raise ArtifactError(f"{artifact.name}: IREE needs a vmfb, '{binary.label}' is a {binary.format}.")
         self._artifact = artifact
@@ -133,7 +136,7 @@ class IreeLauncher:
                 arguments.push_int(constant)
             for size in plan.scratch_bytes:
                 arguments.push_int(size)
-            context.invoke(function, arguments, _NO_RESULTS)
+            context.invoke(function, arguments, self._no_results)
         for index, tensor in copied:
             if index >= self._first_output:
                 tensors[index].copy_(tensor)
@@ -193,7 +196,9 @@ def _hip_device(index: int) -> _Device:
 
 def _set_worker_flags() -> None:
     """As many workers as torch has threads now; IREE reads that once, at the first parallel launch."""
-    iree.flags.parse_flags(f"--task_worker_stack_size={WORKER_STACK_BYTES}")
+    iree.flags.parse_flags(
+        f"--task_worker_stack_size={WORKER_STACK_BYTES}", f"--task_worker_local_memory={WORKER_LOCAL_BYTES}"
+    )
     if "task_topology" in os.environ.get("IREE_PY_RUNTIME_FLAGS", ""):
         return
     threads = torch.get_num_threads()

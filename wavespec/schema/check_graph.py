@@ -6,6 +6,7 @@ from typing import Any
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote
 from wavespec.schema.constraints import Tiling
+from wavespec.schema.errors import ANY_NAME
 from wavespec.schema.models import KernelSpec, Tensor
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
 from wavespec.schema.resolve import UndefinedName
@@ -43,7 +44,7 @@ class UnusedTensor(WavespecError, code="unused-tensor", severity="warning"):
 def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> list[WavespecError]:
     scope = _GraphScope(spec, broken, is_whole)
     scope.run(spec.graph)
-    if is_whole:
+    if is_whole and not scope.errors:
         for name, tensor in spec.tensors.items():
             where = spec.where_key("tensors", name)
             if tensor.role == "output" and name not in scope.used:
@@ -93,7 +94,7 @@ class _GraphScope:
             for names in (frame.defined, frame.incoming):
                 if reference in names:
                     return names[reference]
-        if not any(part in self.broken for part in reference.split(".")):
+        if not self.broken.intersection((ANY_NAME, *reference.split("."))):
             self.report(self._undefined(op.where(*path), reference))
         return None
 
@@ -102,7 +103,9 @@ class _GraphScope:
         self.used.add(name)
         if name not in self.spec.tensors and name not in self.broken:
             self.report(UndefinedName(op.where(*path), name, "a tensor", list(self.spec.tensors)))
-        return self.spec.tensors.get(name)
+        tensor = self.spec.tensors.get(name)
+        is_sound = tensor is not None and len({*tensor.shape} & {*self.spec.dims}) == len(tensor.shape)
+        return tensor if is_sound else None
 
     def dim(self, op: Op, *path: str | int) -> str | None:
         name = str(_field(op, path))
@@ -128,7 +131,7 @@ class _GraphScope:
         self.run(body)
         defined = self.frames.pop().defined
         # A statement that could not be read may have redefined the name.
-        return {**{name: None for name in carried if name in self.broken}, **defined}
+        return defined if self.is_whole else {**dict.fromkeys(carried), **defined}
 
     def define(self, name: str, value: ValueType | None) -> None:
         self.frames[-1].defined[name] = value

@@ -79,7 +79,7 @@ class Hardware(Constraint):
 
     constraint: Literal["hardware"] = "hardware"
     settings: HardwareSettings
-    """What the machine is asked to use."""
+    """The features to use, such as `{mma: auto}`."""
 
     @property
     def subject(self) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from wavespec.diagnostics import WavespecError, Where, listing, name_hints, quote
 
+ANY_NAME = "*"
+"""Among the names of broken parts: a statement has no name, so an unknown value may be its result."""
+
 
 class UnknownField(WavespecError, code="unknown-field"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str], owner: str) -> None:

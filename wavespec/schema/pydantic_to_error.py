@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.errors import BadName, MissingField, OutOfRange, UnknownField, WrongType
+from wavespec.schema.errors import BadName, MissingField, OutOfRange, UnknownField, UnknownValue, WrongType
 
 _TYPES = {
     "int_type": "an integer",
@@ -29,13 +30,15 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
         return UnknownField(where, str(location[-1]), [], owner)
     if kind == "bad_name":
         return BadName(where, str(found), context["problem"])
+    if kind == "literal_error" and isinstance(found, str):
+        return UnknownValue(where, found, re.findall("'([^']*)'", context["expected"]), field)
     if kind in _TYPES:
         # A number may be an integer or a fraction; pydantic tries both and reports both.
         expected = "a number" if location[-1:] == ("int",) else _TYPES[kind]
         return WrongType(where, expected, describe(found))
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
         ((word, limit),) = context.items()
-        return OutOfRange(where, field, f"{_LIMITS[word]} {limit}", describe(found))
+        return OutOfRange(where, field, f"{_LIMITS[word]} {limit}", str(found))
     if kind in ("too_long", "too_short"):
         word, limit = (
             ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])

@@ -42,9 +42,10 @@ def read_text(path: Path, where: Where, *, follow_links: bool) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "the path is not valid"
         raise UnreadableFile(where, str(path), reason.lower()) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableFile(where, str(path), "it is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnreadableFile(where, str(path), "it is not a regular file")
         data = file.read(LARGEST_FILE_BYTES + 1)
     if len(data) > LARGEST_FILE_BYTES:
         raise YamlTooLarge(

@@ -7,6 +7,7 @@ import re
 from typing import cast
 
 from wavespec.schema.base import SpecModel, Worded
+from wavespec.schema.constraints import CONSTRAINTS
 from wavespec.schema.expressions import Expression, expression_to_data
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.ops import ValueOp
@@ -14,6 +15,7 @@ from wavespec.schema.yaml_source import plain_to_value
 
 _WIDTH = 110
 _BLANK_BEFORE = ("dims", "tensors", "constraints", "graph", "schedule", "targets", "workloads")
+_CONSTRAINT_WORDS = {constraint.word for constraint in CONSTRAINTS}
 _PLAIN_START = re.compile(r"[^\s\-?:,\[\]{}#&*!|>'\"%@`]|-[^\s,\[\]{}]")
 
 Data = str | int | float | list["Data"] | dict[str, "Data"]
@@ -29,7 +31,7 @@ def dump_yaml(spec: KernelSpec) -> str:
             chomp = "" if value.endswith("\n") else "-"
             text = value.removesuffix("\n").split("\n")
             lines += [f"doc: |{chomp}", *(f"  {line}" if line else "" for line in text)]
-        elif isinstance(value, dict | list) and value:
+        elif isinstance(value, dict | list) and value and name != "schedule":
             lines += [f"{name}:", *_block(value, 2)]
         else:
             lines.append(f"{name}: {_scalar_or_flow(value, in_flow=False)}")
@@ -87,7 +89,10 @@ def _block(value: dict[str, Data] | list[Data], indent: int) -> list[str]:
 
 def _is_named(value: Data) -> bool:
     """`name: {op: ...}`, which is written without outer braces."""
-    return isinstance(value, dict) and len(value) == 1 and isinstance(next(iter(value.values())), dict)
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((key, inner),) = value.items()
+    return isinstance(inner, dict) and key not in _CONSTRAINT_WORDS
 
 
 def _fits(value: Data, indent: int) -> bool:

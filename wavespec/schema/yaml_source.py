@@ -190,6 +190,7 @@ class _Open:
         self.items: list[Node] = []
         self.entries: dict[str, Entry] = {}
         self.key: tuple[str, Span] | None = None
+        self.skips_value = False
 
 
 class _TreeBuilder:
@@ -258,7 +259,7 @@ class _TreeBuilder:
                 value = plain_to_value(text)
             except OverflowError as limit:
                 self.errors.append(NumberOutOfRange(span, text, str(limit)))
-                value = 0
+                value = 1
         top = self.open[-1] if self.open else None
         if top and top.is_mapping and top.key is None:
             self._key(top, text, value, span)
@@ -270,6 +271,7 @@ class _TreeBuilder:
             self.errors.append(
                 BadKey(span, f"the number {quote(text)}" if text[-1:].isdigit() else quote(text))
             )
+            top.skips_value = True
         if text == "<<":
             raise UnsafeYaml(
                 span, "Specs have no merge keys ('<<').", hints=["Use 'extends', or write the values again."]
@@ -306,7 +308,9 @@ class _TreeBuilder:
         assert top.key is not None
         key, key_span = top.key
         top.key = None
-        if first := top.entries.get(key):
+        if top.skips_value:
+            top.skips_value = False
+        elif first := top.entries.get(key):
             self.errors.append(DuplicateKey(key_span, first.key_span, key))
         else:
             top.entries[key] = Entry(key, key_span, node)

@@ -6,18 +6,18 @@ belongs where is read from the annotations of the models: a new field or op need
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from wavespec.diagnostics import Span, WavespecError
+from wavespec.diagnostics import Span, WavespecError, nearest
 from wavespec.schema.base import Path, Position, SpecModel, Worded
 from wavespec.schema.dtypes import DTYPES
 from wavespec.schema.errors import (
+    ANY_NAME,
+    BadName,
     MissingName,
     NamedEffect,
     UnknownConstraint,
@@ -30,8 +30,10 @@ from wavespec.schema.errors import (
     WrongType,
 )
 from wavespec.schema.expression_parser import parse_expression
-from wavespec.schema.expressions import Expression, Num
+from wavespec.schema.expressions import Num
+from wavespec.schema.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.models import TARGETS, KernelSpec
+from wavespec.schema.names import name_problem
 from wavespec.schema.ops import Op, ValueOp
 from wavespec.schema.pydantic_to_error import describe, pydantic_to_error
 from wavespec.schema.yaml_source import MappingNode, Node, ScalarNode, SequenceNode
@@ -49,7 +51,7 @@ _BROKEN = _Broken()
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """A spec as far as it could be read; `broken` names are defined, wrongly; `None` where nothing is left."""
+    """A spec as far as it could be read: `broken` names are defined, wrongly; `None` for no spec at all."""
 
     spec: KernelSpec | None
     errors: tuple[WavespecError, ...]
@@ -60,44 +62,6 @@ def nodes_to_spec(root: Node) -> ReadSpec:
     reader = _Reader()
     spec = reader.kernel(root)
     return ReadSpec(spec, tuple(reader.errors), frozenset(reader.broken))
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a field holds, from its annotation."""
-
-    form: Literal["model", "worded", "expression", "list", "table", "choice", "scalar"]
-    models: tuple[type[SpecModel], ...] = ()
-    choices: tuple[str, ...] = ()
-    item: _Kind | None = None
-    key: _Kind | None = None
-
-
-@cache
-def _kinds(model: type[SpecModel]) -> dict[str, _Kind]:
-    return {name: _kind(field.annotation) for name, field in model.model_fields.items()}
-
-
-def _kind(annotation: Any) -> _Kind:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _kind(arguments[0])
-    if origin is Literal:
-        return _Kind("choice", choices=arguments)
-    if origin in (Union, types.UnionType):
-        members = [_kind(argument) for argument in arguments if argument is not type(None)]
-        if all(member.form == "model" for member in members) and len(members) > 1:
-            return _Kind("worded", models=tuple(member.models[0] for member in members))
-        return members[0] if len(members) == 1 else _Kind("scalar")
-    if origin is tuple:
-        return _Kind("list", item=_kind(arguments[0]))
-    if origin is dict:
-        return _Kind("table", key=_kind(arguments[0]), item=_kind(arguments[1]))
-    if isinstance(annotation, type) and issubclass(annotation, SpecModel):
-        return _Kind("model", models=(annotation,))
-    if isinstance(annotation, type) and issubclass(annotation, Expression):
-        return _Kind("expression")
-    return _Kind("scalar")
 
 
 class _Reader:
@@ -114,7 +78,11 @@ class _Reader:
         if spec is not None:
             return spec
         # Enough of a kernel to go on looking for mistakes; it never leaves the loader.
-        usable = {name: value for name, value in fields.items() if not isinstance(value, _Broken)}
+        usable = {
+            name: value
+            for name, value in fields.items()
+            if not isinstance(value, _Broken) and is_built_of_parts(field_kinds(KernelSpec)[name])
+        }
         empty: dict[str, Any] = {"name": "kernel", "dims": {}, "tensors": {}, "graph": ()}
         partial = KernelSpec.model_construct(None, **{**empty, **usable})
         partial.at(positions)
@@ -123,26 +91,25 @@ class _Reader:
     def _fields(
         self, node: MappingNode, model: type[SpecModel], skip: str = ""
     ) -> tuple[dict[str, object], _Positions]:
-        kinds = _kinds(model)
+        kinds = field_kinds(model)
         allowed = model.surface_fields() if issubclass(model, Worded) else tuple(kinds)
         fields: dict[str, object] = {}
         positions: _Positions = {(): Position(node.span)}
         for entry in node.entries:
             if entry.key == skip:
                 continue
-            if entry.key not in allowed:
-                error = UnknownField(entry.key_span, entry.key, allowed, _owner(model))
-                self.errors.append(error)
-                # A misspelt field is not missing as well.
-                for name in allowed:
-                    if f"'{name}'?" in "".join(error.diagnostics[0].hints):
-                        fields.setdefault(name, _BROKEN)
-                continue
-            positions[(entry.key,)] = Position(entry.value.span, entry.key_span)
-            fields[entry.key] = self._value(entry.value, kinds[entry.key], positions, (entry.key,))
+            name: str | None = entry.key
+            if name not in allowed:
+                self.errors.append(UnknownField(entry.key_span, entry.key, allowed, _owner(model)))
+                # Read on as if it were spelt right, so that nothing is called missing for it.
+                name = nearest(entry.key, allowed)
+                if name is None or node.get(name) is not None:
+                    continue
+            positions[(name,)] = Position(entry.value.span, entry.key_span)
+            fields[name] = self._value(entry.value, kinds[name], positions, (name,))
         return fields, positions
 
-    def _value(self, node: Node, kind: _Kind, positions: _Positions, path: Path) -> object:
+    def _value(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         if kind.form == "model":
             return self._model(node, kind.models[0], positions, path)
         if kind.form == "worded":
@@ -174,7 +141,7 @@ class _Reader:
         positions[()] = outer.get(path, Position(node.span))
         return self._build(model, fields, positions, _owner(model)) or _BROKEN
 
-    def _list(self, node: Node, kind: _Kind, positions: _Positions, path: Path) -> object:
+    def _list(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None
         if not isinstance(node, SequenceNode):
             return self._wrong(WrongType(node.span, "a list", _found(node)))
@@ -186,7 +153,7 @@ class _Reader:
                 items.append(value)
         return tuple(items) if items or not node.items else _BROKEN
 
-    def _table(self, node: Node, kind: _Kind, positions: _Positions, path: Path) -> object:
+    def _table(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None and kind.key is not None
         if not isinstance(node, MappingNode):
             hint = (
@@ -200,6 +167,10 @@ class _Reader:
             positions[(*path, entry.key)] = Position(entry.value.span, entry.key_span)
             if kind.key.choices and entry.key not in kind.key.choices:
                 self._unknown_choice(ScalarNode(entry.key, entry.key_span), kind.key, str(path[-1]))
+                continue
+            if not kind.key.choices and (problem := name_problem(entry.key)):
+                self.errors.append(BadName(entry.key_span, entry.key, problem))
+                self.broken.add(entry.key)
                 continue
             value = self._value(entry.value, kind.item, positions, (*path, entry.key))
             if isinstance(value, _Broken):
@@ -233,6 +204,7 @@ class _Reader:
             return self._wrong(error(entry.key_span, entry.key, by_word))
         model = by_word[word]
         if issubclass(model, ValueOp):
+            self.broken.add(ANY_NAME)
             key_span = next(entry.key_span for entry in node.entries if entry.key == word)
             return self._wrong(MissingName(key_span, word))
         return self._words(node, model, None, None)
@@ -259,7 +231,7 @@ class _Reader:
         self, node: MappingNode, model: type[Worded], name: str | None, name_span: Span | None
     ) -> object:
         word = model.word
-        kinds = _kinds(model)
+        kinds = field_kinds(model)
         fields, positions = self._fields(node, model, skip=word)
         head = next(entry for entry in node.entries if entry.key == word)
         positions[("op",)] = positions[("constraint",)] = Position(head.key_span)
@@ -310,13 +282,15 @@ class _Reader:
             if (location and location[0] in broken) or (path and path in seen):
                 continue
             seen.add(path)
+            if problem["type"] == "bad_name" and problem["input"] in self.broken and "name" not in path:
+                continue
             self.errors.append(
                 _problem_to_error(problem, positions[path], str(path[-1]) if path else owner, owner)
             )
             if path:
                 self.broken.add(str(path[-1]))
 
-    def _unknown_choice(self, node: ScalarNode, kind: _Kind, field: str) -> object:
+    def _unknown_choice(self, node: ScalarNode, kind: Kind, field: str) -> object:
         if not isinstance(node.value, str):
             return self._wrong(WrongType(node.span, "one of " + ", ".join(kind.choices), _found(node)))
         if kind.choices == DTYPES:

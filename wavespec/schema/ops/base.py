@@ -34,7 +34,7 @@ class TensorType(Protocol):
 
 
 class Scope(Protocol):
-    """What is visible to an op while its types are inferred. A lookup that fails has already reported why."""
+    """What is visible to an op while its types are inferred. A lookup that fails was reported."""
 
     def value(self, op: Op, *path: str | int) -> ValueType | None:
         """The type of the value that the field at `path` refers to."""

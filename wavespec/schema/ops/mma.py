@@ -66,8 +66,12 @@ class Mma(ValueOp):
         summed = [dim for dim in shared if dim not in acc.dims]
         notes = [f"{name} is {value}" for name, value in zip(self._operands(), (lhs, rhs, acc), strict=True)]
         if len(summed) != 1:
-            over = f"over {listing(summed)}" if summed else "over none"
-            message = f"'mma' sums over the one dim that both operands have and 'acc' has not; here {over}."
+            if not shared:
+                message = "The operands of 'mma' share no dim to sum over."
+            elif not summed:
+                message = f"'mma' sums over a dim that its operands share; 'acc' keeps {listing(shared)}."
+            else:
+                message = f"'mma' sums over one dim; {listing(summed)} are in both operands and not in 'acc'."
             scope.report(DimsMismatch(self.where("op"), message, notes=notes))
             return
         free = {*lhs.dims, *rhs.dims} - {summed[0]}

@@ -30,4 +30,5 @@ class Read(ValueOp):
             return None
         if tensor.role == "output":
             scope.report(ReadOfOutput(self.where("tensor"), self.tensor))
+            return None
         return ValueType(tensor.shape, tensor.dtype)

@@ -1,0 +1,83 @@
+"""MLIR for CPUs: plain accesses where a block is whole, masked ones at edges, sums in tile registers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.lower.gemms import Gemm
+from wavespec.pipeline import emit
+from wavespec.targets.machine import Machine, machines
+
+VARIANTS = {machine.variant: machine for machine in machines("cpu")}
+AVX2, AVX512, AMX = VARIANTS["x86_64_v3"], VARIANTS["x86_64_v4"], VARIANTS["x86_64_amx"]
+WHOLE = ("multiple_of: 96", "multiple_of: 64", "multiple_of: 64")
+
+
+def text(machine: Machine, dtype: str = "f32", dims: tuple[str, str, str] = ("", "", ""), **changes: object) -> str:
+    tile = (96, 64, 64)  # several waves of every instruction
+    return emit(Gemm(dtype=dtype, tile=tile, wave=(None, None), dims=dims, **changes).spec, machine).text  # pyright: ignore[reportArgumentType]
+
+
+def count(module: str, word: str) -> int:
+    return len(re.findall(rf"\b{re.escape(word)}\b", module))
+
+
+def test_a_step_is_one_multiply_add_per_register_of_the_tile() -> None:
+    assert count(text(AVX2), "math.fma") == 6 * 16 // 8
+    assert count(text(AVX512), "math.fma") == 12 * 32 // 16
+
+
+def test_promised_sizes_need_no_masks() -> None:
+    module = text(AVX512, dims=WHOLE)
+    assert count(module, "vector.create_mask") == 0
+    assert count(module, "scf.if") == 1, "whether this is the first step"
+
+
+def test_a_block_at_an_edge_is_tested_once() -> None:
+    module = text(AVX512)
+    assert count(module, "vector.maskedstore") == 24
+    # Two copies, and the sums: inside or not, then the first step or not.
+    assert count(module, "scf.if") == 4
+
+
+def test_the_first_step_does_not_read_the_output() -> None:
+    module = text(AVX512)
+    sums = module[module.rindex("scf.for") :]
+    assert count(sums, "arith.addf") == 2 * 24, "one plain and one masked form that add, one plain form that only stores"
+
+
+def test_output_lines_are_announced() -> None:
+    assert count(text(AVX512), "memref.prefetch") == 24
+
+
+def test_pairs_along_k_are_one_instruction() -> None:
+    assert count(text(VARIANTS["x86_64_v4_bf16"], "bf16"), "llvm.x86.avx512bf16.dpbf16ps.512") == 24
+    assert count(text(AVX512, "i8"), "llvm.x86.avx512.pmaddw.d.512") == 24
+    assert count(text(AVX2, "i8"), "llvm.x86.avx2.pmadd.wd") == 12
+
+
+@pytest.mark.parametrize(("dtype", "intrinsic"), [("bf16", "llvm.x86.tdpbf16ps"), ("i8", "llvm.x86.tdpbssd")])
+def test_tiles_are_loaded_once_per_step_and_sums_stay_in_tiles(dtype: str, intrinsic: str) -> None:
+    module = text(AMX, dtype)
+    assert [count(module, f"llvm.x86.{word}") for word in ("ldtilecfg", "tilezero", "tileloadd64", "tilestored64", "tilerelease")] == [1, 4, 4, 4, 1]
+    assert count(module, intrinsic) == 4
+    loop = module[module.index("tilezero") : module.index("tilestored64")]
+    assert count(loop, "scf.for") == 1 and "iter_args" not in loop
+
+
+def test_sums_that_start_elsewhere_are_loaded_into_tiles() -> None:
+    module = text(AMX, "bf16", value=-2)
+    assert count(module, "llvm.x86.tilezero") == 0
+    assert count(module, "llvm.x86.tileloadd64") == 8
+
+
+def test_operands_that_are_not_staged_go_through_scratch_memory() -> None:
+    module = text(AMX, "bf16", spaces=("global", "shared"))
+    assert count(module, "llvm.x86.tileloadd64") == 4
+    assert count(module, "memref.alloc") == 1 + 4, "one panel; sums, two operands, the configuration"
+
+
+def test_only_products_in_tiles_configure_them() -> None:
+    assert "llvm.x86" not in text(AMX, "f32")

@@ -1,0 +1,124 @@
+"""Waves as loops: what runs once, what runs per wave, and where sums wait between the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import CPU, Gemm, run
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.parser import parse_kernel
+from wavespec.lower.serialize_waves import SerializeWaves
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import machines
+
+AVX2 = next(machine for machine in machines("cpu") if machine.variant == "x86_64_v3")
+TWO_BY_TWO = Gemm(dtype="f32", tile=(12, 32, 16), wave=(None, None))
+
+# Two waves, one row each: the last two elements of the row that both read, newest last.  The first value is not zero, and nothing is
+# ever added to it.
+SHIFTED = """\
+thread kernel @shifted target cpu lanes 1
+symbol M in 0..64 by 1
+symbol K in 0..64 by 1
+symbol wg0 in 0..31 by 1
+symbol wave_M in 0..1 by 1
+symbol at_K in 0..60 by 4
+split workgroup M 2 0
+split loop K 4 0
+plan "auto" stages 1 group 1
+wave wave_M 2
+grid [(M + 1)//2]
+memory @a : f32 (K: [K]) global input staged
+memory @c : f32 (M: [M], E: [2]) global output
+memory @panel : f32 (K: [4]) shared [K/1: 4 by 1]
+{
+  %first = constant {value = 7.0} : f32x2
+  %last = for %first {induction = "at_K", lower = [0], step = [4], unroll = 1, upper = [K]} : f32x2 (%carried : f32x2) do
+    %row = load {memory = "a", offset = [at_K], valid = [K - at_K]} : f32x4
+    store %row {memory = "panel", offset = [0]}
+    %old = slice %carried {size = 1, start = 1} : f32x1
+    %new = load {memory = "panel", offset = [wave_M]} : f32x1
+    %next = pack %old, %new : f32x2
+    yield %next
+  end
+  store %last {mask = (([wg0*2 + wave_M], [M],),), memory = "c", offset = [wg0*4 + wave_M*2]}
+}
+"""
+
+
+def nest(ops: tuple[Op, ...]) -> list[object]:
+    """The loops by their inductions, and the memories that other operations store to."""
+    shape: list[object] = []
+    for op in ops:
+        if op.region:
+            shape.append([op["induction"], *nest(op.region.ops)])
+        elif op.name in ("store", "accumulate", "mma") and (not shape or shape[-1] != (text := op.get("memory") or "mma")):
+            shape.append(op.get("memory") or "mma")
+    return shape
+
+
+def memories(kernel: Kernel) -> dict[str, str]:
+    return {memory.name: memory.space for memory in kernel.memories}
+
+
+def test_a_packed_panel_is_filled_once_and_rows_once_per_outer_wave() -> None:
+    (loop,) = nest(TWO_BY_TWO.lowered(AVX2).body)
+    panel = ["copy_b_N", ["copy_b_K", "b_shared"]]
+    rows = ["copy_a_K", "a_shared"]
+    assert loop == ["at_K", panel, ["wave_M", rows, ["wave_N", ["in_K", "mma"], "c"]]]
+
+
+def test_waves_that_have_no_rows_are_not_run() -> None:
+    kernel = TWO_BY_TWO.lowered(AVX2)
+    outer = next(op for op in kernel.walk() if op.name == "for" and op["induction"] == "wave_M")
+    assert [outer["upper"].evaluate({"M": m, "wg0": 1}) for m in (13, 18, 19, 24, 99)] == [1, 1, 2, 2, 2]
+    assert kernel.waves == ()
+
+
+def test_sums_that_start_at_zero_wait_in_the_output() -> None:
+    kernel = TWO_BY_TWO.lowered(AVX2)
+    assert "private" not in memories(kernel).values()
+    sums = [op for op in kernel.walk() if op.name == "accumulate"]
+    assert all(str(op["onto"][0][1]) == "at_K" for op in sums), "the first step overwrites"
+    hints = [op["offset"] for op in kernel.walk() if op.name == "prefetch"]
+    assert hints == [op["offset"] for op in sums]
+
+
+def test_an_empty_sum_is_written() -> None:
+    report, expected = run(TWO_BY_TWO.spec, AVX2, {"M": 7, "N": 5, "K": 0})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize("machine", [CPU, AVX2], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("value", [0, -2])
+def test_sums_over_several_steps_are_exact(value: int, machine: object) -> None:
+    rows, columns = (12, 32) if machine is AVX2 else (24, 64)
+    gemm = Gemm(dtype="f32", tile=(rows, columns, 16), wave=(None, None), value=value)
+    report, expected = run(gemm.spec, machine, {"M": rows + 5, "N": columns + 3, "K": 37})  # pyright: ignore[reportArgumentType]
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+def test_sums_that_start_elsewhere_wait_in_private_memory() -> None:
+    kernel = Gemm(dtype="f32", tile=(12, 32, 16), wave=(None, None), value=-2).lowered(AVX2)
+    assert memories(kernel)["carried_0"] == "private"
+    assert kernel.memory("carried_0").elements.value == 12 * 32, "one place per wave"
+
+
+def test_values_that_are_not_sums_wait_in_private_memory() -> None:
+    given = parse_kernel(SHIFTED)
+    actual = SerializeWaves()(given, CPU)
+    shape = [["wave_M", "carried_0"], ["at_K", "panel", ["wave_M", "carried_0"]], ["wave_M", "c"]]
+    assert nest(actual.body) == shape
+    row = np.arange(1, 7, dtype=np.float32)
+    report = simulate(actual, CPU, {"a": row}, {"M": 3, "K": 6})
+    assert report.ok, report.render()
+    # Steps of four: wave 0 reads elements 0 and 4, wave 1 elements 1 and 5.
+    np.testing.assert_array_equal(report.tensors["c"], [[1, 5], [2, 6], [1, 5]])
+
+
+def test_machines_that_run_waves_together_keep_them() -> None:
+    given = parse_kernel(SHIFTED)
+    assert SerializeWaves()(given, machines("gfx942")[0]) is given

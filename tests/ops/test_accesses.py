@@ -1,0 +1,86 @@
+"""How registers are cut into loads and stores."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.lower.gemms import AMD, CPU, NVIDIA
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.kernel import Memory
+from wavespec.ir.layout import Layout, RegisterAxis, row_major
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.ops.accesses import edge, read_fragments, regroup, write_fragments
+from wavespec.targets.machine import Machine
+
+M, LANE = symbol("M", 0, 1000), symbol("lane", 0, 63)
+
+
+def tensor(columns: Expr, rows: Expr = M) -> Memory:
+    return Memory("t", DTYPES["f16"], ("M", "N"), (rows, columns), "global")
+
+
+def builder() -> ThreadBuilder:
+    count = itertools.count()
+    return ThreadBuilder(lambda hint: f"{hint}{next(count)}")
+
+
+def layout(registers: int, dim: str = "N") -> Layout:
+    base: dict[str, Expr] = {"M": const(0), "N": const(0)}
+    base["M" if dim == "N" else "N"] = LANE
+    return Layout(tuple(base.items()), (RegisterAxis(registers, ((dim, 1),)),), 1)
+
+
+def widths(memory: Memory, registers: int, machine: Machine, masked: tuple[str, ...] = (), dim: str = "N") -> list[int]:
+    build = builder()
+    origin = {"M": const(0), "N": const(0)}
+    read_fragments(build, memory, layout(registers, dim), origin, masked, "x", machine)
+    return [op.result.vector.elements for op in build.ops if op.name == "load"]
+
+
+def test_access_is_as_wide_as_the_machine_allows() -> None:
+    assert widths(tensor(const(64)), 16, NVIDIA) == [8, 8]
+
+
+@pytest.mark.parametrize(("divisor", "expected"), [(8, [8]), (4, [4, 4]), (2, [2] * 4), (1, [1] * 8)])
+def test_access_is_as_wide_as_rows_are_aligned(divisor: int, expected: list[int]) -> None:
+    assert widths(tensor(symbol("N", 0, 1000, divisor)), 8, NVIDIA) == expected
+
+
+def test_one_lane_takes_vectors_at_any_alignment() -> None:
+    assert widths(tensor(symbol("N", 0, 1000)), 8, CPU, ("N",)) == [8]
+
+
+def test_access_never_runs_from_one_row_into_the_next() -> None:
+    one_column = tensor(const(1))
+    assert widths(one_column, 8, CPU, ("M", "N"), dim="M") == [1] * 8
+
+
+def test_edge_of_an_aligned_row_is_a_mask_and_of_another_a_count() -> None:
+    at = {"M": LANE, "N": LANE * 8}
+    aligned, ragged = symbol("N", 0, 1000, 8), symbol("N", 0, 1000)
+    assert edge(tensor(aligned), ("M", "N"), at, 8) == (((LANE, M), (LANE * 8, aligned)), None)
+    assert edge(tensor(ragged), ("M", "N"), at, 8) == (((LANE, M),), ragged - LANE * 8)
+    assert edge(tensor(ragged), (), at, 8) == ((), None)
+
+
+def test_regroup_cuts_and_joins() -> None:
+    build = builder()
+    values = [build.constant(0.0, DTYPES["f16"], size) for size in (3, 3, 2)]
+    sizes = [value.vector.elements for value in regroup(build, values, 4, "x")]
+    assert sizes == [4, 4]
+    assert [op.name for op in build.ops[3:]] == ["slice", "pack", "slice", "pack"]
+
+
+def test_write_converts_to_the_type_of_the_memory() -> None:
+    build = builder()
+    value = build.constant(0.0, DTYPES["f32"], 8)
+    write_fragments(build, tensor(const(64)), layout(8), {"M": const(0), "N": const(0)}, (), [value], AMD)
+    assert [op.name for op in build.ops] == ["constant", "cast", "store"]
+
+
+def test_shared_rows_are_read_in_whole_vectors() -> None:
+    shared = Memory("s", DTYPES["f16"], ("M", "N"), (const(64), const(32)), "shared", arrangement=row_major(("M", "N"), (64, 32)))
+    assert widths(shared, 32, AMD) == [8, 8, 8, 8]

@@ -1,0 +1,89 @@
+"""The JSON Schema accepts what the loader accepts, and underlines mistakes of form."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from wavespec.schema.json_schema import json_schema
+from wavespec.schema.ops import OPS
+from wavespec.schema.spec_to_yaml import dump_yaml
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.wave.yaml"))
+SCHEMA = json_schema()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+@pytest.fixture
+def gemm() -> dict[str, Any]:
+    from wavespec.schema import load
+
+    return yaml.safe_load(dump_yaml(load(SPECS[0].parent / "gemm.wave.yaml")))
+
+
+def test_schema_is_draft_2020_12_and_names_itself() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"].endswith("2020-12/schema") and SCHEMA["$id"]
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
+def test_specs_validate_as_written(path: Path) -> None:
+    VALIDATOR.validate(yaml.safe_load(path.read_text()))
+
+
+def test_dumped_spec_validates(gemm: dict[str, Any]) -> None:
+    VALIDATOR.validate(gemm)
+
+
+BROKEN = {
+    "unknown section": lambda s: s.update(parms={}),
+    "missing name": lambda s: s.pop("name"),
+    "missing tensor field": lambda s: s["tensors"]["a"].pop("dtype"),
+    "unknown dtype": lambda s: s["tensors"]["a"].update(dtype="fp16"),
+    "unknown tensor field": lambda s: s["tensors"]["a"].update(spce="shared"),
+    "unknown op": lambda s: s["graph"].append({"x": {"mmma": ["a", "b", "c"]}}),
+    "op without name": lambda s: s["graph"].append({"read": "a"}),
+    "effect with name": lambda s: s["graph"].append({"x": {"write": "y", "to": "c"}}),
+    "operand count": lambda s: s["graph"].append({"x": {"mma": ["a", "b"]}}),
+    "too many operands": lambda s: s["graph"].append({"x": {"mma": ["a", "b", "c", "d"]}}),
+    "unknown attribute": lambda s: s["graph"][0]["zero"].update(valu=1),
+    "text as value": lambda s: s["graph"][0]["zero"].update(value="one"),
+    "nested": lambda s: s["graph"][1]["k_loop"]["body"].append({"x": {"raed": "a"}}),
+    "two names": lambda s: s["graph"].append({"x": {"read": "a"}, "y": {"read": "a"}}),
+    "unknown constraint": lambda s: s["constraints"].append({"workgrup": "M", "tile": 1, "axis": 0}),
+    "axis": lambda s: s["constraints"].append({"workgroup": "M", "tile": 1, "axis": 5}),
+    "missing axis": lambda s: s["constraints"].append({"workgroup": "M", "tile": 1}),
+    "hardware": lambda s: s["constraints"].append({"hardware": {"mmma": "auto"}}),
+    "unknown target": lambda s: s.update(targets={"tpu": {}}),
+    "target override": lambda s: s.update(targets={"cpu": {"param": {}}}),
+    "param": lambda s: s["params"].update(X=1.5),
+    "param name": lambda s: s["params"].update({"1x": 1}),
+    "dim": lambda s: s["dims"].update(M=None),
+    "negative": lambda s: s["dims"].update(M={"multiple_of": 0}),
+    "version": lambda s: s.update(apiVersion="wavespec/v2"),
+    "stages": lambda s: s.update(schedule={"stages": 99}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_spec_is_underlined(gemm: dict[str, Any], name: str) -> None:
+    broken = copy.deepcopy(gemm)
+    BROKEN[name](broken)
+    assert not VALIDATOR.is_valid(broken)
+
+
+def test_every_field_has_a_text_for_the_editor() -> None:
+    for name, definition in [("Kernel", SCHEMA), *SCHEMA["$defs"].items()]:
+        assert definition.get("description"), name
+        for field, schema in definition.get("properties", {}).items():
+            assert schema.get("description"), f"{name}.{field}"
+
+
+def test_every_op_can_be_completed() -> None:
+    words = {next(iter(d["properties"])) for d in SCHEMA["$defs"].values() if "properties" in d}
+    assert set(OPS) <= words

@@ -1,0 +1,31 @@
+"""Workgroup ids of the machine in, those of the kernel out: neighbours in time are neighbours in space."""
+
+from __future__ import annotations
+
+from wavespec.emit.mlir_text import MlirText
+
+
+def banded_ids(text: MlirText, grid: tuple[str, str], ids: tuple[str, str], group: int) -> tuple[str, str]:
+    """Walk over bands of ``group`` rows and all columns: workgroups that run together share what they read.
+
+    Args:
+        grid: workgroups along axis 0 (rows) and axis 1 (columns), as ``i32`` values.
+        ids: the machine's, which runs along axis 0 first.
+        group: rows of a band; the last band may have fewer.
+
+    Returns:
+        Row and column: every pair exactly once over all ids.
+    """
+
+    def compute(verb: str, left: str, right: str) -> str:
+        return text.op(f"arith.{verb} {left}, {right} : i32")
+
+    rows, columns = grid
+    size = text.constant(group, "i32")
+    number = compute("addi", compute("muli", ids[1], rows), ids[0])
+    band = compute("muli", columns, size)
+    first = compute("muli", compute("divui", number, band), size)
+    height = compute("minsi", compute("subi", rows, first), size)
+    inside = compute("remui", number, band)
+    row = compute("addi", first, compute("remui", inside, height))
+    return row, compute("divui", inside, height)

@@ -1,0 +1,56 @@
+"""A spec model goes in; what YAML may write for each of its fields comes out."""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from wavespec.schema.base import SpecModel
+from wavespec.schema.expressions import Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a field holds, from its annotation."""
+
+    form: Literal["model", "worded", "expression", "list", "table", "choice", "scalar"]
+    models: tuple[type[SpecModel], ...] = ()
+    choices: tuple[str, ...] = ()
+    item: Kind | None = None
+    key: Kind | None = None
+
+
+@cache
+def field_kinds(model: type[SpecModel]) -> dict[str, Kind]:
+    return {name: _annotation_to_kind(field.annotation) for name, field in model.model_fields.items()}
+
+
+def _annotation_to_kind(annotation: Any) -> Kind:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _annotation_to_kind(arguments[0])
+    if origin is Literal:
+        return Kind("choice", choices=arguments)
+    if origin in (Union, types.UnionType):
+        members = [_annotation_to_kind(argument) for argument in arguments if argument is not type(None)]
+        if all(member.form == "model" for member in members) and len(members) > 1:
+            return Kind("worded", models=tuple(member.models[0] for member in members))
+        return members[0] if len(members) == 1 else Kind("scalar")
+    if origin is tuple:
+        return Kind("list", item=_annotation_to_kind(arguments[0]))
+    if origin is dict:
+        return Kind("table", key=_annotation_to_kind(arguments[0]), item=_annotation_to_kind(arguments[1]))
+    if isinstance(annotation, type) and issubclass(annotation, SpecModel):
+        return Kind("model", models=(annotation,))
+    if isinstance(annotation, type) and issubclass(annotation, Expression):
+        return Kind("expression")
+    return Kind("scalar")
+
+
+def is_built_of_parts(kind: Kind) -> bool:
+    """Its values were validated on their own, as models or expressions, before the kernel was."""
+    return kind.form in ("model", "worded", "expression") or (
+        kind.item is not None and is_built_of_parts(kind.item)
+    )
