@@ -159,9 +159,7 @@ def loop(assembly: str) -> list[str]:
             every.append(line.split()[0])
             target = line.split()[-1]
             if "branch" in every[-1] and target in labels:
-                best = max(
-                    best, every[labels[target] :], key=lambda body: sum("mfma" in name for name in body)
-                )
+                best = max(best, every[labels[target] :], key=lambda body: sum("mfma" in name for name in body))
     return best
 
 

@@ -57,9 +57,7 @@ def main() -> None:
     runs = [_process() for _ in range(REPEATS)]
     best = {name: min(run[name] for run in runs) for name in runs[0]}
     sums = ("to MLIR", "all")
-    stages = [
-        name.removeprefix("cold ") for name in best if name.startswith("cold ") and name[5:] not in sums
-    ]
+    stages = [name.removeprefix("cold ") for name in best if name.startswith("cold ") and name[5:] not in sums]
     print("# Compile time, gfx942, f16 GEMM of 4096 cubed, tile 128x128x32, MFMA 16x16x16\n")
     print("Written by `python benchmarks/compile_time.py > benchmarks/results/compile_time.md`.")
     print(f"Milliseconds, best of {REPEATS} processes.\n")
@@ -77,7 +75,7 @@ def main() -> None:
 def once() -> dict[str, float]:
     """Seconds of the imports, and of every stage of a cold and a warm compilation."""
     start = time.perf_counter()
-    import iree.compiler.api  # noqa: F401
+    import iree.compiler.api
 
     from wavespec.pipeline import Timings, build_variant
     from wavespec.schema import loads

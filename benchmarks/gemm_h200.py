@@ -42,9 +42,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="compile specs for sm_90")
     building.add_argument("folder", type=Path)
-    building.add_argument(
-        "specs", type=Path, nargs="*", default=sorted(Path("specs").glob("gemm*.wave.yaml"))
-    )
+    building.add_argument("specs", type=Path, nargs="*", default=sorted(Path("specs").glob("gemm*.wave.yaml")))
     running = commands.add_parser("run", help="check and time kernels on this machine's GPU")
     running.add_argument("folder", type=Path)
     running.add_argument("--only", default="", help="kernels whose file name contains this")
@@ -82,9 +80,7 @@ def run(folder: Path, only: str, check_only: bool, figures: Path | None) -> None
     for name, kernel in kernels.items():
         problems = check(kernel)
         rows.append({"kernel": name, "problems": problems})
-        print(
-            f"{name:28s} {'; '.join(problems) or 'exact on integers, error within twice torch'}", flush=True
-        )
+        print(f"{name:28s} {'; '.join(problems) or 'exact on integers, error within twice torch'}", flush=True)
     if not check_only:
         for dtype in sorted({dtype_of(kernel) for kernel in kernels.values()}):
             rows += measure({n: k for n, k in kernels.items() if dtype_of(k) == dtype}, dtype)
@@ -111,9 +107,7 @@ def operands(shape: tuple[int, int, int], dtype: str, *, integers: bool) -> tupl
     generator = torch.Generator(device=DEVICE).manual_seed(1)
     if integers or dtype == "i8":
         limit = 3 if integers else 100
-        a, b = (
-            torch.randint(-limit, limit + 1, (rows, k), device=DEVICE, generator=generator) for rows in (m, n)
-        )
+        a, b = (torch.randint(-limit, limit + 1, (rows, k), device=DEVICE, generator=generator) for rows in (m, n))
     else:
         a, b = (torch.randn((rows, k), device=DEVICE, generator=generator) for rows in (m, n))
     return a.to(TORCH[dtype]), b.to(TORCH[dtype])

@@ -62,11 +62,7 @@ def stages(name: str, target: str) -> str:
     for stage in STAGES[:-2]:
         after = print_kernel(lower(spec, machine, after=stage))
         lines += [f"### {stage}", "", _summary(stage), ""]
-        lines += (
-            ["It leaves this kernel as it was.", ""]
-            if after == before
-            else _code(_changes(before, after), "diff")
-        )
+        lines += ["It leaves this kernel as it was.", ""] if after == before else _code(_changes(before, after), "diff")
         before = after
     lines += [
         "### mlir",
@@ -174,11 +170,7 @@ def _error_classes() -> Iterator[type[WavespecError]]:
         if re.search(r"^class \w+\(WavespecError, code=", text, re.MULTILINE):
             module = importlib.import_module(".".join(file.relative_to(root.parent).with_suffix("").parts))
             for value in vars(module).values():
-                if (
-                    inspect.isclass(value)
-                    and issubclass(value, WavespecError)
-                    and value.__module__ == module.__name__
-                ):
+                if inspect.isclass(value) and issubclass(value, WavespecError) and value.__module__ == module.__name__:
                     yield value
 
 
@@ -188,18 +180,12 @@ def _sentence(error: type[WavespecError]) -> str:
         return ""
     tree = ast.parse(textwrap.dedent(inspect.getsource(error.__init__)))
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "__init__"
-        ):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "__init__":
             message = node.args[1] if len(node.args) > 1 else None
             if isinstance(message, ast.Constant):
                 return str(message.value)
             if isinstance(message, ast.JoinedStr):
-                return "".join(
-                    str(p.value) if isinstance(p, ast.Constant) else _hole(p) for p in message.values
-                )
+                return "".join(str(p.value) if isinstance(p, ast.Constant) else _hole(p) for p in message.values)
     return ""
 
 
@@ -258,9 +244,7 @@ def _type(value: dict[str, Any]) -> str:
     if value.get("type") == "array":
         return f"list of {_type(value['items'])}"
     if value.get("type") == "object":
-        inner = value.get("additionalProperties") or next(
-            iter(value.get("patternProperties", {}).values()), None
-        )
+        inner = value.get("additionalProperties") or next(iter(value.get("patternProperties", {}).values()), None)
         return f"name: {_type(inner)}" if isinstance(inner, dict) else "mapping"
     kind = value.get("type", "")
     kinds = " or ".join(kind) if isinstance(kind, list) else kind

@@ -53,9 +53,13 @@ def test_imports_follow_the_flow(module: str) -> None:
     assert {name for name in inside if not any(f"{name}.".startswith(f"{prefix}.") for prefix in allowed)} == set()
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if not module.startswith("cli/") and module != "__main__.py"])
+@pytest.mark.parametrize(
+    "module", [module for module in MODULES if not module.startswith("cli/") and module != "__main__.py"]
+)
 def test_only_the_entry_point_imports_the_command_line(module: str) -> None:
-    assert not {name for name in imported(module) if name.startswith("wavespec.cli") or name.split(".")[0] in ("typer", "rich")}
+    assert not {
+        name for name in imported(module) if name.startswith("wavespec.cli") or name.split(".")[0] in ("typer", "rich")
+    }
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("runtime/")])
@@ -67,9 +71,17 @@ def test_runtime_needs_no_compiler_and_no_schema(module: str) -> None:
 
 @pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(("lower/", "ir/", "ops/", "schema/ops/"))])
 def test_passes_and_ops_name_no_chip(module: str) -> None:
-    texts = [node.value.lower() for node in ast.walk(tree(module)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [
+        node.value.lower()
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     names = [node.id.lower() for node in ast.walk(tree(module)) if isinstance(node, ast.Name)]
-    documentation = {ast.get_docstring(node, clean=False) for node in ast.walk(tree(module)) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)}
+    documentation = {
+        ast.get_docstring(node, clean=False)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    }
     code = [text for text in texts if text not in {doc.lower() for doc in documentation if doc}]
     assert not [text for text in (*code, *names) if any(chip in text for chip in CHIPS)]
 
@@ -78,10 +90,16 @@ def test_passes_and_ops_name_no_chip(module: str) -> None:
 def test_nothing_executes_text(module: str) -> None:
     names = imported(module)
     assert not {name for name in names if name.split(".")[0] in ("pickle", "marshal", "shelve", "dill", "cloudpickle")}
-    assert not {name for name in names if name.split(".")[-1] in EXECUTES and not name.startswith((OWN_PARSER, "wavespec.pipeline", "re."))}
+    assert not {
+        name
+        for name in names
+        if name.split(".")[-1] in EXECUTES and not name.startswith((OWN_PARSER, "wavespec.pipeline", "re."))
+    }
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXECUTES:
-            ours = {f"{OWN_PARSER}.{node.func.id}", f"wavespec.pipeline.{node.func.id}"} & names or (module == "ir/parser.py" and node.func.id == "parse_expr")
+            ours = {f"{OWN_PARSER}.{node.func.id}", f"wavespec.pipeline.{node.func.id}"} & names or (
+                module == "ir/parser.py" and node.func.id == "parse_expr"
+            )
             assert ours, f"{module}:{node.lineno} calls {node.func.id}"
         if isinstance(node, ast.Attribute) and node.attr in ("sympify", "parse_expr", "literal_eval"):
             raise AssertionError(f"{module}:{node.lineno} uses {node.attr}")

@@ -35,14 +35,17 @@ def test_every_name_can_be_imported(name: str) -> None:
 
 def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'wavespec' has no attribute 'lode'"):
-        ws.lode  # noqa: B018  # pyright: ignore
+        ws.lode  # pyright: ignore
 
 
 @pytest.mark.parametrize(
     ("modules", "heavy"),
     [
         ("wavespec", ["torch", "pydantic", "yaml", "sympy", "numpy", "iree"]),
-        ("wavespec.runtime", ["pydantic", "yaml", "sympy", "iree.compiler", "wavespec.schema", "wavespec.lower", "wavespec.emit"]),
+        (
+            "wavespec.runtime",
+            ["pydantic", "yaml", "sympy", "iree.compiler", "wavespec.schema", "wavespec.lower", "wavespec.emit"],
+        ),
         ("wavespec.lower.order", ["torch", "sympy", "iree", "numpy"]),
     ],
 )

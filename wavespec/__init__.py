@@ -1,10 +1,10 @@
 """Write GPU and CPU kernels for PyTorch as declarative specs.
 
-    import wavespec as ws
+import wavespec as ws
 
-    spec = ws.load("specs/gemm.wave.yaml")
-    kernel = ws.compile(spec, target="cpu")
-    c = kernel(a, b)
+spec = ws.load("specs/gemm.wave.yaml")
+kernel = ws.compile(spec, target="cpu")
+c = kernel(a, b)
 """
 
 from __future__ import annotations

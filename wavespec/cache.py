@@ -52,9 +52,7 @@ def default_directory() -> Path:
     if chosen:
         return Path(chosen)
     if sys.platform == "win32":
-        return (
-            Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "wavespec" / "cache"
-        )
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "wavespec" / "cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "wavespec"
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -133,10 +131,7 @@ class CompileCache:
             for file in files:
                 keep = _TEMPORARY_SECONDS if file.name.endswith(_TEMPORARY_SUFFIX) else _UNUSED_SECONDS
                 with contextlib.suppress(OSError):
-                    if (
-                        file.is_file(follow_symlinks=False)
-                        and now - file.stat(follow_symlinks=False).st_mtime > keep
-                    ):
+                    if file.is_file(follow_symlinks=False) and now - file.stat(follow_symlinks=False).st_mtime > keep:
                         os.unlink(file.path)
                         removed += 1
         return removed
@@ -163,9 +158,7 @@ class CompileCache:
 
     def _give_up(self, problem: str) -> None:
         self.enabled = False
-        warnings.warn(
-            f"wavespec compiles without its cache {self.directory}: {problem}", RuntimeWarning, stacklevel=4
-        )
+        warnings.warn(f"wavespec compiles without its cache {self.directory}: {problem}", RuntimeWarning, stacklevel=4)
 
 
 def _header(key: str, payload: bytes) -> bytes:
@@ -175,9 +168,7 @@ def _header(key: str, payload: bytes) -> bytes:
 
 
 def _read_regular_file(path: Path) -> bytes:
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    )
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_ENTRY_BYTES:

@@ -110,9 +110,7 @@ class WavespecError(Exception):
     diagnostics: tuple[Diagnostic, ...]
 
     def __init_subclass__(cls, code: str = "", severity: Literal["error", "warning"] = "error") -> None:
-        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code), (
-            f"{cls.__name__} needs a kebab-case code, not {code!r}"
-        )
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code), f"{cls.__name__} needs a kebab-case code, not {code!r}"
         cls.code = code
         cls.severity = severity
 
@@ -128,9 +126,7 @@ class WavespecError(Exception):
     ) -> None:
         super().__init__(message)
         self.diagnostics = (
-            Diagnostic(
-                self.code, message, where, label, tuple(notes), tuple(hints), tuple(related), self.severity
-            ),
+            Diagnostic(self.code, message, where, label, tuple(notes), tuple(hints), tuple(related), self.severity),
         )
 
     @staticmethod

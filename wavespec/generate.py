@@ -38,9 +38,7 @@ class ForeignFile(WavespecError, code="not-generated"):
 
     def __init__(self, path: Path) -> None:
         hints = ["Choose another folder, or move the file away."]
-        super().__init__(
-            None, f"{quote(str(path))} was not written by wavespec and is not overwritten.", hints=hints
-        )
+        super().__init__(None, f"{quote(str(path))} was not written by wavespec and is not overwritten.", hints=hints)
 
 
 def spec_sha256(spec: KernelSpec) -> str:
@@ -142,9 +140,7 @@ def orphans(files: Files, root: Path) -> list[Path]:
     """Files in `generated/` that a spec no longer makes."""
     found: Iterable[Path] = sorted((root / "generated").rglob("*"))
     known = {root / name for name in files}
-    return [
-        path for path in found if path.is_file() and path not in known and "__pycache__" not in path.parts
-    ]
+    return [path for path in found if path.is_file() and path not in known and "__pycache__" not in path.parts]
 
 
 def schema_text() -> str:
@@ -183,9 +179,7 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
         source=source,
         spec_sha256=digest,
         tensors=tuple(sorted(tensors, key=lambda tensor: tensor.output)),
-        dims=tuple(
-            WrapperDim(name, dim.multiple_of, dim.value) for name, dim in spec.dims.items() if name in used
-        ),
+        dims=tuple(WrapperDim(name, dim.multiple_of, dim.value) for name, dim in spec.dims.items() if name in used),
         command=command,
         assumptions=tuple(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
     )

@@ -1,6 +1,6 @@
 """The map: a spec in, and out comes the kernel after any stage, its MLIR, its machine code, or something to call.
 
-    specs/*.wave.yaml -> KernelSpec -> tile kernel -> passes -> thread kernel -> MLIR -> IREE -> KernelArtifact -> Kernel
+specs/*.wave.yaml -> KernelSpec -> tile kernel -> passes -> thread kernel -> MLIR -> IREE -> KernelArtifact -> Kernel
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
     return timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
 
 
-def build_variant(spec: KernelSpec, machine: Machine, *, intermediates: bool = False, timings: Timings | None = None) -> tuple[KernelArtifact, Compiled]:
+def build_variant(
+    spec: KernelSpec, machine: Machine, *, intermediates: bool = False, timings: Timings | None = None
+) -> tuple[KernelArtifact, Compiled]:
     """Machine code for one machine, and what the compiler dumped on the way."""
     timings = timings or Timings()
     module = emit(spec, machine, timings=timings)
@@ -77,7 +79,9 @@ def build_variant(spec: KernelSpec, machine: Machine, *, intermediates: bool = F
     return replace(module.interface, binaries=binaries), compiled
 
 
-def build(spec: KernelSpec, target: str, *, cache: CompileCache | None = None, only: Machine | None = None) -> KernelArtifact:
+def build(
+    spec: KernelSpec, target: str, *, cache: CompileCache | None = None, only: Machine | None = None
+) -> KernelArtifact:
     """The compiled kernel for a target, with every variant of it (or ``only`` one); kept in the cache.
 
     Raises:
@@ -119,4 +123,3 @@ def best_variant(target: str) -> Machine:
     features = cpu_features()
     every = machines(target)
     return next((machine for machine in every if features.issuperset(machine.requires)), every[-1])
-

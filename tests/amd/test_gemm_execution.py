@@ -17,11 +17,7 @@ ANY = ("", "", "")
 
 NAMED = [
     *(Gemm(mma=f"f32_{shape}_f16", target=target) for target in TARGETS for shape in ("16x16x16", "32x32x8")),
-    *(
-        Gemm("bf16", f"f32_{shape}_bf16", target=target)
-        for target in TARGETS
-        for shape in ("16x16x16", "32x32x8")
-    ),
+    *(Gemm("bf16", f"f32_{shape}_bf16", target=target) for target in TARGETS for shape in ("16x16x16", "32x32x8")),
     *(Gemm("i8", "i32_32x32x16_i8", target=target) for target in TARGETS),
     *(Gemm("f32", "f32_32x32x2_f32", target=target) for target in TARGETS),
     Gemm("i8", "i32_16x16x32_i8", target="gfx950"),

@@ -43,9 +43,7 @@ def test_loop_of_the_default_tile(dtype: str) -> None:
     assert count(body, "ds_write_b128") == count(body, "ds_write") == 4
     assert count(body, "ds_read_b128") == count(body, "ds_read") == 8
     assert count(body, "s_barrier") == 2
-    assert (
-        count(body, "v_") - count(body, "v_mfma") <= 3
-    )  # the end of K: a comparison, and an offset for each row
+    assert count(body, "v_") - count(body, "v_mfma") <= 3  # the end of K: a comparison, and an offset for each row
 
 
 def test_loop_is_shorter_than_the_peers() -> None:

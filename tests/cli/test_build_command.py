@@ -48,9 +48,7 @@ def test_isa_is_written_beside_the_binary(wavespec: Command, small: Path) -> Non
 
 
 def test_nothing_is_written_where_one_target_fails(wavespec: Command, small: Path) -> None:
-    small.write_text(
-        SMALL.replace("targets:\n", "targets:\n  gfx950: {hardware: {mma: no_such_instruction}}\n")
-    )
+    small.write_text(SMALL.replace("targets:\n", "targets:\n  gfx950: {hardware: {mma: no_such_instruction}}\n"))
     result = wavespec("build", small, "--target", "gfx942", "--target", "gfx950", "-o", "out", "--json")
     assert result.code == 2
     assert result.data["diagnostics"][0]["code"] == "unknown-matrix-instruction"

@@ -39,9 +39,7 @@ def test_json_holds_every_file(wavespec: Command, small: Path) -> None:
 def test_a_missing_file_is_a_diagnostic(wavespec: Command) -> None:
     result = wavespec("check", "nothing.wave.yaml")
     assert result.code == 2
-    assert (
-        "error[unreadable-file]: 'nothing.wave.yaml' cannot be read: no such file or directory." in result.err
-    )
+    assert "error[unreadable-file]: 'nothing.wave.yaml' cannot be read: no such file or directory." in result.err
 
 
 def test_a_spec_that_a_machine_cannot_run_is_found_with_target(wavespec: Command, small: Path) -> None:
@@ -60,9 +58,7 @@ def test_unknown_target_names_the_nearest(wavespec: Command, small: Path) -> Non
 
 
 def test_hostile_files_are_refused_without_a_traceback(wavespec: Command, tmp_path: Path) -> None:
-    for number, text in enumerate(
-        ("[" * 5000, "a: &a [*a]", "\x00", "!!python/object/apply:os.system [id]", "")
-    ):
+    for number, text in enumerate(("[" * 5000, "a: &a [*a]", "\x00", "!!python/object/apply:os.system [id]", "")):
         path = tmp_path / f"hostile{number}.wave.yaml"
         path.write_text(text)
         assert wavespec("check", path).code == 2

@@ -30,9 +30,7 @@ def test_run_without_sizes_takes_the_workloads(wavespec: Command, small: Path) -
     assert row["seconds"] > 0
 
 
-def test_a_wrong_result_is_exit_code_1(
-    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_result_is_exit_code_1(wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = Kernel.__call__
 
     def wrong(self: Kernel, *inputs: torch.Tensor) -> Any:

@@ -29,9 +29,7 @@ def test_mlir_names_the_lines_of_the_spec(wavespec: Command, small: Path) -> Non
     assert "amdgpu.mfma" in result.out
 
 
-@pytest.mark.parametrize(
-    ("target", "word"), [("gfx942", "v_mfma_f32"), ("sm_90", "mma.sync"), ("cpu", "vfmadd")]
-)
+@pytest.mark.parametrize(("target", "word"), [("gfx942", "v_mfma_f32"), ("sm_90", "mma.sync"), ("cpu", "vfmadd")])
 def test_isa_is_assembly(wavespec: Command, small: Path, target: str, word: str) -> None:
     result = wavespec("show", small, "--target", target, "--after", "isa")
     assert result.code == 0
@@ -105,7 +103,5 @@ def test_help_and_version_import_nothing_heavy() -> None:
 
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m wavespec show {GEMM} --target gfx942 --after mlir | head -1"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

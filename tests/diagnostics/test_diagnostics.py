@@ -32,9 +32,7 @@ def at(line: int, column: int, end: int) -> Span:
 
 class TooLong(WavespecError, code="too-long"):
     def __init__(self, where: Where, length: int) -> None:
-        super().__init__(
-            where, f"{length} is too long.", label="here", notes=["A fact."], hints=["An action."]
-        )
+        super().__init__(where, f"{length} is too long.", label="here", notes=["A fact."], hints=["An action."])
 
 
 def test_error_renders_source_line_carets_label_notes_and_hints() -> None:
@@ -87,9 +85,7 @@ def test_terminal_escapes_in_a_source_line_are_not_printed() -> None:
 
 def test_raise_all_sorts_and_drops_repetitions() -> None:
     with pytest.raises(WavespecError) as raised:
-        raise_all(
-            [TooLong(at(2, 1, 2), 2), TooLong(at(1, 1, 2), 1), TooLong(at(2, 1, 2), 2), TooLong(None, 0)]
-        )
+        raise_all([TooLong(at(2, 1, 2), 2), TooLong(at(1, 1, 2), 1), TooLong(at(2, 1, 2), 2), TooLong(None, 0)])
     assert [d.message[0] for d in raised.value.diagnostics] == ["1", "2", "0"]
 
 

@@ -39,8 +39,7 @@ def test_specs_in_the_language_page_load() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     anchors = {
-        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
-        for title in re.findall(r"^#+ (.*)$", text, re.M)
+        re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.M)
     }
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         if link.startswith("#"):

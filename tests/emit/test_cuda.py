@@ -42,9 +42,13 @@ def the_loop(text: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("dtype", "instruction"),
-    [("f16", "m16n8k16.row.col.f32.f16.f16.f32"), ("bf16", "m16n8k16.row.col.f32.bf16.bf16.f32"),
-     ("i8", "m16n8k32.row.col.s32.s8.s8.s32"), ("f32", "fma.rn.f32")],
-)  # fmt: skip
+    [
+        ("f16", "m16n8k16.row.col.f32.f16.f16.f32"),
+        ("bf16", "m16n8k16.row.col.f32.bf16.bf16.f32"),
+        ("i8", "m16n8k32.row.col.s32.s8.s8.s32"),
+        ("f32", "fma.rn.f32"),
+    ],
+)
 def test_instructions_of_a_step(dtype: str, instruction: str) -> None:
     text = ptx(dtype, 3)
     loop = the_loop(text)
@@ -55,9 +59,7 @@ def test_instructions_of_a_step(dtype: str, instruction: str) -> None:
     assert any(instruction in line for line in loop)
     assert sum(line.startswith("bar.sync") for line in loop) == 1
     assert [line for line in loop if "wait_group" in line] == ["cp.async.wait_group \t1;"]
-    assert not [line for line in loop if line.startswith(("@", "ld.global", "st.", "div", "rem"))], (
-        "straight-line code"
-    )
+    assert not [line for line in loop if line.startswith(("@", "ld.global", "st.", "div", "rem"))], "straight-line code"
     assert any(line.startswith("ldmatrix") for line in loop) == (dtype != "f32")
 
 
@@ -114,21 +116,24 @@ def test_raster_order_visits_every_tile_once(group: int, tiles: tuple[int, int])
     lines, row, column = _Emitter(kernel, replace(NVIDIA, raster_group=group), "#layout").ids()
     m, n = tiles[0] * 32 - 5, tiles[1] * 64 - 5
     visited = [
-        evaluated(lines, {"M": m, "N": n}, (x, y), row, column)
-        for y in range(tiles[1])
-        for x in range(tiles[0])
+        evaluated(lines, {"M": m, "N": n}, (x, y), row, column) for y in range(tiles[1]) for x in range(tiles[0])
     ]
     assert sorted(visited) == [(x, y) for x in range(tiles[0]) for y in range(tiles[1])]
     together = visited[: group * tiles[1]]
     assert {x for x, _ in together} == set(range(min(group, tiles[0]))) or group == 1
 
 
-def evaluated(
-    lines: list[str], sizes: dict[str, int], ids: tuple[int, int], row: str, column: str
-) -> tuple[int, int]:
+def evaluated(lines: list[str], sizes: dict[str, int], ids: tuple[int, int], row: str, column: str) -> tuple[int, int]:
     """Run the integer arithmetic of the prologue for one workgroup."""
-    verbs = {"addi": int.__add__, "subi": int.__sub__, "muli": int.__mul__, "divui": int.__floordiv__,
-             "remui": int.__mod__, "minsi": min, "shrui": int.__rshift__}  # fmt: skip
+    verbs = {
+        "addi": int.__add__,
+        "subi": int.__sub__,
+        "muli": int.__mul__,
+        "divui": int.__floordiv__,
+        "remui": int.__mod__,
+        "minsi": min,
+        "shrui": int.__rshift__,
+    }
     values = {f"%{name}": size for name, size in sizes.items()}
     for line in lines:
         name, _, what = line.partition(" = ")

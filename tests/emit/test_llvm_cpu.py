@@ -45,7 +45,9 @@ def test_a_block_at_an_edge_is_tested_once() -> None:
 def test_the_first_step_does_not_read_the_output() -> None:
     module = text(AVX512)
     sums = module[module.rindex("scf.for") :]
-    assert count(sums, "arith.addf") == 2 * 24, "one plain and one masked form that add, one plain form that only stores"
+    assert count(sums, "arith.addf") == 2 * 24, (
+        "one plain and one masked form that add, one plain form that only stores"
+    )
 
 
 def test_output_lines_are_announced() -> None:
@@ -61,7 +63,10 @@ def test_pairs_along_k_are_one_instruction() -> None:
 @pytest.mark.parametrize(("dtype", "intrinsic"), [("bf16", "llvm.x86.tdpbf16ps"), ("i8", "llvm.x86.tdpbssd")])
 def test_tiles_are_loaded_once_per_step_and_sums_stay_in_tiles(dtype: str, intrinsic: str) -> None:
     module = text(AMX, dtype)
-    assert [count(module, f"llvm.x86.{word}") for word in ("ldtilecfg", "tilezero", "tileloadd64", "tilestored64", "tilerelease")] == [1, 4, 4, 4, 1]
+    assert [
+        count(module, f"llvm.x86.{word}")
+        for word in ("ldtilecfg", "tilezero", "tileloadd64", "tilestored64", "tilerelease")
+    ] == [1, 4, 4, 4, 1]
     assert count(module, intrinsic) == 4
     loop = module[module.index("tilezero") : module.index("tilestored64")]
     assert count(loop, "scf.for") == 1 and "iter_args" not in loop

@@ -19,7 +19,10 @@ def executed(text: MlirText, inputs: dict[str, np.ndarray]) -> dict[str, np.ndar
     return values
 
 
-@pytest.mark.parametrize(("width", "element"), [(16, "f32"), (16, "i32"), (8, "f32"), (8, "i64"), (8, "f64"), (4, "f64"), (4, "f32"), (32, "i16"), (64, "i8")])
+@pytest.mark.parametrize(
+    ("width", "element"),
+    [(16, "f32"), (16, "i32"), (8, "f32"), (8, "i64"), (8, "f64"), (4, "f64"), (4, "f32"), (32, "i16"), (64, "i8")],
+)
 def test_columns_come_out(width: int, element: str) -> None:
     text, block = MlirText(), np.arange(width * width).reshape(width, width)
     columns = transposed_lines(text, [f"%r{row}" for row in range(width)], width, element)

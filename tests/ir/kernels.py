@@ -61,11 +61,25 @@ def tile_kernel() -> Kernel:
         ),
     )
     every = {
-        "integer": -3, "zero": 0, "true": True, "false": False, "nothing": None, "half": 0.5, "tiny": -1.5e-07, "huge": 1e22,
-        "infinite": float("-inf"), "positive": float("inf"), "text": 'say "no" \\ twice\\', "empty": "", "dtype": F16,
-        "expression": minimum(M - 64 * GROUP, 64) % 7, "constant": const(-5), "layout": FRAGMENT, "nested": ((1, ("x",)), (), (None,)),
+        "integer": -3,
+        "zero": 0,
+        "true": True,
+        "false": False,
+        "nothing": None,
+        "half": 0.5,
+        "tiny": -1.5e-07,
+        "huge": 1e22,
+        "infinite": float("-inf"),
+        "positive": float("inf"),
+        "text": 'say "no" \\ twice\\',
+        "empty": "",
+        "dtype": F16,
+        "expression": minimum(M - 64 * GROUP, 64) % 7,
+        "constant": const(-5),
+        "layout": FRAGMENT,
+        "nested": ((1, ("x",)), (), (None,)),
         "extremes": maximum(SHIFT ^ LANE, ANY // 3) * M % K,
-    }  # fmt: skip
+    }
     ops = (
         Op("constant", (), (zero,), attribute_pairs({"value": 0.0})),
         Op("constant", (), (scalar,), attribute_pairs({"value": 1})),
@@ -95,9 +109,7 @@ def tile_kernel() -> Kernel:
         3,
         8,
     )
-    return Kernel(
-        "gemm_1", "tile", "gfx942", (M, N, K, SHIFT, ANY, LANE, WAVE, GROUP, STEP), memories, ops, plan
-    )
+    return Kernel("gemm_1", "tile", "gfx942", (M, N, K, SHIFT, ANY, LANE, WAVE, GROUP, STEP), memories, ops, plan)
 
 
 def thread_kernel() -> Kernel:
@@ -107,9 +119,7 @@ def thread_kernel() -> Kernel:
     build.barrier()
     start = build.constant(0.0, F32, 4)
     least = build.constant(float("-inf"), F32, 1)
-    build.copy_async(
-        "a", GROUP * 64 + LANE, "staged_a", LANE * 8, 8, mask=((GROUP, M), (LANE, K)), valid=M - GROUP
-    )
+    build.copy_async("a", GROUP * 64 + LANE, "staged_a", LANE * 8, 8, mask=((GROUP, M), (LANE, K)), valid=M - GROUP)
     build.add("async_commit", (), ())
     build.add("async_wait", (), (), pending=1)
     build.barrier()
@@ -128,11 +138,30 @@ def thread_kernel() -> Kernel:
     memories = (
         Memory("a", F16, ("M", "K"), (M, K), "global", "input"),
         Memory("c", F32, ("M", "N"), (M, N), "global", "output"),
-        Memory("staged_a", F16, ("M", "K"), (const(64), const(64)), "shared", None,
-               Arrangement(row_major(("M", "K"), (64, 64)).digits, Swizzle("M", "K", 8, 8, 1)), 2, True),
+        Memory(
+            "staged_a",
+            F16,
+            ("M", "K"),
+            (const(64), const(64)),
+            "shared",
+            None,
+            Arrangement(row_major(("M", "K"), (64, 64)).digits, Swizzle("M", "K", 8, 8, 1)),
+            2,
+            True,
+        ),
         Memory("staged_b", F16, ("N", "K"), (const(96), const(64)), "shared", None, panels("N", 96, 32, "K", 64, 2)),
         Memory("padded", I32, ("N", "K"), (const(8), const(5)), "shared", None, row_major(("N", "K"), (8, 5), 3)),
         Memory("scratch", F32, ("N",), (const(256),), "private"),
-    )  # fmt: skip
-    return Kernel("gemm_1", "thread", "sm_90", (M, N, K, LANE, WAVE, GROUP, STEP), memories, tuple(build.ops), Distribution(),
-                  ((M + 63) // 64, N // 8 + 1), (("wave_m", 2), ("wave_n", 1)), 32)  # fmt: skip
+    )
+    return Kernel(
+        "gemm_1",
+        "thread",
+        "sm_90",
+        (M, N, K, LANE, WAVE, GROUP, STEP),
+        memories,
+        tuple(build.ops),
+        Distribution(),
+        ((M + 63) // 64, N // 8 + 1),
+        (("wave_m", 2), ("wave_n", 1)),
+        32,
+    )

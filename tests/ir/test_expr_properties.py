@@ -83,8 +83,16 @@ def integer(tree: Tree, environment: dict[str, int]) -> int:
     if isinstance(tree, str):
         return environment[tree]
     left, right = integer(tree[1], environment), integer(tree[2], environment)
-    python = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "//": int.__floordiv__, "%": int.__mod__,
-              "xor": int.__xor__, "min": min, "max": max}  # fmt: skip
+    python = {
+        "+": int.__add__,
+        "-": int.__sub__,
+        "*": int.__mul__,
+        "//": int.__floordiv__,
+        "%": int.__mod__,
+        "xor": int.__xor__,
+        "min": min,
+        "max": max,
+    }
     return python[tree[0]](left, right)  # type: ignore[operator]
 
 
@@ -140,9 +148,7 @@ def test_substitution_is_evaluation_in_a_changed_environment(
 ) -> None:
     built, replacement = build(tree), build(other)
     inside = built.substitute({"any": replacement})
-    assert inside.evaluate(environment) == built.evaluate(
-        {**environment, "any": replacement.evaluate(environment)}
-    )
+    assert inside.evaluate(environment) == built.evaluate({**environment, "any": replacement.evaluate(environment)})
     numbers = built.substitute(environment)
     assert numbers.is_const and numbers.value == integer(tree, environment)
     assert built.substitute({"elsewhere": 1}) is built

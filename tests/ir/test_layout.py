@@ -72,16 +72,12 @@ def test_run_length(axes: list[tuple[int, dict[str, int]]], run: int) -> None:
             assert offsets[start + step] == {**offsets[start], "k": offsets[start]["k"] + step}
 
 
-# -------------------------------------------------------------------------------------------------------------- arrangements
+# ------------------------------------------------------------------------------------------------------- arrangements
 
 
-def places(
-    arrangement: Arrangement, dims: tuple[str, ...], extents: tuple[int, ...]
-) -> dict[tuple[int, ...], int]:
+def places(arrangement: Arrangement, dims: tuple[str, ...], extents: tuple[int, ...]) -> dict[tuple[int, ...], int]:
     """The offset of every element, by one symbolic expression; checked to be inside the memory and injective."""
-    symbols: dict[str, Expr] = {
-        dim: symbol(dim, 0, extent - 1) for dim, extent in zip(dims, extents, strict=True)
-    }
+    symbols: dict[str, Expr] = {dim: symbol(dim, 0, extent - 1) for dim, extent in zip(dims, extents, strict=True)}
     offset = arrangement.offset(symbols)
     found = {
         index: int(offset.evaluate(dict(zip(dims, index, strict=True))))
@@ -147,9 +143,7 @@ def test_swizzle_is_a_bijection_and_spreads_rows(columns: int, chunk: int, width
     swizzled = Arrangement(plain.digits, Swizzle("m", "k", chunk, width, period))
     before, after = (places(x, ("m", "k"), (rows, columns)) for x in (plain, swizzled))
     assert set(before.values()) == set(after.values())
-    assert all(before[index] // columns == after[index] // columns for index in before), (
-        "elements stay in their row"
-    )
+    assert all(before[index] // columns == after[index] // columns for index in before), "elements stay in their row"
     check_run(swizzled, "k", ("m", "k"), (rows, columns))
     assert swizzled.run("k") == chunk and swizzled.run("m") == 1
     line = width * period * chunk

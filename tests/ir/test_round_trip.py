@@ -41,9 +41,7 @@ ATTRIBUTES = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(ATTRIBUTES)
 def test_any_plain_attribute(value: object) -> None:
-    kernel = replace(
-        tile_kernel(), memories=(), body=(Op("note", attributes=(("value", value),)), Op("fence"))
-    )
+    kernel = replace(tile_kernel(), memories=(), body=(Op("note", attributes=(("value", value),)), Op("fence")))
     again = parse_kernel(print_kernel(kernel))
     assert again == kernel
     assert repr(again.body[0]["value"]) == repr(value), "1, 1.0 and true stay apart"
@@ -87,9 +85,7 @@ def test_damaged_text_is_refused_or_read_but_never_crashes(data: st.DataObject) 
     at = data.draw(st.integers(0, len(text) - 1))
     length = data.draw(st.one_of(st.integers(0, 12), st.just(len(text))))
     damaged = (
-        text[:at]
-        + data.draw(st.sampled_from(["", "}", "%x", "(", "@", "99", "\x00", "name"]))
-        + text[at + length :]
+        text[:at] + data.draw(st.sampled_from(["", "}", "%x", "(", "@", "99", "\x00", "name"])) + text[at + length :]
     )
     with suppress(ValueError):  # IRSyntaxError, or the refusal of a division by 0
         parse_kernel(damaged)

@@ -63,9 +63,7 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
         "%extra is defined twice",
     ),
     "defined twice in a region": (
-        changed(
-            THREAD, "for", lambda op: set_region(op, ops=(Op("constant", (), op.operands[:1]), *op.body.ops))
-        ),
+        changed(THREAD, "for", lambda op: set_region(op, ops=(Op("constant", (), op.operands[:1]), *op.body.ops))),
         "is defined twice",
     ),
     "region value used outside": (
@@ -144,8 +142,6 @@ def test_sound_kernels_pass() -> None:
 
 
 def test_the_message_has_the_place_in_the_spec() -> None:
-    broken = changed(
-        THREAD, "store", lambda op: replace(op.with_(memory="d"), span=Span("gemm.yaml", 12, 5, 12, 9))
-    )
+    broken = changed(THREAD, "store", lambda op: replace(op.with_(memory="d"), span=Span("gemm.yaml", 12, 5, 12, 9)))
     with pytest.raises(VerificationError, match=r"operation 'store' \(gemm.yaml:12:5\)"):
         verify(broken)

@@ -75,9 +75,21 @@ class Gemm:
         splits = zip("MN", self.wave, strict=True)
         waves = "".join(f"  - {{wave: {dim}, tile: {size}}}\n" for dim, size in splits if size is not None)
         return _TEXT.format(
-            m=m, n=n, k=k, a=a, b=b, c=c, tile=self.tile, dtype=self.dtype, acc=ACCUMULATOR[self.dtype], spaces=self.spaces,
-            waves=waves, mma=self.mma, stages=self.stages, value=self.value,
-        )  # fmt: skip
+            m=m,
+            n=n,
+            k=k,
+            a=a,
+            b=b,
+            c=c,
+            tile=self.tile,
+            dtype=self.dtype,
+            acc=ACCUMULATOR[self.dtype],
+            spaces=self.spaces,
+            waves=waves,
+            mma=self.mma,
+            stages=self.stages,
+            value=self.value,
+        )
 
     @property
     def spec(self) -> KernelSpec:
@@ -116,7 +128,9 @@ def run(
 
     inputs = operands(spec, sizes, seed)
     report = simulate(kernel or lower(spec, machine), machine, inputs, sizes)
-    wide = [torch.from_numpy(array.astype(np.int8 if array.dtype == np.int8 else np.float64)) for array in inputs.values()]
+    wide = [
+        torch.from_numpy(array.astype(np.int8 if array.dtype == np.int8 else np.float64)) for array in inputs.values()
+    ]
     return report, np.asarray(reference(spec, *wide))
 
 

@@ -33,7 +33,9 @@ def sizes_and_dims(draw: st.DrawFn, tile: tuple[int, int, int]) -> tuple[dict[st
         size = draw(st.one_of(st.integers(1, most), st.sampled_from([1, extent, 2 * extent]), st.integers(0, 2)))
         size = min(size, most)
         factor = draw(st.sampled_from([1, 1, 2, 4, 8, 16, extent]))
-        dims.append(draw(st.sampled_from(["", f"multiple_of: {factor}", f"value: {size}", f"max: {size}, min: {size // 2}"])))
+        dims.append(
+            draw(st.sampled_from(["", f"multiple_of: {factor}", f"value: {size}", f"max: {size}, min: {size // 2}"]))
+        )
         sizes[dim] = size // factor * factor if dims[-1].startswith("multiple") else size
     return sizes, (dims[0], dims[1], dims[2])
 
@@ -56,11 +58,20 @@ def gemms(draw: st.DrawFn, machine: Machine) -> tuple[Gemm, dict[str, int]]:
     sizes, dims = draw(sizes_and_dims((tile[0], tile[1], tile[2])))
     spaces = st.sampled_from(["shared", "shared", "global"])
     written = [size if parts > 1 or draw(st.booleans()) else None for size, parts in zip(wave, splits, strict=True)]
-    orders = [draw(st.sampled_from([both[0], *both])) for both in (("M, K", "K, M"), ("N, K", "K, N"), ("M, N", "N, M"))]
+    orders = [
+        draw(st.sampled_from([both[0], *both])) for both in (("M, K", "K, M"), ("N, K", "K, N"), ("M, N", "N, M"))
+    ]
     gemm = Gemm(
-        dtype, (tile[0], tile[1], tile[2]), (written[0], written[1]), name, dims, (draw(spaces), draw(spaces)),
-        draw(st.integers(1, 3)), draw(st.sampled_from([0, 0, -2])), (orders[0], orders[1], orders[2]),
-    )  # fmt: skip
+        dtype,
+        (tile[0], tile[1], tile[2]),
+        (written[0], written[1]),
+        name,
+        dims,
+        (draw(spaces), draw(spaces)),
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from([0, 0, -2])),
+        (orders[0], orders[1], orders[2]),
+    )
     return gemm, sizes
 
 
@@ -113,6 +124,13 @@ def test_legal_tiles_and_waves_never_change_a_result(data: st.DataObject) -> Non
     waves = [data.draw(st.sampled_from([32, 64])) for _ in "mn"]
     tile = tuple(wave * data.draw(st.sampled_from([1, 2])) for wave in waves)
     depth = data.draw(st.sampled_from([64, 128]))
-    gemm = replace(gemm, tile=(tile[0], tile[1], depth), wave=(waves[0], waves[1]), mma="auto", dtype=data.draw(st.sampled_from(_DTYPES)), stages=1)
+    gemm = replace(
+        gemm,
+        tile=(tile[0], tile[1], depth),
+        wave=(waves[0], waves[1]),
+        mma="auto",
+        dtype=data.draw(st.sampled_from(_DTYPES)),
+        stages=1,
+    )
     assume(not (gemm.dtype == "f32" and machine is NVIDIA and waves[1] == 32))  # its f32 row is 64 wide
     assert check(gemm, machine, sizes), "the tiles are legal"

@@ -39,26 +39,34 @@ def test_turned_product_owns_runs_of_the_output_rows() -> None:
 
 def test_lane_takes_the_k_of_several_steps_from_one_run() -> None:
     kernel = Gemm(tile=(16, 16, 32), wave=(None, None)).lowered(AMD, STAGE)
-    assert layout(lines(kernel, "read")[0]) == "{M = lane%16, K = (lane//16)*8; 1 by M 16, 1 by K 32, 2 by K 4 | 4 by K 1}"
+    assert (
+        layout(lines(kernel, "read")[0]) == "{M = lane%16, K = (lane//16)*8; 1 by M 16, 1 by K 32, 2 by K 4 | 4 by K 1}"
+    )
 
 
 def test_value_without_a_product_is_reported() -> None:
     text = Gemm().text.replace("  - k_loop", "  - other: {register: [M, N], dtype: f32, value: 1}\n  - k_loop")
     with pytest.raises(WavespecError) as caught:
         lower(loads(text, "gemm.wave.yaml"), NVIDIA)
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 gemm.wave.yaml:25:12: error[no-layout]: Nothing says how 'other' is distributed: it is not connected to a matrix product.
     |
  25 |   - other: {register: [M, N], dtype: f32, value: 1}
     |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"""
+    )
 
 
 def test_wave_tile_that_no_register_file_holds_is_reported() -> None:
     with pytest.raises(WavespecError) as caught:
         Gemm(tile=(256, 256, 32), wave=(256, 256)).lowered(NVIDIA)
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 gemm.wave.yaml:20:21: error[too-many-registers]: 'zero' takes 2048 registers of each lane; sm_90 has 255.
     |
  20 |   - {wave: M, tile: 256}
     |                     ^^^
     = hint: Use smaller wave tiles: more waves, or smaller workgroup tiles."""
+    )

@@ -49,9 +49,13 @@ def test_known_sizes_bound_the_identifiers() -> None:
     kernel = Gemm(dims=("value: 70", "max: 64", "value: 40")).lowered(AMD, STAGE)
     symbols = [line for line in print_kernel(kernel).splitlines() if line.startswith("symbol")]
     assert symbols == [
-        "symbol N in 0..64 by 1", "symbol wg0 in 0..2 by 1", "symbol wave_M in 0..1 by 1", "symbol wave_N in 0..1 by 1",
-        "symbol lane in 0..63 by 1", "symbol at_K in 0..32 by 32",
-    ]  # fmt: skip
+        "symbol N in 0..64 by 1",
+        "symbol wg0 in 0..2 by 1",
+        "symbol wave_M in 0..1 by 1",
+        "symbol wave_N in 0..1 by 1",
+        "symbol lane in 0..63 by 1",
+        "symbol at_K in 0..32 by 32",
+    ]
     assert [str(extent) for extent in kernel.grid] == ["3", "(N + 63)//64"]
 
 
@@ -61,21 +65,35 @@ def test_a_serial_wave_takes_one_instruction_whatever_is_written() -> None:
 
 
 def test_dim_of_one_size_needs_no_constraint() -> None:
-    kernel = changed(NVIDIA, ("  M: {}", "  M: {value: 48}"), ("  - {workgroup: M, tile: BM, axis: 0}\n", ""), ("axis: 1", "axis: 0"), ("  - {wave: M, tile: 16}\n", ""))
+    kernel = changed(
+        NVIDIA,
+        ("  M: {}", "  M: {value: 48}"),
+        ("  - {workgroup: M, tile: BM, axis: 0}\n", ""),
+        ("axis: 1", "axis: 0"),
+        ("  - {wave: M, tile: 16}\n", ""),
+    )
     assert "tile<M: 48, N: 64, f32>" in lines(kernel, "register")[0]
 
 
 def test_grid_axis_without_a_split_has_one_workgroup() -> None:
-    assert [str(extent) for extent in changed(NVIDIA, ("axis: 1", "axis: 2")).grid] == ["(M + 31)//32", "1", "(N + 63)//64"]
+    assert [str(extent) for extent in changed(NVIDIA, ("axis: 1", "axis: 2")).grid] == [
+        "(M + 31)//32",
+        "1",
+        "(N + 63)//64",
+    ]
 
 
 def test_split_of_a_dim_that_no_tensor_has_is_ignored() -> None:
-    kernel = changed(NVIDIA, ("  K: {}", "  K: {}\n  Q: {value: 8}"), ("  - {tiling", "  - {tiling: Q, tile: 4}\n  - {tiling"))
+    kernel = changed(
+        NVIDIA, ("  K: {}", "  K: {}\n  Q: {value: 8}"), ("  - {tiling", "  - {tiling: Q, tile: 4}\n  - {tiling")
+    )
     assert [split.dim for split in kernel.distribution.loops] == ["K"]
 
 
 def test_all_tiles_that_do_not_fit_the_instruction_are_reported_together() -> None:
-    assert refused(Gemm(tile=(32, 64, 24), wave=(8, 32)), AMD) == """\
+    assert (
+        refused(Gemm(tile=(32, 64, 24), wave=(8, 32)), AMD)
+        == """\
 gemm.wave.yaml:19:23: error[tile-not-divisible]: The tile of K of 24 elements is not a multiple of the matrix instruction's extent, 16.
     |
  19 |   - {tiling: K, tile: BK}
@@ -86,29 +104,41 @@ gemm.wave.yaml:20:21: error[tile-not-divisible]: The wave tile of M of 8 element
  20 |   - {wave: M, tile: 8}
     |                     ^
     = hint: Use a multiple of 16, such as 16."""
+    )
 
 
 def test_workgroup_tile_of_serial_waves_is_a_multiple_of_the_instruction() -> None:
-    assert refused(Gemm("f32", wave=(None, None)), CPU) == """\
+    assert (
+        refused(Gemm("f32", wave=(None, None)), CPU)
+        == """\
 gemm.wave.yaml:17:26: error[tile-not-divisible]: The workgroup tile of M of 32 elements is not a multiple of the matrix instruction's extent, 12.
     |
  17 |   - {workgroup: M, tile: BM, axis: 0}
     |                          ^^
     = hint: Use a multiple of 12, such as 24."""
+    )
 
 
 def test_too_many_threads() -> None:
-    assert refused(Gemm(tile=(256, 128, 32), wave=(16, 32)), AMD) == """\
+    assert (
+        refused(Gemm(tile=(256, 128, 32), wave=(16, 32)), AMD)
+        == """\
 gemm.wave.yaml:20:21: error[too-many-threads]: 64 waves of 64 lanes are 4096 threads; gfx942 runs at most 1024 in a workgroup.
     |
  20 |   - {wave: M, tile: 16}
     |                     ^^
     = hint: Make the wave tiles larger or the workgroup tiles smaller."""
+    )
 
 
 def test_dim_of_any_size_that_nothing_splits() -> None:
     with pytest.raises(WavespecError) as caught:
-        changed(NVIDIA, ("  - {workgroup: M, tile: BM, axis: 0}\n", ""), ("axis: 1", "axis: 0"), ("  - {wave: M, tile: 16}\n", ""))
+        changed(
+            NVIDIA,
+            ("  - {workgroup: M, tile: BM, axis: 0}\n", ""),
+            ("axis: 1", "axis: 0"),
+            ("  - {wave: M, tile: 16}\n", ""),
+        )
     assert str(caught.value).startswith("""\
 gemm.wave.yaml:22:11: error[untiled-dim]: One workgroup would hold 'zero' along all of 'M', whose size is known only when the kernel is called.
     |
@@ -121,9 +151,12 @@ gemm.wave.yaml:22:11: error[untiled-dim]: One workgroup would hold 'zero' along 
 def test_tile_of_a_loop_outside_the_loop() -> None:
     with pytest.raises(WavespecError) as caught:
         changed(NVIDIA, ("        - a_tile: {read: a}\n", ""), ("  - k_loop:", "  - a_tile: {read: a}\n  - k_loop:"))
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 gemm.wave.yaml:25:13: error[outside-loop]: 'a_tile' has the dim 'K', which is walked over in tiles, and is not inside an 'iterate' over 'K'.
     |
  25 |   - a_tile: {read: a}
     |             ^^^^^^^^^
     = hint: Move it into the 'iterate' over 'K', or delete the tiling of 'K'."""
+    )

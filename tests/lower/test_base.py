@@ -23,7 +23,10 @@ class Breaks(Pass):
 
 
 def test_broken_kernel_names_the_pass() -> None:
-    with pytest.raises(VerificationError, match=r"after pass 'breaks': kernel 'gemm', operation 'write': %zero is used before it is defined"):
+    with pytest.raises(
+        VerificationError,
+        match=r"after pass 'breaks': kernel 'gemm', operation 'write': %zero is used before it is defined",
+    ):
         Breaks()(Gemm().lowered(NVIDIA, "spec-to-tile"), NVIDIA)
 
 

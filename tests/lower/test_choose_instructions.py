@@ -49,45 +49,61 @@ def test_named_row_is_taken() -> None:
 def test_unknown_row_is_reported_with_all_rows() -> None:
     with pytest.raises(WavespecError) as caught:
         Gemm(mma="f32_16x16x16_f16").lowered(NVIDIA)
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 gemm.wave.yaml:22:22: error[unknown-matrix-instruction]: sm_90 has no matrix instruction 'f32_16x16x16_f16'.
     |
  22 |   - {hardware: {mma: f32_16x16x16_f16}}
     |                      ^^^^^^^^^^^^^^^^
     = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'fma_f32_32x64x4', 'fma_f32_32x64x1', 'mma3_m16n8k8_f32', or write 'auto'."""
+    )
 
 
 def test_row_for_other_types_is_reported_with_those_that_fit() -> None:
     with pytest.raises(WavespecError) as caught:
         Gemm("i8", mma="f32_16x16x16_f16").lowered(AMD)
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 gemm.wave.yaml:22:22: error[no-matrix-instruction]: 'f32_16x16x16_f16' does not multiply i8 inputs into i32.
     |
  22 |   - {hardware: {mma: f32_16x16x16_f16}}
     |                      ^^^^^^^^^^^^^^^^
     = hint: For these types it has i32_16x16x32_i8, i32_32x32x16_i8."""
+    )
 
 
 def test_types_that_no_row_multiplies_are_reported() -> None:
     text = Gemm("i8").text.replace("dtype: i8", "dtype: u8")
     with pytest.raises(WavespecError) as caught:
         lower(loads(text, "gemm.wave.yaml"), AMD)
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 gemm.wave.yaml:22:22: error[no-matrix-instruction]: gfx942 has no matrix instruction for u8 inputs into i32.
     |
  22 |   - {hardware: {mma: auto}}
     |                      ^^^^
     = hint: Change the element types: nothing in gfx942 multiplies u8 into i32."""
+    )
 
 
 def test_batched_product_is_refused_not_a_crash() -> None:
-    text = Gemm().text.replace("  K: {}", "  K: {}\n  B: {}").replace("[M, K]", "[B, M, K]").replace("[N, K]", "[B, N, K]")
-    text = text.replace("[M, N]", "[B, M, N]").replace("  - {tiling", "  - {workgroup: B, tile: 1, axis: 2}\n  - {tiling")
+    text = (
+        Gemm().text.replace("  K: {}", "  K: {}\n  B: {}").replace("[M, K]", "[B, M, K]").replace("[N, K]", "[B, N, K]")
+    )
+    text = text.replace("[M, N]", "[B, M, N]").replace(
+        "  - {tiling", "  - {workgroup: B, tile: 1, axis: 2}\n  - {tiling"
+    )
     with pytest.raises(WavespecError) as caught:
         lower(loads(text, "batch.wave.yaml"), NVIDIA)
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 batch.wave.yaml:33:16: error[not-matrices]: A matrix instruction multiplies [m, k] by [n, k] into [m, n]; here [B, M, K] by [B, N, K] into [B, M, N].
     |
  33 |         - acc: {mma: [a_tile, b_tile, acc]}
     |                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     = hint: Give both operands two dims."""
+    )

@@ -25,7 +25,10 @@ def test_neighbouring_lanes_copy_neighbouring_vectors() -> None:
 
 
 def test_width_is_what_is_known_of_the_rows() -> None:
-    widths = [layout(copies(Gemm(dims=("", "", promise)), NVIDIA)[0]).split("| ")[1] for promise in ("", "multiple_of: 2", "value: 12", "multiple_of: 64")]
+    widths = [
+        layout(copies(Gemm(dims=("", "", promise)), NVIDIA)[0]).split("| ")[1]
+        for promise in ("", "multiple_of: 2", "value: 12", "multiple_of: 64")
+    ]
     assert widths == ["1 by K 1}", "2 by K 1}", "4 by K 1}", "8 by K 1}"]
 
 

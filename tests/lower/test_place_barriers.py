@@ -89,9 +89,7 @@ memory @s : f32 (d0: [32]) shared [d0/1: 32 by 1] x3
 """
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"), [("step", 1), ("step + 1", 1), ("step + 2", 1), ("step*2", 2)]
-)
+@pytest.mark.parametrize(("written", "expected"), [("step", 1), ("step + 1", 1), ("step + 2", 1), ("step*2", 2)])
 def test_buffers_of_a_rotation_are_told_apart(written: str, expected: int) -> None:
     from wavespec.lower.place_barriers import PlaceBarriers
 

@@ -15,7 +15,11 @@ STAGE = "promote-shared"
 
 
 def shared(gemm: Gemm, machine: Machine) -> list[str]:
-    return [line for line in print_kernel(gemm.lowered(machine, STAGE)).splitlines() if line.startswith("memory") and " shared " in line]
+    return [
+        line
+        for line in print_kernel(gemm.lowered(machine, STAGE)).splitlines()
+        if line.startswith("memory") and " shared " in line
+    ]
 
 
 def test_read_becomes_a_copy_and_a_read_of_the_copy() -> None:
@@ -68,7 +72,9 @@ def test_shared_memory_exceeded() -> None:
     gemm = Gemm(tile=(256, 256, 64), wave=(64, 64), stages=4, dims=("", "", "multiple_of: 8"))
     with pytest.raises(WavespecError) as caught:
         gemm.lowered(NVIDIA)
-    assert str(caught.value) == """\
+    assert (
+        str(caught.value)
+        == """\
 gemm.wave.yaml:19:23: error[shared-memory-exceeded]: The staged tiles need 262144 bytes of shared memory; sm_90 has 232448.
     |
  19 |   - {tiling: K, tile: BK}
@@ -76,4 +82,5 @@ gemm.wave.yaml:19:23: error[shared-memory-exceeded]: The staged tiles need 26214
     = note: a: 256*64 x 2 bytes x 4 stage(s)
     = note: b: 256*64 x 2 bytes x 4 stage(s)
     = hint: Use smaller tiles or fewer stages."""
+    )
     assert replace(gemm, stages=3).lowered(NVIDIA, STAGE)

@@ -57,11 +57,19 @@ def test_overrides_of_the_target_apply() -> None:
 
 def test_a_register_starts_as_a_number_of_its_type() -> None:
     values = [lines(Gemm(dtype, value=-2).lowered(AMD, STAGE), "register")[0] for dtype in ("f16", "i8")]
-    assert values == ["%zero = register {value = -2.0} : tile<M, N, f32>", "%zero = register {value = -2} : tile<M, N, i32>"]
+    assert values == [
+        "%zero = register {value = -2.0} : tile<M, N, f32>",
+        "%zero = register {value = -2} : tile<M, N, i32>",
+    ]
 
 
 def test_every_operation_knows_its_line() -> None:
     kernel = Gemm().lowered(NVIDIA, STAGE)
     assert [(op.name, op.span.line) for op in kernel.walk() if op.span] == [
-        ("register", 24), ("iterate", 26), ("read", 29), ("read", 30), ("mma", 31), ("write", 32),
-    ]  # fmt: skip
+        ("register", 24),
+        ("iterate", 26),
+        ("read", 29),
+        ("read", 30),
+        ("mma", 31),
+        ("write", 32),
+    ]

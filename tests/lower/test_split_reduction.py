@@ -18,12 +18,20 @@ def test_operands_are_read_step_by_step() -> None:
 
 def test_copies_stay_before_the_inner_loop() -> None:
     assert [line.split()[0] for line in lines(Gemm().lowered(NVIDIA, STAGE), "copy", "iterate", "read", "mma")] == [
-        "%k_loop_acc", "copy", "copy", "%acc.1", "%a_tile.1", "%b_tile.1", "%acc.3",
-    ]  # fmt: skip
+        "%k_loop_acc",
+        "copy",
+        "copy",
+        "%acc.1",
+        "%a_tile.1",
+        "%b_tile.1",
+        "%acc.3",
+    ]
 
 
 def test_step_is_as_deep_as_the_widest_access_feeds() -> None:
-    steps = [lines(Gemm(dtype, tile=(64, 64, 64)).lowered(AMD, STAGE), "read")[0].split("K: ")[1] for dtype in ("f16", "i8")]
+    steps = [
+        lines(Gemm(dtype, tile=(64, 64, 64)).lowered(AMD, STAGE), "read")[0].split("K: ")[1] for dtype in ("f16", "i8")
+    ]
     assert steps == ["32, f16>", "64, i8>"], "16 bytes of a lane are two instructions' worth"
 
 

@@ -61,4 +61,7 @@ def test_edges_are_masked_and_rows_end_inside_an_access() -> None:
 def test_stores_of_a_copy_are_at_the_line_of_their_read() -> None:
     kernel = Gemm(tile=(16, 16, 32), wave=(None, None), dims=KNOWN).lowered(AMD, STAGE)
     loop = next(op for op in kernel.walk() if op.name == "for")
-    assert [(op["memory"], op.span.line) for op in loop.walk() if op.name == "store" and op.span] == [("a_shared", 27), ("b_shared", 28)]
+    assert [(op["memory"], op.span.line) for op in loop.walk() if op.name == "store" and op.span] == [
+        ("a_shared", 27),
+        ("b_shared", 28),
+    ]

@@ -82,5 +82,7 @@ def test_write_converts_to_the_type_of_the_memory() -> None:
 
 
 def test_shared_rows_are_read_in_whole_vectors() -> None:
-    shared = Memory("s", DTYPES["f16"], ("M", "N"), (const(64), const(32)), "shared", arrangement=row_major(("M", "N"), (64, 32)))
+    shared = Memory(
+        "s", DTYPES["f16"], ("M", "N"), (const(64), const(32)), "shared", arrangement=row_major(("M", "N"), (64, 32))
+    )
     assert widths(shared, 32, AMD) == [8, 8, 8, 8]

@@ -31,9 +31,7 @@ _GEMM = replace(
 )
 
 
-@pytest.mark.parametrize(
-    "artifact", [_GEMM, replace(scaled_interface(), binaries=_BINARIES)], ids=lambda a: a.name
-)
+@pytest.mark.parametrize("artifact", [_GEMM, replace(scaled_interface(), binaries=_BINARIES)], ids=lambda a: a.name)
 def test_round_trip(artifact: KernelArtifact, tmp_path: Path) -> None:
     files = save_artifact(artifact, tmp_path / "gemm.artifacts")
     assert [file.name for file in files] == ["cpu.x86_64_v4.vmfb", "cpu.x86_64.vmfb", "cpu.json"]
@@ -86,9 +84,7 @@ def test_truncated_pack_is_refused(length: int) -> None:
 
 def test_manifest_has_no_paths_and_no_dates(tmp_path: Path) -> None:
     text = save_artifact(_GEMM, tmp_path)[-1].read_text()
-    assert str(tmp_path) not in text and "20" not in {
-        part[:2] for part in text.split('"') if part[:4].isdigit()
-    }
+    assert str(tmp_path) not in text and "20" not in {part[:2] for part in text.split('"') if part[:4].isdigit()}
 
 
 _OUTPUT = TensorParameter("y", "f32", ("N",), output=True)

@@ -23,35 +23,31 @@ _CUBIN = Binary("sm_90a", "cubin", b"\x7fELF")
 class FakeDriver:
     """Records calls; `cuLaunchKernel` also reads the parameters as the driver would."""
 
-    class CUfunction_attribute:  # noqa: N801 (the driver's own name)
+    class CUfunction_attribute:
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = "max dynamic shared"
 
-    def __init__(
-        self, pointers: int, constants: int, refused: tuple[bytes, ...] = (), status: int = 0
-    ) -> None:
+    def __init__(self, pointers: int, constants: int, refused: tuple[bytes, ...] = (), status: int = 0) -> None:
         self.pointers, self.constants, self.refused, self.status = pointers, constants, refused, status
         self.calls: list[tuple[Any, ...]] = []
         self.launches: list[dict[str, Any]] = []
 
-    def cuModuleLoadData(self, image: bytes) -> tuple[int, str]:  # noqa: N802
+    def cuModuleLoadData(self, image: bytes) -> tuple[int, str]:
         self.calls.append(("load", image))
         return (209 if image in self.refused else 0, "module")
 
-    def cuModuleGetFunction(self, loaded: str, name: bytes) -> tuple[int, str]:  # noqa: N802
+    def cuModuleGetFunction(self, loaded: str, name: bytes) -> tuple[int, str]:
         self.calls.append(("function", loaded, name))
         return 0, "function"
 
-    def cuFuncSetAttribute(self, *arguments: Any) -> tuple[int]:  # noqa: N802
+    def cuFuncSetAttribute(self, *arguments: Any) -> tuple[int]:
         self.calls.append(("attribute", *arguments))
         return (0,)
 
-    def cuLaunchKernel(self, function: str, *arguments: Any) -> tuple[int]:  # noqa: N802
+    def cuLaunchKernel(self, function: str, *arguments: Any) -> tuple[int]:
         *shape, shared, stream, address, extra = arguments
         table = (ctypes.c_void_p * (self.pointers + self.constants)).from_address(address)
         pointers = [ctypes.c_uint64.from_address(table[i] or 0).value for i in range(self.pointers)]
-        sizes = [
-            ctypes.c_int32.from_address(table[self.pointers + i] or 0).value for i in range(self.constants)
-        ]
+        sizes = [ctypes.c_int32.from_address(table[self.pointers + i] or 0).value for i in range(self.constants)]
         self.launches.append(
             {"function": function, "shape": shape, "shared": shared, "stream": stream, "extra": extra}
             | {"pointers": pointers, "sizes": sizes}
@@ -151,7 +147,5 @@ def test_grid_that_a_gpu_does_not_have_is_explained() -> None:
 def test_other_launch_errors_say_what_was_asked() -> None:
     artifact, driver = _gemm(), FakeDriver(3, 3, status=701)
     launcher = CudaLauncher(artifact, [_PTX], _CPU, driver)
-    with pytest.raises(
-        RuntimeError, match=r"cuLaunchKernel: 701 \(grid \(9, 1, 1\), workgroup \(256, 1, 1\)"
-    ):
+    with pytest.raises(RuntimeError, match=r"cuLaunchKernel: 701 \(grid \(9, 1, 1\), workgroup \(256, 1, 1\)"):
         launcher.launch([torch.zeros(1)] * 3, make_plan(artifact, _SIZES))

@@ -55,7 +55,5 @@ def test_grid_expression_without_a_lowering_is_refused() -> None:
 
 def test_executable_alone_is_public() -> None:
     interface = gemm_interface()
-    text = executable_module(
-        interface, gemm_kernel(interface), '#hal.executable.target<"cuda", "cuda-nvptx-fb">'
-    )
+    text = executable_module(interface, gemm_kernel(interface), '#hal.executable.target<"cuda", "cuda-nvptx-fb">')
     assert "hal.executable public @_executable" in text and "hal.executable.export public @gemm" in text

@@ -103,9 +103,7 @@ def test_several_outputs_and_scratch_that_grows(scaled: Kernel) -> None:
 
 def test_gradient_is_refused_unless_switched_off(gemm: Kernel) -> None:
     a, b = _integers(4, 8).requires_grad_(), _integers(3, 8)
-    with pytest.raises(
-        ArgumentError, match="gemm: argument 'a' requires grad, but this kernel has no backward"
-    ):
+    with pytest.raises(ArgumentError, match="gemm: argument 'a' requires grad, but this kernel has no backward"):
         gemm(a, b)
     with torch.no_grad():
         assert torch.equal(gemm(a, b), a @ b.T)

@@ -55,9 +55,7 @@ def test_several_outputs(scaled: ModuleType) -> None:
     x = _integers(1000)
     outs = (torch.empty(1000), torch.empty(1000))
     double, triple = scaled.scaled(x, out=outs)
-    assert (
-        torch.equal(outs[0], 2 * x) and torch.equal(triple, 3 * x) and double.data_ptr() == outs[0].data_ptr()
-    )
+    assert torch.equal(outs[0], 2 * x) and torch.equal(triple, 3 * x) and double.data_ptr() == outs[0].data_ptr()
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -68,9 +66,7 @@ def test_opcheck_of_the_functional_operator(gemm: ModuleType, scaled: ModuleType
 
 
 def test_opcheck_of_the_operator_that_writes_out(gemm: ModuleType, scaled: ModuleType) -> None:
-    torch.library.opcheck(
-        gemm._gemm_out_op, (_integers(33, 17), _integers(9, 17)), {"out": torch.empty(33, 9)}
-    )
+    torch.library.opcheck(gemm._gemm_out_op, (_integers(33, 17), _integers(9, 17)), {"out": torch.empty(33, 9)})
     outs = {"double": torch.empty(100), "triple": torch.empty(100)}
     torch.library.opcheck(scaled._scaled_out_op, (_integers(100),), outs)
 
@@ -114,17 +110,11 @@ def test_export_with_a_dynamic_dim(gemm: ModuleType) -> None:
 
 def test_wrong_calls_name_the_argument(gemm: ModuleType) -> None:
     a, b = _integers(4, 8), _integers(3, 8)
-    with pytest.raises(
-        ArgumentError, match="gemm: argument 'b' has K = 7 in dim 1, but 'a' has K = 8 in dim 1"
-    ):
+    with pytest.raises(ArgumentError, match="gemm: argument 'b' has K = 7 in dim 1, but 'a' has K = 8 in dim 1"):
         gemm.gemm(a, b[:, :7])
-    with pytest.raises(
-        ArgumentTypeError, match=r"gemm: argument 'b' has dtype torch\.int32, expected torch\.float32"
-    ):
+    with pytest.raises(ArgumentTypeError, match=r"gemm: argument 'b' has dtype torch\.int32, expected torch\.float32"):
         gemm.gemm(a, b.int())
-    with pytest.raises(
-        ArgumentError, match=r"gemm: argument 'out' has shape \[3, 4\], expected \[4, 3\] = \[M, N\]"
-    ):
+    with pytest.raises(ArgumentError, match=r"gemm: argument 'out' has shape \[3, 4\], expected \[4, 3\] = \[M, N\]"):
         gemm.gemm(a, b, out=torch.empty(3, 4))
     with pytest.raises(ArgumentError, match="'b' requires grad, but this kernel has no backward"):
         gemm.gemm(a, b.requires_grad_())
@@ -146,9 +136,7 @@ def test_artifacts_of_another_version_of_the_spec_are_refused(tmp_path: Path) ->
 
 
 def test_missing_target_says_what_was_built(tmp_path: Path) -> None:
-    artifact = replace(
-        scaled_artifact(), target="sm_90", backend="cuda", architecture="sm_90a", spec_sha256="33" * 32
-    )
+    artifact = replace(scaled_artifact(), target="sm_90", backend="cuda", architecture="sm_90a", spec_sha256="33" * 32)
     module = import_wrapper(write_wrapper(artifact, tmp_path))
     with pytest.raises(ArtifactError, match=r"scaled: nothing was built for cpu .*; there is sm_90"):
         module.scaled(_integers(8))

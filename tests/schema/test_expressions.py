@@ -71,8 +71,13 @@ def test_value_is_that_of_python(expression: Expression, values: list[int]) -> N
                 return a // b
             case Binary(op=op, left=left, right=right):
                 a, b = exact(left), exact(right)
-                return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "//": lambda: a // b,
-                        "%": lambda: a % b}[op]()  # fmt: skip
+                return {
+                    "+": lambda: a + b,
+                    "-": lambda: a - b,
+                    "*": lambda: a * b,
+                    "//": lambda: a // b,
+                    "%": lambda: a % b,
+                }[op]()
             case Call(function="ceildiv", arguments=(left, right)):
                 return -((-exact(left)) // exact(right))
             case Call(function=function, arguments=arguments):
@@ -117,11 +122,20 @@ def test_canonical_text(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("7 // 2", 3), ("-7 // 2", -4), ("-7 % 3", 2), ("8 / 2", 4), ("ceildiv(7, 2)", 4),
-        ("ceildiv(-7, 2)", -3), ("max(1, N, 3)", 5), ("N * N", 25), ("N >= 5", True), ("N != 5", False),
-        ("2 - 3 - 4", -5), ("-N", -5),
+        ("7 // 2", 3),
+        ("-7 // 2", -4),
+        ("-7 % 3", 2),
+        ("8 / 2", 4),
+        ("ceildiv(7, 2)", 4),
+        ("ceildiv(-7, 2)", -3),
+        ("max(1, N, 3)", 5),
+        ("N * N", 25),
+        ("N >= 5", True),
+        ("N != 5", False),
+        ("2 - 3 - 4", -5),
+        ("-N", -5),
     ],
-)  # fmt: skip
+)
 def test_value(text: str, value: int | bool) -> None:
     assert parse_expression(text).evaluate({"N": 5}) == value
 
@@ -136,11 +150,25 @@ def test_without_exact_value(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "column"),
-    [("a + ", 5), ("a + )", 5), ("(a", 3), ("a b", 3), ("a ** 2", 3), ("min(a)", 1), ("foo(a)", 1),
-     ("a $ b", 3),
-     ("(a < b) + 1", 2), ("a < b < c", 7), ("010", 1), ("1_000", 2), ("a.b", 2), ("a[0]", 2), ("", 1),
-      ("  ", 3)],
-)  # fmt: skip
+    [
+        ("a + ", 5),
+        ("a + )", 5),
+        ("(a", 3),
+        ("a b", 3),
+        ("a ** 2", 3),
+        ("min(a)", 1),
+        ("foo(a)", 1),
+        ("a $ b", 3),
+        ("(a < b) + 1", 2),
+        ("a < b < c", 7),
+        ("010", 1),
+        ("1_000", 2),
+        ("a.b", 2),
+        ("a[0]", 2),
+        ("", 1),
+        ("  ", 3),
+    ],
+)
 def test_error_column_is_inside_the_text(text: str, column: int) -> None:
     with pytest.raises(WavespecError) as raised:
         parse_expression(text)
@@ -149,17 +177,60 @@ def test_error_column_is_inside_the_text(text: str, column: int) -> None:
 
 
 ATTACKS = [
-    "__import__('os').system('id')", "().__class__.__bases__[0]", "9**9**9", "9**9**9**9", "factorial(10**7)",
-    "symbols('M:3000000')", "lambda: 1", "[x for x in y]", "{1: 2}", "f'{a}'", "a if b else c",
-    "a := 1", "a; b",
-    "exec(a)", "eval(a)", "open(a)", "getattr(a, b)", "Symbol.as_dummy.__globals__", "a\n+\\\nb",
-    "'a' * 9", '"x"',
-    "a and b", "not a", "a @ b", "a << 99", "~a", "a | b", "a, b", "*a", "1j", "0x10", "0b1", "1e400",
+    "__import__('os').system('id')",
+    "().__class__.__bases__[0]",
+    "9**9**9",
+    "9**9**9**9",
+    "factorial(10**7)",
+    "symbols('M:3000000')",
+    "lambda: 1",
+    "[x for x in y]",
+    "{1: 2}",
+    "f'{a}'",
+    "a if b else c",
+    "a := 1",
+    "a; b",
+    "exec(a)",
+    "eval(a)",
+    "open(a)",
+    "getattr(a, b)",
+    "Symbol.as_dummy.__globals__",
+    "a\n+\\\nb",
+    "'a' * 9",
+    '"x"',
+    "a and b",
+    "not a",
+    "a @ b",
+    "a << 99",
+    "~a",
+    "a | b",
+    "a, b",
+    "*a",
+    "1j",
+    "0x10",
+    "0b1",
+    "1e400",
     "9" * 30,
-    "(" * 10_000, "-" * 10_000 + "1", "min(" * 500, "1+" * 5000 + "1", "a" * 600, "1." * 100, "é", "ﬁ",
+    "(" * 10_000,
+    "-" * 10_000 + "1",
+    "min(" * 500,
+    "1+" * 5000 + "1",
+    "a" * 600,
+    "1." * 100,
+    "é",
+    "ﬁ",
     "a\u202eb",
-    "\x00", "a # b", "$a", "`id`", "a?b:c", "a=b", "...", "max()", "ceildiv(1)", "ceildiv(1,2,3)",
-]  # fmt: skip
+    "\x00",
+    "a # b",
+    "$a",
+    "`id`",
+    "a?b:c",
+    "a=b",
+    "...",
+    "max()",
+    "ceildiv(1)",
+    "ceildiv(1,2,3)",
+]
 
 
 @pytest.mark.parametrize("text", ATTACKS)

@@ -89,9 +89,7 @@ def test_extends_keeps_the_positions_of_both_files(project: Path) -> None:
 def test_extends_over_two_steps_and_folders(project: Path) -> None:
     (project / "more").mkdir()
     write(project, CHILD)
-    path = write(
-        project / "more", CHILD.replace("base", "../child").replace(": child", ": last"), "last.wave.yaml"
-    )
+    path = write(project / "more", CHILD.replace("base", "../child").replace(": child", ": last"), "last.wave.yaml")
     assert load(path).name == "last"
 
 
@@ -118,11 +116,20 @@ def test_extends_through_too_many_is_refused(project: Path) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["../../secret.wave.yaml", "/etc/secret.wave.yaml", "C:\\x.wave.yaml", "..\\..\\secret.wave.yaml",
-     "file:///etc/x.wave.yaml", "https://example.org/x.wave.yaml", "~/x.wave.yaml", "/etc/passwd",
-     "base.yaml",
-     "link.wave.yaml", "linked/secret.wave.yaml"],
-)  # fmt: skip
+    [
+        "../../secret.wave.yaml",
+        "/etc/secret.wave.yaml",
+        "C:\\x.wave.yaml",
+        "..\\..\\secret.wave.yaml",
+        "file:///etc/x.wave.yaml",
+        "https://example.org/x.wave.yaml",
+        "~/x.wave.yaml",
+        "/etc/passwd",
+        "base.yaml",
+        "link.wave.yaml",
+        "linked/secret.wave.yaml",
+    ],
+)
 def test_extends_cannot_leave_the_project(project: Path, target: str) -> None:
     (project / "link.wave.yaml").symlink_to(project.parent.parent / "secret.wave.yaml")
     (project / "linked").symlink_to(project.parent.parent)

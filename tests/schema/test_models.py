@@ -25,17 +25,29 @@ GOOD: tuple[SpecModel, ...] = (
     Mma(name="m", lhs="a", rhs="b", acc="c"),
     Iterate(name="l", dim="K", carry={"acc": "z"}, body=(READ,)),
     Write(value="l.acc", to="c"),
-    *(model.model_validate(fields) for model, fields in zip(
-        CONSTRAINTS,
-        [{"dim": "M", "tile": 1, "axis": 0}, {"dim": "K", "tile": "A"}, {"dim": "M", "tile": "A / 2"},
-         {"settings": HardwareSettings(mma="auto")}, {"condition": "K > 4"}],
-        strict=True,
-    )),
+    *(
+        model.model_validate(fields)
+        for model, fields in zip(
+            CONSTRAINTS,
+            [
+                {"dim": "M", "tile": 1, "axis": 0},
+                {"dim": "K", "tile": "A"},
+                {"dim": "M", "tile": "A / 2"},
+                {"settings": HardwareSettings(mma="auto")},
+                {"condition": "K > 4"},
+            ],
+            strict=True,
+        )
+    ),
     KernelSpec(
-        apiVersion="wavespec/v1", kind="Kernel", name="k", dims={"M": Dim()}, graph=(READ,),
+        apiVersion="wavespec/v1",
+        kind="Kernel",
+        name="k",
+        dims={"M": Dim()},
+        graph=(READ,),
         tensors={"a": Tensor(shape=("M",), dtype="f32")},
     ),
-)  # fmt: skip
+)
 WRONG: tuple[object, ...] = (b"x", object(), {1, 2}, 1j, lambda: 1, [object()], 10**30, -(10**30), "\x00")
 
 
@@ -45,9 +57,7 @@ def fields() -> Iterator[tuple[SpecModel, str]]:
             yield model, name
 
 
-@pytest.mark.parametrize(
-    ("model", "field"), list(fields()), ids=lambda part: getattr(type(part), "__name__", part)
-)
+@pytest.mark.parametrize(("model", "field"), list(fields()), ids=lambda part: getattr(type(part), "__name__", part))
 def test_field_refuses_other_types(model: SpecModel, field: str) -> None:
     for wrong in WRONG:
         if field == "value" and isinstance(model, Register) and isinstance(wrong, int):
@@ -66,9 +76,15 @@ def test_model_is_closed_and_frozen(model: SpecModel) -> None:
 
 @pytest.mark.parametrize(
     ("model", "field", "value"),
-    [(Dim, "multiple_of", "64"), (Dim, "multiple_of", 64.0), (Dim, "multiple_of", True), (Dim, "min", -1),
-     (Schedule, "stages", 0), (Schedule, "stages", 9)],
-)  # fmt: skip
+    [
+        (Dim, "multiple_of", "64"),
+        (Dim, "multiple_of", 64.0),
+        (Dim, "multiple_of", True),
+        (Dim, "min", -1),
+        (Schedule, "stages", 0),
+        (Schedule, "stages", 9),
+    ],
+)
 def test_pydantic_coerces_nothing(model: type[SpecModel], field: str, value: object) -> None:
     with pytest.raises(ValidationError):
         model.model_validate({field: value})

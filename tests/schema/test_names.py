@@ -11,20 +11,46 @@ import pytest
 from wavespec.schema.names import name_problem
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "M", "BLOCK_M", "k_loop", "x1", "gemm_f32", "a" * 64, "tensor", "shape"]
-)
+@pytest.mark.parametrize("name", ["a", "M", "BLOCK_M", "k_loop", "x1", "gemm_f32", "a" * 64, "tensor", "shape"])
 def test_good_name(name: str) -> None:
     assert name_problem(name) is None
 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "1a", "_a", "__init__", "a b", "a-b", "a.b", "é", "ﬁ", "ａ", "a" * 65, "a\n", "a\x00", "a;b",
-     "a'", 'a"', "a(", "self",
-     "torch", "ceildiv", "__import__('os')", "{{x}}", "$x", "%s", "a\u200db", "match", "type", "print",
-     "None", "int"],
-)  # fmt: skip
+    [
+        "",
+        "1a",
+        "_a",
+        "__init__",
+        "a b",
+        "a-b",
+        "a.b",
+        "é",
+        "ﬁ",
+        "ａ",
+        "a" * 65,
+        "a\n",
+        "a\x00",
+        "a;b",
+        "a'",
+        'a"',
+        "a(",
+        "self",
+        "torch",
+        "ceildiv",
+        "__import__('os')",
+        "{{x}}",
+        "$x",
+        "%s",
+        "a\u200db",
+        "match",
+        "type",
+        "print",
+        "None",
+        "int",
+    ],
+)
 def test_bad_name(name: str) -> None:
     assert name_problem(name)
 

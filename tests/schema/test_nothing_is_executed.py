@@ -20,11 +20,7 @@ def forbidden(tree: ast.AST) -> list[str]:
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             owner = getattr(getattr(node.func, "value", None), "id", "")
-            if (
-                name in CALLS
-                or (owner == "yaml" and name == "load")
-                or (owner in ("sympy", "sp") and name == "S")
-            ):
+            if name in CALLS or (owner == "yaml" and name == "load") or (owner in ("sympy", "sp") and name == "S"):
                 found.append(f"{node.lineno}: {name}")
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]

@@ -144,9 +144,7 @@ def test_condition_in_python_prints_as_yaml() -> None:
 
 NAME = st.from_regex(r"[a-z][a-z0-9_]{0,5}x", fullmatch=True)
 EXPRESSION = st.sampled_from([16, 64, "P / 2", "max(P, 16)", "P - -4", "(P + 4) * 2", "ceildiv(P, 3)"])
-DOC = st.text(
-    st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" \n"), max_size=60
-)
+DOC = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" \n"), max_size=60)
 
 
 @st.composite
@@ -194,11 +192,40 @@ def test_any_doc_survives_yaml(doc: str) -> None:
 
 @pytest.mark.parametrize(
     "doc",
-    ["", " ", "no", "1", "null", "a: b", "a #b", "- a", "#", "'", '"', "a\nb", "a\n\nb\n", "a\n", "\n",
-     " a\nb", "a\tb",
-     "{{ x }}", "%s", '"""', "\\", "'''\n import os", "a\n b", "|", ">", "@x", "`x`", "a:", "---",
-     "...", "é ᵀ 日本"],
-)  # fmt: skip
+    [
+        "",
+        " ",
+        "no",
+        "1",
+        "null",
+        "a: b",
+        "a #b",
+        "- a",
+        "#",
+        "'",
+        '"',
+        "a\nb",
+        "a\n\nb\n",
+        "a\n",
+        "\n",
+        " a\nb",
+        "a\tb",
+        "{{ x }}",
+        "%s",
+        '"""',
+        "\\",
+        "'''\n import os",
+        "a\n b",
+        "|",
+        ">",
+        "@x",
+        "`x`",
+        "a:",
+        "---",
+        "...",
+        "é ᵀ 日本",
+    ],
+)
 def test_awkward_doc_survives_yaml(doc: str) -> None:
     spec = loads(GEMM).model_copy(update={"doc": doc})
     assert loads(dump_yaml(spec)).doc == doc

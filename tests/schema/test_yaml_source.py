@@ -10,17 +10,53 @@ from wavespec.diagnostics import WavespecError
 from wavespec.schema.yaml_source import MappingNode, Node, ScalarNode, SequenceNode, yaml_to_nodes
 
 SCALARS = {
-    "": None, "~": None, "null": None, "Null": None, "nULL": "nULL",
-    "true": True, "True": True, "FALSE": False, "tRue": "tRue",
-    "no": "no", "on": "on", "yes": "yes", "off": "off", "y": "y", "n": "n",
-    "0": 0, "-0": 0, "42": 42, "-17": -17, "+5": 5, "010": "010", "-01": "-01",
-    "0x1F": "0x1F", "0o17": "0o17", "0b1": "0b1", "1_000": "1_000", "1:30": "1:30", "190:20:30": "190:20:30",
-    "1.5": 1.5, "-.5": -0.5, "1.": 1.0, "1e5": 100000.0, "1E-3": 0.001, "+1.5e+2": 150.0,
-    "01.5": "01.5", "1e": "1e", ".": ".", ".inf": float("inf"), "-.INF": -float("inf"), ".nan": ".nan",
-    "2024-01-01": "2024-01-01", "2001-12-14t21:59:43.10-05:00": "2001-12-14t21:59:43.10-05:00",
-    "9223372036854775807": 2**63 - 1, "-9223372036854775807": -(2**63) + 1, "=": "=",
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "nULL": "nULL",
+    "true": True,
+    "True": True,
+    "FALSE": False,
+    "tRue": "tRue",
+    "no": "no",
+    "on": "on",
+    "yes": "yes",
+    "off": "off",
+    "y": "y",
+    "n": "n",
+    "0": 0,
+    "-0": 0,
+    "42": 42,
+    "-17": -17,
+    "+5": 5,
+    "010": "010",
+    "-01": "-01",
+    "0x1F": "0x1F",
+    "0o17": "0o17",
+    "0b1": "0b1",
+    "1_000": "1_000",
+    "1:30": "1:30",
+    "190:20:30": "190:20:30",
+    "1.5": 1.5,
+    "-.5": -0.5,
+    "1.": 1.0,
+    "1e5": 100000.0,
+    "1E-3": 0.001,
+    "+1.5e+2": 150.0,
+    "01.5": "01.5",
+    "1e": "1e",
+    ".": ".",
+    ".inf": float("inf"),
+    "-.INF": -float("inf"),
+    ".nan": ".nan",
+    "2024-01-01": "2024-01-01",
+    "2001-12-14t21:59:43.10-05:00": "2001-12-14t21:59:43.10-05:00",
+    "9223372036854775807": 2**63 - 1,
+    "-9223372036854775807": -(2**63) + 1,
+    "=": "=",
     "BLOCK_M / 2": "BLOCK_M / 2",
-}  # fmt: skip
+}
 
 
 def value_of(text: str) -> Node:
@@ -51,9 +87,7 @@ def test_quoted_scalar_is_text(text: str) -> None:
         assert isinstance(node, ScalarNode) and node.value == text
 
 
-@pytest.mark.parametrize(
-    "text", ["9223372036854775808", "-9223372036854775808", "9" * 100_000, "1e400", "-1e999"]
-)
+@pytest.mark.parametrize("text", ["9223372036854775808", "-9223372036854775808", "9" * 100_000, "1e400", "-1e999"])
 def test_number_beyond_its_bits_is_refused(text: str) -> None:
     assert code_of(f"k: {text}") == "number-out-of-range"
 
@@ -76,9 +110,7 @@ def test_spans_of_nodes() -> None:
 def test_windows_line_ends_and_byte_order_mark_are_fine() -> None:
     node, errors = yaml_to_nodes("\ufeffa: 1\r\nb: 2\r\n", "f")
     assert isinstance(node, MappingNode) and not errors
-    assert (
-        str(node.entries[1].key_span) == "f:2:1" and node.span.source and node.span.source.lines[1] == "b: 2"
-    )
+    assert str(node.entries[1].key_span) == "f:2:1" and node.span.source and node.span.source.lines[1] == "b: 2"
 
 
 def test_duplicate_key_points_at_both() -> None:
@@ -88,8 +120,7 @@ def test_duplicate_key_points_at_both() -> None:
 
 
 BOMBS = {
-    "laughs": ("\n".join(["a: &a [x]", *(f"k{i}: &k{i} [{', '.join(['*a'] * 9)}]" for i in range(12))]),
-    "unsafe-yaml"),
+    "laughs": ("\n".join(["a: &a [x]", *(f"k{i}: &k{i} [{', '.join(['*a'] * 9)}]" for i in range(12))]), "unsafe-yaml"),
     "cycle": ("a: &a [*a]", "unsafe-yaml"),
     "merge": ("a: {<<: {b: 1}}", "unsafe-yaml"),
     "quoted merge": ('a: {"<<": 1}', "unsafe-yaml"),
@@ -119,7 +150,7 @@ BOMBS = {
     "lone surrogate": ("a: \ud800", "unprintable-text"),
     "no-break space": ("a:\u00a01", "unprintable-text"),
     "hex": ("a: 0x" + "f" * 900_000, ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BOMBS)

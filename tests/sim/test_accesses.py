@@ -76,9 +76,7 @@ def test_masked_elements_are_neither_read_nor_written() -> None:
     store %a {memory = "B", offset = [lane*4], mask = (([lane], [3],),), valid = [10 - lane*4]}
     """
     a = numbers(10)
-    report = simulate(
-        kernel(AMD, [tensor("A", "input", 10), tensor("B", "output", 10)], body), AMD, {"A": a}, {}
-    )
+    report = simulate(kernel(AMD, [tensor("A", "input", 10), tensor("B", "output", 10)], body), AMD, {"A": a}, {})
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["B"], a)
     assert report.counts["global store bytes"] == 40 and report.counts["global load 16 B"] == 3

@@ -1,4 +1,5 @@
-"""Lowered GEMMs, run for their whole grid on every target: exact results, no race, no stray access, no bank conflict."""
+"""Lowered GEMMs, run for their whole grid on every target: exact results, no race, no stray access, no bank
+conflict."""
 
 from __future__ import annotations
 
@@ -16,8 +17,20 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 DTYPES = ("f32", "f16", "bf16", "i8")
-SIZES = {"aligned": (64, 128, 128), "unaligned": (70, 131, 72), "tiny": (1, 1, 1), "empty sum": (5, 3, 0), "odd depth": (33, 65, 100)}
-TILES = {"aligned": (2, 1, 1), "unaligned": (2.3, 1.1, 1.25), "tiny": (0, 0, 0), "empty sum": (0.4, 0.2, 0), "odd depth": (1, 0.9, 1.1)}
+SIZES = {
+    "aligned": (64, 128, 128),
+    "unaligned": (70, 131, 72),
+    "tiny": (1, 1, 1),
+    "empty sum": (5, 3, 0),
+    "odd depth": (33, 65, 100),
+}
+TILES = {
+    "aligned": (2, 1, 1),
+    "unaligned": (2.3, 1.1, 1.25),
+    "tiny": (0, 0, 0),
+    "empty sum": (0.4, 0.2, 0),
+    "odd depth": (1, 0.9, 1.1),
+}
 CONCURRENT = [machine for machine in MACHINES if machine.concurrent_waves]
 SERIAL = [machine for machine in MACHINES if not machine.concurrent_waves]
 
@@ -57,7 +70,11 @@ def test_pipelined_gemm_is_exact(stages: int, depth: int) -> None:
 
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)
 def test_gemm_starts_from_the_value_of_its_register(machine: Machine) -> None:
-    exact(Gemm("f32", tile=(48, 64, 8) if machine is CPU else (64, 64, 16), wave=(None, None), value=-2), machine, (20, 30, 17))
+    exact(
+        Gemm("f32", tile=(48, 64, 8) if machine is CPU else (64, 64, 16), wave=(None, None), value=-2),
+        machine,
+        (20, 30, 17),
+    )
 
 
 @pytest.mark.parametrize("orders", [("K, M", "N, K", "M, N"), ("M, K", "K, N", "M, N"), ("K, M", "K, N", "N, M")])
@@ -115,7 +132,11 @@ def test_any_missing_barrier_is_a_race_at_its_line(machine: Machine, stages: int
         assert races, "a barrier that nothing needs"
         for finding in races:
             assert finding.span is not None and finding.span.file == "gemm.wave.yaml"
-            assert source_lines[finding.span.line - 1].strip() in ("- a_tile: {read: a}", "- b_tile: {read: b}", "- acc: {mma: [a_tile, b_tile, acc]}")
+            assert source_lines[finding.span.line - 1].strip() in (
+                "- a_tile: {read: a}",
+                "- b_tile: {read: b}",
+                "- acc: {mma: [a_tile, b_tile, acc]}",
+            )
 
 
 def test_race_is_rendered_on_the_spec() -> None:

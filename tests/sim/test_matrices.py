@@ -113,9 +113,7 @@ def test_transpose_pack_slice_and_cast() -> None:
     a = (np.arange(192, dtype=np.float32) - 96.5).reshape(32, 6)
     report = simulate(built(header, fill), NVIDIA, {"A": a}, {})
     turned = a.reshape(32, 2, 3).swapaxes(1, 2).reshape(32, 6)
-    np.testing.assert_array_equal(
-        report.tensors["B"], np.concatenate([turned[:, 4:], turned], 1).astype(np.int32)
-    )
+    np.testing.assert_array_equal(report.tensors["B"], np.concatenate([turned[:, 4:], turned], 1).astype(np.int32))
 
 
 def loop(upper: str, symbols: str = "symbol t in 0..7 by 2") -> str:

@@ -103,11 +103,7 @@ def barrier_before_wait(op: Op) -> tuple[Op, ...]:
 
 
 def one_buffer(op: Op) -> tuple[Op, ...]:
-    return (
-        (op.with_(buffer=const(0)),)
-        if op.get("buffer") is not None and "memory" in dict(op.attributes)
-        else (op,)
-    )
+    return (op.with_(buffer=const(0)),) if op.get("buffer") is not None and "memory" in dict(op.attributes) else (op,)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,7 @@ def cells(fragment: Fragment, dims: tuple[str, str], lanes: int) -> Counter[tupl
     """How many (lane, register) pairs hold each element."""
     offsets = list(fragment.layout.register_offsets())
     sides = [
-        np.array([o[dim] for o in offsets])[:, None]
-        + fragment.layout.base_of(dim).evaluate({"lane": np.arange(lanes)})
+        np.array([o[dim] for o in offsets])[:, None] + fragment.layout.base_of(dim).evaluate({"lane": np.arange(lanes)})
         for dim in dims
     ]
     first, second = (np.broadcast_to(side, (len(offsets), lanes)).ravel().tolist() for side in sides)
@@ -66,11 +65,10 @@ def test_swapped_is_the_transposed_product(machine: Machine, row: MatrixInstruct
     assert (again.a, again.b, again.acc) == (row.a, row.b, row.acc)
 
 
-@pytest.mark.parametrize(
-    ("machine", "row"), [p for p in ROWS if p.values[1].emit.split(":")[0] in ("fma", "dot2")]
-)
+@pytest.mark.parametrize(("machine", "row"), [p for p in ROWS if p.values[1].emit.split(":")[0] in ("fma", "dot2")])
 def test_tile_rows_multiply_by_position(machine: Machine, row: MatrixInstruction) -> None:
-    """`fma` and `dot2` rows: register ``i·N + j`` of acc pairs registers ``i·K ..`` of a with registers ``j·K ..`` of b."""
+    """`fma` and `dot2` rows: register ``i·N + j`` of acc pairs registers ``i·K ..`` of a with registers ``j·K ..``
+    of b."""
     depth = next((axis.extent for axis in row.a.layout.axes if axis.strides[0][0] == "k"), 1)
     a, b = list(row.a.layout.coordinates()), list(row.b.layout.coordinates())
     columns = len(b) // depth
@@ -116,18 +114,15 @@ def test_cpu_variants_are_ordered_best_first() -> None:
 
 
 def test_fma_reads_of_shared_memory_hit_every_bank_at_most_once() -> None:
-    """16-byte reads are served eight lanes at a time; two of them meet at a bank only when they read the same address."""
+    """16-byte reads are served eight lanes at a time; two of them meet at a bank only when they read the same
+    address."""
     row = machines("sm_90")[0].instruction("fma_f32_32x64x4")
     assert row is not None
     for fragment, dim, extent in ((row.a, "m", row.m), (row.b, "n", row.n)):
-        arrangement = Arrangement(
-            (Digit(dim, extent, 1, 32), Digit("k", 32, 1, 1)), Swizzle(dim, "k", 4, 8, 1)
-        )
+        arrangement = Arrangement((Digit(dim, extent, 1, 32), Digit("k", 32, 1, 1)), Swizzle(dim, "k", 4, 8, 1))
         assert fragment.layout.run_length("k") == 4
         for coordinate in list(fragment.layout.coordinates())[::4]:
             offset = arrangement.offset(coordinate)
             for first in range(0, 32, 8):
-                addresses = {
-                    offset.substitute({"lane": const(lane)}).value for lane in range(first, first + 8)
-                }
+                addresses = {offset.substitute({"lane": const(lane)}).value for lane in range(first, first + 8)}
                 assert len({address // 4 % 8 for address in addresses}) == len(addresses)

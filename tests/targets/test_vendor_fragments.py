@@ -17,9 +17,7 @@ def same(fragment: Fragment, dims: tuple[str, str], expected: Place, lanes: int,
     offsets = list(fragment.layout.register_offsets())
     for lane in range(lanes):
         bases = [fragment.layout.base_of(dim).evaluate({"lane": lane}) for dim in dims]
-        found = [
-            tuple(base + offset[dim] for base, dim in zip(bases, dims, strict=True)) for offset in offsets
-        ]
+        found = [tuple(base + offset[dim] for base, dim in zip(bases, dims, strict=True)) for offset in offsets]
         assert found == [expected(lane, register) for register in range(registers)], lane
 
 
@@ -105,13 +103,31 @@ def test_wgmma(n: int, dtype: str) -> None:
 MFMA = [
     (target, name)
     for target, names in {
-        "gfx942": ["f32_16x16x16_f16", "f32_16x16x16_bf16", "f32_32x32x8_f16", "f32_32x32x8_bf16", "i32_16x16x32_i8",
-                   "i32_32x32x16_i8", "f32_16x16x4_f32", "f32_32x32x2_f32"],
-        "gfx950": ["f32_16x16x32_f16", "f32_16x16x32_bf16", "f32_32x32x16_f16", "f32_32x32x16_bf16", "i32_16x16x64_i8",
-                   "i32_32x32x32_i8", "f32_16x16x16_f16", "f32_32x32x8_bf16", "f32_16x16x4_f32", "f32_32x32x2_f32"],
+        "gfx942": [
+            "f32_16x16x16_f16",
+            "f32_16x16x16_bf16",
+            "f32_32x32x8_f16",
+            "f32_32x32x8_bf16",
+            "i32_16x16x32_i8",
+            "i32_32x32x16_i8",
+            "f32_16x16x4_f32",
+            "f32_32x32x2_f32",
+        ],
+        "gfx950": [
+            "f32_16x16x32_f16",
+            "f32_16x16x32_bf16",
+            "f32_32x32x16_f16",
+            "f32_32x32x16_bf16",
+            "i32_16x16x64_i8",
+            "i32_32x32x32_i8",
+            "f32_16x16x16_f16",
+            "f32_32x32x8_bf16",
+            "f32_16x16x4_f32",
+            "f32_32x32x2_f32",
+        ],
     }.items()
     for name in names
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("target", "name"), MFMA)
@@ -126,9 +142,7 @@ def test_mfma(target: str, name: str) -> None:
         row = 4 * (lane // 16) + r if side == 16 else 8 * (r // 4) + 4 * (lane // 32) + r % 4
         return row, lane % side
 
-    check(
-        row_named(target, name), (operand, registers), (operand, registers), (accumulator, side * side // 64)
-    )
+    check(row_named(target, name), (operand, registers), (operand, registers), (accumulator, side * side // 64))
 
 
 # ---- CPU register tiles: one lane, rows of a against vectors of b, pairs of k side by side for dot products.

@@ -15,9 +15,7 @@ from wavespec.cli.progress import progress
 
 def build(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The spec.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for wrapper and kernels.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for wrapper and kernels.")],
     target: Annotated[
         list[str] | None, typer.Option(help="Machine to build for (repeatable, or 'all').  [default: all]")
     ] = None,
@@ -38,12 +36,9 @@ def build(
     seconds = time.perf_counter() - start
     if json:
         rows = [
-            {"path": str(output / name), "bytes": len(d), "changed": str(name) in changed}
-            for name, d in files.items()
+            {"path": str(output / name), "bytes": len(d), "changed": str(name) in changed} for name, d in files.items()
         ]
-        failures.write_json(
-            {"ok": True, "kernel": kernel.name, "targets": targets, "seconds": seconds, "files": rows}
-        )
+        failures.write_json({"ok": True, "kernel": kernel.name, "targets": targets, "seconds": seconds, "files": rows})
         return
     for name, data in files.items():
         print(f"{output / name}  {len(data)} bytes{'' if str(name) in changed else ', unchanged'}")

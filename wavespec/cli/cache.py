@@ -29,9 +29,7 @@ def info(
     size = sum(path.stat().st_size for path in entries)
     if json:
         directory = str(cache.directory)
-        failures.write_json(
-            {"directory": directory, "enabled": cache.enabled, "entries": len(entries), "bytes": size}
-        )
+        failures.write_json({"directory": directory, "enabled": cache.enabled, "entries": len(entries), "bytes": size})
         return
     print(f"directory  {cache.directory}")
     print(f"enabled    {'yes' if cache.enabled else 'no (WAVESPEC_CACHE=0)'}")

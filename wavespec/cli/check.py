@@ -21,9 +21,7 @@ def check(
     specs: Annotated[list[Path], typer.Argument(metavar="SPEC...", help="Files to check.")],
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Also check that it fits this machine (repeatable, or 'all').  [default: those it names]"
-        ),
+        typer.Option(help="Also check that it fits this machine (repeatable, or 'all').  [default: those it names]"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
@@ -47,9 +45,7 @@ def check(
         failures.write_json({"ok": not wrong, "files": reports})
     elif wrong:
         count = sum(d["severity"] == "error" for report in reports for d in report["diagnostics"])
-        words = (
-            f"{count} mistake{'s' * (count != 1)} in {wrong} of {len(specs)} file{'s' * (len(specs) != 1)}."
-        )
+        words = f"{count} mistake{'s' * (count != 1)} in {wrong} of {len(specs)} file{'s' * (len(specs) != 1)}."
         print(words, file=sys.stderr)
     if wrong:
         raise typer.Exit(failures.BAD_INPUT)

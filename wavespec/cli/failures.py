@@ -40,9 +40,7 @@ def report_failure(error: Exception) -> int:
     """Say what went wrong; returns the exit code."""
     if isinstance(error, WavespecError):
         if MODE.json:
-            write_json(
-                {"ok": False, "diagnostics": [to_json(diagnostic) for diagnostic in error.diagnostics]}
-            )
+            write_json({"ok": False, "diagnostics": [to_json(diagnostic) for diagnostic in error.diagnostics]})
         print(error, file=sys.stderr)
         return FAILED if any(d.code in _FAILED_CODES for d in error.diagnostics) else BAD_INPUT
     if isinstance(error, OSError):
@@ -71,11 +69,7 @@ def _report_bug(error: Exception) -> None:
     ours = [frame for frame in frames if "wavespec" in Path(frame.filename).parts]
     frame = (ours or frames)[-1]
     parts = Path(frame.filename).parts
-    file = (
-        "/".join(parts[len(parts) - 1 - parts[::-1].index("wavespec") :])
-        if ours
-        else Path(frame.filename).name
-    )
+    file = "/".join(parts[len(parts) - 1 - parts[::-1].index("wavespec") :]) if ours else Path(frame.filename).name
     first_line = next(iter(str(error).splitlines()), "")
     what = f"{type(error).__name__}: {first_line:.300}" if first_line else type(error).__name__
     _report("internal-error", f"{what} ({file}:{frame.lineno})")

@@ -33,9 +33,7 @@ class MissingSize(WavespecError, code="missing-size"):
 
     def __init__(self, kernel: str, dims: Sequence[str]) -> None:
         options = " ".join(f"--dim {dim}=512" for dim in dims)
-        super().__init__(
-            "--dim", f"{kernel} needs a size for {listing(dims)}.", hints=[f"For example: {options}"]
-        )
+        super().__init__("--dim", f"{kernel} needs a size for {listing(dims)}.", hints=[f"For example: {options}"])
 
 
 class UnknownStage(WavespecError, code="unknown-stage"):
@@ -90,9 +88,7 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str]) -> tuple[dict[str, int]
         option = f"--dim {text}"
         name, equals, number = text.partition("=")
         if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
-            errors.append(
-                BadSize(option, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."])
-            )
+            errors.append(BadSize(option, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."]))
         elif name not in spec.dims:
             errors.append(UnknownDim(option, name, spec.name, list(spec.dims)))
         else:

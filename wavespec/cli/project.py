@@ -40,9 +40,7 @@ def schema(
 
 
 def generate(
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail where a file is not up to date.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where a file is not up to date.")] = False,
     root: Annotated[Path, typer.Option(help="Folder of the project: it has 'specs/'.")] = Path(),
 ) -> None:
     """Regenerate generated/ from every spec in specs/."""

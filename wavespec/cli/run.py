@@ -82,10 +82,7 @@ def bench(
         if not json:
             mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
             ratio = "wrong" if not row["ok"] else f"{row['error_ratio']:.2f}"
-            print(
-                f"{sizes_in_words(sizes):<{width}}  {mine:>22}  {torchs:>22}"
-                f"  {row['speed_up']:>7.2f}x  {ratio:>6}"
-            )
+            print(f"{sizes_in_words(sizes):<{width}}  {mine:>22}  {torchs:>22}  {row['speed_up']:>7.2f}x  {ratio:>6}")
     _finish(kernel_spec, target, rows, json)
 
 

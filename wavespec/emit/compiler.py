@@ -55,7 +55,11 @@ def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediat
         session.set_flags(*flags, *dumps)
         invocation = session.invocation()
         messages = _collect_messages(invocation)
-        pipeline = PipelineType.IREE_COMPILER_PIPELINE_STD if whole_program else PipelineType.IREE_COMPILER_PIPELINE_HAL_EXECUTABLE
+        pipeline = (
+            PipelineType.IREE_COMPILER_PIPELINE_STD
+            if whole_program
+            else PipelineType.IREE_COMPILER_PIPELINE_HAL_EXECUTABLE
+        )
         source = Source.wrap_buffer(session, text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
         if not invocation.parse_source(source) or not invocation.execute(pipeline):
             raise _failure(messages)

@@ -80,9 +80,7 @@ class ThreadToCuda(ThreadToMlir):
         space, bits = (3, 32) if memory.space == "shared" else (1, 64)
         element, pointer = mlir_type(memory.dtype), f"!llvm.ptr<{space}>"
         at, start = self.indices.integer(offset - constant, bits), self.pointers[memory.name]
-        name = self.text.op(
-            f"llvm.getelementptr {start}[{at}] : ({pointer}, i{bits}) -> {pointer}, {element}"
-        )
+        name = self.text.op(f"llvm.getelementptr {start}[{at}] : ({pointer}, i{bits}) -> {pointer}, {element}")
         if not constant:
             return name
         return self.text.op(f"llvm.getelementptr {name}[{constant}] : ({pointer}) -> {pointer}, {element}")
@@ -215,9 +213,7 @@ class ThreadToCuda(ThreadToMlir):
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
         family = row.emit.split(":")[0]
         make, word = _PRODUCTS[family]
-        left, right = (
-            self._words(value, word_type(row)) if word else self._scalars(value) for value in (a, b)
-        )
+        left, right = (self._words(value, word_type(row)) if word else self._scalars(value) for value in (a, b))
         return tuple(Part(name, 1) for name in make(self.text, row, left, right, self._scalars(acc)))
 
     def _scalars(self, value: Value) -> list[str]:

@@ -14,9 +14,7 @@ def word_type(row: MatrixInstruction) -> str:
     return "vector<2xf16>" if row.a.dtype.name == "f16" else "i32"
 
 
-def mma_sync(
-    text: MlirText, row: MatrixInstruction, left: list[str], right: list[str], total: list[str]
-) -> list[str]:
+def mma_sync(text: MlirText, row: MatrixInstruction, left: list[str], right: list[str], total: list[str]) -> list[str]:
     """One matrix instruction; operands in words of `word_type`, accumulators as scalars."""
     word, element = word_type(row), mlir_type(row.acc.dtype)
     operands = [*((name, word) for name in (*left, *right)), *((name, element) for name in total)]

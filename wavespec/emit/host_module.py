@@ -40,9 +40,7 @@ def pipeline_layout(interface: KernelArtifact) -> str:
     bindings = [write if tensor.output else read for tensor in interface.tensors] + [write] * len(
         interface.scratch_bytes
     )
-    return (
-        f"#hal.pipeline.layout<constants = {len(interface.dynamic_dims)}, bindings = [{', '.join(bindings)}]>"
-    )
+    return f"#hal.pipeline.layout<constants = {len(interface.dynamic_dims)}, bindings = [{', '.join(bindings)}]>"
 
 
 def host_module(interface: KernelArtifact, kernel: str, module_attributes: str = "") -> str:
@@ -71,9 +69,7 @@ def host_module(interface: KernelArtifact, kernel: str, module_attributes: str =
 """
 
 
-def executable_module(
-    interface: KernelArtifact, kernel: str, target: str, module_attributes: str = ""
-) -> str:
+def executable_module(interface: KernelArtifact, kernel: str, target: str, module_attributes: str = "") -> str:
     """Module with the kernel alone, for `--compile-mode=hal-executable`; `target` is a
     `#hal.executable.target<...>`."""
     aliases, function = _split_aliases(kernel)
@@ -137,13 +133,9 @@ def _host_function(interface: KernelArtifact) -> str:
     results = ", ".join(f"%{name}{{{size}}}" for name, size in written)
     workload = ", ".join(f"%dim_{name}" for name in dims)
     symbol = f"@{EXECUTABLE}::@{interface.entry_point}" + (f"[{workload}]" if workload else "")
-    body.lines.append(
-        f"%written:{len(written)} = flow.dispatch {symbol}({values}) : ({types}) -> ({results})"
-    )
+    body.lines.append(f"%written:{len(written)} = flow.dispatch {symbol}({values}) : ({types}) -> ({results})")
     for index, (_, size) in enumerate(written):
-        body.lines.append(
-            f"%done{index} = hal.tensor.export %written#{index} : tensor<?xi8>{{{size}}} -> !hal.buffer"
-        )
+        body.lines.append(f"%done{index} = hal.tensor.export %written#{index} : tensor<?xi8>{{{size}}} -> !hal.buffer")
         body.lines.append(f"util.optimization_barrier %done{index} : !hal.buffer")
     head = f"util.func public @{interface.entry_point}({', '.join(arguments)}) {{\n"
     return head + _indented("\n".join([*body.lines, "util.return"]), 2) + "\n}"

@@ -1,4 +1,5 @@
-"""Index expressions in, integer arithmetic out: each subexpression once, in the outermost block where it can be computed."""
+"""Index expressions in, integer arithmetic out: each subexpression once, in the outermost block where it can be
+computed."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Indices:
         return value.name if bits in (0, value.bits) else self._widened(expr, value, bits).name
 
     def narrow(self, expr: Expr) -> str:
-        """SSA name of ``expr`` modulo 2³² as an ``i32``, computed in 32 bits throughout; the caller knows that it fits."""
+        """SSA name of ``expr`` modulo 2³² as an ``i32``, computed in 32 bits throughout; the caller knows that it
+        fits."""
         self._narrow = True
         name = self._compute(expr, 32).name
         self._narrow = False
@@ -69,7 +71,11 @@ class Indices:
         result, depth = "", 0
         for left, right in pairs:
             name, at = self._less(left, right)
-            result, depth = (name, at) if not result else (self.text.op(f"arith.andi {result}, {name} : i1", max(depth, at)), max(depth, at))
+            result, depth = (
+                (name, at)
+                if not result
+                else (self.text.op(f"arith.andi {result}, {name} : i1", max(depth, at)), max(depth, at))
+            )
         return result
 
     def _less(self, left: Expr, right: Expr) -> tuple[str, int]:
@@ -119,10 +125,14 @@ class Indices:
         constant, terms = expr.args
         by_depth: dict[int, list[tuple[int, Expr]]] = {}
         for coefficient, term in terms:
-            by_depth.setdefault(max((self.symbols[s].depth for s in term.symbols), default=0), []).append((coefficient, term))
+            by_depth.setdefault(max((self.symbols[s].depth for s in term.symbols), default=0), []).append(
+                (coefficient, term)
+            )
         total, at = "", 0
         for level in sorted(by_depth):
-            if level < depth and len(by_depth[level]) + bool(total) > 1:  # a partial sum of its own, shared between expressions
+            if (
+                level < depth and len(by_depth[level]) + bool(total) > 1
+            ):  # a partial sum of its own, shared between expressions
                 partial = const(0)
                 for coefficient, term in by_depth[level]:
                     partial = partial + term * coefficient
@@ -149,17 +159,30 @@ class Indices:
     def _operation(self, expr: Expr, bits: int, depth: int) -> str:
         if expr.kind in ("floordiv", "mod") and expr.args[1].is_const:
             return self._divide(expr, bits, depth)
-        verbs = {"product": "muli", "min": "minsi", "max": "maxsi", "xor": "xori", "floordiv": "floordivsi", "mod": "remsi"}
+        verbs = {
+            "product": "muli",
+            "min": "minsi",
+            "max": "maxsi",
+            "xor": "xori",
+            "floordiv": "floordivsi",
+            "mod": "remsi",
+        }
         result = self._at(expr.args[0], bits).name
         for argument in expr.args[1:]:
-            result = self.text.op(f"arith.{verbs[expr.kind]} {result}, {self._at(argument, bits).name} : i{bits}", depth)
+            result = self.text.op(
+                f"arith.{verbs[expr.kind]} {result}, {self._at(argument, bits).name} : i{bits}", depth
+            )
         return result
 
     def _divide(self, expr: Expr, bits: int, depth: int) -> str:
         value, divisor = self._at(expr.args[0], bits).name, expr.args[1].value
         power, positive = divisor & (divisor - 1) == 0, expr.args[0].low is not None and expr.args[0].low >= 0
         if expr.kind == "floordiv":
-            verb, by = ("shrui", divisor.bit_length() - 1) if power and positive else ("divui" if positive else "floordivsi", divisor)
+            verb, by = (
+                ("shrui", divisor.bit_length() - 1)
+                if power and positive
+                else ("divui" if positive else "floordivsi", divisor)
+            )
         elif power:
             verb, by = "andi", divisor - 1
         else:

@@ -12,8 +12,20 @@ from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import constant_values
 from wavespec.targets.machine import Machine
 
-_WORDS = {"+": "add", "-": "sub", "*": "mul", "/": "floordiv", "//": "floordiv", "%": "mod",
-          "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}  # fmt: skip
+_WORDS = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "floordiv",
+    "//": "floordiv",
+    "%": "mod",
+    "<": "lt",
+    "<=": "le",
+    ">": "gt",
+    ">=": "ge",
+    "==": "eq",
+    "!=": "ne",
+}
 _BACKENDS: dict[str, Backend] = {"llvm-cpu": "cpu", "cuda": "cuda", "rocm": "hip"}
 
 
@@ -69,12 +81,15 @@ def expr_to_size(expr: Expr) -> SizeExpr:
 def _assumptions(spec: KernelSpec) -> tuple[Assumption, ...]:
     values = constant_values(spec)
     return tuple(
-        Assumption(str(c.condition), expression_to_size(c.condition, values)) for c in spec.constraints if isinstance(c, Assume)
+        Assumption(str(c.condition), expression_to_size(c.condition, values))
+        for c in spec.constraints
+        if isinstance(c, Assume)
     )
 
 
 def expression_to_size(expression: Expression, values: dict[str, int]) -> SizeExpr:
-    """An expression of the spec, parameters replaced by their values, as the nested tuples that the runtime evaluates."""
+    """An expression of the spec, parameters replaced by their values, as the nested tuples that the runtime
+    evaluates."""
     match expression:
         case Num(value=value):
             return int(value)

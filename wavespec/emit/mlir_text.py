@@ -8,8 +8,9 @@ from wavespec.diagnostics import Span
 class MlirText:
     """Collects the lines of one function.
 
-    Blocks are open lists: while an inner block is being written, a line can still be added to a block around it, and lands
-    before the operation that owns the inner block.  That is how index arithmetic finds its place outside of loops.
+    Blocks are open lists: while an inner block is being written, a line can still be added to a block around it, and
+    lands before the operation that owns the inner block.  That is how index arithmetic finds its place outside of
+    loops.
     """
 
     def __init__(self) -> None:
@@ -49,7 +50,10 @@ class MlirText:
 
     def location_lines(self) -> list[str]:
         """Definitions of the locations used, for the top level of the module."""
-        return [f'{alias} = loc("{_escaped(file)}":{line}:{column})' for (file, line, column), alias in self.locations.items()]
+        return [
+            f'{alias} = loc("{_escaped(file)}":{line}:{column})'
+            for (file, line, column), alias in self.locations.items()
+        ]
 
     def constant(self, value: int | float, type_: str) -> str:
         """A constant; ``type_`` may be a vector, which is filled."""

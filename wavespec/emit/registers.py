@@ -1,4 +1,5 @@
-"""Registers of one lane as SSA values: a value is a list of parts, cut and joined only where an operation wants it so."""
+"""Registers of one lane as SSA values: a value is a list of parts, cut and joined only where an operation wants it
+so."""
 
 from __future__ import annotations
 

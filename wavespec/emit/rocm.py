@@ -168,9 +168,7 @@ class ThreadToRocm(ThreadToMlir):
         for part in parts:
             raw = _raw_type(part.size * memory.dtype.bytes)
             data = self._bitcast(part.name, vector_type(memory.dtype, part.size), raw)
-            extra: Mask = (
-                ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
-            )
+            extra: Mask = ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
             place = self._masked(op, memory, lane, extra)
             if offset:
                 place = self.text.op(
@@ -211,9 +209,7 @@ class ThreadToRocm(ThreadToMlir):
             mask += () if beyond_end else ((left, right),)
         if not mask:
             return offset
-        return self.text.op(
-            f"arith.select {self._holds(mask)}, {offset}, {self.text.constant(_BEYOND, 'i32')} : i32"
-        )
+        return self.text.op(f"arith.select {self._holds(mask)}, {offset}, {self.text.constant(_BEYOND, 'i32')} : i32")
 
     def _holds(self, mask: Mask) -> str:
         """SSA name of the conjunction; what all lanes share stands on one side, for scalar registers."""
@@ -234,9 +230,7 @@ class ThreadToRocm(ThreadToMlir):
             self.indices.integer(left, 64),
             self.text.constant(_DESCRIPTOR_FLAGS, "i32"),
         )
-        return self.text.op(
-            f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", 0
-        )
+        return self.text.op(f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", 0)
 
     def _bitcast(self, name: str, before: str, after: str) -> str:
         if before == after:
@@ -248,9 +242,7 @@ class ThreadToRocm(ThreadToMlir):
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
         names = [self.whole(value) for value in (a, b, acc)]
         types = ", ".join(vector_type(v.vector.dtype, v.vector.elements) for v in (a, b, acc))
-        result = self.text.op(
-            f"amdgpu.mfma {row.m}x{row.n}x{row.k} {names[0]} * {names[1]} + {names[2]} : {types}"
-        )
+        result = self.text.op(f"amdgpu.mfma {row.m}x{row.n}x{row.k} {names[0]} * {names[1]} + {names[2]} : {types}")
         return (Part(result, acc.vector.elements),)
 
     def barrier(self) -> None:

@@ -51,8 +51,8 @@ def _emitter(kernel: Kernel, machine: Machine) -> type[ThreadToMlir]:
 def module_to_binaries(module: EmittedModule, *, intermediates: bool = False) -> tuple[tuple[Binary, ...], Compiled]:
     """Compile; returns the binaries for the artifact and everything the compiler dumped.
 
-    A vmfb for the CPU; PTX for NVIDIA; for AMD a vmfb for IREE's hip driver, and the HSACO in it as ``<variant>_code`` for those
-    who launch or inspect it themselves.
+    A vmfb for the CPU; PTX for NVIDIA; for AMD a vmfb for IREE's hip driver, and the HSACO in it as
+    ``<variant>_code`` for those who launch or inspect it themselves.
     """
     machine = module.machine
     if machine.backend == "cuda":
@@ -94,5 +94,3 @@ def _cpu_flags(machine: Machine) -> tuple[str, ...]:
         f"--iree-llvmcpu-target-cpu-features={machine.compiler['cpu_features']}",
         "--iree-llvmcpu-debug-symbols=false",
     )
-
-

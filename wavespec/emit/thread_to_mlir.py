@@ -38,7 +38,7 @@ class ThreadToMlir:
         self.values: dict[str, Parts] = {}
         self.dims = [symbol for symbol in kernel.symbols if symbol.args[0] in _dynamic_dims(kernel)]
 
-    # -------------------------------------------------------------------------------------------- what subclasses provide
+    # ---------------------------------------------------------------------------------------- what subclasses provide
 
     def prologue(self) -> None:
         """Define lane, wave and workgroup symbols and get hold of every memory."""
@@ -90,7 +90,7 @@ class ThreadToMlir:
         """``async_commit`` and ``async_wait``."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------------------------------------------------------ shared
+    # --------------------------------------------------------------------------------------------------------- shared
 
     def function(self) -> KernelFunction:
         """Emit everything."""
@@ -123,7 +123,8 @@ class ThreadToMlir:
                 self.indices.define(f"wg{axis}", self.text.op(f"arith.index_cast {index} : index to i32"), 32)
 
     def lanes_and_waves(self, thread: str) -> None:
-        """Define ``lane`` and the wave symbols from the flat thread number, an ``i32``; the last wave symbol runs fastest."""
+        """Define ``lane`` and the wave symbols from the flat thread number, an ``i32``; the last wave symbol runs
+        fastest."""
         lanes = self.machine.lanes
         self.indices.define("lane", self.text.op(f"arith.remui {thread}, {self.text.constant(lanes, 'i32')} : i32"), 32)
         rest = self.text.op(f"arith.divui {thread}, {self.text.constant(lanes, 'i32')} : i32")
@@ -171,7 +172,9 @@ class ThreadToMlir:
     def _constant(self, op: Op) -> None:
         dtype, elements = op.result.vector.dtype, op.result.vector.elements
         sizes = self.native_sizes(dtype, elements)
-        self.values[op.result.name] = tuple(Part(self.text.constant(op["value"], vector_type(dtype, n)), n) for n in sizes)
+        self.values[op.result.name] = tuple(
+            Part(self.text.constant(op["value"], vector_type(dtype, n)), n) for n in sizes
+        )
 
     def _load(self, op: Op) -> None:
         self.values[op.result.name] = self.load(op, self.memory_of(op))
@@ -240,7 +243,11 @@ class ThreadToMlir:
         elif after.is_float:
             verb = "arith.uitofp" if before.kind == "uint" else "arith.sitofp"
         else:
-            verb = ("arith.extui" if before.kind == "uint" else "arith.extsi") if after.bits > before.bits else "arith.trunci"
+            verb = (
+                ("arith.extui" if before.kind == "uint" else "arith.extsi")
+                if after.bits > before.bits
+                else "arith.trunci"
+            )
         return self.text.op(f"{verb} {name} : {old} to {new}")
 
     def _transpose(self, op: Op) -> None:
@@ -260,7 +267,9 @@ class ThreadToMlir:
         for number in range(columns):
             line = self.text.op(f"vector.extract {name}[{number}] : vector<{rows}x{element}> from {turned}")
             if unit > 1:
-                line = self.text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {vector_type(dtype, rows * unit)}")
+                line = self.text.op(
+                    f"vector.bitcast {line} : vector<{rows}x{element}> to {vector_type(dtype, rows * unit)}"
+                )
             lines.append(Part(line, rows * unit))
         self.values[op.result.name] = tuple(lines)
 

@@ -32,10 +32,21 @@ _TAKEN = frozenset(
     }
 )
 _TORCH_DTYPES = {
-    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2fnuz": "float8_e5m2fnuz", "i64": "int64",
-    "i32": "int32", "i16": "int16", "i8": "int8", "u8": "uint8", "bool": "bool",
-}  # fmt: skip
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2fnuz": "float8_e5m2fnuz",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +124,7 @@ def wrapper_module(kernel: WrapperInput) -> str:
 def _check(kernel: WrapperInput) -> None:
     names = [kernel.name, *(tensor.name for tensor in kernel.tensors)]
     for name in (*names, *(dim.name for dim in kernel.dims)):
-        if (
-            not _IDENTIFIER.fullmatch(name)
-            or python_keywords.iskeyword(name)
-            or python_keywords.issoftkeyword(name)
-        ):
+        if not _IDENTIFIER.fullmatch(name) or python_keywords.iskeyword(name) or python_keywords.issoftkeyword(name):
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     for name in names:
         if name in _TAKEN or re.fullmatch(r"out_[0-9]+", name):
@@ -126,15 +133,9 @@ def _check(kernel: WrapperInput) -> None:
         raise ValueError(f"Names repeat, or one is the kernel's: {', '.join(names)}.")
     if not kernel.inputs or not kernel.outputs:
         raise ValueError(f"{kernel.name}: a wrapper needs at least one input and one output.")
-    if (
-        not kernel.source.isascii()
-        or not kernel.source.isprintable()
-        or kernel.source.startswith(("/", "\\"))
-    ):
+    if not kernel.source.isascii() or not kernel.source.isprintable() or kernel.source.startswith(("/", "\\")):
         raise ValueError(f"{kernel.source!r:.80} is no relative path of plain characters.")
-    if not re.fullmatch(r"[0-9a-f]{64}", kernel.spec_sha256) or not re.fullmatch(
-        r"[ -~]{1,200}", kernel.command
-    ):
+    if not re.fullmatch(r"[0-9a-f]{64}", kernel.spec_sha256) or not re.fullmatch(r"[ -~]{1,200}", kernel.command):
         raise ValueError("The sha256 or the command of the wrapper is malformed.")
 
 
@@ -175,9 +176,7 @@ def _function(kernel: WrapperInput, docstring: str) -> str:
     else:
         parts = [f"out_{index}" for index in range(len(kernel.outputs))]
         pass_on = [f"{tensor.name}={part}" for tensor, part in zip(kernel.outputs, parts, strict=True)]
-        with_out = (
-            f"    {', '.join(parts)} = out\n    return {_call(f'_{kernel.name}_out_op', [*names, *pass_on])}"
-        )
+        with_out = f"    {', '.join(parts)} = out\n    return {_call(f'_{kernel.name}_out_op', [*names, *pass_on])}"
     named = [f"{name}={name}" for name in names]
     first, requires_grad = _requires_grad(names)
     return (
@@ -234,11 +233,7 @@ def _fake(kernel: WrapperInput) -> str:
     for tensor in kernel.outputs:
         shape = _tuple([str(dim) if isinstance(dim, int) else size_of[dim] for dim in tensor.dims])
         created.append(f"{first}.new_empty({shape}, dtype=torch.{_TORCH_DTYPES[tensor.dtype]})")
-    result = (
-        created[0]
-        if len(created) == 1
-        else "(\n" + "".join(f"        {text},\n" for text in created) + "    )"
-    )
+    result = created[0] if len(created) == 1 else "(\n" + "".join(f"        {text},\n" for text in created) + "    )"
     head = _signature(f"_{kernel.name}_fake", _typed(kernel.inputs), _result_type(kernel))
     return "\n".join([head, *lines, f"    return {result}"])
 
@@ -257,9 +252,7 @@ def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
     checks: list[tuple[str, str]] = []
     for tensor in kernel.inputs:
         argument = f"{kernel.name}: argument '{tensor.name}'"
-        checks.append(
-            (f"{tensor.name}.dim() == {len(tensor.dims)}", f"{argument} needs {len(tensor.dims)} dims.")
-        )
+        checks.append((f"{tensor.name}.dim() == {len(tensor.dims)}", f"{argument} needs {len(tensor.dims)} dims."))
         for axis, dim in enumerate(tensor.dims):
             size = f"{tensor.name}.shape[{axis}]"
             if isinstance(dim, int):
@@ -268,18 +261,13 @@ def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
                 message = f"{argument} has another {dim} in dim {axis} than '{first_of[dim]}'."
                 checks.append((f"{size} == {size_of[dim]}", message))
             elif dim in size_of:
-                checks.append(
-                    (f"{size} == {size_of[dim]}", f"{argument} needs {dim} = {size_of[dim]} in dim {axis}.")
-                )
+                checks.append((f"{size} == {size_of[dim]}", f"{argument} needs {dim} = {size_of[dim]} in dim {axis}."))
             else:
                 size_of[dim], first_of[dim] = size, tensor.name
                 if multiple_of[dim] > 1:
                     message = f"{argument} needs {dim} in dim {axis} to be a multiple of {multiple_of[dim]}."
                     checks.append((f"{size} % {multiple_of[dim]} == 0", message))
-    calls = [
-        _call("torch._check", [condition, f"lambda: {_literal(text)}"], keyword="")
-        for condition, text in checks
-    ]
+    calls = [_call("torch._check", [condition, f"lambda: {_literal(text)}"], keyword="") for condition, text in checks]
     return [f"    {call}" for call in calls], size_of
 
 
@@ -327,9 +315,7 @@ def _docstring(kernel: WrapperInput) -> str:
         lines += ["", "Returns:"] + [f"    {tensor.name}: {_described(tensor)}." for tensor in kernel.outputs]
     promises = [f"{dim.name} is {dim.size}." for dim in kernel.dims if dim.size is not None]
     promises += [
-        f"{d.name} is a multiple of {d.multiple_of}."
-        for d in kernel.dims
-        if d.size is None and d.multiple_of > 1
+        f"{d.name} is a multiple of {d.multiple_of}." for d in kernel.dims if d.size is None and d.multiple_of > 1
     ]
     promises += [f"{text}." for text in kernel.assumptions]
     if promises:
@@ -354,21 +340,15 @@ def _wrapped(text: str) -> list[str]:
     # Control and direction characters would let the docstring look like something else than it is.
     clean = "".join(char if char.isprintable() or char == "\n" else " " for char in text)
     width = _LINE_LENGTH - 8
-    return [
-        line for paragraph in clean.split("\n") for line in textwrap.wrap(paragraph.strip(), width) or [""]
-    ]
+    return [line for paragraph in clean.split("\n") for line in textwrap.wrap(paragraph.strip(), width) or [""]]
 
 
 def _written_docstring(docstring: str) -> str:
-    lines = [
-        line if index == 0 else f"    {line}".rstrip() for index, line in enumerate(docstring.split("\n"))
-    ]
+    lines = [line if index == 0 else f"    {line}".rstrip() for index, line in enumerate(docstring.split("\n"))]
     escaped = "\n".join(lines).replace("\\", "\\\\").replace('"', '\\"')
     # An escaped quote reads badly where it need not be one: only runs of three and the last one can end the
     # string.
-    readable = (
-        re.sub(r'(?<!\\)((?:\\\\)*)\\"(?!\\")(?!$)', r'\1"', escaped) if '\\"\\"' not in escaped else escaped
-    )
+    readable = re.sub(r'(?<!\\)((?:\\\\)*)\\"(?!\\")(?!$)', r'\1"', escaped) if '\\"\\"' not in escaped else escaped
     return f'    """{readable}\n    """'
 
 

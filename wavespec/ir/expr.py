@@ -1,9 +1,9 @@
 """Integer index expressions: hash-consed, simplified at construction, with known ranges and divisibility.
 
-Every node knows ``low <= value <= high`` (``None`` = unknown) and a ``divisor`` that divides it, so masks, divisions and
-remainders that cannot matter disappear as soon as an expression is built.  Division and remainder round towards minus
-infinity.  The normal form of a sum is ``constant + Σ coefficient · term`` with terms in a stable order, hence two equal sums
-are the same object and ``is`` / ``==`` decide equality.
+Every node knows ``low <= value <= high`` (``None`` = unknown) and a ``divisor`` that divides it, so masks, divisions
+and remainders that cannot matter disappear as soon as an expression is built.  Division and remainder round towards
+minus infinity.  The normal form of a sum is ``constant + Σ coefficient · term`` with terms in a stable order, hence
+two equal sums are the same object and ``is`` / ``==`` decide equality.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def less(left: Expr, right: Expr) -> bool:
     return difference.low is not None and difference.low >= 1
 
 
-# ---------------------------------------------------------------------------------------------------------------- building
+# ----------------------------------------------------------------------------------------------------------- building
 
 
 def _intern(
@@ -212,7 +212,9 @@ def _intern(
     return node
 
 
-_RANK: dict[str, int] = {k: i for i, k in enumerate(("symbol", "floordiv", "mod", "xor", "min", "max", "product", "sum", "const"))}
+_RANK: dict[str, int] = {
+    k: i for i, k in enumerate(("symbol", "floordiv", "mod", "xor", "min", "max", "product", "sum", "const"))
+}
 
 
 def _sort_key(kind: Kind, args: tuple[Any, ...]) -> str:
@@ -258,7 +260,9 @@ def _sum(*parts: tuple[Expr, int]) -> Expr:
         for scale, terms in linear:
             for coefficient, term in terms:
                 coefficients[term] = coefficients.get(term, 0) + scale * coefficient
-        pairs = tuple(sorted([(coefficient, term) for term, coefficient in coefficients.items() if coefficient], key=_pair_order))
+        pairs = tuple(
+            sorted([(coefficient, term) for term, coefficient in coefficients.items() if coefficient], key=_pair_order)
+        )
         if not pairs:
             return const(constant)
     if constant == 0 and len(pairs) == 1 and pairs[0][0] == 1:
@@ -328,8 +332,14 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
         bounded = left.low is not None and left.low >= 0 and right.low is not None and right.low >= 1
         if bounded and less(left, right):
             return const(0)
-        return _intern("floordiv", (left, right), 0 if bounded else None, left.high if bounded else None, 1,
-                       left.symbols | right.symbols)  # fmt: skip
+        return _intern(
+            "floordiv",
+            (left, right),
+            0 if bounded else None,
+            left.high if bounded else None,
+            1,
+            left.symbols | right.symbols,
+        )
     divisor = right.value
     if divisor <= 0:
         raise ValueError(f"division of {left} by {divisor}: only positive divisors are used for indices")
@@ -431,7 +441,7 @@ def _rebuild(kind: Kind, args: tuple[Any, ...]) -> Expr:
     return result
 
 
-# ---------------------------------------------------------------------------------------------------------------- printing
+# ----------------------------------------------------------------------------------------------------------- printing
 
 _SUM, _TERM, _ATOM = 1, 2, 3
 

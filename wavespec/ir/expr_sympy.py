@@ -22,9 +22,7 @@ def to_sympy(expression: Expr) -> Any:
             return sp.Integer(expression.value)
         case "symbol":
             name, low, _, _ = expression.args
-            assumptions = (
-                {} if low is None or low < 0 else {"positive": True} if low > 0 else {"nonnegative": True}
-            )
+            assumptions = {} if low is None or low < 0 else {"positive": True} if low > 0 else {"nonnegative": True}
             return sp.Symbol(name, integer=True, **assumptions)
         case "sum":
             return sp.Add(

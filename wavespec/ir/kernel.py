@@ -138,8 +138,8 @@ Space = Literal["global", "shared", "private"]
 class Memory:
     """A named piece of memory.
 
-    ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup, ``shape``
-    constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
+    ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup,
+    ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
     """
 
     name: str

@@ -29,8 +29,8 @@ class RegisterAxis:
 class Layout:
     """The distribution of one tile over waves, lanes and registers.
 
-    ``axes`` run from the slowest to the fastest register.  The last ``inner`` axes form one *fragment*, the value that one
-    instruction takes or makes; the axes before them repeat the fragment.
+    ``axes`` run from the slowest to the fastest register.  The last ``inner`` axes form one *fragment*, the value
+    that one instruction takes or makes; the axes before them repeat the fragment.
     """
 
     base: tuple[tuple[str, Expr], ...]
@@ -86,7 +86,8 @@ class Layout:
         return run
 
     def repeated(self, dim: str, count: int, stride: int) -> Layout:
-        """The layout repeated ``count`` times along ``dim``, every ``stride`` elements; the new axis is the last repeat."""
+        """The layout repeated ``count`` times along ``dim``, every ``stride`` elements; the new axis is the last
+        repeat."""
         at = len(self.axes) - self.inner
         axis = RegisterAxis(count, ((dim, stride),))
         return replace(self, axes=(*self.axes[:at], axis, *self.axes[at:]))

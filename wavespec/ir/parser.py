@@ -8,8 +8,8 @@ from typing import Any, cast
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Memory, Op, Region, Split, TileType, Value, VectorType
-from wavespec.ir.printer import default_attributes
 from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, Swizzle
+from wavespec.ir.printer import default_attributes
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<float>-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|(?:-?inf|nan)\b)
@@ -92,7 +92,7 @@ class _Reader:
         sign = -1 if self.accept("-") else 1
         return sign * int(self.take("int"))
 
-    # ------------------------------------------------------------------------------------------------------- expressions
+    # ---------------------------------------------------------------------------------------------------- expressions
 
     def expression(self) -> Expr:
         total = self.term()
@@ -140,7 +140,7 @@ class _Reader:
         self.expect("]")
         return value
 
-    # ------------------------------------------------------------------------------------------------------------ header
+    # --------------------------------------------------------------------------------------------------------- header
 
     def kernel(self) -> Kernel:
         level = self.take("name")
@@ -171,9 +171,17 @@ class _Reader:
             body.append(self.op())
         self.expect_end()
         return Kernel(
-            name, "tile" if level == "tile" else "thread", target, tuple(symbols), tuple(memories), tuple(body), plan,
-            tuple(grid), tuple(waves), lanes,
-        )  # fmt: skip
+            name,
+            "tile" if level == "tile" else "thread",
+            target,
+            tuple(symbols),
+            tuple(memories),
+            tuple(body),
+            plan,
+            tuple(grid),
+            tuple(waves),
+            lanes,
+        )
 
     def symbol(self) -> Expr:
         name = self.take("name")
@@ -257,7 +265,7 @@ class _Reader:
             raise self.fail("an element type")
         return DTYPES[name]
 
-    # -------------------------------------------------------------------------------------------------------- operations
+    # ----------------------------------------------------------------------------------------------------- operations
 
     def type(self) -> TileType | VectorType:
         name = self.take("name")

@@ -59,7 +59,12 @@ def _memory_text(memory: Memory) -> str:
 def default_attributes(op: str) -> tuple[tuple[str, Any], ...]:
     """Attributes that are left out of the text when they have their usual value."""
     buffer, whole = ("buffer", const(0)), (("mask", ()), ("valid", None))
-    return {"load": (buffer, *whole), "store": (buffer, *whole), "copy_async": (buffer, *whole), "load_matrix": (buffer,)}.get(op, ())
+    return {
+        "load": (buffer, *whole),
+        "store": (buffer, *whole),
+        "copy_async": (buffer, *whole),
+        "load_matrix": (buffer,),
+    }.get(op, ())
 
 
 def _typed(value: Value) -> str:

@@ -1,8 +1,9 @@
 """The operations of the thread level: what one lane does, one instruction-sized step each.
 
-Offsets count elements of the memory.  ``mask`` is a conjunction of ``(left, right)`` pairs meaning ``left < right``; a masked-off
-load gives zeros, a masked-off store does nothing.  ``valid`` is the number of leading elements that exist when an access may
-stick out of a row (None: all of them).  ``buffer`` picks one copy of a multiply buffered memory.
+Offsets count elements of the memory.  ``mask`` is a conjunction of ``(left, right)`` pairs meaning ``left < right``;
+a masked-off load gives zeros, a masked-off store does nothing.  ``valid`` is the number of leading elements that
+exist when an access may stick out of a row (None: all of them).  ``buffer`` picks one copy of a multiply buffered
+memory.
 
 | operation | operands -> results | attributes |
 |---|---|---|
@@ -52,7 +53,14 @@ class ThreadBuilder:
         inner.span = self.span
         return inner
 
-    def add(self, op: str, operands: tuple[Value, ...], results: tuple[Value, ...], region: Region | None = None, **attributes: Any) -> None:
+    def add(
+        self,
+        op: str,
+        operands: tuple[Value, ...],
+        results: tuple[Value, ...],
+        region: Region | None = None,
+        **attributes: Any,
+    ) -> None:
         """Append one operation."""
         self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, self.span))
 
@@ -66,34 +74,91 @@ class ThreadBuilder:
         return result
 
     def load(
-        self, memory: str, dtype: DType, elements: int, offset: Expr, *, buffer: Expr | int = 0, mask: Mask = (),
-        valid: Expr | None = None, hint: str = "loaded",
-    ) -> Value:  # fmt: skip
+        self,
+        memory: str,
+        dtype: DType,
+        elements: int,
+        offset: Expr,
+        *,
+        buffer: Expr | int = 0,
+        mask: Mask = (),
+        valid: Expr | None = None,
+        hint: str = "loaded",
+    ) -> Value:
         result = self.value(hint, dtype, elements)
         self.add("load", (), (result,), memory=memory, offset=offset, buffer=as_expr(buffer), mask=mask, valid=valid)
         return result
 
-    def store(self, value: Value, memory: str, offset: Expr, *, buffer: Expr | int = 0, mask: Mask = (), valid: Expr | None = None) -> None:
+    def store(
+        self,
+        value: Value,
+        memory: str,
+        offset: Expr,
+        *,
+        buffer: Expr | int = 0,
+        mask: Mask = (),
+        valid: Expr | None = None,
+    ) -> None:
         self.add("store", (value,), (), memory=memory, offset=offset, buffer=as_expr(buffer), mask=mask, valid=valid)
 
     def load_tile(
-        self, memory: str, dtype: DType, rows: int, columns: int, stride: int, offset: Expr, *, buffer: Expr | int = 0, hint: str = "tile"
-    ) -> Value:  # fmt: skip
+        self,
+        memory: str,
+        dtype: DType,
+        rows: int,
+        columns: int,
+        stride: int,
+        offset: Expr,
+        *,
+        buffer: Expr | int = 0,
+        hint: str = "tile",
+    ) -> Value:
         result = self.value(hint, dtype, rows * columns)
-        self.add("load_tile", (), (result,), memory=memory, offset=offset, buffer=as_expr(buffer), rows=rows, columns=columns, stride=stride)
+        self.add(
+            "load_tile",
+            (),
+            (result,),
+            memory=memory,
+            offset=offset,
+            buffer=as_expr(buffer),
+            rows=rows,
+            columns=columns,
+            stride=stride,
+        )
         return result
 
-    def load_matrix(self, memory: str, dtype: DType, count: int, offset: Expr, *, buffer: Expr | int = 0, hint: str = "matrix") -> Value:
+    def load_matrix(
+        self, memory: str, dtype: DType, count: int, offset: Expr, *, buffer: Expr | int = 0, hint: str = "matrix"
+    ) -> Value:
         result = self.value(hint, dtype, 4 // dtype.bytes * count)
         self.add("load_matrix", (), (result,), memory=memory, offset=offset, buffer=as_expr(buffer), count=count)
         return result
 
     def copy_async(
-        self, source: str, source_offset: Expr, memory: str, offset: Expr, elements: int, *, buffer: Expr | int = 0,
-        mask: Mask = (), valid: Expr | None = None,
-    ) -> None:  # fmt: skip
-        self.add("copy_async", (), (), source=source, source_offset=source_offset, memory=memory, offset=offset,
-                 elements=elements, buffer=as_expr(buffer), mask=mask, valid=valid)  # fmt: skip
+        self,
+        source: str,
+        source_offset: Expr,
+        memory: str,
+        offset: Expr,
+        elements: int,
+        *,
+        buffer: Expr | int = 0,
+        mask: Mask = (),
+        valid: Expr | None = None,
+    ) -> None:
+        self.add(
+            "copy_async",
+            (),
+            (),
+            source=source,
+            source_offset=source_offset,
+            memory=memory,
+            offset=offset,
+            elements=elements,
+            buffer=as_expr(buffer),
+            mask=mask,
+            valid=valid,
+        )
 
     def pack(self, values: list[Value], hint: str = "packed") -> Value:
         if len(values) == 1:
@@ -127,13 +192,31 @@ class ThreadBuilder:
         return result
 
     def loop(
-        self, induction: str, lower: Expr | int, upper: Expr | int, step: Expr | int, carried: tuple[Value, ...],
-        arguments: tuple[Value, ...], body: tuple[Op, ...], yields: tuple[Value, ...], *, unroll: int = 1,
-    ) -> tuple[Value, ...]:  # fmt: skip
+        self,
+        induction: str,
+        lower: Expr | int,
+        upper: Expr | int,
+        step: Expr | int,
+        carried: tuple[Value, ...],
+        arguments: tuple[Value, ...],
+        body: tuple[Op, ...],
+        yields: tuple[Value, ...],
+        *,
+        unroll: int = 1,
+    ) -> tuple[Value, ...]:
         """A counted loop; returns its results."""
         results = tuple(Value(self.fresh(v.name), v.type) for v in carried)
-        self.add("for", carried, results, Region(arguments, body, yields), induction=induction, lower=as_expr(lower),
-                 upper=as_expr(upper), step=as_expr(step), unroll=unroll)  # fmt: skip
+        self.add(
+            "for",
+            carried,
+            results,
+            Region(arguments, body, yields),
+            induction=induction,
+            lower=as_expr(lower),
+            upper=as_expr(upper),
+            step=as_expr(step),
+            unroll=unroll,
+        )
         return results
 
     def barrier(self) -> None:

@@ -57,7 +57,9 @@ def verify(kernel: Kernel) -> None:
         carried = [v.type for v in op.operands]
         for what, given in (("arguments", body.arguments), ("yields", body.yields), ("results", op.results)):
             if [v.type for v in given] != carried:
-                raise fail(op, f"its {what} are {[str(v.type) for v in given]}, its operands {[str(t) for t in carried]}")
+                raise fail(
+                    op, f"its {what} are {[str(v.type) for v in given]}, its operands {[str(t) for t in carried]}"
+                )
 
     def block(ops: tuple[Op, ...], scope: dict[str, Value]) -> None:
         for op in ops:

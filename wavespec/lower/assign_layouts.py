@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.diagnostics import Where, WavespecError
+from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.lower.base import Pass
@@ -22,17 +22,18 @@ class NoLayout(WavespecError, code="no-layout"):
 class TooManyRegisters(WavespecError, code="too-many-registers"):
     def __init__(self, where: Where, name: str, needed: int, machine: Machine) -> None:
         super().__init__(
-            where, f"'{name}' takes {needed} registers of each lane; {machine.variant} has {machine.registers}.",
+            where,
+            f"'{name}' takes {needed} registers of each lane; {machine.variant} has {machine.registers}.",
             hints=["Use smaller wave tiles: more waves, or smaller workgroup tiles."],
-        )  # fmt: skip
+        )
 
 
 class AssignLayouts(Pass):
     """Distribute tiles: the matrix instructions fix their operands, everything connected to them follows.
 
     Before: tiles without layouts.
-    After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values that carry an
-            accumulator through loops, constants and writes share its layout.
+    After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values
+            that carry an accumulator through loops, constants and writes share its layout.
     Errors: ``no-layout`` for a tile that no mma reaches; ``too-many-registers`` at the wave's tile.
     """
 
@@ -43,7 +44,12 @@ class AssignLayouts(Pass):
         for op in kernel.walk():
             if op.name == "mma":
                 a, b, acc = _mma_layouts(kernel, op, instruction_of(op, machine), machine)
-                layouts |= {op.operands[0].name: a, op.operands[1].name: b, op.operands[2].name: acc, op.result.name: acc}
+                layouts |= {
+                    op.operands[0].name: a,
+                    op.operands[1].name: b,
+                    op.operands[2].name: acc,
+                    op.result.name: acc,
+                }
         groups = [
             {values[i].name for values in (op.operands, op.results, op.region.arguments, op.region.yields)}
             for op in kernel.walk()
@@ -89,7 +95,9 @@ def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machin
             return layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue).repeated(k, steps, row.k)
         run = layout.run_length(k)
         base = tuple((d, expr * wide if d == k else expr) for d, expr in layout.base)
-        layout = replace(layout, base=base, axes=layout.axes or (RegisterAxis(1, ((k, 1),)),), inner=max(1, layout.inner))
+        layout = replace(
+            layout, base=base, axes=layout.axes or (RegisterAxis(1, ((k, 1),)),), inner=max(1, layout.inner)
+        )
         layout = layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue)
         return layout.repeated(k, steps // wide, row.k * wide).repeated(k, wide, run)
 

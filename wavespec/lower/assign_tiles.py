@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.diagnostics import Where, WavespecError, raise_all
+from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, retype, rewrite
 from wavespec.lower.base import Pass
@@ -17,47 +17,57 @@ from wavespec.targets.machine import Machine, MatrixInstruction
 class TileNotDivisible(WavespecError, code="tile-not-divisible"):
     def __init__(self, where: Where, what: str, tile: int, by: str, part: int) -> None:
         near = max(part, tile // part * part)
-        super().__init__(where, f"The {what} of {tile} elements is not a multiple of {by}, {part}.", hints=[f"Use a multiple of {part}, such as {near}."])
+        super().__init__(
+            where,
+            f"The {what} of {tile} elements is not a multiple of {by}, {part}.",
+            hints=[f"Use a multiple of {part}, such as {near}."],
+        )
 
 
 class TooManyThreads(WavespecError, code="too-many-threads"):
     def __init__(self, where: Where, threads: int, waves: int, machine: Machine) -> None:
         super().__init__(
-            where, f"{waves} waves of {machine.lanes} lanes are {threads} threads; {machine.variant} runs at most {machine.max_threads} in a workgroup.",
+            where,
+            f"{waves} waves of {machine.lanes} lanes are {threads} threads; {machine.variant} runs at most {machine.max_threads} in a workgroup.",
             hints=["Make the wave tiles larger or the workgroup tiles smaller."],
-        )  # fmt: skip
+        )
 
 
 class OutsideLoop(WavespecError, code="outside-loop"):
     def __init__(self, where: Where, name: str, dim: str) -> None:
         super().__init__(
-            where, f"'{name}' has the dim '{dim}', which is walked over in tiles, and is not inside an 'iterate' over '{dim}'.",
+            where,
+            f"'{name}' has the dim '{dim}', which is walked over in tiles, and is not inside an 'iterate' over '{dim}'.",
             hints=[f"Move it into the 'iterate' over '{dim}', or delete the tiling of '{dim}'."],
-        )  # fmt: skip
+        )
 
 
 class UntiledDim(WavespecError, code="untiled-dim"):
     def __init__(self, where: Where, name: str, dim: str) -> None:
         super().__init__(
-            where, f"One workgroup would hold '{name}' along all of '{dim}', whose size is known only when the kernel is called.",
+            where,
+            f"One workgroup would hold '{name}' along all of '{dim}', whose size is known only when the kernel is called.",
             hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}} to 'constraints', or give the dim one size."],
-        )  # fmt: skip
+        )
 
 
 class AssignTiles(Pass):
     """Turn the distribution into extents, origins, the grid and the waves of a workgroup.
 
     Before: types have dims without extents; reads and writes touch whole tensors.
-    After:  every type has its extents; ``iterate`` has ``induction``, ``extent`` and ``step``; reads and writes have ``origin``,
-            one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run one after another a
-            wave takes exactly one matrix instruction, whatever the wave constraint says.
-    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim`` at the operation.
+    After:  every type has its extents; ``iterate`` has ``induction``, ``extent`` and ``step``; reads and writes have
+            ``origin``, one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run
+            one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
+    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim`` at the
+            operation.
     """
 
     name: ClassVar[str] = "assign-tiles"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        sizes = {dim: extent for memory in kernel.memories for dim, extent in zip(memory.dims, memory.shape, strict=True)}
+        sizes = {
+            dim: extent for memory in kernel.memories for dim, extent in zip(memory.dims, memory.shape, strict=True)
+        }
         plan = _of_dims(kernel.distribution, sizes)
         kernel = replace(kernel, distribution=plan)
         raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
@@ -90,7 +100,9 @@ class AssignTiles(Pass):
             origins[split.dim] = at
 
         types = {
-            value.name: replace(value.tile, extents=tuple(extents.get(dim, 0) or _whole(sizes[dim]) for dim in value.tile.dims))
+            value.name: replace(
+                value.tile, extents=tuple(extents.get(dim, 0) or _whole(sizes[dim]) for dim in value.tile.dims)
+            )
             for op in kernel.walk()
             for value in (*op.results, *(op.region.arguments if op.region else ()))
         }
@@ -107,7 +119,9 @@ class AssignTiles(Pass):
         body = tuple(retype(op, dict[str, TileType](types)) for op in rewrite(kernel.body, change))  # pyright: ignore[reportArgumentType]
         return replace(kernel, body=body, grid=grid)
 
-    def _wave_tiles(self, kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> dict[str, int]:
+    def _wave_tiles(
+        self, kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]
+    ) -> dict[str, int]:
         """Elements of each workgroup dim that one wave takes."""
         plan, errors = kernel.distribution, list[WavespecError]()
         written: dict[str, Split] = {split.dim: split for split in plan.waves}
@@ -122,7 +136,9 @@ class AssignTiles(Pass):
                 tile = issue.get(split.dim, split.tile)
             where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
             if machine.concurrent_waves and tile % part:
-                errors.append(TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part))
+                errors.append(
+                    TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part)
+                )
             elif split.tile % tile:
                 by = "the wave tile" if machine.concurrent_waves else "the matrix instruction's extent"
                 errors.append(TileNotDivisible(split.span, f"workgroup tile of {split.dim}", split.tile, by, tile))
@@ -130,7 +146,11 @@ class AssignTiles(Pass):
         for split in plan.loops:
             part = issue.get(split.dim, 1)
             if split.tile % part:
-                errors.append(TileNotDivisible(split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part))
+                errors.append(
+                    TileNotDivisible(
+                        split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part
+                    )
+                )
         raise_all(errors)
         return tiles
 
@@ -144,7 +164,9 @@ def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
     return replace(plan, workgroup=kept(plan.workgroup), loops=kept(plan.loops), waves=kept(plan.waves))
 
 
-def _unplaced(ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: frozenset[str]) -> Iterator[WavespecError]:
+def _unplaced(
+    ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: frozenset[str]
+) -> Iterator[WavespecError]:
     """Values that no tile bounds: ``inside`` are the dims of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
@@ -155,7 +177,8 @@ def _unplaced(ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr]
                 elif dim not in walked | tiled and not sizes[dim].is_const:
                     yield UntiledDim(op.span, value.name, dim)
         if op.region:
-            yield from _unplaced(op.region.ops, plan, sizes, inside | ({op["dim"]} if op.name == "iterate" else set()))
+            around = frozenset[str]((op["dim"],)) if op.name == "iterate" else frozenset[str]()
+            yield from _unplaced(op.region.ops, plan, sizes, inside | around)
 
 
 def _whole(size: Expr) -> int:

@@ -11,7 +11,8 @@ from wavespec.targets.machine import Machine
 
 
 class Pass:
-    """One rewriting of the kernel.  Subclasses set `name` and write `apply`; a class docstring says before and after."""
+    """One rewriting of the kernel.  Subclasses set `name` and write `apply`; a class docstring says before and
+    after."""
 
     name: ClassVar[str]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.diagnostics import Where, WavespecError
+from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine, MatrixInstruction
@@ -15,14 +15,30 @@ from wavespec.targets.machine import Machine, MatrixInstruction
 class UnknownMatrixInstruction(WavespecError, code="unknown-matrix-instruction"):
     def __init__(self, where: Where, written: str, machine: Machine) -> None:
         names = ", ".join(f"'{row.name}'" for row in machine.instructions if row.inputs)
-        super().__init__(where, f"{machine.variant} has no matrix instruction '{written}'.", hints=[f"It has {names}, or write 'auto'."])
+        super().__init__(
+            where,
+            f"{machine.variant} has no matrix instruction '{written}'.",
+            hints=[f"It has {names}, or write 'auto'."],
+        )
 
 
 class NoMatrixInstruction(WavespecError, code="no-matrix-instruction"):
     def __init__(self, where: Where, inputs: str, acc: str, written: str, machine: Machine) -> None:
-        what = f"'{written}' does not multiply" if written != "auto" else f"{machine.variant} has no matrix instruction for"
-        fits = [row.name for row in machine.instructions if row.acc.dtype.name == acc and inputs in [d.name for d in row.inputs]]
-        hint = f"For these types it has {', '.join(fits)}." if fits else f"Change the element types: nothing in {machine.variant} multiplies {inputs} into {acc}."
+        what = (
+            f"'{written}' does not multiply"
+            if written != "auto"
+            else f"{machine.variant} has no matrix instruction for"
+        )
+        fits = [
+            row.name
+            for row in machine.instructions
+            if row.acc.dtype.name == acc and inputs in [d.name for d in row.inputs]
+        ]
+        hint = (
+            f"For these types it has {', '.join(fits)}."
+            if fits
+            else f"Change the element types: nothing in {machine.variant} multiplies {inputs} into {acc}."
+        )
         super().__init__(where, f"{what} {inputs} inputs into {acc}.", hints=[hint])
 
 
@@ -30,18 +46,20 @@ class NotMatrices(WavespecError, code="not-matrices"):
     def __init__(self, where: Where, operands: Sequence[TileType]) -> None:
         shapes = [f"[{', '.join(tile.dims)}]" for tile in operands]
         super().__init__(
-            where, f"A matrix instruction multiplies [m, k] by [n, k] into [m, n]; here {shapes[0]} by {shapes[1]} into {shapes[2]}.",
+            where,
+            f"A matrix instruction multiplies [m, k] by [n, k] into [m, n]; here {shapes[0]} by {shapes[1]} into {shapes[2]}.",
             hints=["Give both operands two dims."],
-        )  # fmt: skip
+        )
 
 
 class ChooseInstructions(Pass):
     """Pick the matrix instruction of each mma and the way round it is used.
 
     Before: mma has only its operands.
-    After:  mma has ``instruction``, ``m``, ``n``, ``k``; a name that ends in ``:swapped`` computes the transposed product,
-            chosen when a lane then owns longer runs of the output's contiguous dim (wider stores).
-    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint; ``not-matrices`` at the mma.
+    After:  mma has ``instruction``, ``m``, ``n``, ``k``; a name that ends in ``:swapped`` computes the transposed
+            product, chosen when a lane then owns longer runs of the output's contiguous dim (wider stores).
+    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint; ``not-matrices`` at
+            the mma.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -78,7 +96,9 @@ class ChooseInstructions(Pass):
 
 def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[str]) -> bool:
     layouts = (row.acc.layout, row.swapped().acc.layout)
-    straight, swapped = (max([x.run_length("m") if m in contiguous else 1, x.run_length("n") if n in contiguous else 1]) for x in layouts)
+    straight, swapped = (
+        max([x.run_length("m") if m in contiguous else 1, x.run_length("n") if n in contiguous else 1]) for x in layouts
+    )
     return row.m == row.n and swapped > straight
 
 

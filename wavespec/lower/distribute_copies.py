@@ -1,4 +1,5 @@
-"""Tile kernel in, tile kernel out: every staging copy is spread over all lanes in the widest accesses both sides allow."""
+"""Tile kernel in, tile kernel out: every staging copy is spread over all lanes in the widest accesses both sides
+allow."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ class DistributeCopies(Pass):
     """Give each ``copy`` the layout of its tile over the lanes of the whole workgroup.
 
     Before: ``copy`` has source, memory and origin.
-    After:  also ``layout`` (per lane), ``loops`` (symbol, extent, step) on machines where one lane walks over the whole tile,
-            ``guard`` (pairs left < right) and ``bounded`` (dims) where some lanes would reach beyond the tile, and
-            ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels.
+    After:  also ``layout`` (per lane), ``loops`` (symbol, extent, step) on machines where one lane walks over the
+            whole tile, ``guard`` (pairs left < right) and ``bounded`` (dims) where some lanes would reach beyond the
+            tile, and ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels.
     Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers.
     """
@@ -48,7 +49,8 @@ class DistributeCopies(Pass):
 
 
 def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
-    """Elements that one lane can move at once: limited by the machine, by what is known of alignment, and by the arrangement."""
+    """Elements that one lane can move at once: limited by the machine, by what is known of alignment, and by the
+    arrangement."""
     assert shared.arrangement is not None
     column = source.contiguous_dim
     width = min(machine.globals.access_bytes // source.dtype.bytes, machine.shared.access_bytes // shared.dtype.bytes)
@@ -85,7 +87,8 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
 
 
 def _read_extents(kernel: Kernel, machine: Machine) -> dict[str, int]:
-    """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, and of one step along k."""
+    """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, and of one
+    step along k."""
     extents: dict[str, int] = {}
     for op in kernel.walk():
         if op.name == "mma":
@@ -106,7 +109,9 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
         width //= 2
     packed = digits[-1].dim == row or unit < min(width, sizes[column])
     lines = width // unit if packed else min(sizes[row], _ROWS_AT_ONCE)
-    together = next((digit.extent for digit in digits if digit.dim == row and digit.step == 1), 1) if packed else sizes[row]
+    together = (
+        next((digit.extent for digit in digits if digit.dim == row and digit.step == 1), 1) if packed else sizes[row]
+    )
     while together % lines:
         lines -= 1
     while sizes[column] % width:

@@ -1,4 +1,5 @@
-"""Thread kernel in, thread kernel out: what a loop computes anew in every iteration without need moves in front of it."""
+"""Thread kernel in, thread kernel out: what a loop computes anew in every iteration without need moves in front of
+it."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ class HoistInvariants(Pass):
     """Move operations out of loops they do not depend on, innermost loops first.
 
     Before: loop bodies as lowered, one after another.
-    After:  arithmetic on values from outside, and loads of inputs at an offset that does not use the induction, stand before
-            the loop.  In front of a loop that may run zero times only masked loads move, masked by whether it runs as well.
-            Index arithmetic is not an operation at this level: the emitter places each part of an expression in the outermost
-            block where it can be computed (``emit/indices.py``).
+    After:  arithmetic on values from outside, and loads of inputs at an offset that does not use the induction, stand
+            before the loop.  In front of a loop that may run zero times only masked loads move, masked by whether it
+            runs as well. Index arithmetic is not an operation at this level: the emitter places each part of an
+            expression in the outermost block where it can be computed (``emit/indices.py``).
     """
 
     name: ClassVar[str] = "hoist-invariants"
@@ -45,7 +46,9 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     inside: list[Op] = []
     for op in loop.body.ops:
         pure = op.name in _PURE or (op.name == "load" and op["memory"] in inputs and (runs or op["mask"]))
-        fixed = not any(v.name in local for v in op.operands) and all(induction not in e.symbols for e in op.expressions())
+        fixed = not any(v.name in local for v in op.operands) and all(
+            induction not in e.symbols for e in op.expressions()
+        )
         moves = pure and fixed
         if moves and op.name == "load" and not runs:
             op = op.with_(mask=((loop["lower"], loop["upper"]), *op["mask"]))

@@ -14,8 +14,9 @@ class MaskEdges(Pass):
     """Mark the dims whose last tile may be partial.
 
     Before: accesses to global memory have an origin.
-    After:  ``read``, ``write`` and ``copy`` of global memory have ``masked``, the dims that need a bound check: those whose
-            size is not known to be a multiple of the tile.  A promise in the spec (``multiple_of``, a fixed size) removes it.
+    After:  ``read``, ``write`` and ``copy`` of global memory have ``masked``, the dims that need a bound check: those
+            whose size is not known to be a multiple of the tile.  A promise in the spec (``multiple_of``, a fixed
+            size) removes it.
     """
 
     name: ClassVar[str] = "mask-edges"

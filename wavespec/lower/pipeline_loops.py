@@ -13,18 +13,14 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
 
 _FRAGMENT_OPS = frozenset(("load", "load_matrix", "slice", "pack", "cast", "transpose"))
-_OTHER_REGISTERS = (
-    32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
-)
+_OTHER_REGISTERS = 32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
 # https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cp-async
 _SMALLEST_COPY_BYTES = 4
 
 
 class StagesNotPossible(WavespecError, code="stages-not-possible"):
     def __init__(self, where: Where, stages: int, why: str, hint: str) -> None:
-        super().__init__(
-            where, f"{stages} stages need copies that run on while others compute: {why}.", hints=[hint]
-        )
+        super().__init__(where, f"{stages} stages need copies that run on while others compute: {why}.", hints=[hint])
 
 
 class PipelineLoops(Pass):
@@ -115,11 +111,7 @@ class _Loop:
         """Fragments of the first slice become carried values; ``before`` gets their first loads."""
         body, head = self.op.body, slices[0].loads
         used = {
-            value.name
-            for part in slices
-            for op in (*part.mmas, *part.loads)
-            if op not in head
-            for value in op.operands
+            value.name for part in slices for op in (*part.mmas, *part.loads) if op not in head for value in op.operands
         }
         carried = [op.result for op in head if op.result.name in used]
         before.append(self._wait())
@@ -131,9 +123,7 @@ class _Loop:
         following: dict[str, Value] = {}
         for number, part in enumerate(slices):
             share = (
-                copies[number * len(copies) // slots : (number + 1) * len(copies) // slots]
-                if number < slots
-                else []
+                copies[number * len(copies) // slots : (number + 1) * len(copies) // slots] if number < slots else []
             )
             if number + 1 < len(slices):
                 ops += [self._read(op, 0) for op in slices[number + 1].loads] + share
@@ -176,9 +166,7 @@ class _Loop:
         op = _substituted(op, {self.induction: position})
         if op.get("memory") in self.rotating:
             return op.with_(buffer=self._buffer(position))
-        if op.name == "load" and (
-            ahead or first
-        ):  # of a tensor that is read directly, in a step that may not exist
+        if op.name == "load" and (ahead or first):  # of a tensor that is read directly, in a step that may not exist
             return op.with_(mask=((position, self.op["upper"]), *op["mask"]))
         return op
 
@@ -242,14 +230,10 @@ def _symbol(ops: Sequence[Op], name: str) -> Expr:
 def _check(kernel: Kernel, machine: Machine) -> None:
     where, stages = kernel.distribution.stages_span, kernel.distribution.stages
     if not machine.globals.async_copy_bytes:
-        raise StagesNotPossible(
-            where, stages, f"{machine.variant} has none", "Leave out the stages for this target."
-        )
+        raise StagesNotPossible(where, stages, f"{machine.variant} has none", "Leave out the stages for this target.")
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
     if not staged:
-        raise StagesNotPossible(
-            where, stages, "no tensor is staged", "Mark the operands with 'space: shared'."
-        )
+        raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
     copied = {op["memory"]: op["source"] for op in kernel.walk() if op.name == "copy_async"}
     for shared in staged:
         if shared.name not in copied:

@@ -51,9 +51,7 @@ class PlaceBarriers(Pass):
         return replace(kernel, body=body)
 
 
-def _block(
-    ops: tuple[Op, ...], pending: _Pending, buffers: Mapping[str, int]
-) -> tuple[tuple[Op, ...], _Pending]:
+def _block(ops: tuple[Op, ...], pending: _Pending, buffers: Mapping[str, int]) -> tuple[tuple[Op, ...], _Pending]:
     result: list[Op] = []
     for op in ops:
         if op.region:
@@ -82,20 +80,12 @@ def _loop(op: Op, pending: _Pending, buffers: Mapping[str, int]) -> tuple[Op, _P
     def shifted(accesses: _Pending) -> _Pending:
         """What an iteration leaves behind, in terms of the next one."""
         back = {} if at is None else {induction: at - op["step"]}
-        return frozenset(
-            a if a.buffer is None else replace(a, buffer=a.buffer.substitute(back)) for a in accesses
-        )
+        return frozenset(a if a.buffer is None else replace(a, buffer=a.buffer.substitute(back)) for a in accesses)
 
     def relative(access: _Access) -> _Access:
         """A fixed buffer in terms of the first iteration, which is the one it meets."""
         count = buffers[access.memory]
-        if (
-            at is None
-            or count == 1
-            or access.buffer is None
-            or not access.buffer.is_const
-            or not op["lower"].is_const
-        ):
+        if at is None or count == 1 or access.buffer is None or not access.buffer.is_const or not op["lower"].is_const:
             return access
         return replace(access, buffer=((at - op["lower"]) // op["step"] + access.buffer) % count)
 
@@ -112,8 +102,7 @@ def _loop(op: Op, pending: _Pending, buffers: Mapping[str, int]) -> tuple[Op, _P
         )
     ops, after = _block(op.body.ops, entering, buffers)
     left = frozenset(
-        replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a
-        for a in after
+        replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a for a in after
     )
     return replace(op, region=replace(op.body, ops=ops)), left | pending
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.diagnostics import Where, WavespecError
+from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.layout import Arrangement, Swizzle, panels, row_major
@@ -18,19 +18,25 @@ _CPU_ROW_PADDING_BYTES = 64  # one cache line: rows a power of two apart would s
 
 class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
     def __init__(self, where: Where, needed: int, machine: Machine, staged: list[Memory]) -> None:
-        parts = [f"{m.name.removesuffix('_shared')}: {'*'.join(str(e) for e in m.shape)} x {m.dtype.bytes} bytes x {m.buffers} stage(s)" for m in staged]
+        parts = [
+            f"{m.name.removesuffix('_shared')}: {'*'.join(str(e) for e in m.shape)} x {m.dtype.bytes} bytes x {m.buffers} stage(s)"
+            for m in staged
+        ]
         super().__init__(
-            where, f"The staged tiles need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
-            notes=parts, hints=["Use smaller tiles or fewer stages."],
-        )  # fmt: skip
+            where,
+            f"The staged tiles need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
+            notes=parts,
+            hints=["Use smaller tiles or fewer stages."],
+        )
 
 
 class PromoteShared(Pass):
     """Stage tiles through shared memory, in the arrangement that suits the machine and the operand.
 
     Before: reads of tensors marked ``staged``, and of tensors whose element type the matrix instruction does not take.
-    After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory.  The memory holds the
-            tile of the workgroup, or of one wave where waves run one after another and the operand is staged in rows.
+    After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory.  The memory
+            holds the tile of the workgroup, or of one wave where waves run one after another and the operand is
+            staged in rows.
     Errors: ``shared-memory-exceeded`` at the loop's tile.
     """
 
@@ -57,16 +63,25 @@ class PromoteShared(Pass):
             origin, local = dict(op["origin"]), dict.fromkeys(source.dims, const(0))
             extents = dict(zip(value.tile.dims, value.tile.extents, strict=True))
             if not machine.concurrent_waves and fragment is not None and fragment.staging == "rows":
-                for name, count in kernel.waves:  # one wave at a time needs its own rows only, while they are in the nearest cache
+                for (
+                    name,
+                    count,
+                ) in kernel.waves:  # one wave at a time needs its own rows only, while they are in the nearest cache
                     if (dim := name.removeprefix("wave_")) in extents:
                         extents[dim] //= count
                         start = kernel.symbol(name) * extents[dim]
                         origin[dim], local[dim] = origin[dim] + start, local[dim] - start
             sizes = tuple(extents[dim] for dim in source.dims)
             shared = Memory(
-                f"{source.name}_shared", dtype, source.dims, tuple(map(const, sizes)), "shared",
-                arrangement=_arrangement(source, sizes, product, fragment, machine), buffers=stages, span=op.span,
-            )  # fmt: skip
+                f"{source.name}_shared",
+                dtype,
+                source.dims,
+                tuple(map(const, sizes)),
+                "shared",
+                arrangement=_arrangement(source, sizes, product, fragment, machine),
+                buffers=stages,
+                span=op.span,
+            )
             added[shared.name] = shared
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())}
             copy = Op("copy", attributes=attribute_pairs(where), span=op.span)
@@ -88,8 +103,11 @@ class PromoteShared(Pass):
         return replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *staged))
 
 
-def _arrangement(source: Memory, extents: tuple[int, ...], product: Op | None, fragment: Fragment | None, machine: Machine) -> Arrangement:
-    """Panels where a register tile reads whole vectors across rows, else rows kept off each other's banks or cache sets."""
+def _arrangement(
+    source: Memory, extents: tuple[int, ...], product: Op | None, fragment: Fragment | None, machine: Machine
+) -> Arrangement:
+    """Panels where a register tile reads whole vectors across rows, else rows kept off each other's banks or cache
+    sets."""
     column = source.contiguous_dim
     if product is not None and fragment is not None and machine.shared.arrangement == "panels":
         free = next(dim for dim in source.dims if dim != product["k"])

@@ -26,10 +26,18 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     """
     sizes = {name: _size(spec, name) for name in spec.dims}
     memories = tuple(
-        Memory(name, DTYPES[tensor.dtype], tensor.shape, tuple(sizes[dim] for dim in tensor.shape), "global", tensor.role,
-               staged=tensor.space == "shared", span=tensor.span)
+        Memory(
+            name,
+            DTYPES[tensor.dtype],
+            tensor.shape,
+            tuple(sizes[dim] for dim in tensor.shape),
+            "global",
+            tensor.role,
+            staged=tensor.space == "shared",
+            span=tensor.span,
+        )
         for name, tensor in spec.tensors.items()
-    )  # fmt: skip
+    )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
     context = TileContext(fresh_names(empty), to_tile, tensors)

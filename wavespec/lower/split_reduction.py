@@ -17,8 +17,8 @@ class SplitReduction(Pass):
     """Read operands just before the step that uses them, so that few fragments are alive at a time.
 
     Before: ``read a; read b; mma`` with k as deep as the staged tile.
-    After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants straight-line code
-            (waves that run together) and 1 where the loop stays (one wave at a time).
+    After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants
+            straight-line code (waves that run together) and 1 where the loop stays (one wave at a time).
     """
 
     name: ClassVar[str] = "split-reduction"
@@ -45,9 +45,15 @@ class SplitReduction(Pass):
         return replace(kernel.with_symbols(*declared), body=body)
 
     def _loop(
-        self, kernel: Kernel, mma: Op, reads: dict[str, Op], row: MatrixInstruction, machine: Machine, fresh: Callable[[str], str],
+        self,
+        kernel: Kernel,
+        mma: Op,
+        reads: dict[str, Op],
+        row: MatrixInstruction,
+        machine: Machine,
+        fresh: Callable[[str], str],
         symbols: dict[str, tuple[int, int]],
-    ) -> Op:  # fmt: skip
+    ) -> Op:
         k, acc = mma["k"], mma.operands[2]
         depth = mma.operands[0].tile.extent(k)
         step = min(depth, row.k * (wide_steps(row, machine) if machine.concurrent_waves else row.unroll))
@@ -60,7 +66,11 @@ class SplitReduction(Pass):
         operands: list[Value] = []
         for value in mma.operands[:2]:
             read, tile = reads[value.name], value.tile
-            sliced = TileType(tile.dims, tuple(step if d == k else e for d, e in zip(tile.dims, tile.extents, strict=True)), tile.dtype)
+            sliced = TileType(
+                tile.dims,
+                tuple(step if d == k else e for d, e in zip(tile.dims, tile.extents, strict=True)),
+                tile.dtype,
+            )
             part = Value(fresh(value.name), sliced)
             origin = tuple((dim, expr + at if dim == k else expr) for dim, expr in read["origin"])
             inner.append(replace(read.with_(origin=origin), results=(part,)))
@@ -68,16 +78,32 @@ class SplitReduction(Pass):
         argument, product = Value(fresh(acc.name), acc.type), Value(fresh(acc.name), acc.type)
         inner.append(replace(mma, operands=(*operands, argument), results=(product,)))
         extent = const(depth) if machine.concurrent_waves else remaining(kernel, k, depth, step)
-        attributes = {"dim": k, "induction": induction, "extent": extent, "step": const(step), "unroll": 0 if machine.concurrent_waves else 1}
-        return Op("iterate", (acc,), mma.results, attribute_pairs(attributes), Region((argument,), tuple(inner), (product,)), mma.span)
+        attributes = {
+            "dim": k,
+            "induction": induction,
+            "extent": extent,
+            "step": const(step),
+            "unroll": 0 if machine.concurrent_waves else 1,
+        }
+        return Op(
+            "iterate",
+            (acc,),
+            mma.results,
+            attribute_pairs(attributes),
+            Region((argument,), tuple(inner), (product,)),
+            mma.span,
+        )
 
 
 def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:
-    """Elements of a tile of ``dim`` that exist at the tile's place, rounded up to ``granule``: where a loop in it may end."""
+    """Elements of a tile of ``dim`` that exist at the tile's place, rounded up to ``granule``: where a loop in it
+    may end."""
     split = next((s for s in (*kernel.distribution.workgroup, *kernel.distribution.loops) if s.dim == dim), None)
     if split is None:
         return const(tile)
-    size = next(e for m in kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == dim and m.space == "global")
+    size = next(
+        e for m in kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == dim and m.space == "global"
+    )
     looped = split in kernel.distribution.loops
     start = kernel.symbol(f"at_{dim}") if looped else kernel.symbol(f"wg{split.axis}") * split.tile
     return minimum(tile, ceildiv(size - start, granule) * granule)
@@ -86,8 +112,8 @@ def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:
 def wide_steps(row: MatrixInstruction, machine: Machine) -> int:
     """Steps of k that one widest shared-memory access feeds, when each lane's elements along k are one short run.
 
-    The order of k inside a step is free as long as both operands agree, so a lane may take the elements of several steps from
-    one run: `assign_layouts` spreads them.  1 where the machine loads whole fragments itself.
+    The order of k inside a step is free as long as both operands agree, so a lane may take the elements of several
+    steps from one run: `assign_layouts` spreads them.  1 where the machine loads whole fragments itself.
     """
     runs = [fragment.layout.run_length("k") for fragment in (row.a, row.b)]
     only_k = all(len(f.layout.axes) <= 1 for f in (row.a, row.b))

@@ -1,4 +1,5 @@
-"""Tile kernel in, thread kernel out: every tile becomes registers of one lane, every operation its instruction-sized steps."""
+"""Tile kernel in, thread kernel out: every tile becomes registers of one lane, every operation its
+instruction-sized steps."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ class TileToThread(Pass):
     """Lower to one lane's view.
 
     Before: tiles with layouts; accesses with origins and masked dims; copies with a layout.
-    After:  the operations of ``wavespec.ir.thread``; a tile is one value per fragment.  Loops that want straight-line code
-            (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
+    After:  the operations of ``wavespec.ir.thread``; a tile is one value per fragment.  Loops that want straight-line
+            code (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
     """
 
     name: ClassVar[str] = "tile-to-thread"
@@ -63,7 +64,8 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
 
 
 def _finish_copies(loaded: list[Callable[[], None]], context: ThreadContext) -> None:
-    """Store what was loaded, close and await a group of asynchronous copies before anything else happens; pipelining moves the wait."""
+    """Store what was loaded, close and await a group of asynchronous copies before anything else happens;
+    pipelining moves the wait."""
     here = context.build.span
     while loaded:
         loaded.pop(0)()

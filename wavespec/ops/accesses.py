@@ -30,12 +30,19 @@ class Piece:
 
 
 def pieces(
-    memory: Memory, coordinates: Sequence[Coordinates], widest: int, machine: Machine, *, granule: int = 1, checked: bool = False
-) -> Iterator[Piece]:  # fmt: skip
+    memory: Memory,
+    coordinates: Sequence[Coordinates],
+    widest: int,
+    machine: Machine,
+    *,
+    granule: int = 1,
+    checked: bool = False,
+) -> Iterator[Piece]:
     """Cut registers into the widest accesses that memory order and alignment allow (``widest`` in elements).
 
-    ``coordinates``: of the first of every ``granule`` registers, which are known to be consecutive (``granule_elements``).
-    ``checked``: the emitter sees to rows that start unaligned, so that only the place inside the row counts.
+    ``coordinates``: of the first of every ``granule`` registers, which are known to be consecutive
+    (``granule_elements``). ``checked``: the emitter sees to rows that start unaligned, so that only the place inside
+    the row counts.
     """
     offsets = [memory.offset(c) for c in coordinates]
     follows = [b - a == const(granule) for a, b in pairwise(offsets)]
@@ -61,16 +68,24 @@ def pieces(
 
 
 def granule_elements(memory: Memory, layout: Layout, origin: Coordinates) -> int:
-    """Registers of a fragment that are consecutive in memory from every multiple of that number on, read off the strides alone."""
+    """Registers of a fragment that are consecutive in memory from every multiple of that number on, read off the
+    strides alone."""
     if memory.arrangement is None:
         return math.gcd(layout.run_length(memory.contiguous_dim), layout.fragment_elements)
     run, axes = 1, list(layout.axes)
     for digit in reversed(memory.arrangement.digits if not memory.arrangement.swizzle else ()):
         axis = axes.pop() if axes else None
-        if axis is None or axis.strides != ((digit.dim, digit.step),) or digit.stride != run or digit.extent % axis.extent:
+        if (
+            axis is None
+            or axis.strides != ((digit.dim, digit.step),)
+            or digit.stride != run
+            or digit.extent % axis.extent
+        ):
             break
         span = digit.step * axis.extent
-        if (origin[digit.dim] + layout.base_of(digit.dim)).divisor % span or any(other.stride(digit.dim) % span for other in axes):
+        if (origin[digit.dim] + layout.base_of(digit.dim)).divisor % span or any(
+            other.stride(digit.dim) % span for other in axes
+        ):
             break
         run *= axis.extent
         if axis.extent != digit.extent:
@@ -85,7 +100,8 @@ def _aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bool
 
 
 def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> tuple[Mask, Expr | None]:
-    """The bound checks of one access: a mask for the whole access, and how many elements exist where it may stick out."""
+    """The bound checks of one access: a mask for the whole access, and how many elements exist where it may stick
+    out."""
     mask: list[tuple[Expr, Expr]] = []
     valid: Expr | None = None
     for dim, size in zip(memory.dims, memory.shape, strict=True):
@@ -109,8 +125,14 @@ def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, ch
 
 
 def read_fragments(
-    build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], hint: str, machine: Machine
-) -> tuple[Value, ...]:  # fmt: skip
+    build: ThreadBuilder,
+    memory: Memory,
+    layout: Layout,
+    origin: Coordinates,
+    masked: Sequence[str],
+    hint: str,
+    machine: Machine,
+) -> tuple[Value, ...]:
     """Load a tile; returns its fragments in order."""
     granule = granule_elements(memory, layout, origin)
     if _takes_tile_load(memory, layout, granule, machine):
@@ -122,7 +144,9 @@ def read_fragments(
     else:
         for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine, granule=granule):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
-            loaded.append(build.load(memory.name, memory.dtype, piece.width, piece.offset, mask=mask, valid=valid, hint=hint))
+            loaded.append(
+                build.load(memory.name, memory.dtype, piece.width, piece.offset, mask=mask, valid=valid, hint=hint)
+            )
     return tuple(regroup(build, loaded, layout.fragment_elements, hint))
 
 
@@ -142,9 +166,14 @@ def regroup(build: ThreadBuilder, values: Sequence[Value], size: int, hint: str)
 
 
 def write_fragments(
-    build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, masked: Sequence[str], values: Sequence[Value],
+    build: ThreadBuilder,
+    memory: Memory,
+    layout: Layout,
+    origin: Coordinates,
+    masked: Sequence[str],
+    values: Sequence[Value],
     machine: Machine,
-) -> None:  # fmt: skip
+) -> None:
     """Store a tile from its fragments."""
     granule = granule_elements(memory, layout, origin)
     size = layout.fragment_elements // granule
@@ -162,10 +191,11 @@ def write_fragments(
 
 def copy_tile(
     build: ThreadBuilder, source: Memory, shared: Memory, op: Op, origin: Coordinates, machine: Machine
-) -> Callable[[], None]:  # fmt: skip
+) -> Callable[[], None]:
     """Stage one tile, asynchronously where the machine can and nothing changes on the way.
 
-    Loads are issued now; the function returned stores what arrived, once the loads of other copies are on their way too.
+    Loads are issued now; the function returned stores what arrived, once the loads of other copies are on their way
+    too.
     """
     layout: Layout = op["layout"]
     width = layout.fragment_elements if not op["transpose"] else op["transpose"][1] * op["transpose"][2]
@@ -182,9 +212,13 @@ def copy_tile(
         guard: Mask = op["guard"] + tuple((inside[d], shared.shape[shared.dims.index(d)]) for d in op["bounded"])
         offset = shared.offset(inside)
         if asynchronous:
-            build.copy_async(source.name, source.offset(at), shared.name, offset, width, mask=(*mask, *guard), valid=valid)
+            build.copy_async(
+                source.name, source.offset(at), shared.name, offset, width, mask=(*mask, *guard), valid=valid
+            )
             continue
-        value = build.load(source.name, source.dtype, width, source.offset(at), mask=(*mask, *guard), valid=valid, hint=source.name)
+        value = build.load(
+            source.name, source.dtype, width, source.offset(at), mask=(*mask, *guard), valid=valid, hint=source.name
+        )
         waiting.append((value, inside, guard))
 
     span = build.span
@@ -214,7 +248,9 @@ def _takes_tile_load(memory: Memory, layout: Layout, granule: int, machine: Mach
     return rows % _TILE_ROWS == 0 and columns * memory.dtype.bytes % _TILE_ROW_BYTES == 0 and granule % columns == 0
 
 
-def _load_tiles(build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str) -> Iterator[Value]:
+def _load_tiles(
+    build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str
+) -> Iterator[Value]:
     rows = layout.axes[len(layout.axes) - layout.inner].extent
     columns = layout.fragment_elements // rows
     offsets = [memory.offset({d: origin[d] + c[d] for d in memory.dims}) for c in layout.coordinates(columns)]
@@ -226,7 +262,12 @@ def _load_tiles(build: ThreadBuilder, memory: Memory, layout: Layout, origin: Co
 
 def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool:
     """Whether lanes hold matrices of 8 rows of 16 bytes the way a matrix load hands them out."""
-    if machine.shared.matrix_load != "ldmatrix" or memory.space != "shared" or memory.dtype.bytes > _MATRIX_PART_BYTES or len(memory.dims) != 2:
+    if (
+        machine.shared.matrix_load != "ldmatrix"
+        or memory.space != "shared"
+        or memory.dtype.bytes > _MATRIX_PART_BYTES
+        or len(memory.dims) != 2
+    ):
         return False
     row, column = memory.dims
     inner = layout.axes[-1]
@@ -241,11 +282,15 @@ def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool
 
 
 def _matrix_base(layout: Layout, row: str, column: str, part: int) -> tuple[Expr, Expr]:
-    lane = next((e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane"), const(0))
+    lane = next(
+        (e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane"), const(0)
+    )
     return layout.base_of(row) - lane // 4, layout.base_of(column) - lane % 4 * part
 
 
-def _load_matrices(build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str) -> Iterator[Value]:
+def _load_matrices(
+    build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str
+) -> Iterator[Value]:
     row, column = memory.dims
     part = _MATRIX_PART_BYTES // memory.dtype.bytes
     rows, columns = _matrix_base(layout, row, column, part)

@@ -1,4 +1,5 @@
-"""What an op may ask of its surroundings in each of its three lives: as a tile, as registers of a lane, as whole tensors."""
+"""What an op may ask of its surroundings in each of its three lives: as a tile, as registers of a lane, as whole
+tensors."""
 
 from __future__ import annotations
 
@@ -20,8 +21,11 @@ class TileContext:
     """Builds tile-level operations from statements; names of the spec are resolved per scope."""
 
     def __init__(
-        self, fresh: Callable[[str], str], lower: Callable[[Any, TileContext], None], tensors: Mapping[str, tuple[tuple[str, ...], str]]
-    ) -> None:  # fmt: skip
+        self,
+        fresh: Callable[[str], str],
+        lower: Callable[[Any, TileContext], None],
+        tensors: Mapping[str, tuple[tuple[str, ...], str]],
+    ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.fresh, self.lower, self.tensors = fresh, lower, tensors
@@ -37,9 +41,14 @@ class TileContext:
         return Value(self.fresh(name), TileType(dims, (0,) * len(dims), dtype))
 
     def add(
-        self, op: str, operands: tuple[Value, ...], results: tuple[Value, ...], span: Span | None, region: Region | None = None,
+        self,
+        op: str,
+        operands: tuple[Value, ...],
+        results: tuple[Value, ...],
+        span: Span | None,
+        region: Region | None = None,
         **attributes: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, span))
 
 
@@ -49,7 +58,9 @@ class ThreadContext:
     ``fragments``: the registers of every tile.  ``constants``: what the inductions of unrolled loops stand for.
     """
 
-    def __init__(self, kernel: Kernel, machine: Machine, build: ThreadBuilder, block: Callable[[tuple[Op, ...]], None]) -> None:
+    def __init__(
+        self, kernel: Kernel, machine: Machine, build: ThreadBuilder, block: Callable[[tuple[Op, ...]], None]
+    ) -> None:
         self.kernel, self.machine, self.build, self.block = kernel, machine, build, block
         self.fragments: dict[str, tuple[Value, ...]] = {}
         self.constants: dict[str, Expr] = {}
@@ -73,7 +84,14 @@ class ReferenceContext:
         """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""
         import torch
 
-        words = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "u8": "uint8", "bool": "bool"}
+        words = {
+            "f64": "float64",
+            "f32": "float32",
+            "f16": "float16",
+            "bf16": "bfloat16",
+            "u8": "uint8",
+            "bool": "bool",
+        }
         plain = getattr(torch, words.get(name, "int" + name[1:]))
         return self.compute if self.compute is not None and plain.is_floating_point else plain
 

@@ -62,14 +62,19 @@ def _loop(op: Op, context: ThreadContext) -> None:
     inner, context.build = context.build, outer
     outer.span = op.span
     flat = tuple(v for values in carried for v in values)
-    results = iter(outer.loop(op["induction"], 0, op["extent"], op["step"], flat, tuple(arguments), tuple(inner.ops), yields))
-    context.fragments |= {r.name: tuple(next(results) for _ in values) for r, values in zip(op.results, carried, strict=True)}
+    results = iter(
+        outer.loop(op["induction"], 0, op["extent"], op["step"], flat, tuple(arguments), tuple(inner.ops), yields)
+    )
+    context.fragments |= {
+        r.name: tuple(next(results) for _ in values) for r, values in zip(op.results, carried, strict=True)
+    }
 
 
 def reference(statement: Iterate, context: ReferenceContext) -> None:
     """Tiles do not change a result: the body is applied once to whole tensors.
 
-    That holds for sums over the dim (an mma reads whole operands here), which is what a body may do with a carried value now.
+    That holds for sums over the dim (an mma reads whole operands here), which is what a body may do with a carried
+    value now.
     """
     from wavespec.ops import reference_of
 

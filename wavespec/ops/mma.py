@@ -40,9 +40,7 @@ def reference(statement: Mma, context: ReferenceContext) -> None:
     operands = [context.names[name] for name in (statement.lhs, statement.rhs)]
     dims = [context.dims[name] for name in (statement.lhs, statement.rhs, statement.acc)]
     acc = context.names[statement.acc]
-    letters = {
-        dim: chr(ord("a") + number) for number, dim in enumerate(dict.fromkeys(d for ds in dims for d in ds))
-    }
+    letters = {dim: chr(ord("a") + number) for number, dim in enumerate(dict.fromkeys(d for ds in dims for d in ds))}
     formula = "{},{}->{}".format(*("".join(letters[d] for d in ds) for ds in dims))
     product = torch.einsum(formula, *(operand.to(acc.dtype) for operand in operands))
     context.define(statement.name, dims[2], acc + product)

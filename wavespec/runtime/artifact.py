@@ -27,9 +27,21 @@ Backend = Literal["cpu", "cuda", "hip"]
 BinaryFormat = Literal["vmfb", "ptx", "cubin", "hsaco"]
 
 DTYPE_BYTES: Final = {
-    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8e4m3fn": 1, "f8e5m2": 1, "f8e4m3fnuz": 1, "f8e5m2fnuz": 1,
-    "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u8": 1, "bool": 1,
-}  # fmt: skip
+    "f64": 8,
+    "f32": 4,
+    "f16": 2,
+    "bf16": 2,
+    "f8e4m3fn": 1,
+    "f8e5m2": 1,
+    "f8e4m3fnuz": 1,
+    "f8e5m2fnuz": 1,
+    "i64": 8,
+    "i32": 4,
+    "i16": 2,
+    "i8": 1,
+    "u8": 1,
+    "bool": 1,
+}
 """Every element type that a tensor argument may have, with the bytes of one element in memory."""
 
 _MAGIC = b"WSKERNEL"
@@ -154,8 +166,7 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "spec_sha256": artifact.spec_sha256,
         "entry_point": artifact.entry_point,
         "tensors": [
-            {"name": t.name, "dtype": t.dtype, "dims": list(t.dims), "output": t.output}
-            for t in artifact.tensors
+            {"name": t.name, "dtype": t.dtype, "dims": list(t.dims), "output": t.output} for t in artifact.tensors
         ],
         "dims": [{"name": d.name, "multiple_of": d.multiple_of, "size": d.size} for d in artifact.dims],
         "grid": list(artifact.grid),
@@ -209,9 +220,7 @@ def load_artifact(manifest: Path) -> KernelArtifact:
 def pack_artifact(artifact: KernelArtifact) -> bytes:
     """The artifact as one byte string, for caches and pipes; `unpack_artifact` is the way back."""
     manifest = json.dumps(artifact_to_manifest(artifact), separators=(",", ":")).encode()
-    return b"".join(
-        (_MAGIC, len(manifest).to_bytes(8, "little"), manifest, *(b.data for b in artifact.binaries))
-    )
+    return b"".join((_MAGIC, len(manifest).to_bytes(8, "little"), manifest, *(b.data for b in artifact.binaries)))
 
 
 def unpack_artifact(data: bytes) -> KernelArtifact:
@@ -235,14 +244,10 @@ def unpack_artifact(data: bytes) -> KernelArtifact:
 
 def _from_manifest(record: dict[str, Any], binaries: list[bytes]) -> KernelArtifact:
     if record["format_version"] != FORMAT_VERSION:
-        raise ValueError(
-            f"format version {record['format_version']!r}, expected {FORMAT_VERSION}; build it again"
-        )
+        raise ValueError(f"format version {record['format_version']!r}, expected {FORMAT_VERSION}; build it again")
     for entry, data in zip(record["binaries"], binaries, strict=True):
         if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            raise ValueError(
-                f"binary {entry['label']!r} does not have the sha256 of its manifest; build it again"
-            )
+            raise ValueError(f"binary {entry['label']!r} does not have the sha256 of its manifest; build it again")
     x, y, z = (from_json(expression) for expression in record["grid"])
     threads_x, threads_y, threads_z = record["workgroup_size"]
     return KernelArtifact(
@@ -252,9 +257,7 @@ def _from_manifest(record: dict[str, Any], binaries: list[bytes]) -> KernelArtif
         architecture=record["architecture"],
         spec_sha256=record["spec_sha256"],
         entry_point=record["entry_point"],
-        tensors=tuple(
-            TensorParameter(t["name"], t["dtype"], tuple(t["dims"]), t["output"]) for t in record["tensors"]
-        ),
+        tensors=tuple(TensorParameter(t["name"], t["dtype"], tuple(t["dims"]), t["output"]) for t in record["tensors"]),
         dims=tuple(Dim(d["name"], d["multiple_of"], d["size"]) for d in record["dims"]),
         grid=(x, y, z),
         workgroup_size=(threads_x, threads_y, threads_z),

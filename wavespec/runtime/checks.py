@@ -49,9 +49,7 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
     expected = artifact.inputs
     if len(inputs) != len(expected):
         names = ", ".join(parameter.name for parameter in expected)
-        raise ArgumentTypeError(
-            f"{artifact.name}: takes {len(expected)} input tensors ({names}), got {len(inputs)}."
-        )
+        raise ArgumentTypeError(f"{artifact.name}: takes {len(expected)} input tensors ({names}), got {len(inputs)}.")
     for parameter, tensor in zip(expected, inputs, strict=True):
         _check_tensor(artifact, parameter, tensor)
     for parameter, tensor in zip(expected[1:], inputs[1:], strict=True):
@@ -64,9 +62,7 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
     for assumption in artifact.assumptions:
         if not evaluate(assumption.condition, sizes):
             given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-            raise ArgumentError(
-                f"{artifact.name}: the spec assumes {assumption.text}, but this call has {given}."
-            )
+            raise ArgumentError(f"{artifact.name}: the spec assumes {assumption.text}, but this call has {given}.")
     return sizes
 
 
@@ -78,9 +74,7 @@ def check_outputs(
     labels = [parameter.name if len(expected) > 1 else "out" for parameter in expected]
     if len(outputs) != len(expected):
         names = ", ".join(parameter.name for parameter in expected)
-        raise ArgumentTypeError(
-            f"{artifact.name}: 'out' takes {len(expected)} tensors ({names}), got {len(outputs)}."
-        )
+        raise ArgumentTypeError(f"{artifact.name}: 'out' takes {len(expected)} tensors ({names}), got {len(outputs)}.")
     for label, parameter, tensor in zip(labels, expected, outputs, strict=True):
         _check_tensor(artifact, parameter, tensor, label)
         where = f"{artifact.name}: argument '{label}'"
@@ -93,13 +87,9 @@ def check_outputs(
             first = artifact.inputs[0].name
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
         if not tensor.is_contiguous():
-            raise ArgumentError(
-                f"{where} has strides {tuple(tensor.stride())}, expected a contiguous tensor."
-            )
+            raise ArgumentError(f"{where} has strides {tuple(tensor.stride())}, expected a contiguous tensor.")
         if tensor.requires_grad and torch.is_grad_enabled():
-            raise ArgumentError(
-                f"{where} requires grad, but results are written in place without a gradient."
-            )
+            raise ArgumentError(f"{where} requires grad, but results are written in place without a gradient.")
     named = list(zip((parameter.name for parameter in artifact.inputs), inputs, strict=True))
     for label, tensor in zip(labels, outputs, strict=True):
         for other, tensor_read in named:
@@ -117,9 +107,7 @@ def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:
     )
 
 
-def _check_tensor(
-    artifact: KernelArtifact, parameter: TensorParameter, tensor: Any, label: str | None = None
-) -> None:
+def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: Any, label: str | None = None) -> None:
     where = f"{artifact.name}: argument '{label or parameter.name}'"
     if not isinstance(tensor, Tensor):
         raise ArgumentTypeError(f"{where} is of type {type(tensor).__name__}, expected a torch.Tensor.")
@@ -145,8 +133,7 @@ def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, 
             if isinstance(name, int):
                 if size != name:
                     raise ArgumentError(
-                        f"{artifact.name}: argument '{parameter.name}' has size {size} in dim {axis}, "
-                        f"expected {name}."
+                        f"{artifact.name}: argument '{parameter.name}' has size {size} in dim {axis}, expected {name}."
                     )
                 continue
             if name not in sizes:

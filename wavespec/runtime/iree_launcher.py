@@ -41,7 +41,8 @@ _NOT_IN_DLPACK: Final = frozenset(dtype for name, dtype in DTYPES.items() if nam
 disable_leak_checker()
 
 WORKER_LOCAL_BYTES: Final = 4 << 20
-"""Memory of a CPU worker for packed panels; IREE's own choice is the size of the L2 cache, and a dispatch that wants more fails."""
+"""Memory of a CPU worker for packed panels; IREE's own choice is the size of the L2 cache, and a dispatch that
+wants more fails."""
 WORKER_STACK_BYTES: Final = 4 << 20
 """Stack of a CPU worker; kernels may keep tiles on it, where IREE's own 128 KiB would end in a crash.
 
@@ -125,9 +126,7 @@ class IreeLauncher:
                     tensor = tensor.clone()
                     copied.append((index, tensor))
                 push(
-                    import_tensor(
-                        to_dlpack(tensor.view(torch.uint8) if self._as_bytes[index] else tensor)
-                    ).get_buffer()
+                    import_tensor(to_dlpack(tensor.view(torch.uint8) if self._as_bytes[index] else tensor)).get_buffer()
                 )
         with device.lock:
             for index, size in enumerate(plan.scratch_bytes):
@@ -160,13 +159,9 @@ class IreeLauncher:
             context = VmContext(instance, [iree.create_hal_module(instance, device.device), module])
             function = module.lookup_function(self._artifact.entry_point)
         except (RuntimeError, ValueError) as error:
-            raise ArtifactError(
-                f"{self._artifact.name}: IREE cannot load '{self._binary.label}': {error}"
-            ) from error
+            raise ArtifactError(f"{self._artifact.name}: IREE cannot load '{self._binary.label}': {error}") from error
         if function is None:
-            raise ArtifactError(
-                f"{self._artifact.name}: '{self._binary.label}' has no '{self._artifact.entry_point}'."
-            )
+            raise ArtifactError(f"{self._artifact.name}: '{self._binary.label}' has no '{self._artifact.entry_point}'.")
         return device, context, function
 
 
@@ -188,9 +183,7 @@ def _hip_device(index: int) -> _Device:
     driver = iree.get_driver("hip")
     available = driver.query_available_devices()
     if index >= len(available):
-        raise ArtifactError(
-            f"IREE's hip driver sees {len(available)} devices, torch asks for number {index}."
-        )
+        raise ArtifactError(f"IREE's hip driver sees {len(available)} devices, torch asks for number {index}.")
     return _Device(driver.create_device(available[index]["device_id"], {}))
 
 

@@ -96,7 +96,7 @@ class Kernel:
             return None
         try:
             device = inputs[0].device
-            for tensor, dtype in zip(inputs, self._input_dtypes):  # noqa: B905 (lengths are equal; strict costs time)
+            for tensor, dtype in zip(inputs, self._input_dtypes):
                 if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.device != device:
                     return None
             return self._plans.get(tuple([tensor.shape for tensor in inputs]))
@@ -157,9 +157,7 @@ class Kernel:
             )
 
     def _by_name(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-        return {
-            parameter.name: tensor for parameter, tensor in zip(self.artifact.inputs, inputs, strict=False)
-        }
+        return {parameter.name: tensor for parameter, tensor in zip(self.artifact.inputs, inputs, strict=False)}
 
 
 def make_launcher(artifact: KernelArtifact, device: torch.device) -> Launcher:

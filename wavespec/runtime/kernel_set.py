@@ -63,9 +63,7 @@ class KernelSet:
                 best = (fit, manifest)
         if best is None:
             built = ", ".join(manifest.stem for manifest in manifests) or "nothing"
-            raise ArtifactError(
-                f"{self.name}: nothing was built for {device} ({architecture}); there is {built}."
-            )
+            raise ArtifactError(f"{self.name}: nothing was built for {device} ({architecture}); there is {built}.")
         return best[1]
 
 

@@ -250,9 +250,7 @@ class KernelBuilder:
 
     def _problem_to_error(self, problem: Mapping[str, Any]) -> WavespecError:
         path = [self.name, *map(str, problem["loc"])]
-        return pydantic_to_error(
-            problem, ".".join(path), path[-1], f"'{path[-2]}'" if len(path) > 2 else "A kernel"
-        )
+        return pydantic_to_error(problem, ".".join(path), path[-1], f"'{path[-2]}'" if len(path) > 2 else "A kernel")
 
     def _tensor(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str, role: str) -> Value:
         fields = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role}

@@ -101,9 +101,7 @@ def _dims(spec: KernelSpec) -> Iterator[WavespecError]:
             message = f"{quote(name)} is at least {dim.min} and at most {dim.max}: no size fits."
             yield ContradictoryDim(spec.where("dims", name, "max"), message)
         elif dim.value is not None and (problem := _size_problem(dim, dim.value)):
-            yield ContradictoryDim(
-                spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}."
-            )
+            yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
 
 
 def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
@@ -129,13 +127,9 @@ def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
             dim = spec.dims.get(name)
             if dim is None:
                 if name not in broken:
-                    yield UndefinedName(
-                        spec.where_key("workloads", index, name), name, "a dim", list(spec.dims)
-                    )
+                    yield UndefinedName(spec.where_key("workloads", index, name), name, "a dim", list(spec.dims))
             elif problem := _size_problem(dim, size):
-                yield ImpossibleSize(
-                    spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}."
-                )
+                yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
         for name, dim in spec.dims.items():
             if name not in workload and dim.value is None:
                 yield IncompleteWorkload(spec.where("workloads", index), name)

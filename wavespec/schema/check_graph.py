@@ -124,9 +124,7 @@ class _GraphScope:
     def report(self, error: WavespecError) -> None:
         self.errors.append(error)
 
-    def inside(
-        self, carried: dict[str, ValueType | None], body: tuple[Op, ...]
-    ) -> dict[str, ValueType | None]:
+    def inside(self, carried: dict[str, ValueType | None], body: tuple[Op, ...]) -> dict[str, ValueType | None]:
         self.frames.append(_Frame(carried))
         self.run(body)
         defined = self.frames.pop().defined

@@ -36,8 +36,7 @@ class TileNotDivisible(WavespecError, code="tile-not-divisible"):
         divisors = [size for size in range(1, tile[1] + 1) if tile[1] % size == 0 and size % 16 == 0]
         super().__init__(
             where,
-            f"The tile of {quote(dim)} has {tile[1]} elements{_on(target)}, "
-            f"not a multiple of a wave's {wave[1]}.",
+            f"The tile of {quote(dim)} has {tile[1]} elements{_on(target)}, not a multiple of a wave's {wave[1]}.",
             notes=[f"Workgroup: {_equation(*tile)}. Wave: {_equation(*wave)}."],
             hints=[f"A wave can have {', '.join(map(str, divisors[-4:]))}."] if divisors else [],
         )
@@ -101,9 +100,7 @@ class _Target:
             tiles[constraint.word, constraint.dim] = (text, value)
         yield from self._divisibility(tiles)
 
-    def _divisibility(
-        self, tiles: Mapping[tuple[str, str], tuple[str, int]]
-    ) -> Iterator[tuple[object, WavespecError]]:
+    def _divisibility(self, tiles: Mapping[tuple[str, str], tuple[str, int]]) -> Iterator[tuple[object, WavespecError]]:
         for constraint in self.spec.constraints:
             if not isinstance(constraint, Wave) or ("wave", constraint.dim) not in tiles:
                 continue
@@ -118,9 +115,7 @@ class _Target:
             place = self._override_of(tuple(names)) or constraint.where("tile")
             yield (constraint.dim, tile, wave), TileNotDivisible(place, constraint.dim, tile, wave, self.name)
 
-    def _assumption(
-        self, assume: Assume, values: Mapping[str, int]
-    ) -> Iterator[tuple[object, WavespecError]]:
+    def _assumption(self, assume: Assume, values: Mapping[str, int]) -> Iterator[tuple[object, WavespecError]]:
         names = assume.condition.names()
         if not assume.condition.is_condition or any(name not in values for name in names):
             return
@@ -137,9 +132,7 @@ class _Target:
 
     def _is_known(self, error: WavespecError) -> bool:
         # The name's definition was reported: 'undefined' would be a second report of one mistake.
-        return any(
-            f"'{name}'" in diagnostic.message for diagnostic in error.diagnostics for name in self.broken
-        )
+        return any(f"'{name}'" in diagnostic.message for diagnostic in error.diagnostics for name in self.broken)
 
     def _blamed(self, error: WavespecError, names: tuple[str, ...]) -> WavespecError:
         place = self._override_of(names)

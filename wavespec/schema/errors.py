@@ -24,9 +24,7 @@ class MissingField(WavespecError, code="missing-field"):
 
 class UnknownOp(WavespecError, code="unknown-op"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(
-            where, f"{quote(name)} is not an op.", hints=name_hints(name, allowed, "The ops are")
-        )
+        super().__init__(where, f"{quote(name)} is not an op.", hints=name_hints(name, allowed, "The ops are"))
 
 
 class UnknownConstraint(WavespecError, code="unknown-constraint"):
@@ -37,16 +35,12 @@ class UnknownConstraint(WavespecError, code="unknown-constraint"):
 
 class UnknownDtype(WavespecError, code="unknown-dtype"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(
-            where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are")
-        )
+        super().__init__(where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are"))
 
 
 class UnknownTarget(WavespecError, code="unknown-target"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(
-            where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are")
-        )
+        super().__init__(where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are"))
 
 
 class UnknownValue(WavespecError, code="unknown-value"):
@@ -96,6 +90,4 @@ class NamedEffect(WavespecError, code="named-effect"):
 class WrongOperandCount(WavespecError, code="wrong-operand-count"):
     def __init__(self, where: Where, word: str, operands: Iterable[str], found: int) -> None:
         operands = list(operands)
-        super().__init__(
-            where, f"{quote(word)} takes {len(operands)} operands ({', '.join(operands)}), not {found}."
-        )
+        super().__init__(where, f"{quote(word)} takes {len(operands)} operands ({', '.join(operands)}), not {found}.")

@@ -163,9 +163,7 @@ class _Parser:
 
     def _call(self, function: _Token) -> Expression:
         if function.text not in self.functions:
-            raise UnknownFunction(
-                self.span.part(function.offset, len(function.text)), function.text, self.functions
-            )
+            raise UnknownFunction(self.span.part(function.offset, len(function.text)), function.text, self.functions)
         self._deeper(self._next())
         arguments = [self._expression()]
         while self._peek().text == ",":
@@ -192,9 +190,7 @@ class _Parser:
                 self._too_large(token, f"{quote(token.text)} is beyond 64-bit floating point.")
             return value
         if len(token.text) > 1 and token.text.startswith("0"):
-            self._fail(
-                token, f"{quote(token.text)} starts with 0.", "Integers are decimal, without leading zeros."
-            )
+            self._fail(token, f"{quote(token.text)} starts with 0.", "Integers are decimal, without leading zeros.")
         if len(token.text) > 19 or int(token.text) > INT64_MAX:
             self._too_large(token, f"{quote(token.text)} needs more than 63 bits.")
         return int(token.text)

@@ -84,9 +84,7 @@ class Expression:
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         text = {"type": "string", "minLength": 1, "maxLength": LONGEST_EXPRESSION}
         return {"anyOf": [{"type": "integer"}, text]}
 

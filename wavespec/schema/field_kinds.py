@@ -51,6 +51,4 @@ def _annotation_to_kind(annotation: Any) -> Kind:
 
 def is_built_of_parts(kind: Kind) -> bool:
     """Its values were validated on their own, as models or expressions, before the kernel was."""
-    return kind.form in ("model", "worded", "expression") or (
-        kind.item is not None and is_built_of_parts(kind.item)
-    )
+    return kind.form in ("model", "worded", "expression") or (kind.item is not None and is_built_of_parts(kind.item))

@@ -88,11 +88,7 @@ def _surface(schema: Any) -> Any:
         return {"$ref": f"#/$defs/{union}", **rest}
     if "patternProperties" in mapping:
         mapping = {**mapping, "additionalProperties": False}
-    return {
-        key: _surface(value)
-        for key, value in mapping.items()
-        if not (key == "title" and isinstance(value, str))
-    }
+    return {key: _surface(value) for key, value in mapping.items() if not (key == "title" and isinstance(value, str))}
 
 
 def _allow_extends(schema: Schema) -> None:

@@ -99,7 +99,5 @@ def _merge(base: Node, child: Node) -> Node:
     merged: list[Entry] = []
     for entry in base.entries:
         over = mine.pop(entry.key, None)
-        merged.append(
-            entry if over is None else Entry(over.key, over.key_span, _merge(entry.value, over.value))
-        )
+        merged.append(entry if over is None else Entry(over.key, over.key_span, _merge(entry.value, over.value)))
     return MappingNode((*merged, *mine.values()), child.span)

@@ -121,8 +121,4 @@ class KernelSpec(SpecModel):
 
     def __eq__(self, other: object) -> bool:
         # The order of the tensors is the order of the call; that of dims and parameters means nothing.
-        return (
-            super().__eq__(other)
-            and isinstance(other, KernelSpec)
-            and list(self.tensors) == list(other.tensors)
-        )
+        return super().__eq__(other) and isinstance(other, KernelSpec) and list(self.tensors) == list(other.tensors)

@@ -40,9 +40,7 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
         ((word, limit),) = context.items()
         return OutOfRange(where, field, f"{_LIMITS[word]} {limit}", str(found))
     if kind in ("too_long", "too_short"):
-        word, limit = (
-            ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])
-        )
+        word, limit = ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])
         unit = "entry" if limit == 1 else "entries"
         return OutOfRange(where, field, f"{word} {limit} {unit} long", str(context["actual_length"]))
     if kind == "string_too_long":

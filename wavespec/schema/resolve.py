@@ -77,9 +77,7 @@ def fixed_dims(spec: KernelSpec) -> dict[str, int]:
     return {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
 
 
-def evaluate_constant(
-    spec: KernelSpec, expression: Expression, where: Where, values: Mapping[str, int]
-) -> int | bool:
+def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, values: Mapping[str, int]) -> int | bool:
     """The value of `expression`, written at `where`, over `values`.
 
     Raises:
@@ -100,9 +98,7 @@ def evaluate_constant(
     except EvaluationError as error:
         bound = [f"{name} = {values[name]}" for name in expression.names()]
         message = f"{quote(str(expression))} has no integer value: {error}."
-        raise NoConstantValue(
-            part_of(where, error.node), message, notes=[", ".join(bound)] if bound else []
-        ) from None
+        raise NoConstantValue(part_of(where, error.node), message, notes=[", ".join(bound)] if bound else []) from None
 
 
 def part_of(where: Where, node: Expression) -> Where:

@@ -48,9 +48,7 @@ def read_text(path: Path, where: Where, *, follow_links: bool) -> str:
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(LARGEST_FILE_BYTES + 1)
     if len(data) > LARGEST_FILE_BYTES:
-        raise YamlTooLarge(
-            where, f"A spec has at most {LARGEST_FILE_BYTES} bytes; {quote(str(path))} has more."
-        )
+        raise YamlTooLarge(where, f"A spec has at most {LARGEST_FILE_BYTES} bytes; {quote(str(path))} has more.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -110,11 +110,7 @@ def _has_statements(value: Data) -> bool:
 
 def _scalar_or_flow(value: Data, *, in_flow: bool) -> str:
     if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{key}: {_scalar_or_flow(item, in_flow=True)}" for key, item in value.items())
-            + "}"
-        )
+        return "{" + ", ".join(f"{key}: {_scalar_or_flow(item, in_flow=True)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_scalar_or_flow(item, in_flow=True) for item in value) + "]"
     if isinstance(value, str):

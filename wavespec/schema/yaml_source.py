@@ -83,9 +83,7 @@ class YamlTooLarge(WavespecError, code="yaml-too-large"):
 class UnprintableText(WavespecError, code="unprintable-text"):
     def __init__(self, where: Where, character: str) -> None:
         message = f"U+{ord(character):04X} is not printable; specs are plain printable text."
-        super().__init__(
-            where, message, hints=["Delete the character; a copy from a web page often brings one."]
-        )
+        super().__init__(where, message, hints=["Delete the character; a copy from a web page often brings one."])
 
 
 class NumberOutOfRange(WavespecError, code="number-out-of-range"):
@@ -118,9 +116,7 @@ def yaml_to_nodes(text: str, file: str) -> tuple[Node, list[WavespecError]]:
     source = Source.of(file, text)
     start = Span(file, 1, 1, 1, 1, source)
     if len(text) > LARGEST_FILE_BYTES:
-        raise YamlTooLarge(
-            start, f"A spec has at most {LARGEST_FILE_BYTES} characters; this one has {len(text)}."
-        )
+        raise YamlTooLarge(start, f"A spec has at most {LARGEST_FILE_BYTES} characters; this one has {len(text)}.")
     _refuse_unprintable(source)
     builder = _TreeBuilder(source)
     try:
@@ -134,9 +130,7 @@ def yaml_to_nodes(text: str, file: str) -> tuple[Node, list[WavespecError]]:
     except yaml.YAMLError as error:
         raise MalformedYaml(start, f"This is not YAML: {quote(str(error))}.") from None
     if builder.root is None:
-        raise MalformedYaml(
-            start, "The file is empty.", hints=["A spec begins with 'apiVersion: wavespec/v1'."]
-        )
+        raise MalformedYaml(start, "The file is empty.", hints=["A spec begins with 'apiVersion: wavespec/v1'."])
     return builder.root, builder.errors
 
 
@@ -171,9 +165,7 @@ def _refuse_unprintable(source: Source) -> None:
             continue
         for column, character in enumerate(line, 1):
             if not character.isprintable() and character != "\t":
-                raise UnprintableText(
-                    Span(source.file, number, column, number, column + 1, source), character
-                )
+                raise UnprintableText(Span(source.file, number, column, number, column + 1, source), character)
 
 
 def _span(source: Source, start: Any, end: Any) -> Span:
@@ -205,9 +197,7 @@ class _TreeBuilder:
         """Take the next event of the parser."""
         match event:
             case yaml.AliasEvent():
-                raise UnsafeYaml(
-                    self._at(event), "Specs have no aliases ('*name').", hints=["Write the value again."]
-                )
+                raise UnsafeYaml(self._at(event), "Specs have no aliases ('*name').", hints=["Write the value again."])
             case yaml.DocumentStartEvent():
                 self._document(event)
             case yaml.ScalarEvent() | yaml.SequenceStartEvent() | yaml.MappingStartEvent():
@@ -268,18 +258,14 @@ class _TreeBuilder:
 
     def _key(self, top: _Open, text: str, value: ScalarValue, span: Span) -> None:
         if not isinstance(value, str):
-            self.errors.append(
-                BadKey(span, f"the number {quote(text)}" if text[-1:].isdigit() else quote(text))
-            )
+            self.errors.append(BadKey(span, f"the number {quote(text)}" if text[-1:].isdigit() else quote(text)))
             top.skips_value = True
         if text == "<<":
             raise UnsafeYaml(
                 span, "Specs have no merge keys ('<<').", hints=["Use 'extends', or write the values again."]
             )
         if len(text) > _LONGEST_KEY:
-            raise YamlTooLarge(
-                span, f"A key has at most {_LONGEST_KEY} characters; this one has {len(text)}."
-            )
+            raise YamlTooLarge(span, f"A key has at most {_LONGEST_KEY} characters; this one has {len(text)}.")
         top.key = (text, span)
 
     def _refuse_as_key(self, span: Span) -> None:

@@ -129,14 +129,8 @@ class _Reader:
 
     def _model(self, node: Node, model: type[SpecModel], outer: _Positions, path: Path) -> object:
         if not isinstance(node, MappingNode):
-            hint = (
-                "Write {} for one without fields."
-                if isinstance(node, ScalarNode) and node.value is None
-                else ""
-            )
-            return self._wrong(
-                WrongType(node.span, f"the fields of {_owner(model).lower()}", _found(node), hint)
-            )
+            hint = "Write {} for one without fields." if isinstance(node, ScalarNode) and node.value is None else ""
+            return self._wrong(WrongType(node.span, f"the fields of {_owner(model).lower()}", _found(node), hint))
         fields, positions = self._fields(node, model)
         positions[()] = outer.get(path, Position(node.span))
         return self._build(model, fields, positions, _owner(model)) or _BROKEN
@@ -156,11 +150,7 @@ class _Reader:
     def _table(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None and kind.key is not None
         if not isinstance(node, MappingNode):
-            hint = (
-                "Leave the key out, or write {}."
-                if isinstance(node, ScalarNode) and node.value is None
-                else ""
-            )
+            hint = "Leave the key out, or write {}." if isinstance(node, ScalarNode) and node.value is None else ""
             return self._wrong(WrongType(node.span, "names with values (a mapping)", _found(node), hint))
         table: dict[str, object] = {}
         for entry in node.entries:
@@ -227,9 +217,7 @@ class _Reader:
             self.broken.discard(entry.key)
         return built
 
-    def _words(
-        self, node: MappingNode, model: type[Worded], name: str | None, name_span: Span | None
-    ) -> object:
+    def _words(self, node: MappingNode, model: type[Worded], name: str | None, name_span: Span | None) -> object:
         word = model.word
         kinds = field_kinds(model)
         fields, positions = self._fields(node, model, skip=word)
@@ -284,9 +272,7 @@ class _Reader:
             seen.add(path)
             if problem["type"] == "bad_name" and problem["input"] in self.broken and "name" not in path:
                 continue
-            self.errors.append(
-                _problem_to_error(problem, positions[path], str(path[-1]) if path else owner, owner)
-            )
+            self.errors.append(_problem_to_error(problem, positions[path], str(path[-1]) if path else owner, owner))
             if path:
                 self.broken.add(str(path[-1]))
 
@@ -304,9 +290,7 @@ class _Reader:
         return _BROKEN
 
 
-def _problem_to_error(
-    problem: Mapping[str, Any], position: Position, field: str, owner: str
-) -> WavespecError:
+def _problem_to_error(problem: Mapping[str, Any], position: Position, field: str, owner: str) -> WavespecError:
     span = position.value
     if problem["type"] == "missing":
         span = position.key or _first_line(span)

@@ -66,9 +66,7 @@ class MemoryUnit:
             self._check_alignment(op, target, index, active, required=False)
         self.statistics.access(op, "store", target, index, active)
         if target.shadow is None:
-            self.findings.add(
-                "store-to-input", op, lambda: f"'store' writes the input tensor @{target.memory.name}."
-            )
+            self.findings.add("store-to-input", op, lambda: f"'store' writes the input tensor @{target.memory.name}.")
             return
         where, thread, stored = index[active], self._threads(active), values[active]
         self._report(op, target, target.shadow.write(where, thread, self.epoch, self.findings.ordinal(op)))
@@ -104,7 +102,8 @@ class MemoryUnit:
         return np.concatenate(rows, axis=1)
 
     def load_matrix(self, op: Op) -> Array:
-        """Matrices of 8 rows of 16 bytes, 4 bytes a thread of each; of 32 lanes, lane 8j + r names row r of matrix j."""
+        """Matrices of 8 rows of 16 bytes, 4 bytes a thread of each; of 32 lanes, lane 8j + r names row r of matrix
+        j."""
         source, count = self.memories[op["memory"]], int(op["count"])
         width = 16 // source.bytes
         lane = np.arange(self.symbols.threads) % MATRIX_LOAD_LANES
@@ -258,9 +257,7 @@ class MemoryUnit:
                 count=int(wrong.sum()),
             )
 
-    def _place(
-        self, op: Op, target: SimulatedMemory, where: Integers, thread: Integers, values: Array
-    ) -> None:
+    def _place(self, op: Op, target: SimulatedMemory, where: Integers, thread: Integers, values: Array) -> None:
         """Write, and report elements that two threads of this one operation write differently."""
         target.data[where] = values
         clash = bits(target.data[where]) != bits(values)
@@ -285,15 +282,11 @@ class MemoryUnit:
                 match conflict.kind:
                     case "race":
                         other = self._thread(conflict.other_thread)
-                        return (
-                            f"'{op.name}' {what} without a barrier between: {element}, {where} and {other}."
-                        )
+                        return f"'{op.name}' {what} without a barrier between: {element}, {where} and {other}."
                     case "unwritten-read":
                         return f"'{op.name}' {what} {element}, which nothing has written, in {where}."
                     case "unwaited-copy":
-                        return (
-                            f"'{op.name}' {what} {element}, with an asynchronous copy in flight, in {where}."
-                        )
+                        return f"'{op.name}' {what} {element}, with an asynchronous copy in flight, in {where}."
 
             self.findings.add(conflict.kind, op, message, other=conflict.other_op, count=conflict.count)
 

@@ -8,9 +8,7 @@ from wavespec.sim.elements import Flags, Integers
 from wavespec.targets.machine import SharedMemory
 
 
-def access_cycles(
-    address: Integers, active: Flags, width: int, lanes: int, shared: SharedMemory
-) -> tuple[int, int]:
+def access_cycles(address: Integers, active: Flags, width: int, lanes: int, shared: SharedMemory) -> tuple[int, int]:
     """``(cycles, cycles without conflicts)`` of one access of all waves.
 
     A wide access is served in phases: consecutive lanes whose bytes fill all banks once go together (8 lanes
@@ -43,8 +41,6 @@ def access_cycles(
     counted = words >= 0
     counted[:, 1:] &= words[:, 1:] != words[:, :-1]
     groups = np.arange(len(words))[:, None]
-    per_bank = np.bincount(
-        (groups * shared.banks + words % shared.banks)[counted], minlength=len(words) * shared.banks
-    )
+    per_bank = np.bincount((groups * shared.banks + words % shared.banks)[counted], minlength=len(words) * shared.banks)
     cycles = per_bank.reshape(len(words), shared.banks).max(axis=1)
     return int(cycles.sum()), int(ideal_per_group * np.count_nonzero(cycles))

@@ -50,9 +50,7 @@ class Finding:
         notes = (f"{self.count} times in all.",) if self.count > 1 else ()
         related = (self.related,) if self.related else ()
         where = self.span or self.place
-        return Diagnostic(
-            self.kind, self.message, where, notes=notes, related=related, severity=self.severity
-        )
+        return Diagnostic(self.kind, self.message, where, notes=notes, related=related, severity=self.severity)
 
     def __str__(self) -> str:
         return str(self.diagnostic())

@@ -52,9 +52,7 @@ def tensors_to_memories(
                 raise ValueError(f"input tensor '{memory.name}' is missing; given: {sorted(tensors)}")
             array = poisoned(memory.dtype, int(np.prod(shape))).reshape(shape)
         if array.shape != shape or array.dtype != numpy_dtype(memory.dtype):
-            raise ValueError(
-                f"tensor '{memory.name}' is {array.dtype}{array.shape}, expected {memory.dtype}{shape}"
-            )
+            raise ValueError(f"tensor '{memory.name}' is {array.dtype}{array.shape}, expected {memory.dtype}{shape}")
         written = memory.role != "input"
         flat = np.ascontiguousarray(array).reshape(-1)
         memories[memory.name] = SimulatedMemory(
@@ -77,7 +75,5 @@ def workgroup_memories(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, Si
             continue
         elements = int(memory.elements.evaluate(sizes))
         total = elements * memory.buffers
-        memories[memory.name] = SimulatedMemory(
-            memory, poisoned(memory.dtype, total), elements, Shadow(total, False)
-        )
+        memories[memory.name] = SimulatedMemory(memory, poisoned(memory.dtype, total), elements, Shadow(total, False))
     return memories

@@ -48,9 +48,7 @@ class Shadow:
         flying = self.flying[index] > 0
         yield from self._conflicts("unwaited-copy", "reads", flying, index, thread, flying_op=True)
         yield from self._conflicts("unwritten-read", "reads", ~self.written[index] & ~flying, index, thread)
-        raced = (
-            (self.write_epoch[index] == epoch) & ((self.writer[index] != thread) | (thread == MANY)) & ~flying
-        )
+        raced = (self.write_epoch[index] == epoch) & ((self.writer[index] != thread) | (thread == MANY)) & ~flying
         yield from self._conflicts("race", "reads what another thread wrote", raced, index, thread)
         earlier = np.where(self.read_epoch[index] == epoch, self.reader[index], thread)
         self.reader[index] = thread
@@ -80,9 +78,7 @@ class Shadow:
         raced = (self.write_epoch[index] == epoch) & (self.writer[index] != thread) & ~flying
         yield from self._conflicts("race", "overwrites what another thread wrote", raced, index, thread)
         raced = (self.read_epoch[index] == epoch) & (self.reader[index] != thread)
-        yield from self._conflicts(
-            "race", "overwrites what another thread reads", raced, index, thread, reader=True
-        )
+        yield from self._conflicts("race", "overwrites what another thread reads", raced, index, thread, reader=True)
 
     def _record_write(self, index: Integers, thread: Integers, epoch: int, op: int) -> None:
         self.written[index] = True

@@ -56,15 +56,11 @@ def simulate(
         instruction.
     """
     if kernel.level != "thread":
-        raise ValueError(
-            f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level"
-        )
+        raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     for known in kernel.symbols:
         name = known.args[0]
         if name in sizes and outside_range(known, sizes[name]):
-            raise ValueError(
-                f"size {name} = {sizes[name]} is outside what the kernel was compiled for: {known.args}"
-            )
+            raise ValueError(f"size {name} = {sizes[name]} is outside what the kernel was compiled for: {known.args}")
     grid = tuple(int(extent.evaluate(sizes)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
     tensor_memories = tensors_to_memories(kernel, tensors, sizes)
@@ -82,9 +78,7 @@ def simulate(
     if workgroups is None:
         _check_outputs(tensor_memories, findings)
     results = {name: memory.data.reshape(memory.shape) for name, memory in tensor_memories.items()}
-    return SimulationReport(
-        results, findings.in_order(), dict(statistics.counts), statistics.bank_conflicts()
-    )
+    return SimulationReport(results, findings.in_order(), dict(statistics.counts), statistics.bank_conflicts())
 
 
 def _check_outputs(memories: Mapping[str, SimulatedMemory], findings: FindingList) -> None:
@@ -211,9 +205,7 @@ class _Workgroup:
             self.findings.add(
                 "non-uniform-loop",
                 op,
-                lambda: (
-                    f"Loop '{induction}' runs {trips.min()} times in one lane and {trips.max()} in another."
-                ),
+                lambda: f"Loop '{induction}' runs {trips.min()} times in one lane and {trips.max()} in another.",
             )
             raise _Stopped
         uniform = bool((lower == lower[0]).all() and (step == step[0]).all())

@@ -30,13 +30,7 @@ class Statistics:
         self.counts[f"{space} {verb} bytes"] += int(np.count_nonzero(active)) * target.bytes
         self.counts[f"{space} {verb} {width} B"] += int(np.count_nonzero(threads))
         shared = self.machine.shared
-        if (
-            space == "shared"
-            and shared.banks
-            and self.measure_banks
-            and len(index) % self.lanes == 0
-            and width
-        ):
+        if space == "shared" and shared.banks and self.measure_banks and len(index) % self.lanes == 0 and width:
             cycles, ideal = access_cycles(index[:, 0] * target.bytes, threads, width, self.lanes, shared)
             total = self._cycles[f"{op.name} @{target.memory.name}" + (f" ({op.span})" if op.span else "")]
             total[0] += cycles

@@ -57,7 +57,9 @@ class MatrixInstruction:
         def flip(fragment: Fragment) -> Fragment:
             return replace(fragment, layout=fragment.layout.renamed(names))
 
-        return replace(self, m=self.n, n=self.m, a=flip(self.b), b=flip(self.a), acc=flip(self.acc), emit=self.emit + ":swapped")
+        return replace(
+            self, m=self.n, n=self.m, a=flip(self.b), b=flip(self.a), acc=flip(self.acc), emit=self.emit + ":swapped"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class SharedMemory:
     """Widest access of one lane."""
     arrangement: Literal["rows", "panels"]
     matrix_load: Literal["", "ldmatrix", "tile"]
-    """``ldmatrix``: one instruction loads matrices of 8 rows of 16 bytes.  ``tile``: operands are tile registers of 16 rows of 64 bytes."""
+    """``ldmatrix``: one instruction loads matrices of 8 rows of 16 bytes.  ``tile``: operands are tile registers
+    of 16 rows of 64 bytes."""
     spread: Literal["", "padding", "swizzle"]
     """How rows are kept off the same banks."""
 
@@ -89,13 +92,18 @@ class GlobalMemory:
     async_copy_bytes: int
     """Widest asynchronous copy into shared memory; 0 = none."""
     checked_stores: bool = False
-    """Whether wide stores are emitted where only the call's sizes decide their alignment, with narrow ones beside them."""
+    """Whether wide stores are emitted where only the call's sizes decide their alignment, with narrow ones beside
+    them."""
     alignment_bytes: int = 0
     """What a wide access has to be aligned to; 0 = its own width."""
 
     def aligned(self, divisor: int, elements: int, element_bytes: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""
-        needed = elements * element_bytes if not self.alignment_bytes else min(self.alignment_bytes, elements * element_bytes)
+        needed = (
+            elements * element_bytes
+            if not self.alignment_bytes
+            else min(self.alignment_bytes, elements * element_bytes)
+        )
         return self.any_alignment or divisor * element_bytes % needed == 0
 
 
@@ -111,7 +119,8 @@ class Machine:
     """True: the waves of a workgroup run together.  False: one after another between barriers, on one core."""
     max_threads: int
     registers: int
-    """32-bit registers that one lane can hold; 0 = not a limit, because tiles are as large as the register file by design."""
+    """32-bit registers that one lane can hold; 0 = not a limit, because tiles are as large as the register file by
+    design."""
     vector_bytes: int
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
@@ -121,7 +130,8 @@ class Machine:
     compiler: Mapping[str, Any]
     """What the backend needs to be told: features, architecture name, target attribute."""
     raster_group: int = 1
-    """Workgroups along grid axis 0 that run together with their neighbours along axis 1, unless the spec says otherwise."""
+    """Workgroups along grid axis 0 that run together with their neighbours along axis 1, unless the spec says
+    otherwise."""
     requires: tuple[str, ...] = ()
     """Features (as the operating system names them) that the running machine must have."""
 

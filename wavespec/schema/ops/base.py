@@ -54,9 +54,7 @@ class Scope(Protocol):
 
     def report(self, error: WavespecError) -> None: ...
 
-    def inside(
-        self, carried: dict[str, ValueType | None], body: tuple[Op, ...]
-    ) -> dict[str, ValueType | None]:
+    def inside(self, carried: dict[str, ValueType | None], body: tuple[Op, ...]) -> dict[str, ValueType | None]:
         """Infer a nested body; returns the types of the names it defines."""
         ...
 

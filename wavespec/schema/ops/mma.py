@@ -21,9 +21,7 @@ class DimsMismatch(WavespecError, code="dims-mismatch"):
 class NoMatrixProduct(WavespecError, code="no-matrix-product"):
     def __init__(self, where: Where, dtype: str) -> None:
         allowed = listing(ACCUMULATORS, "or")
-        super().__init__(
-            where, f"'mma' does not multiply {quote(dtype)}.", hints=[f"Its operands are {allowed}."]
-        )
+        super().__init__(where, f"'mma' does not multiply {quote(dtype)}.", hints=[f"Its operands are {allowed}."])
 
 
 class Mma(ValueOp):
