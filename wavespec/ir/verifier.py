@@ -19,7 +19,7 @@ def verify(kernel: Kernel) -> None:
     """
     memories = {memory.name for memory in kernel.memories}
     symbols = {known.args[0] for known in kernel.symbols}
-    expected: type[object] = TileType if kernel.level == "tile" else VectorType
+    level = {TileType: "tile", VectorType: "thread"}
     defined: dict[str, Value] = {}
 
     def fail(op: Op, what: str) -> VerificationError:
@@ -35,7 +35,7 @@ def verify(kernel: Kernel) -> None:
     def define(op: Op, value: Value, scope: dict[str, Value]) -> None:
         if value.name in defined:
             raise fail(op, f"%{value.name} is defined twice")
-        if not isinstance(value.type, expected):
+        if level[type(value.type)] != kernel.level:
             raise fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
         defined[value.name] = scope[value.name] = value
 

@@ -28,7 +28,8 @@ class TooManyThreads(WavespecError, code="too-many-threads"):
     def __init__(self, where: Where, threads: int, waves: int, machine: Machine) -> None:
         super().__init__(
             where,
-            f"{waves} waves of {machine.lanes} lanes are {threads} threads; {machine.variant} runs at most {machine.max_threads} in a workgroup.",
+            f"{waves} waves of {machine.lanes} lanes are {threads} threads; "
+            f"{machine.variant} runs at most {machine.max_threads} in a workgroup.",
             hints=["Make the wave tiles larger or the workgroup tiles smaller."],
         )
 
@@ -37,7 +38,8 @@ class OutsideLoop(WavespecError, code="outside-loop"):
     def __init__(self, where: Where, name: str, dim: str) -> None:
         super().__init__(
             where,
-            f"'{name}' has the dim '{dim}', which is walked over in tiles, and is not inside an 'iterate' over '{dim}'.",
+            f"'{name}' has the dim '{dim}', which is walked over in tiles, "
+            f"and is not inside an 'iterate' over '{dim}'.",
             hints=[f"Move it into the 'iterate' over '{dim}', or delete the tiling of '{dim}'."],
         )
 
@@ -46,7 +48,8 @@ class UntiledDim(WavespecError, code="untiled-dim"):
     def __init__(self, where: Where, name: str, dim: str) -> None:
         super().__init__(
             where,
-            f"One workgroup would hold '{name}' along all of '{dim}', whose size is known only when the kernel is called.",
+            f"One workgroup would hold '{name}' along all of '{dim}', "
+            "whose size is known only when the kernel is called.",
             hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}} to 'constraints', or give the dim one size."],
         )
 

@@ -47,7 +47,8 @@ class NotMatrices(WavespecError, code="not-matrices"):
         shapes = [f"[{', '.join(tile.dims)}]" for tile in operands]
         super().__init__(
             where,
-            f"A matrix instruction multiplies [m, k] by [n, k] into [m, n]; here {shapes[0]} by {shapes[1]} into {shapes[2]}.",
+            "A matrix instruction multiplies [m, k] by [n, k] into [m, n]; "
+            f"here {shapes[0]} by {shapes[1]} into {shapes[2]}.",
             hints=["Give both operands two dims."],
         )
 

@@ -19,7 +19,8 @@ _CPU_ROW_PADDING_BYTES = 64  # one cache line: rows a power of two apart would s
 class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
     def __init__(self, where: Where, needed: int, machine: Machine, staged: list[Memory]) -> None:
         parts = [
-            f"{m.name.removesuffix('_shared')}: {'*'.join(str(e) for e in m.shape)} x {m.dtype.bytes} bytes x {m.buffers} stage(s)"
+            f"{m.name.removesuffix('_shared')}: {'*'.join(map(str, m.shape))} x {m.dtype.bytes} bytes"
+            f" x {m.buffers} stage(s)"
             for m in staged
         ]
         super().__init__(

@@ -227,7 +227,8 @@ def copy_tile(
         build.span = span
         lines = [build.cast(value, shared.dtype, source.name) for value, _, _ in waiting]
         if op["transpose"]:
-            rows, columns, unit = op["transpose"]
+            sizes: tuple[int, int, int] = op["transpose"]
+            rows, columns, unit = sizes
             block = build.transpose(build.pack(lines, source.name), rows, columns, unit, source.name)
             for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
                 first = local[number * unit]

@@ -41,7 +41,7 @@ def _unrolled(op: Op, context: ThreadContext) -> None:
     carried = [context.fragments[value.name] for value in op.operands]
     for at in range(0, op["extent"].value, op["step"].value):
         context.constants[op["induction"]] = const(at)
-        context.fragments |= {a.name: values for a, values in zip(body.arguments, carried, strict=True)}
+        context.fragments.update({a.name: values for a, values in zip(body.arguments, carried, strict=True)})
         context.block(body.ops)
         carried = [context.fragments[value.name] for value in body.yields]
     del context.constants[op["induction"]]

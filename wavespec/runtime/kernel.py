@@ -96,7 +96,7 @@ class Kernel:
             return None
         try:
             device = inputs[0].device
-            for tensor, dtype in zip(inputs, self._input_dtypes):
+            for tensor, dtype in zip(inputs, self._input_dtypes):  # noqa: B905 (lengths are equal; strict costs time)
                 if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.device != device:
                     return None
             return self._plans.get(tuple([tensor.shape for tensor in inputs]))

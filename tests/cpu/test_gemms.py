@@ -1,0 +1,114 @@
+"""The GEMMs of ``specs/`` on this machine's CPU: exact on whole numbers, as close as torch on others, at every edge."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.lower.gemms import Gemm
+from wavespec.pipeline import best_variant, build
+from wavespec.runtime.cpu_features import cpu_features
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import load
+from wavespec.targets.machine import Machine, machines
+
+SPECS = Path(__file__).parents[2] / "specs"
+FILES = {"f32": "gemm_f32", "f16": "gemm", "bf16": "gemm_bf16", "i8": "gemm_i8"}
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}
+DTYPES = tuple(FILES)
+FLOATS = DTYPES[:3]
+
+
+MACHINES = {machine.variant: machine for machine in machines("cpu")}
+
+
+@cache
+def kernel(dtype: str, variant: str = "") -> Kernel:
+    spec = load(SPECS / f"{FILES[dtype]}.wave.yaml")
+    return Kernel(build(spec, "cpu", only=MACHINES[variant] if variant else best_variant("cpu")))
+
+
+def whole_numbers(dtype: str, m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Small enough that every sum is exact."""
+    generator = torch.Generator().manual_seed(m * 7 + n * 5 + k)
+    shapes = (m, k), (n, k)
+    a, b = (torch.randint(-4, 5, shape, generator=generator).to(TORCH[dtype]) for shape in shapes)
+    return a, b
+
+
+def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return a.double() @ b.double().T
+
+
+def check(callable_: Kernel, dtype: str, m: int, n: int, k: int) -> None:
+    a, b = whole_numbers(dtype, m, n, k)
+    actual = callable_(a, b)
+    assert actual.shape == (m, n)
+    assert torch.equal(actual.double(), product(a, b)), (dtype, m, n, k)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1, 1, 16), (1, 1, 0), (2, 3, 16), (3, 2, 32), (0, 5, 16), (5, 0, 16), (0, 0, 0), (4, 5, 0),
+        (576, 512, 384), (577, 513, 400), (575, 511, 1040), (37, 70, 1024), (1, 600, 48), (600, 1, 48),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_whole_numbers_are_exact(dtype: str, sizes: tuple[int, int, int]) -> None:
+    check(kernel(dtype), dtype, *sizes)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", [(64, 64, 64), (200, 190, 2064)], ids=str)
+def test_errors_are_at_most_twice_those_of_torch(dtype: str, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    generator = torch.Generator().manual_seed(k)
+    a, b = (torch.randn(rows, k, generator=generator).to(TORCH[dtype]) for rows in (m, n))
+    exact = product(a, b)
+    ours = (kernel(dtype)(a, b).double() - exact).abs().max()
+    # The results are f32; torch's own bf16 product rounds to bf16, so it is given the inputs as f32.
+    torchs = (torch.matmul(a.float(), b.float().T).double() - exact).abs().max()
+    assert ours <= 2 * torchs
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_out_is_written_and_nothing_around_it(dtype: str) -> None:
+    a, b = whole_numbers(dtype, 37, 45, 48)
+    room = torch.full((39, 45), 99, dtype=torch.int32 if dtype == "i8" else torch.float32)
+    out = room[1:38]
+    assert kernel(dtype)(a, b, out=out) is out
+    assert torch.equal(out.double(), product(a, b))
+    assert (room[0] == 99).all() and (room[38] == 99).all()
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_variant_is_exact(dtype: str, machine: Machine) -> None:
+    missing = set(machine.requires) - cpu_features()
+    if missing:
+        pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
+    for sizes in ((600, 530, 1040), (5, 3, 0), (1, 1, 16)):
+        check(kernel(dtype, machine.variant), dtype, *sizes)
+
+
+@cache
+def small(dtype: str, value: int) -> Kernel:
+    """Tiles so small that little sizes meet every edge; ``value`` is what the sums start at."""
+    best = best_variant("cpu")
+    row = next(row for row in best.instructions if dtype in {kind.name for kind in row.inputs})
+    gemm = Gemm(dtype=dtype, tile=(2 * row.m, 2 * row.n, 2 * row.k), wave=(None, None), value=value)
+    return Kernel(build(gemm.spec, "cpu", only=best))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(DTYPES), st.sampled_from([0, -2]), st.integers(0, 150), st.integers(0, 150), st.integers(0, 300))
+def test_any_size_is_exact(dtype: str, value: int, m: int, n: int, k: int) -> None:
+    a, b = whole_numbers(dtype, m, n, k)
+    assert torch.equal(small(dtype, value)(a, b).double(), product(a, b) + value)
