@@ -152,11 +152,23 @@ def rows_of(length: int) -> Place:
     return lambda _, register: divmod(register, length)
 
 
+def groups_of(columns: int, group: int) -> Place:
+    """A tile register of b: one row per group along k, the groups of all columns side by side."""
+
+    def place(_: int, register: int) -> tuple[int, int]:
+        row, rest = divmod(register, columns * group)
+        return rest // group, row * group + rest % group
+
+    return place
+
+
 @pytest.mark.parametrize("machine", machines("cpu"), ids=lambda machine: machine.variant)
 def test_cpu_tiles(machine: Machine) -> None:
     for row in machine.instructions:
-        pair = 2 if row.emit.startswith("dot2:") else 1
-        assert row.k == pair
-        operand, tile = rows_of(pair), rows_of(row.n)
-        check(row, (operand, row.m * pair), (operand, row.n * pair), (tile, row.m * row.n))
+        # A tile of AMX has 16 rows of 64 bytes, and one instruction here takes two tiles of either operand.
+        depth = {"dot2": 2, "fma": 1, "amx": 64 // row.a.dtype.bytes}[row.emit.split(":")[0]]
+        assert row.k == depth
+        operand, tile = rows_of(depth), rows_of(row.n)
+        right = groups_of(row.n, 4 // row.b.dtype.bytes) if row.emit.startswith("amx") else operand
+        check(row, (operand, row.m * depth), (right, row.n * depth), (tile, row.m * row.n))
         assert row.n * row.acc.dtype.bytes == 2 * machine.vector_bytes

@@ -93,4 +93,5 @@ def _cpu_flags(machine: Machine) -> tuple[str, ...]:
         "--iree-llvmcpu-target-cpu=generic",
         f"--iree-llvmcpu-target-cpu-features={machine.compiler['cpu_features']}",
         "--iree-llvmcpu-debug-symbols=false",
+        "--iree-input-demote-f64-to-f32=false",
     )
