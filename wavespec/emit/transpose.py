@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wavespec.emit.mlir_text import MlirText
 
+_Shuffle = Callable[[str, str, list[int]], str]
 _LANE_BYTES = 16  # x86 shuffles move elements inside 16-byte lanes cheaply, whole lanes otherwise
 
 
@@ -36,8 +37,7 @@ def transposed_lines(text: MlirText, lines: Sequence[str], width: int, element: 
     return _exchange_lanes(rows, per_lane, lanes, shuffle)
 
 
-def _butterfly(rows: list[str], distance: int, low: list[int], high: list[int], shuffle: object) -> list[str]:
-    assert callable(shuffle)
+def _butterfly(rows: list[str], distance: int, low: list[int], high: list[int], shuffle: _Shuffle) -> list[str]:
     result = list(rows)
     group = 2 * distance
     for start in range(0, len(rows), group):
@@ -47,17 +47,15 @@ def _butterfly(rows: list[str], distance: int, low: list[int], high: list[int], 
     return result
 
 
-def _exchange_lanes(rows: list[str], per_lane: int, lanes: int, shuffle: object) -> list[str]:
+def _exchange_lanes(rows: list[str], per_lane: int, lanes: int, shuffle: _Shuffle) -> list[str]:
     """Row ``g·per_lane + c`` has, in lane l, rows of group g of column ``l·per_lane + c``; gather a column's lanes."""
-    assert callable(shuffle)
 
     def pick(selection: list[int]) -> list[int]:
         return [lane * per_lane + i for lane in selection for i in range(per_lane)]
 
     columns: list[str] = [""] * len(rows)
     for c in range(per_lane):
-        found = {(): [rows[g * per_lane + c] for g in range(lanes)]}
-        held = {(): list(range(lanes))}
+        found: dict[tuple[int, ...], list[str]] = {(): [rows[g * per_lane + c] for g in range(lanes)]}
         while len(next(iter(found.values()))) > 1:
             split: dict[tuple[int, ...], list[str]] = {}
             for key, vectors in found.items():
@@ -66,7 +64,6 @@ def _exchange_lanes(rows: list[str], per_lane: int, lanes: int, shuffle: object)
                 split[(*key, 0)] = [shuffle(a, b, even) for a, b in pairs]
                 split[(*key, 1)] = [shuffle(a, b, odd) for a, b in pairs]
             found = split
-        del held
         for key, (vector,) in found.items():
             lane = sum(bit << position for position, bit in enumerate(key))
             columns[lane * per_lane + c] = vector

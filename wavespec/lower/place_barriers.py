@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -110,20 +110,11 @@ def _loop(op: Op, pending: _Pending, buffers: Mapping[str, int]) -> tuple[Op, _P
 def _induction(op: Op) -> Expr | None:
     """The loop's induction symbol, with its range, where an access uses it."""
     for inner in op.walk():
-        for _, value in inner.attributes:
-            for expr in _expressions(value):
-                for node in expr.walk():
-                    if node.kind == "symbol" and node.args[0] == op["induction"]:
-                        return node
+        for expr in inner.expressions():
+            for node in expr.walk():
+                if node.kind == "symbol" and node.args[0] == op["induction"]:
+                    return node
     return None
-
-
-def _expressions(value: object) -> Iterator[Expr]:
-    if isinstance(value, Expr):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _expressions(item)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _access(op: Op, buffers: Mapping[str, int]) -> _Access | None:
