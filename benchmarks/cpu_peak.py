@@ -1,7 +1,8 @@
-"""A matrix instruction of this CPU in; a call that issues nothing but that, on every thread, out: the peak to measure kernels against.
+"""A matrix instruction of this CPU in; a call that issues nothing but that, on every thread, out.
 
-The kernel is written at thread level and goes through wavespec's own emitter: one register tile, operands that never leave the first
-cache, ``STEPS`` products.  Its result is known, so that a compiler that left work out would be found.
+It is the peak to measure kernels against.  The kernel is written at thread level and goes through wavespec's own
+emitter: one register tile, operands that never leave the first cache, ``STEPS`` products.  Its result is known, so
+that a compiler that left work out would be found.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from wavespec.runtime.kernel import Kernel
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
 STEPS = 1 << 16
-_TORCH = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8}
+_LOOP = f'{{induction = "step", lower = [0], step = [1], unroll = 1, upper = [{STEPS}]}}'
+_TORCH = {
+    "f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "i32": torch.int32, "i16": torch.int16,
+    "i8": torch.int8,
+}  # fmt: skip
 _TEXT = """\
 thread kernel @peak target cpu lanes 1
 symbol T in 1..4096 by 1
@@ -37,7 +42,7 @@ memory @right : {b} (R: [{right}]) shared [R/1: {right} by 1]
   %b = load {{memory = "b", offset = [0]}} : {b}x{right}
   store %b {{memory = "right", offset = [0]}}
   %zero = constant {{value = 0}} : {acc}x{sums}
-  %sums = for %zero {{induction = "step", lower = [0], step = [1], unroll = 1, upper = [{steps}]}} : {acc}x{sums} (%before : {acc}x{sums}) do
+  %sums = for %zero {loop} : {acc}x{sums} (%before : {acc}x{sums}) do
     %x = {load_a} : {a}x{left}
     %y = {load_b} : {b}x{right}
     %after = mma %x, %y, %before {{instruction = "{name}"}} : {acc}x{sums}
@@ -60,7 +65,7 @@ def peak(row: MatrixInstruction, machine: Machine) -> Peak:
     """The peak of one row of a CPU variant on as many threads as torch has."""
     sizes = {"left": row.a.layout.elements, "right": row.b.layout.elements, "sums": row.acc.layout.elements}
     text = _TEXT.format(
-        a=row.a.dtype, b=row.b.dtype, acc=row.acc.dtype, name=row.name, steps=STEPS, last=STEPS - 1,
+        a=row.a.dtype, b=row.b.dtype, acc=row.acc.dtype, name=row.name, loop=_LOOP, last=STEPS - 1,
         load_a=_load("left", row.a, row), load_b=_load("right", row.b, row), **sizes,
     )  # fmt: skip
     left, right, sums = (Dim(name, 1, sizes[key]) for name, key in (("L", "left"), ("R", "right"), ("E", "sums")))

@@ -1,10 +1,10 @@
-"""The GEMMs of ``specs/`` on this CPU in; results checked, times beside ``torch.matmul`` and the share of the measured peak out.
+"""The GEMMs of ``specs/`` on this CPU in; checked results, times beside ``torch.matmul`` and shares of the peak out.
 
     python benchmarks/gemm_cpu.py [--seconds 4] [--write]
 
-Both run in this process on as many threads as torch has, call by call in turn, on the same tensors, each into a result of its own that
-exists before.  GF/s are 2·M·N·K over the time of a call.  The median says how the machine was shared while this ran, the minimum what
-the code can do.  ``--write`` puts the tables into ``benchmarks/results/gemm_cpu.md``.
+Both run in this process on as many threads as torch has, call by call in turn, on the same tensors, each into a result
+of its own that exists before.  GF/s are 2·M·N·K over the time of a call.  The median says how the machine was shared
+while this ran, the minimum what the code can do.  ``--write`` puts the tables into ``benchmarks/results/gemm_cpu.md``.
 
 The peak is that of the matrix instruction alone (``cpu_peak.py``), timed in turn with the rest.
 """
@@ -55,10 +55,11 @@ def main() -> None:
     lines = [
         "# GEMM on the CPU beside torch", "",
         f"Command: `python benchmarks/gemm_cpu.py --seconds {arguments.seconds:g} --write`", "",
-        f"{cpu_model()}; {torch.get_num_threads()} threads; torch {torch.__version__} ({blas()}); variant {best_variant('cpu').variant}; "
-        f"load average before: {load_average()}.", "",
-        "GF/s (i8: GOP/s) at the median and, in brackets, at the fastest call.  The share is that of the fastest call in the peak "
-        "measured by the same compiler without memory traffic.  `ratio` compares fastest calls; above 1 is faster than torch.", "",
+        f"{cpu_model()}; {torch.get_num_threads()} threads; torch {torch.__version__} ({blas()}); "
+        f"variant {best_variant('cpu').variant}; load average before: {load_average()}.", "",
+        "GF/s (i8: GOP/s) at the median and, in brackets, at the fastest call.  The peak is the fastest call of the same "
+        "matrix instruction without memory traffic, the share that of our fastest call in it.  `ratio` compares fastest "
+        "calls; above 1 is faster than torch.", "",
         "| dtype | M x N x K | wavespec | torch | ratio | peak | share of peak |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     print("\n".join(lines), flush=True)
@@ -117,7 +118,7 @@ def operands(dtype: str, m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Te
 
 
 def check(dtype: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    """Integers exactly; floating point with at most twice the error (root mean square) of torch's f32 product of the same inputs."""
+    """Integers exactly; else at most twice the error (root mean square) of torch's f32 product of the same inputs."""
     exact = a.double() @ b.double().T
     error = (out.double() - exact).square().mean().sqrt()
     allowed = 0 if dtype == "i8" else 2 * (torch.matmul(a.float(), b.float().T).double() - exact).square().mean().sqrt()
@@ -141,7 +142,7 @@ def in_turn(calls: list[Callable[[], object]], seconds: float) -> list[Times]:
 def cpu_model() -> str:
     """Model and size of this CPU, as Linux says."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
-    found = {key: match[1].strip() for key in ("model name", "model", "cpu family", "stepping") if (match := re.search(rf"^{key}\s*: (.*)$", text, re.MULTILINE))}
+    found = {match[1]: match[2] for match in re.finditer(r"^([a-z ]+?)\s*: (.*)$", text, re.MULTILINE)}
     numbers = ", ".join(f"{key} {found[key]}" for key in ("cpu family", "model", "stepping") if key in found)
     return f"{found.get('model name', platform.processor())} ({numbers}), {os.cpu_count()} cores seen"
 
@@ -159,11 +160,11 @@ def notes() -> list[str]:
     """What has to be known to read the table."""
     return [
         "- torch writes bf16 and f16 results in that type, wavespec the f32 that the spec asks for: twice the bytes.",
-        "- 1000 x 1017 x 513: the f16, bf16, i8 and f32 specs promise a multiple of 8 or 16 for K, so operands are stored 528 wide with zeros; torch "
-        "multiplies the 513 elements in place.",
+        "- 1000 x 1017 x 513: the specs promise a multiple of 8 or 16 for K, so operands are stored 528 wide with zeros; "
+        "torch multiplies the 513 elements in place.",
         "- i8: torch's figure is ``torch._int_mm``, which makes its result anew in every call.",
-        "- The bar of 1.5 x torch f32 was set on a Zen 5, where MKL is slow.  On this Intel CPU MKL itself runs near the peak, so no kernel can be 1.5 x "
-        "as fast; the share of the peak is the figure to look at.",
+        "- The bar of 1.5 x torch f32 was set on a Zen 5, where MKL is slow.  On this Intel CPU MKL itself runs near the "
+        "peak, so no kernel can be 1.5 x as fast; the share of the peak is the figure to look at.",
         "- All threads of the machine are used, and it may be shared: medians move with the load, fastest calls much less.",
     ]
 

@@ -53,9 +53,7 @@ def nest(ops: tuple[Op, ...]) -> list[object]:
     for op in ops:
         if op.region:
             shape.append([op["induction"], *nest(op.region.ops)])
-        elif op.name in ("store", "accumulate", "mma") and (
-            not shape or shape[-1] != (text := op.get("memory") or "mma")
-        ):
+        elif op.name in ("store", "accumulate", "mma") and shape[-1:] != [op.get("memory") or "mma"]:
             shape.append(op.get("memory") or "mma")
     return shape
 

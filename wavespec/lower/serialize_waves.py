@@ -17,12 +17,12 @@ class SerializeWaves(Pass):
     """Run the waves of a workgroup in loops, each operation at the outermost level where it means the same.
 
     Before: operations speak of wave symbols; loops carry registers of every wave.
-    After:  ``for`` loops over the wave symbols, the last wave symbol innermost.  What depends on no wave symbol (packing a
-            panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.  The kernel has no
-            waves left.  Waves beyond the edge of a tensor are not run.
+    After:  ``for`` loops over the wave symbols, the last wave symbol innermost.  What depends on no wave symbol
+            (packing a panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.
+            The kernel has no waves left.  Waves beyond the edge of a tensor are not run.
     Cases:  a loop around all waves cannot keep their registers.
-            1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its sum there,
-               and announces that when it starts (``prefetch``).
+            1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its
+               sum there, and announces that when it starts (``prefetch``).
             2. Any other carried value lives in a private memory between the steps.
     """
 
@@ -46,7 +46,7 @@ class _Serializer:
         self.private: list[Memory] = []
         self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
 
-    # ------------------------------------------------------------------------------------------------------------- nests
+    # ------------------------------------------------------------------------------------------------------ nests
 
     def depth(self, op: Op) -> int:
         """How many wave loops have to be around ``op``."""
@@ -63,7 +63,8 @@ class _Serializer:
         ops = list(ops)
         for number, op in enumerate(ops):
             if op.name == "for" and self._mixes_levels(op):
-                before, loop, after = self.without_carried(op, ops[number + 1 :]) if op.operands else ([], op, ops[number + 1 :])
+                rest = ops[number + 1 :]
+                before, loop, after = self.without_carried(op, rest) if op.operands else ([], op, rest)
                 return self.nest(ops[:number] + before) + self.block_loop(loop) + self.block(after)
         return self.nest(ops)
 
@@ -119,7 +120,7 @@ class _Serializer:
         start = self.kernel.symbol(f"wg{split.axis}") * split.tile
         return minimum(count, ceildiv(size - start, split.tile // count))
 
-    # ----------------------------------------------------------------------------------------------------------- carried
+    # ---------------------------------------------------------------------------------------------------- carried
 
     def without_carried(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
         """The loop with its carried values in memory: operations before it, the loop, operations after it."""
@@ -138,7 +139,8 @@ class _Serializer:
         for other in after:
             if not any(value.name in known for inner in other.walk() for value in inner.operands):
                 continue
-            if other.name != "slice" and not (other.name == "store" and self.kernel.memory(other["memory"]).space == "global"):
+            stores = other.name == "store" and self.kernel.memory(other["memory"]).space == "global"
+            if not stores and other.name != "slice":
                 return None
             known |= {value.name for value in other.results}
             chain.append(other)
@@ -178,13 +180,14 @@ class _Serializer:
         inside: dict[str, Value] = {}
         outside: dict[str, Value] = {}
         for first, argument, last, result in zip(op.operands, body.arguments, body.yields, op.results, strict=True):
-            size = argument.vector.elements
-            memory = Memory(f"carried_{len(self.private)}", argument.vector.dtype, ("element",), (const(waves * size),), "private")
+            size, dtype = argument.vector.elements, argument.vector.dtype
+            name, shape = f"carried_{len(self.private)}", (const(waves * size),)
+            memory = Memory(name, dtype, ("element",), shape, "private")
             self.private.append(memory)
-            build.store(first, memory.name, wave * size)
-            inside[argument.name] = inner.load(memory.name, argument.vector.dtype, size, wave * size, hint=argument.name)
-            spills.store(last, memory.name, wave * size)
-            outside[result.name] = outer.load(memory.name, result.vector.dtype, size, wave * size, hint=result.name)
+            build.store(first, name, wave * size)
+            inside[argument.name] = inner.load(name, dtype, size, wave * size, hint=argument.name)
+            spills.store(last, name, wave * size)
+            outside[result.name] = outer.load(name, dtype, size, wave * size, hint=result.name)
         ops = (*inner.ops, *(_renamed(o, inside) for o in body.ops), *(_renamed(o, inside) for o in spills.ops))
         loop = replace(op, operands=(), results=(), region=Region((), ops, ()))
         return build.ops, loop, [*outer.ops, *(_renamed(o, outside) for o in after)]
@@ -208,7 +211,7 @@ def _touched(ops: list[Op]) -> tuple[set[str], set[str]]:
 
 
 def _only_accumulates(op: Op) -> bool:
-    """Whether carried values are only ever added to: the accumulator of matrix products, directly or through inner loops."""
+    """Whether carried values are only added to: accumulators of matrix products, directly or through inner loops."""
     sums = {value.name for value in op.body.arguments}
     for inner in op.body.ops:
         for number, value in enumerate(inner.operands):
