@@ -65,9 +65,10 @@ def test_gfx950_uses_its_deep_instruction() -> None:
     assert count(loop(Gemm(target="gfx950")), "v_mfma_f32_16x16x32_f16") == 16
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
-def test_shared_memory_has_no_bank_conflicts(dtype: str) -> None:
-    statistics = run(Gemm(dtype), 128, 128, 64).statistics
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+@pytest.mark.parametrize(("dtype", "depth"), [("f16", 32), ("f16", 64), ("bf16", 32), ("f32", 32), ("i8", 64)])
+def test_shared_memory_has_no_bank_conflicts(dtype: str, depth: int, target: str) -> None:
+    statistics = run(Gemm(dtype, tile=(128, 128, depth), target=target), 128, 128, 128).statistics
     assert statistics["lds_cycles"] == statistics["lds_ideal_cycles"]
 
 

@@ -145,7 +145,7 @@ def thread_kernel() -> Kernel:
             (const(64), const(64)),
             "shared",
             None,
-            Arrangement(row_major(("M", "K"), (64, 64)).digits, Swizzle("M", "K", 8, 8, 1)),
+            Arrangement(row_major(("M", "K"), (64, 64)).digits, Swizzle("M", "K", 8, 8, 1, 2)),
             2,
             True,
         ),

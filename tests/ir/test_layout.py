@@ -155,3 +155,15 @@ def test_text() -> None:
     assert str(FRAGMENT) == "{m = lane//4, n = (lane%4)*2;  | 2 by m 8, 2 by n 1}"
     arrangement = Arrangement((Digit("m", 4, 1, 40), Digit("k", 32, 1, 1)), Swizzle("m", "k", 8, 4, 2))
     assert str(arrangement) == "[m/1: 4 by 40, k/1: 32 by 1; swizzle k 8 x 4 by m//2]"
+
+
+@pytest.mark.parametrize(("columns", "width", "period"), [(64, 8, 1), (32, 4, 2)])
+def test_folded_swizzle_spreads_eight_rows_over_half_a_pass_and_sixteen_over_a_whole_one(
+    columns: int, width: int, period: int
+) -> None:
+    swizzled = Arrangement(row_major(("m", "k"), (32, columns)).digits, Swizzle("m", "k", 8, width, period, fold=2))
+    found = places(swizzled, ("m", "k"), (32, columns))
+    assert len(set(found.values())) == 32 * columns
+    for rows, line in ((8, 64), (16, 128)):
+        for first in range(0, 32, rows):
+            assert len({found[row, 0] % line // 8 for row in range(first, first + rows)}) == rows

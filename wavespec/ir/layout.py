@@ -116,7 +116,8 @@ def _axes_text(axes: tuple[RegisterAxis, ...]) -> str:
 class Swizzle:
     """Spreads the rows of a staged tile over the banks: chunk index ``c`` becomes ``c ^ (row // period % width)``.
 
-    ``chunk`` is in elements; ``width`` chunks make one row segment.
+    ``chunk`` is in elements; ``width`` chunks make one row segment.  With ``fold`` = 2 the next ``period * width`` rows
+    take the chunks in pairs the other way round, which tells them apart where a pass over the banks is twice as long.
     """
 
     row: str
@@ -124,9 +125,11 @@ class Swizzle:
     chunk: int
     width: int
     period: int
+    fold: int = 1
 
     def __str__(self) -> str:
-        return f"swizzle {self.column} {self.chunk} x {self.width} by {self.row}//{self.period}"
+        fold = f" fold {self.fold}" if self.fold != 1 else ""
+        return f"swizzle {self.column} {self.chunk} x {self.width} by {self.row}//{self.period}{fold}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +177,11 @@ class Arrangement:
 
     def _swizzled(self, column: Expr, row: Expr) -> Expr:
         assert self.swizzle is not None
-        chunk = self.swizzle.chunk
-        return ((column // chunk) ^ (row // self.swizzle.period % self.swizzle.width)) * chunk + column % chunk
+        swizzle, chunk = self.swizzle, self.swizzle.chunk
+        place = (column // chunk) ^ (row // swizzle.period % swizzle.width)
+        if swizzle.fold > 1:
+            place = place ^ (row // (swizzle.period * swizzle.width) % swizzle.fold)
+        return place * chunk + column % chunk
 
     def __str__(self) -> str:
         digits = ", ".join(f"{d.dim}/{d.step}: {d.extent} by {d.stride}" for d in self.digits)

@@ -256,7 +256,8 @@ class _Reader:
         self.expect("by")
         row = self.take("name")
         self.expect("//")
-        return Swizzle(row, column, chunk, width, self.integer())
+        period = self.integer()
+        return Swizzle(row, column, chunk, width, period, self.integer() if self.accept("fold") else 1)
 
     def dtype(self) -> DType:
         name = self.take("name")

@@ -13,6 +13,9 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Fragment, Machine
 
+# Eight lanes of the widest access.  A machine may serve them together whatever it has of banks, so rows are kept apart
+# within this length first, and within a pass over all banks second.
+_HALF_WAY_BYTES = 128
 _CPU_ROW_PADDING_BYTES = 64  # one cache line: rows a power of two apart would share one cache set
 
 
@@ -127,7 +130,9 @@ def _arrangement(
     if machine.shared.spread == "swizzle" and chunks > 1 and chunks & (chunks - 1) == 0 and extents[-1] % chunk == 0:
         # Rows that share one pass over all banks are told apart by their place in it, the others by the swizzle.
         row_bytes, line_bytes = extents[-1] * bytes_, machine.shared.banks * machine.shared.bank_bytes
+        fold = line_bytes // _HALF_WAY_BYTES if row_bytes < line_bytes else 1
+        line_bytes //= fold
         width = min(chunks, line_bytes // machine.shared.access_bytes)
-        swizzle = Swizzle(source.dims[-2], column, chunk, width, max(1, line_bytes // row_bytes))
+        swizzle = Swizzle(source.dims[-2], column, chunk, width, max(1, line_bytes // row_bytes), fold)
         return replace(arrangement, swizzle=swizzle)
     return arrangement

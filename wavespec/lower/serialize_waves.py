@@ -111,12 +111,14 @@ class _Serializer:
     def _wave_loop(self, ops: list[Op], level: int) -> list[Op]:
         name, count = self.kernel.waves[level]
         upper = self._waves_inside(name, count)
-        attributes = attribute_pairs({"induction": name, "lower": const(0), "upper": upper, "step": const(1), "unroll": 1})
+        bounds = {"lower": const(0), "upper": upper, "step": const(1)}
+        attributes = attribute_pairs({"induction": name, **bounds, "unroll": 1})
         return [Op("for", (), (), attributes, Region((), self._level(ops, level + 1), ()), ops[0].span)]
 
     def _waves_inside(self, name: str, count: int) -> Expr:
         split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
-        size = next(e for m in self.kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == split.dim and m.space == "global")
+        tensors = [memory for memory in self.kernel.memories if memory.space == "global"]
+        size = next(e for memory in tensors for d, e in zip(memory.dims, memory.shape, strict=True) if d == split.dim)
         start = self.kernel.symbol(f"wg{split.axis}") * split.tile
         return minimum(count, ceildiv(size - start, split.tile // count))
 
