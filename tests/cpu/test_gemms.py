@@ -56,11 +56,23 @@ def check(callable_: Kernel, dtype: str, m: int, n: int, k: int) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [
-        (1, 1, 16), (1, 1, 0), (2, 3, 16), (3, 2, 32), (0, 5, 16), (5, 0, 16), (0, 0, 0), (4, 5, 0),
-        (576, 512, 384), (577, 513, 400), (575, 511, 1040), (37, 70, 1024), (1, 600, 48), (600, 1, 48),
+        (1, 1, 16),
+        (1, 1, 0),
+        (2, 3, 16),
+        (3, 2, 32),
+        (0, 5, 16),
+        (5, 0, 16),
+        (0, 0, 0),
+        (4, 5, 0),
+        (576, 512, 384),
+        (577, 513, 400),
+        (575, 511, 1040),
+        (37, 70, 1024),
+        (1, 600, 48),
+        (600, 1, 48),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_whole_numbers_are_exact(dtype: str, sizes: tuple[int, int, int]) -> None:
     check(kernel(dtype), dtype, *sizes)
 

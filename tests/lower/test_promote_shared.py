@@ -40,7 +40,9 @@ def test_rows_are_swizzled_so_that_all_banks_serve_a_column() -> None:
     ]
     assert "swizzle K 8 x 4 by M//2]" in shared(Gemm(tile=(32, 64, 32)), NVIDIA)[0]
     wide = next(machine for machine in MACHINES if machine.shared.banks == 64)
-    assert "swizzle K 8 x 8 by M//1 fold 2]" in shared(Gemm(tile=(32, 64, 64)), wide)[0], "64 banks hold two rows of 128 bytes"
+    assert "swizzle K 8 x 8 by M//1 fold 2]" in shared(Gemm(tile=(32, 64, 64)), wide)[0], (
+        "64 banks hold two rows of 128 bytes"
+    )
 
 
 @pytest.mark.parametrize("depth", [48, 80])

@@ -62,7 +62,12 @@ class ThreadToAmx(ThreadToCpu):
         self.pointers: dict[str, str] = {}
         self.in_tiles = ""
         self.zeros = {op.result.name for op in self.kernel.walk() if op.name == "constant" and op["value"] == 0}
-        for name, space in (("sums", _SCRATCH_BYTES), ("left", _SCRATCH_BYTES // 2), ("right", _SCRATCH_BYTES // 2), ("configuration", _ROW_BYTES)):
+        for name, space in (
+            ("sums", _SCRATCH_BYTES),
+            ("left", _SCRATCH_BYTES // 2),
+            ("right", _SCRATCH_BYTES // 2),
+            ("configuration", _ROW_BYTES),
+        ):
             self._scratch(name, space)
         for memory in self.kernel.memories:
             if memory.space != "global":
@@ -91,9 +96,15 @@ class ThreadToAmx(ThreadToCpu):
 
     def _from_scratch(self, at: int, size: int, stored: DType, wanted: DType) -> str:
         buffer, type_ = self.buffers["amx.sums"]
-        index, before, after = self.text.constant(at * stored.bytes, "index"), vector_type(stored, size), vector_type(wanted, size)
+        index, before, after = (
+            self.text.constant(at * stored.bytes, "index"),
+            vector_type(stored, size),
+            vector_type(wanted, size),
+        )
         view = self.text.op(f"vector.load {buffer}[{index}] : {type_}, vector<{size * stored.bytes}xi8>")
-        name = self.text.op(f"vector.bitcast {view} : vector<{size * stored.bytes}xi8> to vector<{size}x{mlir_type(stored)}>")
+        name = self.text.op(
+            f"vector.bitcast {view} : vector<{size * stored.bytes}xi8> to vector<{size}x{mlir_type(stored)}>"
+        )
         if size == 1:
             name = self.text.op(f"vector.extract {name}[0] : {mlir_type(stored)} from vector<1x{mlir_type(stored)}>")
         return name if stored == wanted else self.convert(name, stored, wanted, before, after)
@@ -204,13 +215,17 @@ class ThreadToAmx(ThreadToCpu):
         at = 0
         for part in self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements)):
             bytes_ = f"vector<{part.size * size}xi8>"
-            name = self.text.op(f"vector.bitcast {part.name} : {vector_type(value.vector.dtype, part.size)} to {bytes_}")
+            name = self.text.op(
+                f"vector.bitcast {part.name} : {vector_type(value.vector.dtype, part.size)} to {bytes_}"
+            )
             self.text.do(f"vector.store {name}, {buffer}[{self.text.constant(at, 'index')}] : {type_}, {bytes_}")
             at += part.size * size
 
     def _scratch(self, name: str, space: int) -> None:
         type_ = f"memref<{space}xi8, {LOCAL}>"
-        buffer = self.text.op(f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}')
+        buffer = self.text.op(
+            f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}'
+        )
         self.buffers[f"amx.{name}"] = buffer, type_
         self.pointers[f"amx.{name}"] = self._pointer(buffer, type_)
 

@@ -38,7 +38,9 @@ class ThreadToCpu(ThreadToMlir):
         for memory in self.kernel.memories:
             if memory.space != "global":
                 type_ = f"memref<{memory.elements.value * memory.buffers}x{mlir_type(memory.dtype)}, {LOCAL}>"
-                name = self.text.op(f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}')
+                name = self.text.op(
+                    f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}'
+                )
                 self.buffers[memory.name] = name, type_
         self.workgroup_ids()
 
@@ -90,7 +92,9 @@ class ThreadToCpu(ThreadToMlir):
             onto: tuple[tuple[Expr, Expr], ...] = ops[0]["onto"]
             if not onto:
                 return form(masked=False, add=True)
-            self._either(self.indices.holds(onto), lambda: form(masked=False, add=True), lambda: form(masked=False, add=False))
+            self._either(
+                self.indices.holds(onto), lambda: form(masked=False, add=True), lambda: form(masked=False, add=False)
+            )
             return []
 
         checks = _all_inside(ops)
@@ -105,14 +109,24 @@ class ThreadToCpu(ThreadToMlir):
         value = self.whole(op.operands[0])
         if add:
             mask = (*op["mask"], *op["onto"])
-            before = self._masked(memory, offset, vector.elements, mask, op["valid"]) if masked else self._plain(memory, offset, vector.elements)
+            before = (
+                self._masked(memory, offset, vector.elements, mask, op["valid"])
+                if masked
+                else self._plain(memory, offset, vector.elements)
+            )
             value = self.text.op(f"arith.{'addf' if vector.dtype.is_float else 'addi'} {value}, {before} : {type_}")
         if masked:
             self._masked(memory, offset, vector.elements, op["mask"], op["valid"], store=value)
         else:
             self._plain(memory, offset, vector.elements, store=value)
 
-    def _either(self, condition: str, then: Callable[[], list[str]], otherwise: Callable[[], list[str]], types: Sequence[str] = ()) -> str:
+    def _either(
+        self,
+        condition: str,
+        then: Callable[[], list[str]],
+        otherwise: Callable[[], list[str]],
+        types: Sequence[str] = (),
+    ) -> str:
         """``scf.if``; the two forms return the names of their results, of the given types."""
         forms: list[list[str]] = []
         for form in (then, otherwise):
@@ -125,18 +139,25 @@ class ThreadToCpu(ThreadToMlir):
             forms.append(self.text.close())
         result = self.text.name()
         block = self.text.blocks[-1]
-        block.append((f"{result}:{len(types)} = scf.if {condition} -> ({', '.join(types)})" if types else f"scf.if {condition}") + " {")
+        block.append(
+            (f"{result}:{len(types)} = scf.if {condition} -> ({', '.join(types)})" if types else f"scf.if {condition}")
+            + " {"
+        )
         block.extend([*forms[0], "} else {", *forms[1]])
         self.text.do("}")
         return result
 
     def load(self, op: Op, memory: Memory) -> Parts:
-        sizes = [op.result.vector.elements] if _bounded(op) else self.native_sizes(memory.dtype, op.result.vector.elements)
+        sizes = (
+            [op.result.vector.elements] if _bounded(op) else self.native_sizes(memory.dtype, op.result.vector.elements)
+        )
         if len(sizes) == 1:
             return (Part(self._access(op, memory, masked=_bounded(op)), sizes[0]),)
         starts = itertools.accumulate(sizes, initial=0)
         offset = self.buffered(op, memory)
-        return tuple(Part(self._plain(memory, offset + at, size), size) for at, size in zip(starts, sizes, strict=False))
+        return tuple(
+            Part(self._plain(memory, offset + at, size), size) for at, size in zip(starts, sizes, strict=False)
+        )
 
     def store(self, op: Op, memory: Memory) -> None:
         if _bounded(op):
@@ -149,13 +170,19 @@ class ThreadToCpu(ThreadToMlir):
 
     def prefetch(self, op: Op, memory: Memory) -> None:
         buffer, type_ = self.buffers[memory.name]
-        self.text.do(f"memref.prefetch {buffer}[{self.indices.index(op['offset'])}], write, locality<3>, data : {type_}")
+        self.text.do(
+            f"memref.prefetch {buffer}[{self.indices.index(op['offset'])}], write, locality<3>, data : {type_}"
+        )
 
     def _access(self, op: Op, memory: Memory, *, masked: bool) -> str:
         """One load (returns the value) or store (returns nothing of use)."""
         size, offset = (op.result if op.results else op.operands[0]).vector.elements, self.buffered(op, memory)
         value = self.whole(op.operands[0]) if op.operands else ""
-        return self._masked(memory, offset, size, op["mask"], op["valid"], store=value) if masked else self._plain(memory, offset, size, store=value)
+        return (
+            self._masked(memory, offset, size, op["mask"], op["valid"], store=value)
+            if masked
+            else self._plain(memory, offset, size, store=value)
+        )
 
     def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
@@ -168,7 +195,9 @@ class ThreadToCpu(ThreadToMlir):
         some = self.text.op(f"vector.create_mask {count} : {lanes}")
         if not store:
             zero = self.text.constant(0, vector_text)
-            name = self.text.op(f"vector.maskedload {buffer}[{at}], {some}, {zero} : {type_}, {lanes}, {vector_text} into {vector_text}")
+            name = self.text.op(
+                f"vector.maskedload {buffer}[{at}], {some}, {zero} : {type_}, {lanes}, {vector_text} into {vector_text}"
+            )
             return name if size > 1 else self.text.op(f"vector.extract {name}[0] : {value_type} from {vector_text}")
         if size == 1:
             store = self.text.op(f"vector.broadcast {store} : {value_type} to {vector_text}")
@@ -179,10 +208,18 @@ class ThreadToCpu(ThreadToMlir):
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
         value_type = vector_type(memory.dtype, size)
         if store:
-            text = f"vector.store {store}, {buffer}[{at}] : {type_}, {value_type}" if size > 1 else f"memref.store {store}, {buffer}[{at}] : {type_}"
+            text = (
+                f"vector.store {store}, {buffer}[{at}] : {type_}, {value_type}"
+                if size > 1
+                else f"memref.store {store}, {buffer}[{at}] : {type_}"
+            )
             self.text.do(text)
             return ""
-        return self.text.op(f"vector.load {buffer}[{at}] : {type_}, {value_type}" if size > 1 else f"memref.load {buffer}[{at}] : {type_}")
+        return self.text.op(
+            f"vector.load {buffer}[{at}] : {type_}, {value_type}"
+            if size > 1
+            else f"memref.load {buffer}[{at}] : {type_}"
+        )
 
     def barrier(self) -> None:
         raise AssertionError("waves that run one after another need no barrier")
@@ -240,9 +277,13 @@ class ThreadToCpu(ThreadToMlir):
     def _dot(self, intrinsic: str, left: str, right: str, total: str, operand: str, lanes: str) -> str:
         """Groups along k multiplied and added into ``total``; multiply-add-pairs has no accumulator of its own."""
         if "pmadd" in intrinsic:
-            product = self.text.op(f'llvm.call_intrinsic "{intrinsic}"({left}, {right}) : ({operand}, {operand}) -> {lanes}')
+            product = self.text.op(
+                f'llvm.call_intrinsic "{intrinsic}"({left}, {right}) : ({operand}, {operand}) -> {lanes}'
+            )
             return self.text.op(f"arith.addi {total}, {product} : {lanes}")
-        return self.text.op(f'llvm.call_intrinsic "{intrinsic}"({total}, {left}, {right}) : ({lanes}, {operand}, {operand}) -> {lanes}')
+        return self.text.op(
+            f'llvm.call_intrinsic "{intrinsic}"({total}, {left}, {right}) : ({lanes}, {operand}, {operand}) -> {lanes}'
+        )
 
 
 def _bounded(op: Op) -> bool:

@@ -29,9 +29,16 @@ def transposed_lines(text: MlirText, lines: Sequence[str], width: int, element: 
     # Inside lanes: after stage s, the rows of a group of 2^(s+1) hold runs of 2^(s+1) elements of one column.
     run = 1
     while run < per_lane:
-        low, high = ([lane * per_lane + half * (per_lane // 2) + part * run + i + (width if second else 0)
-                      for lane in range(lanes) for part in range(per_lane // 2 // run) for second in (False, True) for i in range(run)]
-                     for half in (0, 1))  # fmt: skip
+        low, high = (
+            [
+                lane * per_lane + half * (per_lane // 2) + part * run + i + (width if second else 0)
+                for lane in range(lanes)
+                for part in range(per_lane // 2 // run)
+                for second in (False, True)
+                for i in range(run)
+            ]
+            for half in (0, 1)
+        )
         rows = _butterfly(rows, run, low, high, shuffle)
         run *= 2
     return _exchange_lanes(rows, per_lane, lanes, shuffle)
