@@ -9,6 +9,7 @@ sees it.
 from __future__ import annotations
 
 import ast
+import hashlib
 import keyword as python_keywords
 import re
 import textwrap
@@ -172,11 +173,12 @@ def _function(kernel: WrapperInput, docstring: str) -> str:
     names = [tensor.name for tensor in kernel.inputs]
     result = _result_type(kernel)
     if len(kernel.outputs) == 1:
-        with_out = f"    return {_call(f'_{kernel.name}_out_op', [*names, 'out=out'])}"
+        with_out = f"    {_call(f'_{kernel.name}_out_op', [*names, 'out=out'], keyword='')}\n    return out"
     else:
         parts = [f"out_{index}" for index in range(len(kernel.outputs))]
         pass_on = [f"{tensor.name}={part}" for tensor, part in zip(kernel.outputs, parts, strict=True)]
-        with_out = f"    {', '.join(parts)} = out\n    return {_call(f'_{kernel.name}_out_op', [*names, *pass_on])}"
+        call = _call(f"_{kernel.name}_out_op", [*names, *pass_on], keyword="")
+        with_out = f"    {', '.join(parts)} = out\n    {call}\n    return out"
     named = [f"{name}={name}" for name in names]
     first, requires_grad = _requires_grad(names)
     return (
@@ -221,8 +223,8 @@ def _implementation_out(kernel: WrapperInput) -> str:
     arguments = _tuple([tensor.name for tensor in kernel.inputs])
     outputs = [_out_name(kernel, tensor) for tensor in kernel.outputs]
     out = outputs[0] if len(outputs) == 1 else _tuple(outputs)
-    head = _signature(f"_{kernel.name}_out", _out_parameters(kernel), _result_type(kernel))
-    return f"{head}\n    return {_call('_KERNELS.run', [arguments, out])}"
+    head = _signature(f"_{kernel.name}_out", _out_parameters(kernel), "None")
+    return f"{head}\n    {_call('_KERNELS.run', [arguments, out], keyword='')}"
 
 
 def _fake(kernel: WrapperInput) -> str:
@@ -239,9 +241,8 @@ def _fake(kernel: WrapperInput) -> str:
 
 
 def _fake_out(kernel: WrapperInput) -> str:
-    outputs = [_out_name(kernel, tensor) for tensor in kernel.outputs]
-    head = _signature(f"_{kernel.name}_out_fake", _out_parameters(kernel), _result_type(kernel))
-    return f"{head}\n    return {', '.join(outputs)}"
+    head = _signature(f"_{kernel.name}_out_fake", _out_parameters(kernel), "None")
+    return f'{head}\n    """Nothing to say: the results are tensors that the caller already has."""'
 
 
 def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
@@ -272,14 +273,16 @@ def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
 
 
 def _operators(kernel: WrapperInput) -> str:
-    # Torch keeps operators for the life of a process: a name per version of the spec keeps two versions
-    # apart.
-    namespace = f"wavespec_{kernel.spec_sha256[:8]}"
     inputs = ", ".join(f"Tensor {tensor.name}" for tensor in kernel.inputs)
     outs = [(chr(ord("a") + index), _out_name(kernel, tensor)) for index, tensor in enumerate(kernel.outputs)]
     written = ", ".join(f"Tensor({mark}!) {name}" for mark, name in outs)
     schema = f"({inputs}) -> {_schema_result(['Tensor' for _ in outs])}"
-    schema_out = f"({inputs}, *, {written}) -> {_schema_result([f'Tensor({mark}!)' for mark, _ in outs])}"
+    # It returns nothing: torch before 2.13 does not know operators that return what they write.
+    schema_out = f"({inputs}, *, {written}) -> ()"
+    # Torch keeps operators for the life of a process, and Inductor the code that calls them from one process to the
+    # next: a name per version of the spec and of the schemas keeps versions apart.
+    version = hashlib.sha256("\n".join((kernel.spec_sha256, schema, schema_out)).encode()).hexdigest()
+    namespace = f"wavespec_{version[:8]}"
     return (
         f"_{kernel.name}_op = define_operator(\n"
         f"    {_literal(f'{namespace}::{kernel.name}')},\n"
@@ -292,7 +295,6 @@ def _operators(kernel: WrapperInput) -> str:
         f"    {_long_literal(schema_out)},\n"
         f"    _{kernel.name}_out,\n"
         f"    _{kernel.name}_out_fake,\n"
-        f"    writes_out=True,\n"
         f")"
     )
 

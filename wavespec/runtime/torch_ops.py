@@ -18,8 +18,6 @@ def define_operator(
     schema: str,
     function: Callable[..., Any],
     fake: Callable[..., Any],
-    *,
-    writes_out: bool = False,
 ) -> Any:
     """Register `namespace::op` and return its one overload, ready to be called.
 
@@ -28,7 +26,6 @@ def define_operator(
         schema: what follows the name, e.g. `(Tensor a, Tensor b) -> Tensor`.
         function: computes on real tensors, on any device that it likes; gets the arguments of the schema.
         fake: the same on tensors without data: only shapes and dtypes of the result matter.
-        writes_out: the op writes keyword-only tensors that it returns. Torch wants such an op tagged.
     """
     namespace, op = name.split("::")
     earlier = _libraries.pop(name, None)
@@ -36,12 +33,9 @@ def define_operator(
         earlier._destroy()  # pyright: ignore[reportPrivateUsage]
     # Library.define costs about 1 µs a call, torch.library.custom_op 6 (measured, torch 2.13).
     library = torch.library.Library(namespace, "FRAGMENT")
-    tags = [torch.Tag.pt2_compliant_tag]
-    # The op is named apart and not the overload `.out` of the functional one: Inductor of torch 2.13 would
-    # lower to that overload by itself and fails on it with dynamic shapes (pytorch issue 185503).
-    if writes_out and hasattr(torch.Tag, "out"):
-        tags.append(torch.Tag.out)
-    library.define(op + schema, tags=tuple(tags))
+    # An op that writes has a name of its own and is not the overload `.out` of the functional one: Inductor of
+    # torch 2.13 would lower to that overload by itself and fails on it with dynamic shapes (pytorch issue 185503).
+    library.define(op + schema, tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CPU", "CUDA"):
         library.impl(op, function, key)
     torch.library.register_fake(name, fake, lib=library)
