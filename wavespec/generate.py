@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote
+from wavespec.emit.interface import size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
 from wavespec.pipeline import build, build_variant
 from wavespec.runtime.artifact import KernelArtifact, save_artifact
@@ -181,7 +182,10 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
         tensors=tuple(sorted(tensors, key=lambda tensor: tensor.output)),
         dims=tuple(WrapperDim(name, dim.multiple_of, dim.value) for name, dim in spec.dims.items() if name in used),
         command=command,
-        assumptions=tuple(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
+        assumptions=(
+            *(promise.text for promise in size_assumptions(spec, used)),
+            *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
+        ),
     )
 
 

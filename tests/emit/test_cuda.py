@@ -123,6 +123,11 @@ def test_raster_order_visits_every_tile_once(group: int, tiles: tuple[int, int])
     assert {x for x, _ in together} == set(range(min(group, tiles[0]))) or group == 1
 
 
+@pytest.mark.parametrize("dims", [("value: 20", "", ""), ("", "value: 20", ""), ("value: 32", "value: 64", "value: 8")])
+def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str]) -> None:
+    assert build_variant(Gemm(tile=(32, 64, 32), wave=(32, 32), dims=dims).spec, NVIDIA)[0].binaries
+
+
 def evaluated(lines: list[str], sizes: dict[str, int], ids: tuple[int, int], row: str, column: str) -> tuple[int, int]:
     """Run the integer arithmetic of the prologue for one workgroup."""
     verbs = {

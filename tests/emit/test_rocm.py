@@ -9,6 +9,7 @@ import pytest
 
 from tests.lower.gemms import AMD, Gemm
 from wavespec.pipeline import build_variant, emit
+from wavespec.runtime.size_expr import evaluate
 
 DEFAULT = Gemm(tile=(128, 128, 32), wave=(64, 64), dims=("", "", "multiple_of: 8"))
 
@@ -79,3 +80,16 @@ def test_artifact_has_a_vmfb_and_the_code_in_it() -> None:
     assert code.data in vmfb.data
     assert any(name.endswith(".rocmasm") for name in compiled.dumped)
     assert artifact.backend == "hip"
+
+
+def test_tiles_that_a_descriptor_cannot_reach_are_refused() -> None:
+    limits = emit(DEFAULT.spec, AMD).interface.assumptions
+    sizes = {"M": 1, "N": 1, "K": 2**31 // (128 * 2)}
+    broken = [limit.text for limit in limits if not evaluate(limit.condition, sizes)]
+    assert broken == [f"K*256 <= 2147483632 (bytes of '{name}' that one workgroup reaches)" for name in "ab"]
+    assert all(evaluate(limit.condition, {**sizes, "K": sizes["K"] - 8}) for limit in limits)
+
+
+def test_tiles_that_are_known_to_be_small_need_no_check() -> None:
+    bounded = replace(DEFAULT, dims=("", "max: 4096", "multiple_of: 8, max: 4096"))
+    assert [limit.text for limit in emit(bounded.spec, AMD).interface.assumptions] == ["N <= 4096", "K <= 4096"]

@@ -113,6 +113,8 @@ def sizes_in_words(sizes: Mapping[str, int]) -> str:
 
 
 def _size_errors(spec: KernelSpec, sizes: Mapping[str, int]) -> list[WavespecError]:
+    from wavespec.lower.spec_to_tile import LARGEST_EXTENT
+
     problems: list[tuple[str, str]] = []
     for name, dim in spec.dims.items():
         size = sizes[name]
@@ -122,7 +124,6 @@ def _size_errors(spec: KernelSpec, sizes: Mapping[str, int]) -> list[WavespecErr
             problems.append((name, f"is {size}, not a multiple of {dim.multiple_of}"))
         elif size < dim.min:
             problems.append((name, f"is {size}, less than its smallest size {dim.min}"))
-        elif size >= 2**31 or (dim.max is not None and size > dim.max):
-            most = 2**31 - 1 if dim.max is None else dim.max
+        elif size > (most := LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)):
             problems.append((name, f"is {size}, more than its largest size {most}"))
     return [BadSize(f"--dim {name}={sizes[name]}", f"{quote(name)} {problem}.") for name, problem in problems]

@@ -26,9 +26,9 @@ class Compiled:
     dumped: dict[str, bytes]
 
 
-def compile_executable(text: str, flags: tuple[str, ...] = (), *, intermediates: bool = False) -> Compiled:
+def compile_executable(text: str, *, intermediates: bool = False) -> Compiled:
     """Compile one `hal.executable`; the binaries (PTX, HSACO) and, if asked, the ISA text are in ``dumped``."""
-    return _compile(text, flags, False, intermediates)
+    return _compile(text, (), False, intermediates)
 
 
 def compile_module(text: str, flags: tuple[str, ...], *, intermediates: bool = False) -> Compiled:

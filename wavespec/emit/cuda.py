@@ -52,7 +52,8 @@ class ThreadToCuda(ThreadToMlir):
         super().workgroup_ids()
         asked = self.kernel.distribution.group
         group = asked if asked > 1 else self.machine.raster_group
-        if group == 1 or len(self.kernel.grid) != 2:
+        # A dim of fixed size that is one tile long has no id: nothing to reorder.
+        if group == 1 or len(self.kernel.grid) != 2 or not {"wg0", "wg1"} <= self.indices.symbols.keys():
             return
         rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
         row, column = (self.indices.symbols[name].name for name in ("wg0", "wg1"))

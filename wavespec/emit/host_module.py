@@ -4,8 +4,7 @@ Two forms, around the same `func.func @<entry point>()`, whose bindings and push
 `KernelArtifact`:
 
 - `host_module`: kernel and host function in one vmfb. The host function takes `!hal.buffer`s and sizes, and
-  writes results
-  into the buffers that it was given.
+  writes results into the buffers that it was given.
 - `executable_module`: the kernel alone, for `--compile-mode=hal-executable`, where the wanted result is PTX
   or an HSACO.
 """
@@ -69,13 +68,12 @@ def host_module(interface: KernelArtifact, kernel: str, module_attributes: str =
 """
 
 
-def executable_module(interface: KernelArtifact, kernel: str, target: str, module_attributes: str = "") -> str:
+def executable_module(interface: KernelArtifact, kernel: str, target: str) -> str:
     """Module with the kernel alone, for `--compile-mode=hal-executable`; `target` is a
     `#hal.executable.target<...>`."""
     aliases, function = _split_aliases(kernel)
-    attributes = f" attributes {{{module_attributes}}}" if module_attributes else ""
     # Public: IREE 3.13 drops a private executable as unused, and crashes on the empty module.
-    return f"""{aliases}module{attributes} {{
+    return f"""{aliases}module {{
   hal.executable public @{EXECUTABLE} {{
     hal.executable.variant public @variant target({target}) {{
 {_indented(_export(interface), 6)}

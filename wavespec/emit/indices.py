@@ -186,7 +186,12 @@ class Indices:
         elif power:
             verb, by = "andi", divisor - 1
         else:
-            verb, by = "remui" if positive else "remsi", divisor
+            verb, by = "remui", divisor
+            if not positive:  # MLIR has no remainder that rounds towards minus infinity
+                size = self.text.constant(divisor, f"i{bits}")
+                below = self.text.op(f"arith.floordivsi {value}, {size} : i{bits}", depth)
+                below = self.text.op(f"arith.muli {below}, {size} : i{bits}", depth)
+                return self.text.op(f"arith.subi {value}, {below} : i{bits}", depth)
         return self.text.op(f"arith.{verb} {value}, {self.text.constant(by, f'i{bits}')} : i{bits}", depth)
 
 

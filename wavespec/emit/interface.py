@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
@@ -50,7 +52,7 @@ def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> Kern
         workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
         binaries=(),
         shared_memory_bytes=0,
-        assumptions=_assumptions(spec),
+        assumptions=_assumptions(spec, used),
     )
 
 
@@ -78,9 +80,24 @@ def expr_to_size(expr: Expr) -> SizeExpr:
             return (kind, expr_to_size(expr.args[0]), expr_to_size(expr.args[1]))
 
 
-def _assumptions(spec: KernelSpec) -> tuple[Assumption, ...]:
-    values = constant_values(spec)
+def size_assumptions(spec: KernelSpec, used: Container[str]) -> tuple[Assumption, ...]:
+    """The smallest and largest sizes that the spec promises of its dynamic dims in ``used``."""
+    bounds = [
+        (name, word, sign, bound)
+        for name, dim in spec.dims.items()
+        if name in used and dim.value is None
+        for word, sign, bound in (("ge", ">=", dim.min or None), ("le", "<=", dim.max))
+    ]
     return tuple(
+        Assumption(f"{name} {sign} {bound}", (word, name, bound))
+        for name, word, sign, bound in bounds
+        if bound is not None
+    )
+
+
+def _assumptions(spec: KernelSpec, used: Container[str]) -> tuple[Assumption, ...]:
+    values = constant_values(spec)
+    return size_assumptions(spec, used) + tuple(
         Assumption(str(c.condition), expression_to_size(c.condition, values))
         for c in spec.constraints
         if isinstance(c, Assume)

@@ -21,16 +21,15 @@ class Part:
 Parts = tuple[Part, ...]
 
 
-def vector_type(dtype: DType | str, size: int) -> str:
+def vector_type(dtype: DType, size: int) -> str:
     """MLIR type of ``size`` elements."""
     word = mlir_type(dtype)
     return word if size == 1 else f"vector<{size}x{word}>"
 
 
-def mlir_type(dtype: DType | str) -> str:
+def mlir_type(dtype: DType) -> str:
     """MLIR type of one element."""
-    word = str(dtype)
-    return {"u8": "i8", "bool": "i1"}.get(word, word)
+    return {"u8": "i8", "bool": "i1"}.get(dtype.name, dtype.name)
 
 
 def resized(text: MlirText, parts: Parts, dtype: DType, sizes: Sequence[int]) -> Parts:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavespec.emit.indices import uniform_and_varying
+from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.thread import Mask
+from wavespec.runtime.artifact import Assumption
 from wavespec.targets.machine import MatrixInstruction
 
 _LDS = "#gpu.address_space<workgroup>"
@@ -26,7 +28,7 @@ class ThreadToRocm(ThreadToMlir):
 
     Global memory goes through buffer descriptors: the base is the 64-bit address of the workgroup's tile, the
     scalar offset is what the loop adds, the vector offset is the lane's own.  There are no branches around
-    accesses, and the offsets inside of a tile must stay below 2 GiB.
+    accesses, and the offsets inside of a tile must stay below 2 GiB, which the launch checks (`assumptions`).
 
     Note [range check]: a descriptor ends where its tensor ends, so rows beyond the last one need no mask; any
     other masked-off lane gets an offset that is always out of range.  Descriptions of the hardware differ in
@@ -66,6 +68,19 @@ class ThreadToRocm(ThreadToMlir):
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "
             f"workgroup_size = [{self.kernel.threads}, 1, 1] subgroup_size = {self.machine.lanes}>"
         )
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """The rows of a tensor that a workgroup reaches from its base fit a descriptor."""
+        tiles = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
+        found: list[Assumption] = []
+        for memory in self.bindings():
+            reached = const(memory.dtype.bytes) * tiles.get(memory.dims[0], memory.shape[0])
+            for extent in memory.shape[1:]:
+                reached = reached * extent
+            if not at_most(reached, const(_BEYOND)):
+                text = f"{reached} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
+                found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
+        return tuple(found)
 
     def load(self, op: Op, memory: Memory) -> Parts:
         size, dtype = op.result.vector.elements, memory.dtype

@@ -34,6 +34,7 @@ def thread_to_module(kernel: Kernel, machine: Machine, interface: KernelArtifact
     function = emitter.function()
     aliases = [f"{_LAYOUT} = {pipeline_layout(interface)}", *function.aliases]
     text = "\n".join([*aliases, function.text])
+    interface = replace(interface, assumptions=(*interface.assumptions, *emitter.assumptions()))
     if machine.backend == "llvm-cpu":
         return EmittedModule(host_module(interface, text), interface, machine)
     interface = replace(interface, shared_memory_bytes=function.shared_bytes)

@@ -12,6 +12,7 @@ from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.runtime.artifact import Assumption
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
@@ -54,6 +55,10 @@ class ThreadToMlir:
     def attributes(self) -> str:
         """Attributes of the function."""
         raise NotImplementedError
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the emitted code needs of the sizes of a call."""
+        return ()
 
     def loop_attribute(self) -> str:
         """Attribute dictionary of a loop."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DType
@@ -73,7 +73,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation.  ``attributes`` holds integers, texts, expressions and tuples of them."""
+    """One operation.  ``attributes`` holds numbers, texts, expressions, layouts, None, and tuples of them."""
 
     name: str
     operands: tuple[Value, ...] = ()
@@ -122,8 +122,8 @@ def _expressions(value: object) -> Iterator[Expr]:
     if isinstance(value, Expr):
         yield value
     elif isinstance(value, tuple):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _expressions(item)  # pyright: ignore[reportUnknownArgumentType]
+        for item in cast("tuple[object, ...]", value):
+            yield from _expressions(item)
 
 
 def attribute_pairs(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -190,7 +190,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How the spec's constraints split the work; passes read it, only `AssignTiles` interprets it."""
+    """How the spec's constraints split the work; `AssignTiles` turns it into extents, origins and the grid."""
 
     workgroup: tuple[Split, ...] = ()
     loops: tuple[Split, ...] = ()
@@ -266,7 +266,7 @@ def rewrite(ops: tuple[Op, ...], change: Callable[[Op], tuple[Op, ...]]) -> tupl
     return tuple(result)
 
 
-def retype(op: Op, types: dict[str, TileType | VectorType]) -> Op:
+def retype(op: Op, types: Mapping[str, TileType | VectorType]) -> Op:
     """The operation with the types of the named values replaced, inside its region as well."""
 
     def of(values: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -33,7 +33,7 @@ from typing import Any
 
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, as_expr, const
+from wavespec.ir.expr import Expr, as_expr
 from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
@@ -221,6 +221,3 @@ class ThreadBuilder:
 
     def barrier(self) -> None:
         self.add("barrier", (), ())
-
-
-ZERO = const(0)

@@ -39,14 +39,6 @@ def verify(kernel: Kernel) -> None:
             raise fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
         defined[value.name] = scope[value.name] = value
 
-    def expressions(op: Op, item: object) -> None:
-        for name in getattr(item, "symbols", ()):
-            if name not in symbols:
-                raise fail(op, f"symbol '{name}' is not declared")
-        if isinstance(item, tuple):
-            for part in item:  # pyright: ignore[reportUnknownVariableType]
-                expressions(op, part)  # pyright: ignore[reportUnknownArgumentType]
-
     def region(op: Op, body: Region, scope: dict[str, Value]) -> None:
         inner = dict(scope)
         for argument in body.arguments:
@@ -69,7 +61,8 @@ def verify(kernel: Kernel) -> None:
                 named = key == "memory" or (key == "source" and op.name == "copy_async")
                 if named and item not in memories:
                     raise fail(op, f"memory '@{item}' does not exist")
-                expressions(op, item)
+            for name in sorted({name for expr in op.expressions() for name in expr.symbols} - symbols):
+                raise fail(op, f"symbol '{name}' is not declared")
             if op.region:
                 region(op, op.region, scope)
             for value in op.results:

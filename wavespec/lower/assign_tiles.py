@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
-from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, retype, rewrite
+from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Machine, MatrixInstruction
@@ -82,27 +82,8 @@ class AssignTiles(Pass):
         if machine.concurrent_waves and kernel.threads > machine.max_threads:
             raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel.threads, kernel.wave_count, machine)
 
-        origins: dict[str, Expr] = {}
-        axes: dict[int, Expr] = {}
-        for split in plan.workgroup:
-            size = sizes[split.dim]
-            group = symbol(f"wg{split.axis}", 0, None if size.high is None else max(0, (size.high - 1) // split.tile))
-            kernel = kernel.with_symbols(group)
-            origins[split.dim] = group * split.tile
-            axes[split.axis] = ceildiv(size, split.tile)
-        grid = tuple(axes.get(axis, const(1)) for axis in range(max(axes, default=0) + 1))
-        for name, count in kernel.waves:
-            kernel = kernel.with_symbols(symbol(name, 0, count - 1))
-        kernel = kernel.with_symbols(symbol("lane", 0, machine.lanes - 1))
-
-        for split in plan.loops:
-            size = sizes[split.dim]
-            high = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
-            at = symbol(f"at_{split.dim}", 0, high, split.tile)
-            kernel = kernel.with_symbols(at)
-            origins[split.dim] = at
-
-        types = {
+        kernel, origins = _placed(kernel, sizes)
+        types: dict[str, TileType | VectorType] = {
             value.name: replace(
                 value.tile, extents=tuple(extents.get(dim, 0) or _whole(sizes[dim]) for dim in value.tile.dims)
             )
@@ -119,8 +100,7 @@ class AssignTiles(Pass):
                 return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)
             return (op,)
 
-        body = tuple(retype(op, dict[str, TileType](types)) for op in rewrite(kernel.body, change))  # pyright: ignore[reportArgumentType]
-        return replace(kernel, body=body, grid=grid)
+        return replace(kernel, body=tuple(retype(op, types) for op in rewrite(kernel.body, change)))
 
     def _wave_tiles(
         self, kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]
@@ -165,6 +145,28 @@ def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
         return tuple(split for split in splits if split.dim in sizes)
 
     return replace(plan, workgroup=kept(plan.workgroup), loops=kept(plan.loops), waves=kept(plan.waves))
+
+
+def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str, Expr]]:
+    """The kernel with its grid and every symbol of a place; where the tile of each split dim starts."""
+    origins: dict[str, Expr] = {}
+    axes: dict[int, Expr] = {}
+    added: list[Expr] = []
+    for split in kernel.distribution.workgroup:
+        size = sizes[split.dim]
+        last = None if size.high is None else max(0, (size.high - 1) // split.tile)
+        added.append(symbol(f"wg{split.axis}", 0, last))
+        origins[split.dim] = added[-1] * split.tile
+        axes[split.axis] = ceildiv(size, split.tile)
+    added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
+    added.append(symbol("lane", 0, kernel.lanes - 1))
+    for split in kernel.distribution.loops:
+        size = sizes[split.dim]
+        last = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
+        added.append(symbol(f"at_{split.dim}", 0, last, split.tile))
+        origins[split.dim] = added[-1]
+    grid = tuple(axes.get(axis, const(1)) for axis in range(max(axes, default=0) + 1))
+    return replace(kernel.with_symbols(*added), grid=grid), origins
 
 
 def _unplaced(

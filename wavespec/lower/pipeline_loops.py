@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, at_most, const
+from wavespec.ir.expr import Expr, at_most
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, rewrite
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
@@ -47,9 +47,9 @@ class PipelineLoops(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "for" or op.body.ops[:1] == () or op.body.ops[0].name != "copy_async":
+            if op.name != "for" or not op.body.ops or op.body.ops[0].name != "copy_async":
                 return (op,)
-            return _Loop(op, stages, fresh).pipelined(machine.registers)
+            return _Loop(op, kernel.symbol(op["induction"]), stages, fresh).pipelined(machine.registers)
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
@@ -65,8 +65,8 @@ class _Slice:
 class _Loop:
     """One loop whose body starts with asynchronous copies."""
 
-    def __init__(self, op: Op, stages: int, fresh: Callable[[str], str]) -> None:
-        self.op, self.stages, self.fresh = op, stages, fresh
+    def __init__(self, op: Op, at: Expr, stages: int, fresh: Callable[[str], str]) -> None:
+        self.op, self.at, self.stages, self.fresh = op, at, stages, fresh
         self.induction: str = op["induction"]
         self.step: Expr = op["step"]
         ops = op.body.ops
@@ -81,7 +81,6 @@ class _Loop:
             ops[count + 2 :],
         )
         self.rotating = {copy["memory"] for copy in self.copies}
-        self.at = _symbol(self.copies, self.induction)
 
     def pipelined(self, registers: int) -> tuple[Op, ...]:
         """First copies, loop, wait for what it left in flight; ``registers`` of a lane, 0 = any number."""
@@ -216,15 +215,6 @@ def _in_value(value: Any, replacement: Mapping[str, Expr]) -> Any:
         items = cast(tuple[Any, ...], value)
         return tuple(_in_value(item, replacement) for item in items)
     return value
-
-
-def _symbol(ops: Sequence[Op], name: str) -> Expr:
-    """The symbol called ``name``, with its range, as the copies use it."""
-    for op in ops:
-        for node in op["source_offset"].walk():
-            if node.kind == "symbol" and node.args[0] == name:
-                return node
-    return const(0)
 
 
 def _check(kernel: Kernel, machine: Machine) -> None:

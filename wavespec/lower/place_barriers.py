@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 
+_WALKS = 16  # more than a rotation of the most stages takes to repeat itself
 _LANDED = -1  # age of an access that is complete for its own lane: a plain access, or an awaited copy
 
 
@@ -28,7 +28,6 @@ class _Access:
     age: int = _LANDED
 
 
-_WALKS = 16  # more than a rotation of the most stages takes to repeat itself
 _Pending = frozenset[_Access]
 
 
@@ -46,19 +45,18 @@ class PlaceBarriers(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.threads == 1:  # one lane has nobody to wait for
             return kernel
-        buffers = {memory.name: memory.buffers for memory in kernel.memories if memory.space == "shared"}
-        body, _ = _block(kernel.body, frozenset(), buffers)
+        body, _ = _block(kernel, kernel.body, frozenset())
         return replace(kernel, body=body)
 
 
-def _block(ops: tuple[Op, ...], pending: _Pending, buffers: Mapping[str, int]) -> tuple[tuple[Op, ...], _Pending]:
+def _block(kernel: Kernel, ops: tuple[Op, ...], pending: _Pending) -> tuple[tuple[Op, ...], _Pending]:
     result: list[Op] = []
     for op in ops:
         if op.region:
-            op, pending = _loop(op, pending, buffers)
+            op, pending = _loop(kernel, op, pending)
             result.append(op)
             continue
-        access = _access(op, buffers)
+        access = _access(kernel, op)
         if access and any(_conflict(before, access) for before in pending):
             result.append(Op("barrier", span=op.span))
             pending = frozenset(before for before in pending if before.age != _LANDED)
@@ -73,52 +71,42 @@ def _block(ops: tuple[Op, ...], pending: _Pending, buffers: Mapping[str, int]) -
     return tuple(result), pending
 
 
-def _loop(op: Op, pending: _Pending, buffers: Mapping[str, int]) -> tuple[Op, _Pending]:
+def _loop(kernel: Kernel, op: Op, pending: _Pending) -> tuple[Op, _Pending]:
     induction: str = op["induction"]
-    at = _induction(op)
+    at = kernel.symbol(induction)
 
     def shifted(accesses: _Pending) -> _Pending:
         """What an iteration leaves behind, in terms of the next one."""
-        back = {} if at is None else {induction: at - op["step"]}
+        back = {induction: at - op["step"]}
         return frozenset(a if a.buffer is None else replace(a, buffer=a.buffer.substitute(back)) for a in accesses)
 
     def relative(access: _Access) -> _Access:
         """A fixed buffer in terms of the first iteration, which is the one it meets."""
-        count = buffers[access.memory]
-        if at is None or count == 1 or access.buffer is None or not access.buffer.is_const or not op["lower"].is_const:
+        count = kernel.memory(access.memory).buffers
+        if at.is_const or count == 1 or access.buffer is None or not access.buffer.is_const or not op["lower"].is_const:
             return access
         return replace(access, buffer=((at - op["lower"]) // op["step"] + access.buffer) % count)
 
     outside = frozenset(relative(access) for access in pending)
     entering = outside
     for _ in range(_WALKS):
-        _, after = _block(op.body.ops, entering, buffers)
+        _, after = _block(kernel, op.body.ops, entering)
         before, entering = entering, outside | shifted(after)
         if entering == before:
             break
     else:
         entering = outside | frozenset(
-            replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(o, buffers))
+            replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(kernel, o))
         )
-    ops, after = _block(op.body.ops, entering, buffers)
+    ops, after = _block(kernel, op.body.ops, entering)
     left = frozenset(
         replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a for a in after
     )
     return replace(op, region=replace(op.body, ops=ops)), left | pending
 
 
-def _induction(op: Op) -> Expr | None:
-    """The loop's induction symbol, with its range, where an access uses it."""
-    for inner in op.walk():
-        for expr in inner.expressions():
-            for node in expr.walk():
-                if node.kind == "symbol" and node.args[0] == op["induction"]:
-                    return node
-    return None
-
-
-def _access(op: Op, buffers: Mapping[str, int]) -> _Access | None:
-    if op.name not in ("load", "store", "load_matrix", "copy_async") or op["memory"] not in buffers:
+def _access(kernel: Kernel, op: Op) -> _Access | None:
+    if op.name not in ("load", "store", "load_matrix", "copy_async") or kernel.memory(op["memory"]).space != "shared":
         return None
     return _Access(
         op["memory"],

@@ -67,10 +67,8 @@ class PromoteShared(Pass):
             origin, local = dict(op["origin"]), dict.fromkeys(source.dims, const(0))
             extents = dict(zip(value.tile.dims, value.tile.extents, strict=True))
             if not machine.concurrent_waves and fragment is not None and fragment.staging == "rows":
-                for (
-                    name,
-                    count,
-                ) in kernel.waves:  # one wave at a time needs its own rows only, while they are in the nearest cache
+                # One wave at a time needs its own rows only, while they are in the nearest cache.
+                for name, count in kernel.waves:
                     if (dim := name.removeprefix("wave_")) in extents:
                         extents[dim] //= count
                         start = kernel.symbol(name) * extents[dim]

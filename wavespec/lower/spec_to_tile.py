@@ -15,7 +15,8 @@ from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import constant_values, evaluate_constant
 
 LARGEST_EXTENT = 2**31 - 2**16
-"""Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing."""
+"""Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing.  Calls
+with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
 
 
 def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:

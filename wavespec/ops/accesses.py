@@ -283,10 +283,14 @@ def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool
 
 
 def _matrix_base(layout: Layout, row: str, column: str, part: int) -> tuple[Expr, Expr]:
-    lane = next(
-        (e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane"), const(0)
-    )
+    lane = _lane(layout)
     return layout.base_of(row) - lane // 4, layout.base_of(column) - lane % 4 * part
+
+
+def _lane(layout: Layout) -> Expr:
+    """The symbol ``lane`` with its range; 0 where all lanes hold the same."""
+    nodes = (node for _, expr in layout.base for node in expr.walk())
+    return next((node for node in nodes if node.kind == "symbol" and node.args[0] == "lane"), const(0))
 
 
 def _load_matrices(
@@ -295,7 +299,7 @@ def _load_matrices(
     row, column = memory.dims
     part = _MATRIX_PART_BYTES // memory.dtype.bytes
     rows, columns = _matrix_base(layout, row, column, part)
-    lane = next(e for _, expr in layout.base for e in expr.walk() if e.kind == "symbol" and e.args[0] == "lane")
+    lane = _lane(layout)
     starts = [(o[row], o[column]) for o in list(layout.register_offsets())[::part]]
     while starts:
         count = 4 if len(starts) >= 4 and _is_grid(starts[:4]) else 2

@@ -73,7 +73,7 @@ class TensorParameter:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A promise of the spec, in its words; the compiler used it, so `condition` has to be nonzero."""
+    """What the compiler relied on, a promise of the spec or a limit of the target: `condition` has to be nonzero."""
 
     text: str
     condition: SizeExpr

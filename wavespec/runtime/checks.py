@@ -29,7 +29,8 @@ DTYPES: Final[dict[str, torch.dtype]] = {
 }
 """What a spec calls an element type, and what torch calls it."""
 
-_SIZE_LIMIT = 2**31
+LARGEST_SIZE: Final = 2**31 - 2**16
+"""Sizes travel as 32-bit integers, and kernels compute with a size plus a tile."""
 
 
 class ArgumentError(ValueError):
@@ -62,7 +63,7 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
     for assumption in artifact.assumptions:
         if not evaluate(assumption.condition, sizes):
             given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-            raise ArgumentError(f"{artifact.name}: the spec assumes {assumption.text}, but this call has {given}.")
+            raise ArgumentError(f"{artifact.name}: the kernel assumes {assumption.text}, but this call has {given}.")
     return sizes
 
 
@@ -148,8 +149,8 @@ def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, 
 
 
 def _check_size(where: str, size: int, multiple_of: int) -> None:
-    if size >= _SIZE_LIMIT:
-        raise ArgumentError(f"{where}, expected less than 2**31.")
+    if size > LARGEST_SIZE:
+        raise ArgumentError(f"{where}, expected at most {LARGEST_SIZE}.")
     if size % multiple_of:
         raise ArgumentError(f"{where}, expected a multiple of {multiple_of}.")
 

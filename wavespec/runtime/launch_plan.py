@@ -15,7 +15,7 @@ class LaunchPlan:
 
     sizes: dict[str, int]
     constants: tuple[int, ...]
-    """Push constants: the dynamic dims, each below 2**31."""
+    """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`)."""
     output_shapes: tuple[tuple[int, ...], ...]
     grid: tuple[int, int, int]
     workgroups: int

@@ -45,15 +45,14 @@ def simulate(
     Args:
         kernel: at thread level; before or after its waves were made loops.
         machine: the row of its target, for matrix instructions and shared memory.
-        tensors: every input, and outputs whose old content matters, by memory name; never written to.  bf16
-        is the
-            numpy type of ``ml_dtypes``.
+        tensors: every input, and outputs whose old content matters, by memory name; never written to.
+            bf16 is the numpy type of ``ml_dtypes``.
         sizes: the value of every dim.
         workgroups: the ids to run, one number per grid axis; the whole grid where left out.
 
     Raises:
         ValueError: tensors or sizes do not fit the kernel; it uses an unknown operation or matrix
-        instruction.
+            instruction.
     """
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")

@@ -1,0 +1,35 @@
+"""What the compiler relies on is what a call is checked for: sizes in 32 bits, bounds of dims, reach of a workgroup."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import AMD, NVIDIA, Gemm
+from wavespec.lower.spec_to_tile import LARGEST_EXTENT
+from wavespec.pipeline import emit
+from wavespec.runtime.checks import LARGEST_SIZE
+from wavespec.runtime.size_expr import evaluate
+from wavespec.targets.machine import Machine
+
+PROMISED = Gemm(dims=("min: 16", "", "multiple_of: 8, max: 4096"))
+
+
+def refused(gemm: Gemm, machine: Machine, **sizes: int) -> list[str]:
+    """The assumptions that a call breaks."""
+    every = emit(gemm.spec, machine).interface.assumptions
+    return [one.text for one in every if not evaluate(one.condition, sizes)]
+
+
+def test_a_call_is_refused_above_the_size_that_the_compiler_counts_on() -> None:
+    assert LARGEST_SIZE == LARGEST_EXTENT
+
+
+@pytest.mark.parametrize("machine", [AMD, NVIDIA])
+def test_smallest_and_largest_sizes_are_checked(machine: Machine) -> None:
+    assert refused(PROMISED, machine, M=16, N=0, K=4096) == []
+    assert refused(PROMISED, machine, M=15, N=0, K=4104) == ["M >= 16", "K <= 4096"]
+
+
+def test_fixed_and_unbounded_dims_need_no_check() -> None:
+    gemm = Gemm(dims=("value: 32", "", "multiple_of: 8"))
+    assert emit(gemm.spec, NVIDIA).interface.assumptions == ()
