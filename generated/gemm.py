@@ -38,7 +38,7 @@ def gemm(a: Tensor, b: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+    if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("gemm", a=a, b=b)
     if out is None:
         return _gemm_op(a, b)

@@ -13,6 +13,7 @@ DOCUMENTED = [
     "ArgumentError",
     "Diagnostic",
     "Kernel",
+    "KernelBuilder",
     "KernelSpec",
     "WavespecError",
     "__version__",

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from wavespec.runtime.checks import ArgumentError
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec, load, loads
+    from wavespec.schema.builder import KernelBuilder
     from wavespec.sim.reference import reference
 
 _HOMES = {
     "ArgumentError": "wavespec.runtime.checks",
     "Diagnostic": "wavespec.diagnostics",
     "Kernel": "wavespec.runtime.kernel",
+    "KernelBuilder": "wavespec.schema.builder",
     "KernelSpec": "wavespec.schema",
     "WavespecError": "wavespec.diagnostics",
     "build": "wavespec.pipeline",
@@ -39,6 +41,7 @@ __all__ = [
     "ArgumentError",
     "Diagnostic",
     "Kernel",
+    "KernelBuilder",
     "KernelSpec",
     "WavespecError",
     "__version__",
@@ -54,6 +57,12 @@ def __getattr__(name: str) -> Any:
     # Loaded when asked for: a generated wrapper imports `wavespec.runtime` where neither compiler nor pydantic exist.
     if name not in _HOMES:
         raise AttributeError(f"module 'wavespec' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "wavespec":
+            raise
+        hint = "pip install 'wavespec[compiler]'"
+        raise ModuleNotFoundError(f"wavespec.{name} needs {error.name}: {hint}", name=error.name) from error
     globals()[name] = value
     return value

@@ -109,9 +109,9 @@ gemm.wave.yaml:20:21: error[tile-not-divisible]: The wave tile of M of 8 element
 
 def test_workgroup_tile_of_serial_waves_is_a_multiple_of_the_instruction() -> None:
     assert (
-        refused(Gemm("f32", wave=(None, None)), CPU)
+        refused(Gemm("f32", tile=(28, 64, 32), wave=(None, None)), CPU)
         == """\
-gemm.wave.yaml:17:26: error[tile-not-divisible]: The workgroup tile of M of 32 elements is not a multiple of the matrix instruction's extent, 12.
+gemm.wave.yaml:17:26: error[tile-not-divisible]: The workgroup tile of M of 28 elements is not a multiple of the matrix instruction's extent, 12.
     |
  17 |   - {workgroup: M, tile: BM, axis: 0}
     |                          ^^

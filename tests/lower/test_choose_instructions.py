@@ -27,7 +27,7 @@ STAGE = "choose-instructions"
     ],
 )
 def test_auto_takes_the_first_row_for_the_types(machine: Machine, dtype: str, name: str) -> None:
-    (mma,) = lines(Gemm(dtype).lowered(machine, STAGE), "mma")
+    (mma,) = lines(Gemm(dtype, (192, 64, 32), (None, None)).lowered(machine, STAGE), "mma")
     assert f'{{instruction = "{name}", k = "K", m = "M", n = "N"}}' in mma
 
 
@@ -107,3 +107,11 @@ batch.wave.yaml:33:16: error[not-matrices]: A matrix instruction multiplies [m, 
     |                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     = hint: Give both operands two dims."""
     )
+
+
+def test_auto_takes_the_best_instruction_that_fits_the_tiles() -> None:
+    chosen = [
+        lines(Gemm("f32", (m, 64, 32), (None, None)).lowered(CPU, "choose-instructions"), "mma")[0].split('"')[1]
+        for m in (24, 32)
+    ]
+    assert [name.split("_")[-1].split("x")[0] for name in chosen] in (["12", "8"], ["6", "4"])

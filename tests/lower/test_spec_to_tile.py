@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, source
+from wavespec.diagnostics import WavespecError
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -73,3 +76,12 @@ def test_every_operation_knows_its_line() -> None:
         ("mma", 31),
         ("write", 32),
     ]
+
+
+def test_a_graph_of_very_many_products_is_refused() -> None:
+    text = Gemm().text
+    line = next(line for line in text.splitlines() if "mma: [" in line)
+    more = [line.replace("- acc:", f"- acc_{i}:") for i in range(69)]
+    many = loads(text.replace(line, "\n".join([*more, line])))
+    with pytest.raises(WavespecError, match=r"kernel-too-large.*has 71 loops and matrix products"):
+        lower(many, AMD)

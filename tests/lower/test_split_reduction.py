@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
+from wavespec.diagnostics import WavespecError
 
 STAGE = "split-reduction"
 
@@ -48,3 +51,9 @@ def test_loop_of_serial_waves_stays_and_ends_with_the_data() -> None:
 def test_direct_reads_are_split_too() -> None:
     read = lines(Gemm(spaces=("global", "global")).lowered(NVIDIA, STAGE), "read")[0]
     assert 'memory = "a", origin = (("M", [wg0*32],), ("K", [at_K + in_K],),)' in read or "[in_K + at_K]" in read
+
+
+def test_a_step_of_too_many_instructions_is_refused_at_the_loops_tile() -> None:
+    with pytest.raises(WavespecError) as raised:
+        Gemm(tile=(16, 16, 8192), wave=(16, 16), spaces=("global", "global")).lowered(AMD, STAGE)
+    assert "error[too-many-instructions]: One step over 'K' would be 512 matrix instructions" in str(raised.value)

@@ -87,7 +87,7 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str]) -> tuple[dict[str, int]
     for text in texts:
         option = f"--dim {text}"
         name, equals, number = text.partition("=")
-        if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
+        if not equals or not re.fullmatch(r"[0-9]{1,18}", number):
             errors.append(BadSize(option, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."]))
         elif name not in spec.dims:
             errors.append(UnknownDim(option, name, spec.name, list(spec.dims)))

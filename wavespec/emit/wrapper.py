@@ -196,12 +196,13 @@ def _function(kernel: WrapperInput, docstring: str) -> str:
 def _requires_grad(names: list[str]) -> tuple[str, str]:
     """A statement to run first, and the condition that one of the inputs requires grad."""
     if len(names) == 1:
-        return "", f"{names[0]}.requires_grad"
+        return "", f'getattr({names[0]}, "requires_grad", False)'
     if len(names) <= 3:
-        return "", "(" + " or ".join(f"{name}.requires_grad" for name in names) + ")"
+        wanted = " or ".join(f'getattr({name}, "requires_grad", False)' for name in names)
+        return "", f"({wanted})"
     return (
         f"    inputs = {_call('', names, keyword='inputs = ')}\n",
-        "any(tensor.requires_grad for tensor in inputs)",
+        'any(getattr(tensor, "requires_grad", False) for tensor in inputs)',
     )
 
 

@@ -57,8 +57,9 @@ class ChooseInstructions(Pass):
     """Pick the matrix instruction of each mma and the way round it is used.
 
     Before: mma has only its operands.
-    After:  mma has ``instruction``, ``m``, ``n``, ``k``; a name that ends in ``:swapped`` computes the transposed
-            product, chosen when a lane then owns longer runs of the output's contiguous dim (wider stores).
+    After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
+            tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
+            longer runs of the output's contiguous dim (wider stores).
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint; ``not-matrices`` at
             the mma.
     """
@@ -80,19 +81,30 @@ class ChooseInstructions(Pass):
         named = machine.instruction(written)
         if written != "auto" and named is None:
             raise UnknownMatrixInstruction(where, written, machine)
-        rows = machine.instructions if named is None else (named,)
-        row = next((r for r in rows if a.dtype in r.inputs and acc.dtype == r.acc.dtype), None)
-        if row is None:
+        rows = [row for row in machine.instructions if row.auto] if named is None else [named]
+        rows = [r for r in rows if a.dtype in r.inputs and acc.dtype == r.acc.dtype]
+        if not rows:
             raise NoMatrixInstruction(where, a.dtype.name, acc.dtype.name, written, machine)
         (k,) = (dim for dim in a.dims if dim in b.dims and dim not in acc.dims)
         (m,) = (dim for dim in a.dims if dim != k)
         (n,) = (dim for dim in b.dims if dim != k)
+        # The best instruction that fits the tiles; none does: the best, and `AssignTiles` says what is wrong.
+        row = next((r for r in rows if _fits(kernel, r, (m, n, k), machine)), rows[0])
         contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
         name = row.name + (":swapped" if _wider_when_swapped(row, m, n, contiguous) else "")
         return op.with_(instruction=name, m=m, n=n, k=k)
 
     def _written(self, kernel: Kernel) -> list[Memory]:
         return [kernel.memory(op["memory"]) for op in kernel.walk() if op.name == "write"]
+
+
+def _fits(kernel: Kernel, row: MatrixInstruction, dims: Sequence[str], machine: Machine) -> bool:
+    """Whether the tiles of the distribution are whole numbers of the instruction."""
+    plan = kernel.distribution
+    tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+    if machine.concurrent_waves:
+        tiles |= {split.dim: split.tile for split in plan.waves}
+    return all(tiles.get(dim, extent) % extent == 0 for dim, extent in zip(dims, (row.m, row.n, row.k), strict=True))
 
 
 def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[str]) -> bool:

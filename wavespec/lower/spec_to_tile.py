@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Memory, Split
@@ -19,11 +20,24 @@ LARGEST_EXTENT = 2**31 - 2**16
 with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
 
 
+_MOST_LOOPS_AND_PRODUCTS = 64
+"""Loops and matrix products of one graph; lowering, and the compilers behind it, take long beyond."""
+
+
+class KernelTooLarge(WavespecError, code="kernel-too-large"):
+    def __init__(self, where: Where, count: int) -> None:
+        super().__init__(
+            where,
+            f"The graph has {count} loops and matrix products; one kernel has at most {_MOST_LOOPS_AND_PRODUCTS}.",
+            hints=["Split it into several kernels."],
+        )
+
+
 def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     """Lower a checked spec (already resolved for ``target``) to the tile level.
 
     Raises:
-        WavespecError: a parameter or tile without a constant value.
+        WavespecError: a parameter or tile without a constant value, or a graph beyond the limits.
     """
     sizes = {name: _size(spec, name) for name in spec.dims}
     memories = tuple(
@@ -44,7 +58,11 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     context = TileContext(fresh_names(empty), to_tile, tensors)
     for statement in spec.graph:
         to_tile(statement, context)
-    return Kernel(spec.name, "tile", target, empty.symbols, memories, tuple(context.ops), _distribution(spec))
+    kernel = Kernel(spec.name, "tile", target, empty.symbols, memories, tuple(context.ops), _distribution(spec))
+    large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]
+    if len(large) > _MOST_LOOPS_AND_PRODUCTS:
+        raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
+    return kernel
 
 
 def _size(spec: KernelSpec, name: str) -> Expr:

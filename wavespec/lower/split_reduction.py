@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
+from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Machine, MatrixInstruction
+
+_MOST_IN_A_ROW = 256  # a wave tile of 128 x 128 by 16 x 16 x 16, 64 deep; compilers take long beyond
+
+
+class TooManyInstructions(WavespecError, code="too-many-instructions"):
+    def __init__(self, where: Where, dim: str, count: int) -> None:
+        super().__init__(
+            where,
+            f"One step over '{dim}' would be {count} matrix instructions of each wave in a row; "
+            f"at most {_MOST_IN_A_ROW} are written out.",
+            hints=[f"Use a smaller tile of '{dim}', or more waves."],
+        )
 
 
 class SplitReduction(Pass):
@@ -19,6 +33,7 @@ class SplitReduction(Pass):
     Before: ``read a; read b; mma`` with k as deep as the staged tile.
     After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants
             straight-line code (waves that run together) and 1 where the loop stays (one wave at a time).
+    Errors: ``too-many-instructions`` at the loop's tile.
     """
 
     name: ClassVar[str] = "split-reduction"
@@ -56,6 +71,8 @@ class SplitReduction(Pass):
     ) -> Op:
         k, acc = mma["k"], mma.operands[2]
         depth = mma.operands[0].tile.extent(k)
+        if machine.concurrent_waves:
+            _check_length(kernel, mma, row, depth, machine)
         step = min(depth, row.k * (wide_steps(row, machine) if machine.concurrent_waves else row.unroll))
         while depth % step:
             step -= row.k
@@ -93,6 +110,19 @@ class SplitReduction(Pass):
             Region((argument,), tuple(inner), (product,)),
             mma.span,
         )
+
+
+def _check_length(kernel: Kernel, mma: Op, row: MatrixInstruction, depth: int, machine: Machine) -> None:
+    waves = dict(kernel.waves)
+    repeats = [
+        mma.operands[2].tile.extent(dim) // waves.get(f"wave_{dim}", 1) // extent
+        for dim, extent in ((mma["m"], row.m), (mma["n"], row.n))
+    ]
+    count = math.prod(repeats) * (depth // row.k)
+    registers = math.prod(repeats) * row.acc.layout.elements * row.acc.dtype.bits // 32
+    if count > _MOST_IN_A_ROW and registers <= machine.registers:  # `AssignLayouts` refuses what no register file holds
+        loop = next((split.span for split in kernel.distribution.loops if split.dim == mma["k"]), None)
+        raise TooManyInstructions(loop or mma.span, mma["k"], count)
 
 
 def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:

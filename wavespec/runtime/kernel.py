@@ -42,6 +42,13 @@ class Kernel:
         self._plans: dict[tuple[torch.Size, ...], LaunchPlan] = {}
         self._launchers: dict[torch.device, Launcher] = {}
 
+    def __repr__(self) -> str:
+        inputs, outputs = (
+            ", ".join(f"{t.name}: {t.dtype}[{', '.join(map(str, t.dims))}]" for t in tensors)
+            for tensors in (self.artifact.inputs, self.artifact.outputs)
+        )
+        return f"<kernel {self.artifact.name}({inputs}) -> {outputs} for {self.artifact.target}>"
+
     def __call__(self, *inputs: Tensor, out: Tensor | Sequence[Tensor] | None = None) -> Any:
         """Run the kernel.
 

@@ -47,6 +47,8 @@ class MatrixInstruction:
     """How the emitter spells it: ``family`` or ``family:intrinsic``."""
     source: str
     """Where the row was read: vendor page and table."""
+    auto: bool = True
+    """Whether ``mma: auto`` may pick it; a row that changes the numerics of its types is taken by name only."""
     unroll: int = 1
     """Steps along k that one iteration of the inner loop issues (machines that keep the inner loop rolled)."""
 
@@ -176,9 +178,8 @@ def _instruction(row: dict[str, Any], lanes: int) -> MatrixInstruction:
     a, b, acc = (_fragment(row[name], lanes) for name in ("a", "b", "acc"))
     m, n, k = row["shape"]
     inputs = tuple(DTYPES[name] for name in row.get("inputs", [row["a"]["dtype"]]))
-    return MatrixInstruction(
-        row["name"], m, n, k, a, b, acc, inputs, lanes, row["emit"], row["source"], row.get("unroll", 1)
-    )
+    auto, unroll = row.get("auto", True), row.get("unroll", 1)
+    return MatrixInstruction(row["name"], m, n, k, a, b, acc, inputs, lanes, row["emit"], row["source"], auto, unroll)
 
 
 def _fragment(row: dict[str, Any], lanes: int) -> Fragment:
