@@ -19,6 +19,7 @@ from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.runtime.artifact import KernelArtifact, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, spec_for_target
+from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
 from wavespec.version import __version__, fingerprint
 
@@ -90,7 +91,7 @@ def build(
     resolved = spec_for_target(spec, target)
     chosen = machines(target) if only is None else (only,)
     parts = {
-        "spec": resolved.model_dump(mode="json"),
+        "spec": dump_yaml(resolved),
         "target": target,
         "variants": [machine.variant for machine in chosen],
         "wavespec": __version__,

@@ -7,9 +7,14 @@ import pytest
 from tests.lower.gemms import Gemm
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import loads
+from wavespec.schema.spec_to_yaml import dump_yaml
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("f16", ".inf"), ("f16", "1e39"), ("i8", "1.5"), ("i8", "2147483648")])
+def test_infinity_is_a_number_of_floating_point_types() -> None:
+    assert "value: -.inf" in dump_yaml(loads(Gemm("f32").text.replace("value: 0", "value: -.inf")))
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("i8", ".inf"), ("f16", "1e39"), ("i8", "1.5"), ("i8", "2147483648")])
 def test_a_number_outside_the_element_type_is_an_error(dtype: str, value: str) -> None:
     text = Gemm(dtype).text
     assert "value: 0" in text

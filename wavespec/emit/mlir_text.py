@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from wavespec.diagnostics import Span
 
 
@@ -58,7 +60,7 @@ class MlirText:
     def constant(self, value: int | float, type_: str) -> str:
         """A constant; ``type_`` may be a vector, which is filled."""
         scalar = type_.rpartition("x")[2].rstrip(">") if type_.startswith("vector") else type_
-        number = _float_text(float(value)) if scalar[0] in "fb" else str(int(value))
+        number = _float_text(float(value), scalar) if scalar[0] in "fb" else str(int(value))
         literal = f"dense<{number}>" if type_.startswith("vector") else number
         key = (literal, type_)
         if key not in self._constants:
@@ -78,10 +80,19 @@ class MlirText:
         return self.head + self.blocks[0]
 
 
-def _float_text(value: float) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
-        bits = {"inf": "0x7F800000", "-inf": "0xFF800000"}.get(str(value), "0x7FC00000")
-        return bits
+# Of each type: bits of infinity, of minus infinity, of a quiet NaN; MLIR has no other spelling for them.
+_SPECIAL = {
+    "f64": ("0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"),
+    "f32": ("0x7F800000", "0xFF800000", "0x7FC00000"),
+    "bf16": ("0x7F80", "0xFF80", "0x7FC0"),
+    "f16": ("0x7C00", "0xFC00", "0x7E00"),
+}
+
+
+def _float_text(value: float, type_: str) -> str:
+    if not math.isfinite(value):
+        infinity, minus_infinity, not_a_number = _SPECIAL[type_]
+        return not_a_number if math.isnan(value) else infinity if value > 0 else minus_infinity
     text = repr(value)
     return text if "." in text or "e" in text else text + ".0"
 

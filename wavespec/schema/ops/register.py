@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
@@ -51,6 +52,6 @@ class Register(ValueOp):
 
 def _fits(value: int | float, dtype: DType) -> bool:
     if dtype in _LARGEST_FLOATS:
-        return abs(value) <= _LARGEST_FLOATS[dtype]
+        return abs(value) <= _LARGEST_FLOATS[dtype] or math.isinf(value)  # the start of a maximum
     low, high = _INTEGER_RANGES[dtype]
-    return low <= value <= high and value == int(value)
+    return low <= value <= high and not math.isinf(value) and value == int(value)
