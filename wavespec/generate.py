@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from wavespec.diagnostics import WavespecError, quote
 from wavespec.emit.interface import size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
 from wavespec.pipeline import build, build_variant
-from wavespec.runtime.artifact import KernelArtifact, save_artifact
+from wavespec.runtime.artifact import KernelArtifact, replace_file, save_artifact
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.json_schema import json_schema
 from wavespec.schema.models import TARGETS
@@ -100,7 +99,7 @@ def write_files(files: Files, directory: Path) -> list[Path]:
     for name, data in files.items():
         path = directory / name
         if not path.is_file() or path.read_bytes() != data:
-            _replace_file(path, data)
+            replace_file(path, data)
             changed.append(path)
     return changed
 
@@ -187,16 +186,3 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
         ),
     )
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -27,7 +27,7 @@ def uses_tiles(kernel: Kernel, machine: Machine) -> bool:
 
 
 def _is_tiled(op: Op, machine: Machine) -> bool:
-    row = machine.instruction(op["instruction"].partition(":")[0])
+    row = machine.instruction(op["instruction"])
     return row is not None and row.emit.startswith("amx:")
 
 

@@ -117,7 +117,6 @@ def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[
 
 def instruction_of(op: Op, machine: Machine) -> MatrixInstruction:
     """The machine row that an mma names."""
-    name, _, swapped = op["instruction"].partition(":")
-    row = machine.instruction(name)
-    assert row is not None, f"{machine.variant} lost its instruction '{name}'"
-    return row.swapped() if swapped else row
+    row = machine.instruction(op["instruction"])
+    assert row is not None, f"{machine.variant} lost its instruction '{op['instruction']}'"
+    return row

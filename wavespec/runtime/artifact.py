@@ -198,7 +198,7 @@ def save_artifact(artifact: KernelArtifact, directory: Path) -> list[Path]:
     files[directory / f"{_checked_name(artifact.target)}.json"] = text.encode()
     for path, data in files.items():
         if not path.is_file() or path.read_bytes() != data:
-            _replace_file(path, data)
+            replace_file(path, data)
     return list(files)
 
 
@@ -284,7 +284,9 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def _replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, with its folder where that is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -67,12 +67,9 @@ def matrix_unit(machine: Machine, name: str) -> MatrixUnit:
 
     Also raises ``ValueError`` where a layout of the row does not cover its matrix: the row is wrong then.
     """
-    plain, _, variant = name.partition(":")
-    instruction = machine.instruction(name) or machine.instruction(plain)
-    if instruction is None or variant not in ("", "swapped"):
+    instruction = machine.instruction(name)
+    if instruction is None:
         raise ValueError(f"machine '{machine.variant}' has no matrix instruction '{name}'")
-    if variant and instruction.name != name:
-        instruction = instruction.swapped()
     m, n, k = instruction.m, instruction.n, instruction.k
     parts: list[FragmentIndex] = []
     for fragment, dims, shape in (

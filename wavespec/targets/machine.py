@@ -132,14 +132,17 @@ class Machine:
     compiler: Mapping[str, Any]
     """What the backend needs to be told: features, architecture name, target attribute."""
     raster_group: int = 1
-    """Workgroups along grid axis 0 that run together with their neighbours along axis 1, unless the spec says
-    otherwise."""
+    """Workgroups along grid axis 0 that run together with their neighbours along axis 1."""
     requires: tuple[str, ...] = ()
     """Features (as the operating system names them) that the running machine must have."""
 
     def instruction(self, name: str) -> MatrixInstruction | None:
-        """The row called ``name``, or None."""
-        return next((row for row in self.instructions if row.name == name), None)
+        """The row called ``name``, the other way round where the name ends in ``:swapped``; None for an unknown one."""
+        plain, _, swapped = name.partition(":")
+        found = next((row for row in self.instructions if row.name == plain), None)
+        if swapped not in ("", "swapped"):
+            return None
+        return found.swapped() if found is not None and swapped else found
 
 
 @cache
