@@ -120,3 +120,10 @@ def test_text_does_not_depend_on_hashing() -> None:
         for seed in ("0", "1", "77")
     }
     assert len(texts) == 1 and len(texts.pop()) > 1000
+
+
+def test_a_quotient_is_no_farther_from_zero_than_what_is_divided() -> None:
+    steps = symbol("steps", 1, None)
+    for low, high, bounds in ((-5, 9, (-5, 9)), (0, 9, (0, 9)), (3, 9, (0, 9)), (-9, -2, (-9, -1))):
+        quotient = symbol("x", low, high) // steps
+        assert (quotient.low, quotient.high) == bounds

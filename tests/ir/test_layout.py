@@ -167,3 +167,17 @@ def test_folded_swizzle_spreads_eight_rows_over_half_a_pass_and_sixteen_over_a_w
     for rows, line in ((8, 64), (16, 128)):
         for first in range(0, 32, rows):
             assert len({found[row, 0] % line // 8 for row in range(first, first + rows)}) == rows
+
+
+def test_projection_keeps_what_moves_along_its_dims() -> None:
+    lane = symbol("lane", 0, 31)
+    axes = (
+        RegisterAxis(2, (("m", 16),)),
+        RegisterAxis(4, (("n", 8),)),
+        RegisterAxis(2, (("m", 8),)),
+        RegisterAxis(2, (("m", 1), ("n", 1))),
+    )
+    layout = Layout((("m", lane // 4), ("n", lane % 4 * 2)), axes, 2)
+    actual = layout.projected(("n",))
+    assert actual == Layout((("n", lane % 4 * 2),), (RegisterAxis(4, (("n", 8),)), RegisterAxis(2, (("n", 1),))), 1)
+    assert layout.projected(()) == Layout((), (), 0) and layout.projected(()).elements == 1

@@ -329,14 +329,14 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:
             return const(1)
-        bounded = left.low is not None and left.low >= 0 and right.low is not None and right.low >= 1
-        if bounded and less(left, right):
+        positive = right.low is not None and right.low >= 1
+        if positive and left.low is not None and left.low >= 0 and less(left, right):
             return const(0)
         return _intern(
             "floordiv",
             (left, right),
-            0 if bounded else None,
-            left.high if bounded else None,
+            min(left.low, 0) if positive and left.low is not None else None,
+            max(left.high, -1) if positive and left.high is not None else None,
             1,
             left.symbols | right.symbols,
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from wavespec.diagnostics import Span
+from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.layout import Arrangement, Layout
@@ -73,7 +73,10 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation.  ``attributes`` holds numbers, texts, expressions, layouts, None, and tuples of them."""
+    """One operation.  ``attributes`` holds numbers, texts, expressions, layouts, None, and tuples of them.
+
+    ``node``: the name of the graph that it comes from, as schedules say it: ``x``, ``x.load`` or ``x.store``.
+    """
 
     name: str
     operands: tuple[Value, ...] = ()
@@ -81,6 +84,7 @@ class Op:
     attributes: tuple[tuple[str, Any], ...] = ()
     region: Region | None = None
     span: Span | None = field(default=None, compare=False)
+    node: str = field(default="", compare=False)
 
     def __getitem__(self, key: str) -> Any:
         for name, value in self.attributes:
@@ -131,7 +135,7 @@ def attribute_pairs(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...
     return tuple(sorted(attributes.items()))
 
 
-Space = Literal["global", "shared", "private"]
+Space = Literal["global", "shared", "private", "signal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,7 @@ class Memory:
 
     ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup,
     ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
+    ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
 
     name: str
@@ -151,6 +156,7 @@ class Memory:
     arrangement: Arrangement | None = None
     buffers: int = 1
     staged: bool = False
+    arrivals: int = 0
     span: Span | None = field(default=None, compare=False)
 
     @property
@@ -177,6 +183,11 @@ class Memory:
             total = total * extent + coordinates[dim]
         return total
 
+    def unswizzled_offset(self, coordinates: Mapping[str, Expr]) -> Expr:
+        """`offset` for copy engines and matrix units, which swizzle addresses themselves."""
+        assert self.arrangement is not None
+        return replace(self.arrangement, swizzle=None).offset(coordinates)
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -185,6 +196,41 @@ class Split:
     dim: str
     tile: int
     axis: int = 0
+    span: Span | None = field(default=None, compare=False)
+
+
+def _nowhere(*_: str | int) -> Where:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSchedule:
+    """What a spec says of the steps of a loop: `wavespec.schema.models.LoopSchedule`, with the defaults filled in.
+
+    ``buffers``: copies of a staged tile, 0 = as few as the stages allow.  ``where``: the place of a part in the spec.
+    """
+
+    loop: str = ""
+    stages: int = 1
+    auto: Literal["", "prefetch", "modulo"] = ""
+    nodes: tuple[tuple[str, int], ...] = ()
+    clusters: tuple[tuple[str, ...], ...] = ()
+    buffers: int = 0
+    unroll: int = 1
+    where: Callable[..., Where] = field(default=_nowhere, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WaveRoles:
+    """What waves do beside computing their part: ``producers`` more of them only copy.
+
+    ``together``: all other waves work on one tile; ``ping_pong``: they take turns, a tile each.  ``registers``: of a
+    lane of a producer and of the others, 0 = as compiled.
+    """
+
+    producers: int = 0
+    order: Literal["together", "ping_pong"] = "together"
+    registers: tuple[int, int] = (0, 0)
     span: Span | None = field(default=None, compare=False)
 
 
@@ -197,9 +243,23 @@ class Distribution:
     waves: tuple[Split, ...] = ()
     instruction: str = "auto"
     stages: int = 1
-    group: int = 1
+    group: int = 0
+    """Workgroups along axis 0 that run together with their neighbours along axis 1; 0 = as the machine likes it."""
+    persistent: bool = False
+    """Whether one workgroup per processor walks over the tiles."""
+    cluster: int = 1
+    """Workgroups along axis 0 that can write each other's shared memory."""
+    roles: WaveRoles = WaveRoles()
+    auto: Literal["", "prefetch", "modulo"] = ""
+    schedules: tuple[LoopSchedule, ...] = ()
+    """Of the loops that have one of their own; `stages` and `auto` hold for the others."""
     instruction_span: Span | None = field(default=None, compare=False)
     stages_span: Span | None = field(default=None, compare=False)
+
+    def schedule_of(self, loop: str) -> LoopSchedule:
+        """The schedule of the loop called ``loop``."""
+        whole = LoopSchedule(loop, self.stages, self.auto, where=lambda *_: self.stages_span)
+        return next((schedule for schedule in self.schedules if schedule.loop == loop), whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +267,9 @@ class Kernel:
     """A kernel at one level of the lowering.
 
     ``symbols``: every integer symbol with its range.  ``grid``: workgroups per launch axis.  ``waves``: wave symbol and
-    count, slowest first; ``lanes`` per wave.
+    count, slowest first; ``lanes`` per wave; ``producers`` more waves, behind the others, only copy.
+    ``cluster`` workgroups run at the same time and can write each other's shared memory; symbol ``rank`` tells them
+    apart.  ``notes``: what passes have to say about their choices.
     """
 
     name: str
@@ -220,6 +282,9 @@ class Kernel:
     grid: tuple[Expr, ...] = ()
     waves: tuple[tuple[str, int], ...] = ()
     lanes: int = 1
+    producers: int = 0
+    cluster: int = 1
+    notes: tuple[str, ...] = ()
 
     def memory(self, name: str) -> Memory:
         for memory in self.memories:
@@ -249,7 +314,7 @@ class Kernel:
     @property
     def threads(self) -> int:
         """Lanes of one workgroup."""
-        return self.wave_count * self.lanes
+        return (self.wave_count + self.producers) * self.lanes
 
     def walk(self) -> Iterator[Op]:
         for op in self.body:

@@ -7,10 +7,12 @@ One formula serves every machine: ``coordinate[dim] = base[dim](wave, lane) + Σ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, as_expr, const
+
+_SLAB_BYTES, _CHUNK_BYTES = 128, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,15 @@ class Layout:
         at = len(self.axes) - self.inner
         axis = RegisterAxis(count, ((dim, stride),))
         return replace(self, axes=(*self.axes[:at], axis, *self.axes[at:]))
+
+    def projected(self, dims: Sequence[str]) -> Layout:
+        """The layout of a tile with only some of the dims: each lane holds a value once per coordinate it has there."""
+        kept = [tuple((d, s) for d, s in axis.strides if d in dims) for axis in self.axes]
+        axes = tuple(
+            RegisterAxis(axis.extent, strides) for axis, strides in zip(self.axes, kept, strict=True) if strides
+        )
+        inner = sum(1 for strides in kept[len(kept) - self.inner :] if strides)
+        return Layout(tuple((dim, self.base_of(dim)) for dim in dims), axes, inner)
 
     def shifted(self, offsets: Mapping[str, Expr | int]) -> Layout:
         """The layout moved by ``offsets`` along the named dims."""
@@ -207,3 +218,15 @@ def panels(dim: str, extent: int, block: int, depth_dim: str, depth: int, depth_
         Digit(depth_dim, depth_block, 1, 1),
     ]
     return Arrangement(tuple(digit for digit in digits if digit.extent > 1))
+
+
+def swizzled_slabs(dims: tuple[str, str], extents: tuple[int, int], element_bytes: int) -> Arrangement:
+    """Slabs of rows of up to 128 bytes, one slab after another, each swizzled the way copy engines and matrix units
+    of whole tiles do it: the 16-byte chunk of an address is XORed with its bits 7 to 9
+    (https://docs.nvidia.com/cuda/parallel-thread-execution/#tensor-swizzling-modes)."""
+    (row, column), (height, width) = dims, extents
+    row_bytes = min(_SLAB_BYTES, width * element_bytes)
+    slab, chunk = row_bytes // element_bytes, _CHUNK_BYTES // element_bytes
+    digits = (Digit(column, width // slab, slab, height * slab), Digit(row, height, 1, slab), Digit(column, slab, 1, 1))
+    swizzle = Swizzle(row, column, chunk, row_bytes // _CHUNK_BYTES, _SLAB_BYTES // row_bytes)
+    return Arrangement(tuple(d for d in digits if d.extent > 1), swizzle if swizzle.width > 1 else None)

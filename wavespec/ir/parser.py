@@ -7,7 +7,19 @@ from typing import Any, cast
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Distribution, Kernel, Memory, Op, Region, Split, TileType, Value, VectorType
+from wavespec.ir.kernel import (
+    Distribution,
+    Kernel,
+    LoopSchedule,
+    Memory,
+    Op,
+    Region,
+    Split,
+    TileType,
+    Value,
+    VectorType,
+    WaveRoles,
+)
 from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, Swizzle
 from wavespec.ir.printer import default_attributes
 
@@ -159,9 +171,14 @@ class _Reader:
         waves: list[tuple[str, int]] = []
         while self.accept("wave"):
             waves.append((self.take("name"), self.integer()))
+        producers = self.integer() if self.accept("producers") else 0
+        cluster = self.integer() if self.accept("cluster") else 1
         grid: list[Expr] = []
         while self.accept("grid"):
             grid.append(self.bracketed())
+        notes: list[str] = []
+        while self.accept("note"):
+            notes.append(self.attribute())
         memories: list[Memory] = []
         while self.accept("memory"):
             memories.append(self.memory())
@@ -181,6 +198,9 @@ class _Reader:
             tuple(grid),
             tuple(waves),
             lanes,
+            producers,
+            cluster,
+            tuple(notes),
         )
 
     def symbol(self) -> Expr:
@@ -206,8 +226,31 @@ class _Reader:
         self.expect("stages")
         stages = self.integer()
         self.expect("group")
+        group, persistent, roles = self.integer(), self.accept("persistent"), WaveRoles()
+        cluster = self.integer() if self.accept("cluster") else 1
+        if self.accept("roles"):
+            producers, order = self.integer(), self.take("name")
+            roles = WaveRoles(
+                producers, "ping_pong" if order == "ping_pong" else "together", (self.integer(), self.integer())
+            )
+        auto = self.take("name") if self.accept("auto") else ""
+        schedules: list[LoopSchedule] = []
+        while self.accept("schedule"):
+            self.expect("{")
+            fields: dict[str, Any] = dict(self.attributes())
+            schedules.append(LoopSchedule(**fields))
         groups = tuple(tuple(splits[kind]) for kind in ("workgroup", "loop", "wave"))
-        return Distribution(*groups, instruction=instruction, stages=stages, group=self.integer())
+        return Distribution(
+            *groups,
+            instruction=instruction,
+            stages=stages,
+            group=group,
+            persistent=persistent,
+            cluster=cluster,
+            roles=roles,
+            auto="modulo" if auto == "modulo" else "prefetch" if auto else "",
+            schedules=tuple(schedules),
+        )
 
     def memory(self) -> Memory:
         name = self.take("global")[1:]
@@ -228,7 +271,8 @@ class _Reader:
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
             buffers = int(self.take("name")[1:])
-        return Memory(name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged)
+        arrivals = self.integer() if self.accept("arrivals") else 0
+        return Memory(name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged, arrivals)
 
     def arrangement(self) -> Arrangement:
         self.expect("[")
@@ -344,13 +388,7 @@ class _Reader:
             operands.append(self.use())
             if not self.accept(","):
                 break
-        attributes: list[tuple[str, Any]] = []
-        if self.accept("{"):
-            while not self.accept("}"):
-                key = self.take("name")
-                self.expect("=")
-                attributes.append((key, self.attribute()))
-                self.accept(",")
+        attributes = self.attributes() if self.accept("{") else []
         attributes += [pair for pair in default_attributes(name) if pair[0] not in dict(attributes)]
         attributes.sort(key=lambda pair: pair[0])
         values: list[Value] = []
@@ -383,6 +421,16 @@ class _Reader:
             yields.append(self.use())
             self.accept(",")
         return Region(tuple(arguments), tuple(ops), tuple(yields))
+
+    def attributes(self) -> list[tuple[str, Any]]:
+        """Up to the closing brace."""
+        found: list[tuple[str, Any]] = []
+        while not self.accept("}"):
+            key = self.take("name")
+            self.expect("=")
+            found.append((key, self.attribute()))
+            self.accept(",")
+        return found
 
     def attribute(self) -> Any:
         if self.peek("["):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, Split, Value
+from wavespec.ir.kernel import Kernel, LoopSchedule, Memory, Op, Split, Value, WaveRoles
 from wavespec.ir.layout import Layout
 
 
@@ -16,7 +16,10 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"symbol {_symbol_text(symbol)}" for symbol in kernel.symbols]
     lines += _distribution_lines(kernel)
     lines += [f"wave {name} {count}" for name, count in kernel.waves]
+    lines += [f"producers {kernel.producers}"] if kernel.producers else []
+    lines += [f"cluster {kernel.cluster}"] if kernel.cluster > 1 else []
     lines += [f"grid [{extent}]" for extent in kernel.grid]
+    lines += [f"note {attribute_text(note)}" for note in kernel.notes]
     lines += [_memory_text(memory) for memory in kernel.memories]
     lines.append("{")
     for op in kernel.body:
@@ -39,7 +42,21 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
     lines = [split("workgroup", s) for s in plan.workgroup]
     lines += [split("loop", s) for s in plan.loops]
     lines += [split("wave", s) for s in plan.waves]
-    return [*lines, f'plan "{plan.instruction}" stages {plan.stages} group {plan.group}']
+    text = f'plan "{plan.instruction}" stages {plan.stages} group {plan.group}'
+    if plan.persistent:
+        text += " persistent"
+    if plan.cluster > 1:
+        text += f" cluster {plan.cluster}"
+    if plan.roles != WaveRoles():
+        roles = plan.roles
+        text += f" roles {roles.producers} {roles.order} {roles.registers[0]} {roles.registers[1]}"
+    text += f" auto {plan.auto}" if plan.auto else ""
+    return [*lines, text, *(_schedule_text(schedule) for schedule in plan.schedules)]
+
+
+def _schedule_text(schedule: LoopSchedule) -> str:
+    names = ("loop", "stages", "auto", "nodes", "clusters", "buffers", "unroll")
+    return "schedule {" + ", ".join(f"{name} = {attribute_text(getattr(schedule, name))}" for name in names) + "}"
 
 
 def _memory_text(memory: Memory) -> str:
@@ -53,6 +70,8 @@ def _memory_text(memory: Memory) -> str:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:
         text += f" x{memory.buffers}"
+    if memory.arrivals:
+        text += f" arrivals {memory.arrivals}"
     return text
 
 

@@ -17,26 +17,57 @@ memory.
 | copy_async | -> | source, source_offset, memory, offset, buffer, elements, mask, valid: global to shared, zero-filled where masked off; complete after the async_wait that covers its group |
 | async_commit | -> | closes a group of copies |
 | async_wait | -> | pending: groups of this lane that may stay in flight |
-| barrier | -> | all waves of the workgroup arrive; shared memory is coherent after it |
+| barrier | -> | first, waves: which waves of the workgroup meet (absent: all); shared memory is coherent after it |
+| schedule_fence | -> | no compiler moves operations across |
+| priority | -> | level: from here on this wave goes before others of a lower level when both are ready |
+| stagger | -> | ahead: from here on the first half of the waves is one barrier ahead of the other (1), or together with it again (0): the other half, or the first, waits for one barrier more |
 | mma | a, b, acc -> acc | instruction |
 | pack | T x n ... -> T x sum | concatenation |
 | slice | T x n -> T x size | start, size |
 | transpose | T x (r·c·u) -> T x (r·c·u) | rows, columns, unit: row-major to column-major, moving units of u elements |
-| cast | T x n -> U x n | |
+| cast | T x n -> U x n | bias: a whole number added on the way (in U, wrapping round; absent = 0) |
 | for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values |
+| let | -> | symbol, value: from here on in this block the symbol stands for the value |
+| if | -> | mask: only the lanes for which it holds run the region, which has no values |
+| role | -> | first, waves, registers: only these waves run the region; the roles of a block run at the same time. ``registers`` of a lane, 0 = as compiled |
+| bulk_copy | -> | source, origin (a coordinate per dim), box (an extent per dim), memory, offset, buffer, signal, index: this lane has a box of a tensor copied to shared memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal; ``everywhere`` (absent: false): at the same place in every workgroup of the cluster, and on the signal of each |
+| signal_arrive | -> | signal, index, bytes: this lane arrives (``everywhere``: on the signal of every workgroup of the cluster), and announces as many bytes of bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived |
+| signal_wait | -> | signal, index, phase: until the phase of that parity is complete; parity 1 passes a fresh signal |
+| fence_async | -> | what this lane wrote to shared memory is visible to matrix units and bulk copies that are ordered after it |
+| mma_fence | -> | registers of this lane are ready for the mma_async that follow |
+| mma_async | acc -> acc; a, acc -> acc | instruction, b_memory, b_offset, b_buffer, b_major, and a_* where a is no value: the matrix unit reads tiles of shared memory from these offsets on (of elements, before any swizzle); major: ``k`` or ``mn``, the dim contiguous in memory; the result is in flight |
+| mma_commit | -> | closes a group of mma_async |
+| mma_wait | T x n ... -> the same | pending: groups that may stay in flight; the results are complete |
+| store_matrix | T x e·c -> | memory, offset, buffer, count: the inverse of load_matrix, for 2-byte elements |
+| bulk_store | -> | memory, offset, buffer, target, origin, box: this lane has a box of shared memory, row after row in the memory's swizzle, copied to a tensor; what lies beyond the tensor is left out |
+| bulk_commit | -> | closes a group of bulk stores of this lane |
+| bulk_wait | -> | pending: groups of this lane that may still be reading shared memory |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, as_expr
+from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
+
+PURE = frozenset(("broadcast", "cast", "constant", "elementwise", "pack", "slice", "transpose"))
+"""Operations that make values of values and do nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTile:
+    """An operand that the matrix unit reads from shared memory itself; ``offset`` in elements, before any swizzle."""
+
+    memory: str
+    offset: Expr
+    major: Literal["k", "mn"]
 
 
 class ThreadBuilder:
@@ -46,11 +77,14 @@ class ThreadBuilder:
         self.ops: list[Op] = []
         self.fresh = fresh
         self.span: Span | None = None
+        self.node = ""
+        self._packed: dict[str, tuple[Value, ...]] = {}
 
     def nested(self) -> ThreadBuilder:
         """A builder for the body of a loop, sharing names and span."""
         inner = ThreadBuilder(self.fresh)
-        inner.span = self.span
+        inner.span, inner.node = self.span, self.node
+        inner._packed = self._packed
         return inner
 
     def add(
@@ -62,7 +96,7 @@ class ThreadBuilder:
         **attributes: Any,
     ) -> None:
         """Append one operation."""
-        self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, self.span))
+        self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, self.span, self.node))
 
     def value(self, hint: str, dtype: DType, elements: int) -> Value:
         """A new value."""
@@ -165,11 +199,24 @@ class ThreadBuilder:
             return values[0]
         result = self.value(hint, values[0].vector.dtype, sum(v.vector.elements for v in values))
         self.add("pack", tuple(values), (result,))
+        self._packed[result.name] = tuple(values)
         return result
 
     def slice(self, value: Value, start: int, size: int, hint: str = "part") -> Value:
+        """Some elements; of a packed value that of its parts, so that nothing else of it has to be there."""
         if start == 0 and size == value.vector.elements:
             return value
+        parts, first = self._packed.get(value.name, ()), 0
+        whole: list[Value] = []
+        for part in parts:
+            end = first + part.vector.elements
+            if first <= start and start + size <= end:
+                return self.slice(part, start - first, size, hint)
+            if start <= first and end <= start + size:
+                whole.append(part)
+            first = end
+        if sum(part.vector.elements for part in whole) == size:
+            return self.pack(whole, hint)
         result = self.value(hint, value.vector.dtype, size)
         self.add("slice", (value,), (result,), start=start, size=size)
         return result
@@ -179,11 +226,24 @@ class ThreadBuilder:
         self.add("transpose", (value,), (result,), rows=rows, columns=columns, unit=unit)
         return result
 
-    def cast(self, value: Value, dtype: DType, hint: str = "cast") -> Value:
-        if value.vector.dtype == dtype:
+    def cast(self, value: Value, dtype: DType, hint: str = "cast", bias: int = 0) -> Value:
+        if value.vector.dtype == dtype and not bias:
             return value
         result = self.value(hint, dtype, value.vector.elements)
-        self.add("cast", (value,), (result,))
+        attributes: dict[str, Any] = {"bias": bias} if bias else {}
+        self.add("cast", (value,), (result,), **attributes)
+        return result
+
+    def broadcast(self, value: Value, count: int, hint: str = "spread") -> Value:
+        if count == 1:
+            return value
+        result = self.value(hint, value.vector.dtype, count)
+        self.add("broadcast", (value,), (result,))
+        return result
+
+    def elementwise(self, function: str, *operands: Value, hint: str = "element") -> Value:
+        result = Value(self.fresh(hint), operands[-1].type)
+        self.add("elementwise", operands, (result,), function=function)
         return result
 
     def mma(self, instruction: str, a: Value, b: Value, acc: Value, hint: str = "acc") -> Value:
@@ -221,3 +281,27 @@ class ThreadBuilder:
 
     def barrier(self) -> None:
         self.add("barrier", (), ())
+
+    def mma_async(self, instruction: str, a: Value | SharedTile, b: SharedTile, acc: Value, hint: str = "acc") -> Value:
+        """A matrix product that reads ``b``, and ``a`` unless it is in registers, from shared memory."""
+        result = Value(self.fresh(hint), acc.type)
+        operands = (acc,) if isinstance(a, SharedTile) else (a, acc)
+        tiles = {"b": b, "a": a} if isinstance(a, SharedTile) else {"b": b}
+        attributes: dict[str, Any] = {
+            f"{name}_{key}": value
+            for name, tile in tiles.items()
+            for key, value in (
+                ("memory", tile.memory),
+                ("offset", tile.offset),
+                ("buffer", const(0)),
+                ("major", tile.major),
+            )
+        }
+        self.add("mma_async", operands, (result,), instruction=instruction, **attributes)
+        return result
+
+    def mma_wait(self, values: tuple[Value, ...], pending: int = 0) -> tuple[Value, ...]:
+        """Wait for groups of asynchronous products; the same values, complete."""
+        results = tuple(Value(self.fresh(value.name), value.type) for value in values)
+        self.add("mma_wait", values, results, pending=pending)
+        return results

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, VectorType
 
+_MEMORIES = frozenset(("memory", "a_memory", "b_memory", "signal", "target"))
+"""Attributes that name a memory."""
+
 
 class VerificationError(AssertionError):
     """A pass made a kernel that is not well formed: a bug of the compiler, never of the user."""
@@ -58,9 +61,11 @@ def verify(kernel: Kernel) -> None:
             for value in op.operands:
                 use(op, value, scope)
             for key, item in op.attributes:
-                named = key == "memory" or (key == "source" and op.name == "copy_async")
-                if named and item not in memories:
+                named = key in _MEMORIES or (key == "source" and op.name in ("copy_async", "bulk_copy"))
+                if named and item and item not in memories:
                     raise fail(op, f"memory '@{item}' does not exist")
+            if op.name == "let" and op["symbol"] not in symbols:
+                raise fail(op, f"symbol '{op['symbol']}' is not declared")
             for name in sorted({name for expr in op.expressions() for name in expr.symbols} - symbols):
                 raise fail(op, f"symbol '{name}' is not declared")
             if op.region:
