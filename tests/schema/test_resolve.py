@@ -9,6 +9,7 @@ import pytest
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, constant_values, loads, resolve_params, spec_for_target
 from wavespec.schema.constraints import Hardware, Workgroup
+from wavespec.schema.resolve import targets_of
 
 TEXT = """\
 apiVersion: wavespec/v1
@@ -106,3 +107,13 @@ def test_specs_of_the_project_have_positions_for_every_op() -> None:
     for path in (Path(__file__).parents[2] / "specs").glob("*.wave.yaml"):
         kernel = load(path)
         assert all(op.span and op.key_span_of("op") for op in kernel.graph)
+
+
+def test_a_kernel_for_some_targets_is_refused_for_others() -> None:
+    spec = loads(TEXT.replace("graph:", "only: [sm_90, gfx950]\ngraph:"), "gemm.wave.yaml")
+    assert targets_of(spec) == ("sm_90", "gfx950")
+    assert spec_for_target(spec, "sm_90").name == spec.name
+    with pytest.raises(WavespecError) as caught:
+        spec_for_target(spec, "cpu")
+    assert caught.value.code == "not-for-target"
+    assert "'cpu'" in caught.value.diagnostics[0].hints[0]

@@ -19,8 +19,10 @@ from pydantic import ValidationError
 
 from wavespec.diagnostics import WavespecError, raise_all
 from wavespec.schema.check import check_kernel
+from wavespec.schema.errors import UnknownOp, WrongOperandCount
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.models import API_VERSION, KernelSpec
+from wavespec.schema.ops import FUNCTIONS, OPS, Elementwise
 from wavespec.schema.pydantic_to_error import pydantic_to_error
 
 
@@ -139,7 +141,7 @@ class KernelBuilder:
     )
     _constraints: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _bodies: list[list[dict[str, Any]]] = field(default_factory=lambda: [[]])
-    _schedule: dict[str, int] | None = None
+    _schedule: dict[str, Any] | None = None
     _workloads: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
 
     def dim(self, name: str, **fields: int) -> Symbol:
@@ -181,6 +183,20 @@ class KernelBuilder:
     def mma(self, name: str, lhs: Value, rhs: Value, acc: Value) -> Value:
         return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc))
 
+    def cast(self, name: str, value: Value, dtype: str) -> Value:
+        return self._op("cast", name, value=str(value), dtype=dtype)
+
+    def elementwise(self, function: str, name: str, *operands: Value | float) -> Value:
+        """An elementwise op by its word: `k.elementwise("add", "y", x, bias)`, `k.elementwise("mul", "y", x, 0.5)`."""
+        model = OPS.get(function)
+        if model is None or not issubclass(model, Elementwise):
+            raise UnknownOp(f"{self.name}.graph.{name}", function, [row.word for row in FUNCTIONS])
+        fields = model.headline
+        if len(operands) != len(fields):
+            raise WrongOperandCount(f"{self.name}.graph.{name}", function, fields, len(operands))
+        written = [str(operand) if isinstance(operand, Value) else operand for operand in operands]
+        return self._op(function, name, **dict(zip(fields, written, strict=True)))
+
     def write(self, value: Value, to: Value) -> None:
         self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
 
@@ -204,18 +220,27 @@ class KernelBuilder:
         stages: int | None = None,
     ) -> None:
         """What differs on one target."""
-        override: dict[str, Any] = {
-            "params": {key: _symbol(value).expression for key, value in (params or {}).items()},
-            "tensors": {key: {"space": space} for key, space in (spaces or {}).items()},
-        }
-        if mma is not None:
-            override["hardware"] = {"mma": mma}
-        if stages is not None:
-            override["schedule"] = {"stages": stages}
-        self._sections["targets"][name] = override
+        settings = self._sections["targets"].setdefault(name, {})
+        settings |= _override(params, mma, spaces, stages)
 
-    def schedule(self, stages: int) -> None:
-        self._schedule = {"stages": stages}
+    def case(
+        self,
+        target: str,
+        when: Sequence[Symbol],
+        params: Mapping[str, Symbol | int] | None = None,
+        mma: str | None = None,
+        spaces: Mapping[str, str] | None = None,
+        stages: int | None = None,
+    ) -> None:
+        """What differs on one target for calls whose sizes meet every condition of `when`; the first such case is
+        taken."""
+        settings = self._sections["targets"].setdefault(target, {})
+        case = {"when": tuple(condition.expression for condition in when), **_override(params, mma, spaces, stages)}
+        settings["cases"] = (*settings.get("cases", ()), case)
+
+    def schedule(self, stages: int = 1, **fields: Any) -> None:
+        """How steps of loops overlap; `fields` as in YAML: `auto`, `loops`, `waves`, `workgroups`."""
+        self._schedule = {"stages": stages, **fields}
 
     def workload(self, **sizes: int) -> None:
         self._workloads.append(sizes)
@@ -263,6 +288,23 @@ class KernelBuilder:
     def _op(self, word: str, name: str, **fields: Any) -> Value:
         self._bodies[-1].append({"op": word, "name": name, **fields})
         return Value(name)
+
+
+def _override(
+    params: Mapping[str, Symbol | int] | None,
+    mma: str | None,
+    spaces: Mapping[str, str] | None,
+    stages: int | None,
+) -> dict[str, Any]:
+    override: dict[str, Any] = {
+        "params": {key: _symbol(value).expression for key, value in (params or {}).items()},
+        "tensors": {key: {"space": space} for key, space in (spaces or {}).items()},
+    }
+    if mma is not None:
+        override["hardware"] = {"mma": mma}
+    if stages is not None:
+        override["schedule"] = {"stages": stages}
+    return override
 
 
 def _symbol(value: Symbol | int) -> Symbol:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
 from wavespec.schema.base import SpecModel
+from wavespec.schema.check_cases import check_cases
 from wavespec.schema.check_constraints import check_constraints
 from wavespec.schema.check_graph import RedefinedName, check_graph
 from wavespec.schema.check_tiles import check_tiles
@@ -58,6 +59,7 @@ def check_kernel(
     errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec), *_overrides(spec, broken)]
     errors += _workloads(spec, broken)
     errors += check_constraints(spec, broken, is_whole=is_whole)
+    errors += check_cases(spec, broken)
     errors += check_tiles(spec, broken)
     errors += check_graph(spec, broken, is_whole=is_whole)
     if is_whole:
@@ -109,12 +111,13 @@ def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
         ("params", "a parameter of the kernel", spec.params),
         ("tensors", "a tensor of the kernel", spec.tensors),
     )
-    for target, override in spec.targets.items():
-        for section, what, known in sections:
-            overridden: Mapping[str, object] = getattr(override, section)
-            for name in overridden:
-                if name not in known and name not in broken:
-                    yield UndefinedName(_key(override, section, name, target), name, what, list(known))
+    for target, settings in spec.targets.items():
+        for override in (settings, *settings.cases):
+            for section, what, known in sections:
+                overridden: Mapping[str, object] = getattr(override, section)
+                for name in overridden:
+                    if name not in known and name not in broken:
+                        yield UndefinedName(_key(override, section, name, target), name, what, list(known))
 
 
 def _key(override: SpecModel, section: str, name: str, target: str) -> Where:

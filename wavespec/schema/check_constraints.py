@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.constraints import AnyConstraint, Assume, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.expressions import Expression
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import UndefinedName, part_of
 
@@ -44,16 +45,17 @@ class NotACondition(WavespecError, code="not-a-condition"):
     def __init__(self, where: Where, text: str) -> None:
         super().__init__(
             where,
-            f"{quote(text)} is a number; an assumption is a comparison.",
+            f"{quote(text)} is a number; a condition is a comparison.",
             hints=["Such as 'K > 4 * BLOCK_K'."],
         )
 
 
 def check_constraints(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> Iterator[WavespecError]:
     yield from _check(spec, spec.constraints, broken, is_whole)
-    for override in spec.targets.values():
-        if override.constraints is not None:
-            yield from _check(spec, override.constraints, broken, is_whole)
+    for settings in spec.targets.values():
+        for override in (settings, *settings.cases):
+            if override.constraints is not None:
+                yield from _check(spec, override.constraints, broken, is_whole)
 
 
 def _check(
@@ -63,7 +65,7 @@ def _check(
     axes: dict[int, Workgroup] = {}
     for constraint in constraints:
         if isinstance(constraint, Assume):
-            yield from _assumption(spec, constraint, broken)
+            yield from check_condition(spec, constraint.condition, constraint.where("condition"), broken)
             continue
         subject = "" if isinstance(constraint, Hardware) else constraint.dim
         earlier = first.setdefault((constraint.word, subject), constraint)
@@ -88,11 +90,13 @@ def _check(
             yield WaveWithoutWorkgroup(constraint.where("dim"), constraint.dim)
 
 
-def _assumption(spec: KernelSpec, assume: Assume, broken: frozenset[str]) -> Iterator[WavespecError]:
-    where = assume.where("condition")
-    if not assume.condition.is_condition:
-        yield NotACondition(where, str(assume.condition))
-    for node in assume.condition.walk():
+def check_condition(
+    spec: KernelSpec, condition: Expression, where: Where, broken: frozenset[str]
+) -> Iterator[WavespecError]:
+    """What is wrong with a condition on dims and parameters that was written at `where`."""
+    if not condition.is_condition:
+        yield NotACondition(where, str(condition))
+    for node in condition.walk():
         name = getattr(node, "name", None)
         if name is not None and name not in spec.dims and name not in spec.params and name not in broken:
             known = [*spec.dims, *spec.params]

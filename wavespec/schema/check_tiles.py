@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.constraints import Assume, Tiling, Wave, Workgroup
-from wavespec.schema.models import KernelSpec
+from wavespec.schema.models import KernelSpec, Override
 from wavespec.schema.resolve import (
     NoConstantValue,
     evaluate_constant,
     fixed_dims,
     resolve_params,
     spec_for_target,
+    spec_with_override,
+    targets_of,
 )
 
 _LARGEST_TILE = 2**20
@@ -49,20 +51,29 @@ class FalseAssumption(WavespecError, code="false-assumption"):
 
 def check_tiles(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
     """Problems of the kernel as written, then those that a target's overrides bring, at their lines."""
-    base = dict(_Target(spec, None, spec, broken).problems())
-    yield from base.values()
-    for name in spec.targets:
-        for key, error in _Target(spec, name, spec_for_target(spec, name), broken).problems():
-            if key not in base:
-                yield error
+    known = dict(_Target(None, (), spec, broken).problems())
+    yield from known.values()
+    wanted = targets_of(spec)
+    for name, settings in ((name, settings) for name, settings in spec.targets.items() if name in wanted):
+        plain = spec_for_target(spec, name)
+        of_target = dict(_Target(name, (settings,), plain, broken).problems())
+        yield from (error for key, error in of_target.items() if key not in known)
+        for case in settings.cases:
+            of_case = dict(_Target(name, (case, settings), spec_with_override(plain, case), broken).problems())
+            yield from (error for key, error in of_case.items() if key not in known and key not in of_target)
 
 
 class _Target:
-    """The tiles of the kernel on one target; `name` is `None` for the kernel as written."""
+    """The tiles of the kernel on one target, or in a case of it; `name` is `None` for the kernel as written.
 
-    def __init__(self, base: KernelSpec, name: str | None, spec: KernelSpec, broken: frozenset[str]) -> None:
-        self.base = base
+    `overrides` are what the spec was merged from, the one that counts most first.
+    """
+
+    def __init__(
+        self, name: str | None, overrides: tuple[Override, ...], spec: KernelSpec, broken: frozenset[str]
+    ) -> None:
         self.name = name
+        self.overrides = overrides
         self.spec = spec
         self.broken = broken
 
@@ -143,10 +154,7 @@ class _Target:
         return NoConstantValue(place, message, notes=diagnostic.notes, hints=diagnostic.hints)
 
     def _override_of(self, names: tuple[str, ...]) -> Where:
-        """Where the target overrides a parameter that a value made of `names` depends on."""
-        if self.name is None:
-            return None
-        overrides = next(over for name, over in self.base.targets.items() if name == self.name)
+        """Where the target, or the case, overrides a parameter that a value made of `names` depends on."""
         reached: dict[str, None] = {}
         pending = list(names)
         while pending:
@@ -154,7 +162,8 @@ class _Target:
             if name not in reached and name in self.spec.params:
                 reached[name] = None
                 pending += self.spec.params[name].names()
-        places = [overrides.where("params", name) for name in overrides.params if name in reached]
+        settled = [over for over in self.overrides if reached.keys() & over.params.keys()]
+        places = [over.where("params", name) for over in settled[:1] for name in over.params if name in reached]
         if not places or isinstance(places[0], str):
             return f"targets.{self.name}.{places[0]}" if places else None
         return min(

@@ -1,11 +1,27 @@
-"""The element types of the language, and the type in which a matrix product of each is summed."""
+"""The element types of the language: their numbers, and the type in which a matrix product of each is summed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-DType = Literal["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool"]
+DType = Literal[
+    "f64",
+    "f32",
+    "bf16",
+    "f16",
+    "f8e4m3fn",
+    "f8e5m2",
+    "f8e4m3fnuz",
+    "f8e5m2fnuz",
+    "i64",
+    "i32",
+    "i16",
+    "i8",
+    "u8",
+    "bool",
+]
 
 DTYPES: tuple[str, ...] = get_args(DType)
 
@@ -14,6 +30,47 @@ ACCUMULATORS: Mapping[str, DType] = {
     "f32": "f32",
     "bf16": "f32",
     "f16": "f32",
+    "f8e4m3fn": "f32",
+    "f8e5m2": "f32",
+    "f8e4m3fnuz": "f32",
+    "f8e5m2fnuz": "f32",
     "i8": "i32",
     "u8": "i32",
 }
+
+_LARGEST_FLOATS: Mapping[str, float] = {
+    "f64": 1.7976931348623157e308,
+    "f32": 3.4028234663852886e38,
+    "bf16": 3.3895313892515355e38,
+    "f16": 65504.0,
+    "f8e4m3fn": 448.0,
+    "f8e5m2": 57344.0,
+    "f8e4m3fnuz": 240.0,
+    "f8e5m2fnuz": 57344.0,
+}
+_WITHOUT_INFINITY = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2fnuz")
+_INTEGER_RANGES: Mapping[str, tuple[int, int]] = {
+    "i64": (-(2**63), 2**63 - 1),
+    "i32": (-(2**31), 2**31 - 1),
+    "i16": (-(2**15), 2**15 - 1),
+    "i8": (-(2**7), 2**7 - 1),
+    "u8": (0, 2**8 - 1),
+    "bool": (0, 1),
+}
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in _LARGEST_FLOATS
+
+
+def is_computed(dtype: str) -> bool:
+    """Whether ops on single elements take the type; 8-bit floating point is for matrix products."""
+    return dtype != "bool" and not dtype.startswith("f8")
+
+
+def fits(value: int | float, dtype: DType) -> bool:
+    """Whether a number is one of the type, rounded where it is a floating point type; infinity is, where it exists."""
+    if dtype in _LARGEST_FLOATS:
+        return abs(value) <= _LARGEST_FLOATS[dtype] or (math.isinf(value) and dtype not in _WITHOUT_INFINITY)
+    low, high = _INTEGER_RANGES[dtype]
+    return low <= value <= high and not math.isinf(value) and value == int(value)

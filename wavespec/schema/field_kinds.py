@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from wavespec.schema.base import SpecModel
 from wavespec.schema.expressions import Expression
+from wavespec.schema.names import Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Kind:
     choices: tuple[str, ...] = ()
     item: Kind | None = None
     key: Kind | None = None
+    dotted: bool = False
+    """Whether a name may have two parts, `loop.value`."""
 
 
 @cache
@@ -29,6 +32,8 @@ def field_kinds(model: type[SpecModel]) -> dict[str, Kind]:
 
 def _annotation_to_kind(annotation: Any) -> Kind:
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation == Reference:
+        return Kind("scalar", dotted=True)
     if origin is Annotated:
         return _annotation_to_kind(arguments[0])
     if origin is Literal:

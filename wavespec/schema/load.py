@@ -10,8 +10,9 @@ from wavespec.schema.check import check_kernel
 from wavespec.schema.errors import MissingField, WrongType
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.source_files import UnsafePath, extended_path, project_root, read_text
+from wavespec.schema.tuned import TunedForAnother, TunedSpec, spec_with_tuned, tuned_path
 from wavespec.schema.yaml_source import Entry, MappingNode, Node, ScalarNode, yaml_to_nodes
-from wavespec.schema.yaml_to_spec import nodes_to_spec
+from wavespec.schema.yaml_to_spec import nodes_to_spec, nodes_to_tuned
 
 _MOST_EXTENDS = 8
 
@@ -21,7 +22,7 @@ class ExtendsCycle(WavespecError, code="extends-cycle"):
 
 
 def load(path: str | os.PathLike[str]) -> KernelSpec:
-    """Read, resolve `extends`, and check the spec at `path`.
+    """Read, resolve `extends`, check the spec at `path`, and add the tuned cases that are kept beside it.
 
     Raises:
         WavespecError: with a diagnostic for every mistake, sorted by position.
@@ -29,20 +30,33 @@ def load(path: str | os.PathLike[str]) -> KernelSpec:
     return load_with_warnings(path)[0]
 
 
-def load_with_warnings(path: str | os.PathLike[str]) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
-    """Like `load`, with what is suspicious but allowed."""
-    file = Path(path)
-    return _text_to_spec(read_text(file, None, follow_links=True), os.fspath(path), file)
-
-
-def loads(text: str, file: str = "<text>", directory: str | os.PathLike[str] | None = None) -> KernelSpec:
-    """Like `load`, for text; `file` is its name in messages, `directory` is what `extends` starts from.
+def load_untuned(path: str | os.PathLike[str]) -> tuple[KernelSpec, TunedSpec | None]:
+    """The spec at `path` by itself, and the tuned settings beside it.
 
     Raises:
         WavespecError: with a diagnostic for every mistake, sorted by position.
     """
-    base = None if directory is None else Path(directory) / "spec"
-    return _text_to_spec(text, file, base)[0]
+    file = Path(path)
+    spec, _ = _text_to_spec(read_text(file, None, follow_links=True), os.fspath(path), file)
+    return spec, _read_tuned(spec, os.fspath(path), file)
+
+
+def load_with_warnings(path: str | os.PathLike[str]) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
+    """Like `load`, with what is suspicious but allowed."""
+    file = Path(path)
+    spec, warnings = _text_to_spec(read_text(file, None, follow_links=True), os.fspath(path), file)
+    return _with_tuned(spec, os.fspath(path), file), warnings
+
+
+def loads(text: str, file: str = "<text>", directory: str | os.PathLike[str] | None = None) -> KernelSpec:
+    """Like `load`, for text; `file` is its name in messages, `directory` the folder that it is in, if any.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake, sorted by position.
+    """
+    base = None if directory is None else Path(directory) / os.path.basename(file)
+    spec, _ = _text_to_spec(text, file, base)
+    return spec if base is None else _with_tuned(spec, file, base)
 
 
 def _text_to_spec(text: str, name: str, path: Path | None) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
@@ -56,6 +70,27 @@ def _text_to_spec(text: str, name: str, path: Path | None) -> tuple[KernelSpec, 
     raise_all(errors)
     assert result.spec is not None
     return result.spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
+
+
+def _with_tuned(spec: KernelSpec, name: str, path: Path) -> KernelSpec:
+    tuned = _read_tuned(spec, name, path)
+    return spec if tuned is None else spec_with_tuned(spec, tuned)
+
+
+def _read_tuned(spec: KernelSpec, name: str, path: Path) -> TunedSpec | None:
+    file = tuned_path(path)
+    if file is None or not os.path.lexists(file):
+        return None
+    name = os.path.join(os.path.dirname(name), file.name)
+    node, found = yaml_to_nodes(read_text(file, None, follow_links=False), name)
+    tuned, errors = nodes_to_tuned(node)
+    raise_all([*found, *errors])
+    assert tuned is not None
+    if tuned.kernel != spec.name:
+        raise TunedForAnother(tuned.span_of("kernel"), tuned.kernel, spec.name)
+    # Alone: a tuned case may well stand in front of one that the spec has for the same sizes.
+    raise_all(check_kernel(spec_with_tuned(spec, tuned, alone=True)))
+    return tuned
 
 
 def _read_with_extends(

@@ -11,7 +11,7 @@ from wavespec.schema.base import SpecModel
 from wavespec.schema.constraints import AnyConstraint, HardwareSettings
 from wavespec.schema.dtypes import DType
 from wavespec.schema.expressions import Expression
-from wavespec.schema.names import Name
+from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops import AnyOp
 
 API_VERSION = "wavespec/v1"
@@ -57,11 +57,71 @@ class Tensor(SpecModel):
     """An argument of the kernel, or a result."""
 
 
+class WaveRegisters(SpecModel):
+    """Registers of one lane, where the machine can hand them from waves to waves."""
+
+    producer: Annotated[int, Field(ge=24, le=256, multiple_of=8)]
+    """Of waves that only copy."""
+    consumer: Annotated[int, Field(ge=24, le=256, multiple_of=8)]
+    """Of waves that compute."""
+
+
+class WaveSchedule(SpecModel):
+    """Roles of the waves of a workgroup."""
+
+    producers: Annotated[int, Field(ge=0, le=1)] = 0
+    """Waves that only copy, beside those that compute. 0: every wave does both."""
+    order: Literal["together", "ping_pong"] = "together"
+    """`together`: the waves that compute share one tile. `ping_pong`: they take turns at multiplying."""
+    registers: WaveRegisters | None = None
+    """How the registers are shared between producers and the others; absent: evenly."""
+
+
+class WorkgroupSchedule(SpecModel):
+    """The order in which tiles of the result are computed."""
+
+    group: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Workgroups along axis 0 that run together with their neighbours along axis 1; absent: the machine's choice."""
+    cluster: Annotated[int, Field(ge=1, le=16)] = 1
+    """Neighbours along axis 0 that run at the same time and copy what they share once, each a part, for all of them."""
+    persistent: bool = False
+    """One workgroup per processor walks over the tiles, so that copies for the next tile run under this one's end."""
+
+
+class LoopSchedule(SpecModel):
+    """How the steps of one loop overlap. A node is a name of the loop's body; of a tile staged through shared memory,
+    `x.load` is its way out of the tensor, `x.store` its way into shared memory and `x` its way into registers."""
+
+    stages: Annotated[int, Field(ge=1, le=32)] | None = None
+    """Steps in flight at once, as in the schedule."""
+    auto: Literal["prefetch", "modulo"] | None = None
+    """Who decides, as in the schedule."""
+    nodes: Annotated[dict[Reference, Annotated[int, Field(ge=0, le=31)]], Field(max_length=256)] = Field(
+        default_factory=dict
+    )
+    """The stage of each node: 0 runs furthest ahead. A node that is left out is in the last stage."""
+    clusters: Annotated[tuple[tuple[Reference, ...], ...], Field(max_length=256)] = ()
+    """Groups of nodes, in the order in which one round of the loop runs them; nodes left out come last."""
+    buffers: Annotated[int, Field(ge=1, le=32)] | None = None
+    """Copies of every staged tile; absent: as few as the stages allow."""
+    unroll: Annotated[int, Field(ge=1, le=8)] = 1
+    """Steps written out in one round of the loop."""
+
+
 class Schedule(SpecModel):
     """How steps of a loop overlap in time. Never changes a result."""
 
-    stages: Annotated[int, Field(ge=1, le=8)] = 1
+    stages: Annotated[int, Field(ge=1, le=32)] = 1
     """Buffers of shared memory in flight: 1 loads and computes in turn, 2 loads the next tile meanwhile."""
+    auto: Literal["prefetch", "modulo"] | None = None
+    """`prefetch`: loads run ahead of the computation. `modulo`: every operation has its place in a pattern that
+    repeats, as tight as the machine's units allow."""
+    loops: Annotated[dict[Name, LoopSchedule], Field(max_length=64)] = Field(default_factory=dict)
+    """What differs for the loops named here."""
+    waves: WaveSchedule | None = None
+    """Roles of the waves of a workgroup."""
+    workgroups: WorkgroupSchedule | None = None
+    """The order in which tiles of the result are computed."""
 
 
 class TensorOverride(SpecModel):
@@ -71,8 +131,8 @@ class TensorOverride(SpecModel):
     """Where its tiles are staged."""
 
 
-class TargetOverride(SpecModel):
-    """What differs on one target, and nothing else. It never changes a result."""
+class Override(SpecModel):
+    """What replaces parts of a kernel on one target, or for some sizes."""
 
     params: Annotated[dict[Name, Expression], Field(max_length=64)] = Field(default_factory=dict)
     """Parameters with another value."""
@@ -84,6 +144,24 @@ class TargetOverride(SpecModel):
     """All constraints, in place of the kernel's."""
     schedule: Schedule | None = None
     """The schedule, in place of the kernel's."""
+
+
+class Conditional(SpecModel):
+    """What holds for the calls of some sizes only."""
+
+    when: Annotated[tuple[Expression, ...], Field(min_length=1, max_length=16)]
+    """Conditions on the sizes of a call, written as in `assume`, all of which have to hold: `K % 8 == 0`."""
+
+
+class Case(Override, Conditional):
+    """What differs for some sizes, over what the target says. The compiler relies on the conditions."""
+
+
+class TargetOverride(Override):
+    """What differs on one target, and nothing else. It never changes a result."""
+
+    cases: Annotated[tuple[Case, ...], Field(max_length=64)] = ()
+    """Other settings for some sizes; the first case whose conditions all hold for a call is taken."""
 
 
 class KernelSpec(SpecModel):
@@ -113,6 +191,8 @@ class KernelSpec(SpecModel):
         default_factory=dict[TargetName, TargetOverride]
     )
     """What differs per machine."""
+    only: Annotated[tuple[TargetName, ...], Field(max_length=16)] = ()
+    """The targets that the kernel is for, where others lack its types; absent: all of them."""
     workloads: Annotated[tuple[dict[Name, Extent], ...], Field(max_length=256)] = ()
     """Sizes of the dims for `check` and `bench`."""
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.schema.base import Path, Position
+from wavespec.schema.conditions import narrowed_dims
 from wavespec.schema.constraints import AnyConstraint, Hardware
 from wavespec.schema.errors import UnknownTarget
 from wavespec.schema.expressions import EvaluationError, Expression
-from wavespec.schema.models import TARGETS, KernelSpec, TargetOverride, Tensor
+from wavespec.schema.models import TARGETS, Case, KernelSpec, Override, TargetOverride, Tensor
 
 
 class CyclicParams(WavespecError, code="cyclic-params"):
     def __init__(self, where: Where, cycle: list[str]) -> None:
         chain = " -> ".join([*cycle, cycle[0]])
         super().__init__(where, f"The value of {quote(cycle[0])} depends on itself.", notes=[chain])
+
+
+class NotForTarget(WavespecError, code="not-for-target"):
+    def __init__(self, where: Where, target: str) -> None:
+        super().__init__(
+            where,
+            f"This kernel is not for {quote(target)}.",
+            hints=[f"Add {quote(target)} to 'only', if it has an instruction for these types."],
+        )
 
 
 class NoConstantValue(WavespecError, code="no-constant-value"):
@@ -28,17 +39,69 @@ class UndefinedName(WavespecError, code="undefined-name"):
         super().__init__(where, f"{quote(name)} is not {what}.", hints=hints)
 
 
+class ContradictoryCase(WavespecError, code="contradictory-case"):
+    def __init__(self, where: Where, condition: Expression) -> None:
+        super().__init__(where, f"No call meets {quote(str(condition))} and the other conditions of this case.")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCase:
+    """A kernel for one target and some sizes of a call."""
+
+    when: tuple[Expression, ...]
+    """Conditions on dims and parameters, all of which hold for these sizes; none for all sizes."""
+    spec: KernelSpec
+    """The plain spec, whose dims promise what the conditions say."""
+
+
+def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
+    """The kernels of `target`, in the order in which a call looks for its own; the last one is for all sizes.
+
+    Raises:
+        UnknownTarget: `target` is no target of wavespec.
+        ContradictoryCase: a case that no call can meet.
+    """
+    plain = spec_for_target(spec, target)
+    override = _override_of(spec, target)
+    cases = override.cases if override is not None else ()
+    return (*(_target_case(plain, case) for case in cases), TargetCase((), plain))
+
+
+def targets_of(spec: KernelSpec) -> tuple[str, ...]:
+    """The targets that a kernel is for."""
+    return tuple(target for target in TARGETS if not spec.only or target in spec.only)
+
+
+def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
+    """The first of `cases` whose conditions hold for a call with `sizes`."""
+
+    def holds(case: TargetCase, condition: Expression) -> bool:
+        try:
+            return bool(condition.evaluate({**resolve_params(case.spec), **sizes}))
+        except EvaluationError:  # It divides by an empty dim.
+            return False
+
+    return next(case for case in cases if all(holds(case, condition) for condition in case.when))
+
+
 def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
-    """The spec with the overrides of `target` merged in and without `targets`; every part keeps its position.
+    """The spec with what `target` says for all sizes merged in, and without `targets`; every part keeps its position.
 
     Raises:
         UnknownTarget: `target` is no target of wavespec. One that the spec has no entry for is fine.
+        NotForTarget: the spec is only for others.
     """
     if target not in TARGETS:
         raise UnknownTarget(None, target, TARGETS)
-    override = next((entry for name, entry in spec.targets.items() if name == target), None)
-    if override is None:
-        return spec.model_copy(update={"targets": {}})
+    if target not in targets_of(spec):
+        raise NotForTarget(spec.where("only"), target)
+    override = _override_of(spec, target)
+    plain = spec if override is None else spec_with_override(spec, override)
+    return plain.model_copy(update={"targets": {}})
+
+
+def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
+    """The spec with the settings of `override` in place of its own; every part keeps its position."""
     positions = dict(spec.positions)
     for path, position in override.positions.items():
         if path[:1] in (("params",), ("constraints",), ("schedule",)) and len(path) > 1:
@@ -49,7 +112,6 @@ def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
             "tensors": {name: _tensor(tensor, override, name) for name, tensor in spec.tensors.items()},
             "constraints": _constraints(spec, override),
             "schedule": override.schedule or spec.schedule,
-            "targets": {},
         }
     )
     merged.at(positions)
@@ -123,7 +185,21 @@ def _resolve(spec: KernelSpec, name: str, values: dict[str, int], pending: list[
     values[name] = value
 
 
-def _tensor(tensor: Tensor, override: TargetOverride, name: str) -> Tensor:
+def _override_of(spec: KernelSpec, target: str) -> TargetOverride | None:
+    return next((entry for name, entry in spec.targets.items() if name == target), None)
+
+
+def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
+    changed = spec_with_override(plain, case)
+    dims = narrowed_dims(plain.dims, case.when, constant_values(changed))
+    if isinstance(dims, Expression):
+        raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
+    # The workloads are those of all cases.
+    narrowed = changed.model_copy(update={"dims": dims, "workloads": ()})
+    return TargetCase(case.when, narrowed)
+
+
+def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:
     over = override.tensors.get(name)
     if over is None:
         return tensor
@@ -135,7 +211,7 @@ def _tensor(tensor: Tensor, override: TargetOverride, name: str) -> Tensor:
     return moved
 
 
-def _constraints(spec: KernelSpec, override: TargetOverride) -> tuple[AnyConstraint, ...]:
+def _constraints(spec: KernelSpec, override: Override) -> tuple[AnyConstraint, ...]:
     constraints = spec.constraints if override.constraints is None else override.constraints
     if override.hardware is None:
         return constraints

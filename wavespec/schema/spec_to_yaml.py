@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import cast
 
 from wavespec.schema.base import SpecModel, Worded
@@ -11,6 +12,7 @@ from wavespec.schema.constraints import CONSTRAINTS
 from wavespec.schema.expressions import Expression, expression_to_data
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.ops import ValueOp
+from wavespec.schema.tuned import TunedSpec
 from wavespec.schema.yaml_source import plain_to_value
 
 _WIDTH = 110
@@ -21,10 +23,15 @@ _PLAIN_START = re.compile(r"[^\s\-?:,\[\]{}#&*!|>'\"%@`]|-[^\s,\[\]{}]")
 Data = str | int | float | list["Data"] | dict[str, "Data"]
 
 
-def dump_yaml(spec: KernelSpec) -> str:
+def dump_yaml(spec: KernelSpec | TunedSpec) -> str:
     """The YAML text of `spec`, with everything that `extends` brought in written out."""
+    return data_to_yaml(spec_to_data(spec))
+
+
+def data_to_yaml(data: Mapping[str, Data]) -> str:
+    """The YAML text of plain data, as `spec_to_data` gives it."""
     lines: list[str] = []
-    for name, value in spec_to_data(spec).items():
+    for name, value in data.items():
         if name in _BLANK_BEFORE:
             lines.append("")
         if name == "doc" and isinstance(value, str) and _is_literal_block(value):

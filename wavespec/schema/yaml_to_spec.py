@@ -36,6 +36,7 @@ from wavespec.schema.models import TARGETS, KernelSpec
 from wavespec.schema.names import name_problem
 from wavespec.schema.ops import Op, ValueOp
 from wavespec.schema.pydantic_to_error import describe, pydantic_to_error
+from wavespec.schema.tuned import TunedSpec
 from wavespec.schema.yaml_source import MappingNode, Node, ScalarNode, SequenceNode
 
 _Model = TypeVar("_Model", bound=SpecModel)
@@ -64,6 +65,13 @@ def nodes_to_spec(root: Node) -> ReadSpec:
     return ReadSpec(spec, tuple(reader.errors), frozenset(reader.broken))
 
 
+def nodes_to_tuned(root: Node) -> tuple[TunedSpec | None, tuple[WavespecError, ...]]:
+    """The same for a file of tuned settings."""
+    reader = _Reader()
+    tuned = reader.tuned(root)
+    return tuned, tuple(reader.errors)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.errors: list[WavespecError] = []
@@ -87,6 +95,13 @@ class _Reader:
         partial = KernelSpec.model_construct(None, **{**empty, **usable})
         partial.at(positions)
         return partial
+
+    def tuned(self, root: Node) -> TunedSpec | None:
+        if not isinstance(root, MappingNode):
+            self.errors.append(WrongType(root.span, "tuned settings (a mapping)", _found(root)))
+            return None
+        fields, positions = self._fields(root, TunedSpec)
+        return self._build(TunedSpec, fields, positions, _owner(TunedSpec))
 
     def _fields(
         self, node: MappingNode, model: type[SpecModel], skip: str = ""
@@ -158,7 +173,9 @@ class _Reader:
             if kind.key.choices and entry.key not in kind.key.choices:
                 self._unknown_choice(ScalarNode(entry.key, entry.key_span), kind.key, str(path[-1]))
                 continue
-            if not kind.key.choices and (problem := name_problem(entry.key)):
+            parts = entry.key.split(".", 1) if kind.key.dotted else [entry.key]
+            problem = next(filter(None, map(name_problem, parts)), None)
+            if not kind.key.choices and problem:
                 self.errors.append(BadName(entry.key_span, entry.key, problem))
                 self.broken.add(entry.key)
                 continue
@@ -320,8 +337,17 @@ _OWNERS = {
     "Tensor": "A tensor",
     "TensorOverride": "A tensor of a target",
     "TargetOverride": "A target",
+    "Case": "A case",
+    "TunedSpec": "A tuned file",
+    "TunedCase": "A tuned case",
+    "Measured": "'measured'",
+    "Timing": "A timing",
     "HardwareSettings": "'hardware'",
     "Schedule": "'schedule'",
+    "LoopSchedule": "A loop of 'schedule'",
+    "WaveSchedule": "'waves' of 'schedule'",
+    "WaveRegisters": "'registers' of 'waves'",
+    "WorkgroupSchedule": "'workgroups' of 'schedule'",
 }
 
 

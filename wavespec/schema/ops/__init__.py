@@ -1,13 +1,18 @@
-"""The ops of a graph, one file each: YAML form, fields, type rule. A new op is a file, and a line here."""
+"""The ops of a graph, one file each: YAML form, fields, type rule.
+
+A new op is a file, and a line here; a new elementwise function is a row in `elementwise.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
+from wavespec.schema.ops.cast import Cast
+from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Unary
 from wavespec.schema.ops.iterate import Iterate
 from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
@@ -15,23 +20,34 @@ from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.write import Write
 
 __all__ = [
+    "FUNCTIONS",
     "OPS",
     "AnyOp",
+    "Binary",
+    "Cast",
     "EffectOp",
+    "Elementwise",
+    "Function",
     "Iterate",
     "Mma",
     "Op",
     "Read",
     "Register",
     "Scope",
+    "Unary",
     "ValueOp",
     "ValueType",
     "Write",
 ]
 
-AnyOp = Annotated[Register | Read | Mma | Iterate | Write, Field(discriminator="op")]
+_MODELS: tuple[type[Op], ...] = (Register, Read, Mma, Iterate, Cast, *ELEMENTWISE, Write)
 
-OPS: Mapping[str, type[Op]] = {op.word: op for op in (Register, Read, Mma, Iterate, Write)}
+if TYPE_CHECKING:
+    AnyOp = Register | Read | Mma | Iterate | Cast | Unary | Binary | Write
+else:
+    AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
+
+OPS: Mapping[str, type[Op]] = {op.word: op for op in _MODELS}
 """Word of the language: its op."""
 
 Iterate.model_rebuild(_types_namespace={"AnyOp": AnyOp})

@@ -1,0 +1,118 @@
+"""Conditions on the sizes of a call go in; what each of them promises of one dim comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import lcm
+
+from wavespec.schema.expressions import Binary, Compare, EvaluationError, Expression, Name
+from wavespec.schema.models import Dim
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+_LARGEST_MULTIPLE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """`dim <= number`, `dim >= number`, `dim == number`, or with `%`: `dim % number == 0`."""
+
+    dim: str
+    op: str
+    number: int
+
+    def narrows(self, dim: Dim) -> Dim | None:
+        """The dim with its promises and this one; `None` where no size has both."""
+        if dim.value is not None:
+            return dim if self._holds_for(dim.value) else None
+        least, most, multiple = dim.min, dim.max, dim.multiple_of
+        match self.op:
+            case "<=":
+                most = self.number if most is None else min(most, self.number)
+            case ">=":
+                least = max(least, self.number)
+            case "==":
+                least, most = max(least, self.number), self.number if most is None else min(most, self.number)
+            case _:
+                multiple = lcm(multiple, self.number)
+        first = -(-least // multiple) * multiple
+        if most is not None and first > most:
+            return None
+        value = self.number if self.op == "==" else None
+        # A multiple beyond the limit of the field is a condition of the call and no promise to the compiler.
+        multiple = multiple if multiple <= _LARGEST_MULTIPLE else dim.multiple_of
+        return dim.model_copy(update={"multiple_of": multiple, "min": least, "max": most, "value": value})
+
+    def _holds_for(self, size: int) -> bool:
+        match self.op:
+            case "<=":
+                return size <= self.number
+            case ">=":
+                return size >= self.number
+            case "==":
+                return size == self.number
+            case _:
+                return size % self.number == 0
+
+
+def promise_of(condition: Expression, dims: Iterable[str], values: Mapping[str, int]) -> Promise | None:
+    """What `condition` promises of one of `dims`; `None` where the compiler has no use for it.
+
+    Args:
+        values: the parameters, which conditions may use.
+    """
+    if not isinstance(condition, Compare) or condition.op not in _MIRRORED:
+        return None
+    op, left, right = condition.op, condition.left, condition.right
+    if (number := _constant(right, values)) is None:
+        op, left, right = _MIRRORED[op], right, left
+        number = _constant(right, values)
+    if number is None:
+        return None
+    if isinstance(left, Name) and left.name in dims:
+        strict = {"<": ("<=", number - 1), ">": (">=", number + 1)}
+        return Promise(left.name, *strict.get(op, (op, number)))
+    match left:
+        case Binary(op="%", left=Name(name=name), right=divisor) if name in dims and (op, number) == ("==", 0):
+            multiple = _constant(divisor, values)
+            return Promise(name, "%", multiple) if multiple is not None and multiple > 0 else None
+        case _:
+            return None
+
+
+def narrowed_dims(
+    dims: Mapping[str, Dim], conditions: Iterable[Expression], values: Mapping[str, int]
+) -> dict[str, Dim] | Expression:
+    """`dims` with what `conditions` promise of them, or the first condition that no size of a call can meet."""
+    narrowed = dict(dims)
+    for condition in conditions:
+        if (promise := promise_of(condition, dims, values)) is not None:
+            dim = promise.narrows(narrowed[promise.dim])
+            if dim is None:
+                return condition
+            narrowed[promise.dim] = dim
+        elif _constant(condition, values) == 0:
+            return condition
+    return narrowed
+
+
+def are_implied(
+    conditions: Iterable[Expression], by: Iterable[Expression], dims: Mapping[str, Dim], values: Mapping[str, int]
+) -> bool:
+    """Whether sizes that meet all of `by` surely meet all of `conditions`."""
+    texts = {str(condition) for condition in by}
+    narrowed = narrowed_dims(dims, by, values)
+    assert isinstance(narrowed, dict)
+    for condition in conditions:
+        promise = promise_of(condition, dims, values)
+        holds = promise is not None and promise.narrows(narrowed[promise.dim]) == narrowed[promise.dim]
+        if not holds and str(condition) not in texts:
+            return False
+    return True
+
+
+def _constant(expression: Expression, values: Mapping[str, int]) -> int | None:
+    try:
+        return int(expression.evaluate(values))
+    except EvaluationError:
+        return None

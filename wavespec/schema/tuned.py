@@ -1,0 +1,94 @@
+"""What `wavespec tune` found to be best, as it is kept beside a spec: `gemm.wave.yaml` has `gemm.tuned.yaml`.
+
+Its entries are cases of the kernel, in front of those that the spec itself has.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.base import SpecModel
+from wavespec.schema.models import Case, Doc, Extent, KernelSpec, TargetName, TargetOverride
+from wavespec.schema.names import Name
+from wavespec.schema.source_files import SPEC_SUFFIX
+
+TUNED_SUFFIX = ".tuned.yaml"
+
+
+class TunedForAnother(WavespecError, code="tuned-for-another"):
+    def __init__(self, where: Where, kernel: str, spec: str) -> None:
+        super().__init__(
+            where,
+            f"These settings were measured for {quote(kernel)}; the spec beside them is {quote(spec)}.",
+            hints=["Delete the file, or run 'wavespec tune' for this spec."],
+        )
+
+
+class Timing(SpecModel):
+    """Median times of one workload, in microseconds."""
+
+    sizes: dict[Name, Extent]
+    """Sizes of the dims."""
+    tuned: Annotated[float, Field(gt=0)]
+    """With these settings."""
+    untuned: Annotated[float, Field(gt=0)] | None = None
+    """With the settings of the spec."""
+    torch: Annotated[float, Field(gt=0)] | None = None
+    """Of torch computing the same graph."""
+
+
+class Measured(SpecModel):
+    """Why a case was chosen."""
+
+    machine: Doc
+    """What it was measured on."""
+    timings: Annotated[tuple[Timing, ...], Field(max_length=64)]
+    """One entry per workload."""
+
+
+class TunedCase(Case):
+    """A case of the kernel, with what was measured of it."""
+
+    measured: Measured
+    """Why it was chosen; the compiler does not look at it."""
+
+
+class TunedSpec(SpecModel):
+    """The settings that were measured to be best for some sizes of a kernel."""
+
+    apiVersion: Literal["wavespec/v1"]
+    """The version of the language."""
+    kind: Literal["Tuned"]
+    """What the file describes."""
+    kernel: Name
+    """The kernel that was measured."""
+    targets: Annotated[dict[TargetName, tuple[TunedCase, ...]], Field(max_length=16)]
+    """Cases per machine; the first whose conditions hold for a call is taken."""
+
+
+def tuned_path(spec: Path) -> Path | None:
+    """Where the tuned settings of the spec at `spec` are kept; `None` for a file that is not called like a spec."""
+    if not spec.name.endswith(SPEC_SUFFIX):
+        return None
+    return spec.with_name(spec.name.removesuffix(SPEC_SUFFIX) + TUNED_SUFFIX)
+
+
+def spec_with_tuned(spec: KernelSpec, tuned: TunedSpec, *, alone: bool = False) -> KernelSpec:
+    """The spec with the tuned cases in front of its own, or (`alone`) in their place."""
+    targets = dict(spec.targets)
+    for target, entries in tuned.targets.items():
+        settings = targets.get(target, TargetOverride())
+        cases = tuple(map(_plain, entries))
+        targets[target] = settings.model_copy(update={"cases": cases if alone else (*cases, *settings.cases)})
+    return spec.model_copy(update={"targets": targets})
+
+
+def _plain(entry: TunedCase) -> Case:
+    """The case without its figures: nothing that is built depends on them."""
+    case = Case.model_construct(None, **{name: getattr(entry, name) for name in Case.model_fields})
+    case.at(entry.positions)
+    return case
