@@ -62,7 +62,7 @@ def test_prefetched_steps_are_bounded_even_where_k_is_a_multiple_of_the_tile() -
 
 def test_one_stage_stays_as_it_was() -> None:
     gemm = Gemm(dims=PROMISED)
-    assert gemm.lowered(NVIDIA, "pipeline-loops") == gemm.lowered(NVIDIA, "tile-to-thread")
+    assert gemm.lowered(NVIDIA, "pipeline-loops") == gemm.lowered(NVIDIA, "sink-arithmetic")
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 8])
@@ -103,13 +103,32 @@ def converting(machine: Machine) -> Machine:
 
 
 @pytest.mark.parametrize(
+    ("machine", "gemm"),
+    [
+        (AMD, Gemm(dims=PROMISED, stages=2)),
+        (AMD, Gemm(dims=PROMISED, stages=4)),
+        (NVIDIA, Gemm(stages=2)),
+        (NVIDIA, Gemm(stages=3)),
+        (converting(NVIDIA), Gemm("f32", dims=PROMISED, stages=2)),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(64, 64, 128), (33, 65, 40), (32, 64, 0)])
+def test_steps_overlap_through_registers_where_nothing_copies_by_itself(
+    machine: Machine, gemm: Gemm, sizes: tuple[int, int, int]
+) -> None:
+    report, expected = run(gemm.spec, machine, dict(zip("MNK", sizes, strict=True)))
+    assert not report.findings, str(report.findings[0])
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize(
     ("machine", "gemm", "reason"),
     [
-        (AMD, Gemm(dims=PROMISED, stages=2), "gfx942 has none"),
         (CPU, Gemm("f32", (24, 64, 32), (None, None), stages=2), "has none"),
-        (NVIDIA, Gemm(stages=2), "multiples of 2 bytes"),
+        (CPU, Gemm("f32", (24, 64, 32), (None, None), schedule="auto: modulo"), "has none"),
+        (CPU, Gemm("f32", (24, 64, 32), (None, None), schedule="loops: {k_loop: {nodes: {acc: 1}}}"), "has none"),
+        (NVIDIA, Gemm(tile=(64, 24, 32), wave=(16, 24), dims=PROMISED, stages=2), "another goes through registers"),
         (NVIDIA, Gemm(dims=PROMISED, stages=2, spaces=("global", "global")), "no tensor is staged"),
-        (converting(NVIDIA), Gemm("f32", dims=PROMISED, stages=2), "converted from f32 to f16"),
     ],
 )
 def test_stages_that_cannot_hold_are_refused_where_they_were_asked_for(

@@ -10,6 +10,7 @@ import pytest
 from tests.lower.gemms import AMD, NVIDIA, Gemm, run
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.parser import parse_kernel
+from wavespec.lower.place_barriers import PlaceBarriers
 
 PROMISED = ("", "", "multiple_of: 8")
 SIZES = {"M": 64, "N": 64, "K": 192}
@@ -95,3 +96,19 @@ def test_buffers_of_a_rotation_are_told_apart(written: str, expected: int) -> No
 
     kernel = PlaceBarriers()(parse_kernel(ROTATION.replace("WRITTEN", written)), NVIDIA)
     assert barriers_per_step(kernel) == expected
+
+
+@pytest.mark.parametrize("sizes", [(64, 64, 96), (70, 33, 104)])
+def test_waves_that_are_apart_get_as_many_barriers_as_it_takes(sizes: tuple[int, int, int]) -> None:
+    gemm = Gemm(dims=PROMISED, tile=(64, 64, 32), wave=(32, 32), schedule="waves: {order: ping_pong}")
+    kernel = gemm.lowered(AMD, "pipeline-loops")
+    loops = [op for op in kernel.body if op.name == "for"]
+    bare = replace(kernel, body=rewrite(kernel.body, lambda op: () if op.name == "barrier" else (op,)))
+    assert [barriers_per_step(kernel), barriers_per_step(bare)] == [4, 0] and len(loops) == 1
+    placed = PlaceBarriers()(bare, AMD)
+    assert barriers_per_step(placed) == 4, (
+        "two between a step's writes and reads, two between its reads and the next writes"
+    )
+    report, expected = run(gemm.spec, AMD, dict(zip("MNK", sizes, strict=True)), kernel=placed)
+    assert not report.findings, str(report.findings[0])
+    np.testing.assert_array_equal(report.tensors["c"], expected)

@@ -19,13 +19,14 @@ class _Access:
     """A shared-memory access since the last barrier.
 
     ``buffer``: which copy of a rotation, None where nothing is known any more.  ``age``: groups committed
-    after it, ``_LANDED`` once complete.
+    after it, ``_LANDED`` once complete.  ``passed``: barriers behind it, which do not suffice for waves that are apart.
     """
 
     memory: str
     buffer: Expr | None
     writes: bool
     age: int = _LANDED
+    passed: int = 0
 
 
 _Pending = frozenset[_Access]
@@ -38,29 +39,41 @@ class PlaceBarriers(Pass):
     After:  any two accesses of one buffer of one shared memory, at least one a write, are ordered by a
             barrier.  Buffers of a rotation are told apart by their index; an asynchronous copy counts as a
             write once it is awaited.  Loops are walked until what enters an iteration no longer changes.
+            Where halves of the waves are one barrier apart (``stagger``), it takes two barriers.
     """
 
     name: ClassVar[str] = "place-barriers"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if kernel.threads == 1:  # one lane has nobody to wait for
+        # One lane has nobody to wait for; waves with roles have signals and barriers of their own.
+        if kernel.threads == 1 or kernel.producers:
             return kernel
-        body, _ = _block(kernel, kernel.body, frozenset())
+        body, _ = _block(kernel, kernel.body, frozenset(), 1)
         return replace(kernel, body=body)
 
 
-def _block(kernel: Kernel, ops: tuple[Op, ...], pending: _Pending) -> tuple[tuple[Op, ...], _Pending]:
+def _block(kernel: Kernel, ops: tuple[Op, ...], pending: _Pending, needed: int) -> tuple[tuple[Op, ...], _Pending]:
+    """The operations with barriers, and what they leave behind; it takes ``needed`` barriers to order accesses."""
     result: list[Op] = []
     for op in ops:
         if op.region:
-            op, pending = _loop(kernel, op, pending)
+            op, pending = _loop(kernel, op, pending, needed)
             result.append(op)
             continue
         access = _access(kernel, op)
-        if access and any(_conflict(before, access) for before in pending):
-            result.append(Op("barrier", span=op.span))
-            pending = frozenset(before for before in pending if before.age != _LANDED)
-        if op.name == "async_commit":
+        if access:
+            missing = max((needed - before.passed for before in pending if _conflict(before, access)), default=0)
+            for _ in range(missing):
+                result.append(Op("barrier", span=op.span))
+                pending = _met(pending, needed)
+        if op.name == "barrier":
+            pending = _met(pending, needed)
+        elif op.name == "stagger":
+            # Going apart is a barrier for one half: accesses before it take one more for the other half.
+            pending = _met(pending, 2) if op["ahead"] else pending
+            needed = 1 + op["ahead"]
+            pending = frozenset(before for before in pending if before.age != _LANDED or before.passed < needed)
+        elif op.name == "async_commit":
             pending = frozenset(replace(a, age=a.age + 1) if a.age != _LANDED else a for a in pending)
         elif op.name == "async_wait":
             limit = op["pending"]
@@ -71,7 +84,13 @@ def _block(kernel: Kernel, ops: tuple[Op, ...], pending: _Pending) -> tuple[tupl
     return tuple(result), pending
 
 
-def _loop(kernel: Kernel, op: Op, pending: _Pending) -> tuple[Op, _Pending]:
+def _met(pending: _Pending, needed: int) -> _Pending:
+    """What is left of accesses behind a barrier: copies in flight, and what one barrier more has to order."""
+    met = (replace(before, passed=before.passed + 1) if before.age == _LANDED else before for before in pending)
+    return frozenset(before for before in met if before.passed < needed)
+
+
+def _loop(kernel: Kernel, op: Op, pending: _Pending, needed: int) -> tuple[Op, _Pending]:
     induction: str = op["induction"]
     at = kernel.symbol(induction)
 
@@ -90,7 +109,7 @@ def _loop(kernel: Kernel, op: Op, pending: _Pending) -> tuple[Op, _Pending]:
     outside = frozenset(relative(access) for access in pending)
     entering = outside
     for _ in range(_WALKS):
-        _, after = _block(kernel, op.body.ops, entering)
+        _, after = _block(kernel, op.body.ops, entering, needed)
         before, entering = entering, outside | shifted(after)
         if entering == before:
             break
@@ -98,7 +117,7 @@ def _loop(kernel: Kernel, op: Op, pending: _Pending) -> tuple[Op, _Pending]:
         entering = outside | frozenset(
             replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(kernel, o))
         )
-    ops, after = _block(kernel, op.body.ops, entering)
+    ops, after = _block(kernel, op.body.ops, entering, needed)
     left = frozenset(
         replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a for a in after
     )

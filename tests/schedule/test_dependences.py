@@ -1,0 +1,59 @@
+"""What has to come before what in the body of a loop, and over how many iterations."""
+
+from __future__ import annotations
+
+from tests.lower.gemms import AMD, NVIDIA, Gemm
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.schedule.dependences import Dependence, dependences, staged_memories
+from wavespec.targets.machine import Machine
+
+PROMISED = ("", "", "multiple_of: 8")
+BUFFERS = {"a_shared": 3, "b_shared": 3}
+
+
+def found(machine: Machine) -> tuple[Kernel, Op, list[Dependence]]:
+    kernel = Gemm(dims=PROMISED).lowered(machine, "tile-to-thread")
+    loop = next(op for op in kernel.walk() if op.name == "for")
+    return kernel, loop, dependences(kernel, loop, BUFFERS)
+
+
+def between(loop: Op, every: list[Dependence], before: str, after: str) -> set[tuple[int, str]]:
+    """Distance and kind of the dependences between two nodes."""
+    ops = loop.body.ops
+    return {(d.distance, d.kind) for d in every if (ops[d.before].node, ops[d.after].node) == (before, after)}
+
+
+def test_values_and_carried_values() -> None:
+    _, loop, every = found(AMD)
+    assert between(loop, every, "a_tile.load", "a_tile.store") == {(0, "value")}
+    assert between(loop, every, "a_tile", "acc") == {(0, "value")}
+    assert {distance for distance, _ in between(loop, every, "acc", "acc")} == {0, 1}
+
+
+def test_a_staged_tile_is_written_before_it_is_read_and_read_before_its_buffer_is_written_anew() -> None:
+    _, loop, every = found(AMD)
+    assert between(loop, every, "a_tile.store", "a_tile") == {(0, "shared")}
+    assert between(loop, every, "a_tile", "a_tile.store") == {(3, "shared")}
+    assert between(loop, every, "b_tile.store", "a_tile") == {(0, "meeting")}, "one barrier serves both"
+
+
+def test_groups_of_copies_are_closed_awaited_and_read_in_this_order() -> None:
+    _, loop, every = found(NVIDIA)
+    names = [op.name for op in loop.body.ops]
+    commit, wait = names.index("async_commit"), names.index("async_wait")
+    pairs = {(d.before, d.after, d.distance) for d in every}
+    copies = [number for number, name in enumerate(names) if name == "copy_async"]
+    loads = [number for number, name in enumerate(names) if name == "load_matrix"]
+    assert {(copy, commit, 0) for copy in copies} | {(commit, copy, 1) for copy in copies} <= pairs
+    assert {(wait, load, 0) for load in loads} | {(commit, wait, 0)} <= pairs
+
+
+def test_the_order_of_the_program_keeps_every_dependence() -> None:
+    for machine in (AMD, NVIDIA):
+        assert all(d.before < d.after for d in found(machine)[2] if d.distance == 0)
+
+
+def test_staged_memories_are_those_that_the_loop_fills() -> None:
+    kernel, loop, _ = found(AMD)
+    assert set(staged_memories(kernel, loop.body.ops)) == {"a_shared", "b_shared"}
+    assert staged_memories(kernel, kernel.body) == ()

@@ -1,0 +1,58 @@
+"""What can be wrong with a schedule, beside names and dependences: errors with a place in the spec."""
+
+from __future__ import annotations
+
+from wavespec.diagnostics import WavespecError, Where, name_hints, quote
+from wavespec.targets.machine import Machine
+
+MOST_PRODUCTS = 512
+"""Matrix instructions of one pipelined loop, first rounds included; compilers take long beyond."""
+
+
+class StagesNotPossible(WavespecError, code="stages-not-possible"):
+    def __init__(self, where: Where, stages: int, why: str, hint: str) -> None:
+        super().__init__(where, f"{stages} stages need copies that run on while others compute: {why}.", hints=[hint])
+
+
+class ScheduleTakesRegisters(WavespecError, code="schedule-takes-registers"):
+    def __init__(self, where: Where, loop: str, needed: int, limit: int, threads: int, machine: Machine) -> None:
+        super().__init__(
+            where,
+            f"The loop {quote(loop)} carries {needed} registers of each lane from round to round; "
+            f"with {threads} lanes in a workgroup {machine.variant} has {limit} for each.",
+            hints=["Use fewer stages, or give nodes whose values are carried the same stage."],
+        )
+
+
+class ScheduleTooLong(WavespecError, code="schedule-too-long"):
+    def __init__(self, where: Where, loop: str, count: int) -> None:
+        super().__init__(
+            where,
+            f"The loop {quote(loop)} would be written out as {count} matrix instructions of each wave; "
+            f"at most {MOST_PRODUCTS} are.",
+            hints=["Unroll less, or put the products in a later stage."],
+        )
+
+
+class StepsBeyondEnd(WavespecError, code="steps-beyond-end"):
+    def __init__(self, where: Where, loop: str) -> None:
+        super().__init__(
+            where,
+            f"The last rounds of {quote(loop)} would compute steps beyond its end; only sums of products of what is "
+            "loaded stay the same then, and it carries something else.",
+            hints=["Give all that it carries the last stage, and do not unroll."],
+        )
+
+
+class NotInnermost(WavespecError, code="not-innermost"):
+    def __init__(self, where: Where, loop: str) -> None:
+        super().__init__(
+            where,
+            f"Steps of {quote(loop)} cannot overlap: another loop is inside, or it hands on what it does not make.",
+            hints=["Schedule the loop inside."],
+        )
+
+
+class UnknownLoop(WavespecError, code="unknown-loop"):
+    def __init__(self, where: Where, name: str, known: list[str]) -> None:
+        super().__init__(where, f"The graph has no loop {quote(name)}.", hints=name_hints(name, known, "Its loops are"))

@@ -1,0 +1,144 @@
+"""The body of a loop in; a plan by rule, in which loads of later steps are under way while this step computes, out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.schedule.costs import kind_of
+from wavespec.schedule.dependences import staged_memories
+from wavespec.schedule.loop_plan import LoopPlan, fences
+
+_FRAGMENT_OPS = frozenset(("load", "load_matrix", "slice", "pack", "cast", "transpose"))
+_OTHER_REGISTERS = 32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
+
+
+@dataclass(slots=True)
+class Slice:
+    """One step of k inside a tile, by numbers of operations: ``loads`` make the fragments that ``mmas`` use."""
+
+    loads: list[int]
+    mmas: list[int]
+
+
+def prefetch_plan(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPlan:
+    """Copies or loads ``stages - 1`` steps ahead; ``registers`` of a lane, 0 = any number."""
+    if any(op.name == "copy_async" for op in loop.body.ops):
+        return _of_copies(kernel, loop, stages, registers)
+    return _through_registers(kernel, loop, stages)
+
+
+def program_plan(kernel: Kernel, loop: Op) -> LoopPlan:
+    """Every step by itself, in the order of the program; all loads are under way before the first store waits."""
+    ops = loop.body.ops
+    staged = staged_memories(kernel, ops)
+    stores = [n for n, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+    return LoopPlan((0,) * len(ops), tuple(range(len(ops))), dict.fromkeys(staged, 1), fences(stores[:1]))
+
+
+def _of_copies(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPlan:
+    """Asynchronous copies: they are issued between the mmas of a step, and fragments are loaded ahead of their mmas.
+
+    ``[loads of slice k+1; some copies; mmas of slice k] ...; commit; wait; loads of slice 0 of the next step; mmas of
+    the last slice``: mmas run while others wait at the barrier.  Where registers do not suffice: ``wait; copies;
+    commit; loads and mmas of every slice in turn``.
+    """
+    ops, last = loop.body.ops, stages - 1
+    copies = [number for number, op in enumerate(ops) if op.name == "copy_async"]
+    commit, wait = (
+        next(number for number, op in enumerate(ops) if op.name == name) for name in ("async_commit", "async_wait")
+    )
+    rest = [number for number in range(len(ops)) if number not in (*copies, commit, wait)]
+    stage = [last] * len(ops)
+    for number in (*copies, commit):
+        stage[number] = 0
+    buffers = dict.fromkeys(staged_memories(kernel, ops), stages)
+    slices = slices_of(ops, rest)
+    if not slices or (registers and _registers(loop, slices, len(copies)) > registers):
+        return LoopPlan(tuple(stage), (wait, *copies, commit, *rest), buffers)
+    for number in (wait, *slices[0].loads):
+        stage[number] = last - 1
+    order: list[int] = []
+    slots = max(1, len(slices) - 1)
+    for at, part in enumerate(slices):
+        share = copies[at * len(copies) // slots : (at + 1) * len(copies) // slots] if at < slots else []
+        if at + 1 < len(slices):
+            order += [*slices[at + 1].loads, *share, *part.mmas]
+        else:
+            order += [*share, commit, wait, *slices[0].loads, *part.mmas]
+    return LoopPlan(tuple(stage), tuple(order), buffers)
+
+
+def _through_registers(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
+    """Loads go to registers first: loads ``stages - 1`` steps ahead, stores one, behind the last fragment's load.
+
+    One round: ``loads of the next step; fragments; [fence; mmas] of every slice; stores of the next step``.
+    """
+    ops, last = loop.body.ops, stages - 1
+    staged = staged_memories(kernel, ops)
+    kinds = [kind_of(kernel, op) for op in ops]
+    stores = [n for n, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+    feeding = feeding_stores(ops, stores)
+    loads = [n for n in feeding if kinds[n] == "global_load"]
+    between = [n for n in feeding if n not in loads]  # conversions on the way
+    rest = [n for n in range(len(ops)) if n not in (*feeding, *stores)]
+    ahead = max(0, last - 1)
+    stage = [last] * len(ops)
+    for number in (*between, *stores):
+        stage[number] = ahead
+    for number in loads:
+        stage[number] = 0
+    order, places = [*loads], list[int]()
+    slices = slices_of(ops, rest)
+    for at, part in enumerate(slices):
+        order += part.loads if at == 0 else []
+        places += [len(order)] if at else []
+        order += slices[at + 1].loads if at + 1 < len(slices) else []
+        places.append(len(order))
+        order += part.mmas
+    order += [] if slices else rest
+    places.append(len(order))
+    order += [*between, *stores]
+    return LoopPlan(tuple(stage), tuple(order), dict.fromkeys(staged, 1), fences(places))
+
+
+def feeding_stores(ops: Sequence[Op], stores: Sequence[int]) -> list[int]:
+    """The operations whose only use is what they put into the stores."""
+    wanted = {value.name for number in stores for value in ops[number].operands}
+    found: list[int] = []
+    for number in reversed(range(len(ops))):
+        if any(value.name in wanted for value in ops[number].results):
+            found.append(number)
+            wanted |= {value.name for value in ops[number].operands}
+    return found[::-1]
+
+
+def slices_of(ops: Sequence[Op], numbers: Sequence[int]) -> list[Slice]:
+    """The slices of a body, or nothing where it does more than load fragments and multiply them."""
+    slices: list[Slice] = []
+    for number in numbers:
+        if ops[number].name == "mma" and slices:
+            slices[-1].mmas.append(number)
+        elif ops[number].name in _FRAGMENT_OPS:
+            if not slices or slices[-1].mmas:
+                slices.append(Slice([], []))
+            slices[-1].loads.append(number)
+        else:
+            return []
+    return slices if slices and slices[-1].mmas else []
+
+
+def _registers(loop: Op, slices: Sequence[Slice], copies: int) -> int:
+    """About how many registers a lane needs to load one slice while it multiplies another."""
+    ops, fragments = loop.body.ops, 0
+    for part in slices:
+        used = {value.name for number in part.mmas for value in ops[number].operands}
+        made = [value for number in part.loads for value in ops[number].results if value.name in used]
+        fragments = max(fragments, sum(map(words, made)))
+    return sum(map(words, loop.operands)) + 2 * fragments + 2 * copies + _OTHER_REGISTERS
+
+
+def words(value: Value) -> int:
+    """32-bit registers of a value."""
+    return -(-value.vector.elements * value.vector.dtype.bytes // 4)

@@ -1,0 +1,189 @@
+"""A loop and a plan in; the loop with steps overlapping, and what runs before and after it, out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum
+from wavespec.ir.kernel import Op, Region, Value
+from wavespec.schedule.loop_plan import LoopPlan
+
+_MOVES = frozenset(("load", "load_matrix", "load_tile", "slice", "pack", "transpose", "cast"))
+
+
+class SoftwarePipeline:
+    """Rewrites one loop after a `LoopPlan`.
+
+    Round t of the new loop runs stage s for step t - s; the first rounds, in which only early stages have a step,
+    stand before the loop.  There is no epilogue: the last rounds run early stages for steps that do not exist.
+    What these load is zeros (``mask``), or, where the hardware checks ranges and no sum sees it, whatever is there
+    at the last step that exists (docs/decisions/0013).  A value that crosses rounds is carried by the loop.
+    """
+
+    def __init__(
+        self, loop: Op, at: Expr, plan: LoopPlan, fresh: Callable[[str], str], *, range_checked: bool = False
+    ) -> None:
+        self.loop, self.at, self.plan, self.fresh = loop, at, plan, fresh
+        self.ops = loop.body.ops
+        self.lower, self.upper, self.step = (cast(Expr, loop[key]) for key in ("lower", "upper", "step"))
+        body = loop.body
+        self.maker = {value.name: number for number, op in enumerate(self.ops) for value in op.results}
+        self.made = {value.name: value for op in self.ops for value in op.results}
+        self.before = {a.name: v.name for a, v in zip(body.arguments, body.yields, strict=True)}
+        self.first = {a.name: v for a, v in zip(body.arguments, loop.operands, strict=True)}
+        last = plan.stages - 1
+        sums = {self.maker[value.name] for value in body.yields} | {
+            n for n, op in enumerate(self.ops) if op.name == "mma"
+        }
+        self.whole_rounds = plan.unroll == 1 or (self.upper - self.lower).divisor % (self.step * plan.unroll).value == 0
+        self.sums_beyond_end = not self.whole_rounds or any(plan.stage[number] < last for number in sums)
+        self.repeats = range_checked and not self.sums_beyond_end
+
+    def pipelined(self) -> tuple[Op, ...]:
+        """The operations that take the loop's place."""
+        before: list[Op] = []
+        history: dict[tuple[str, int], Value] = {}
+        for round_ in range(self.plan.stages - 1):
+            self._round(before, round_, history, prologue=True)
+        slots = self._slots()
+        carried = {slot: replace(self.made[slot[0]], name=self.fresh(slot[0])) for slot in slots}
+        inits = [self._initial(name, age, history) for name, age in slots]
+        ops: list[Op] = []
+        inside = {(name, -age): value for (name, age), value in carried.items()}
+        for round_ in range(self.plan.unroll):
+            self._round(ops, round_, inside, prologue=False)
+            ops += [added for at, added in self.plan.between if at == len(self.plan.order)]
+        yields = tuple(inside[name, self.plan.unroll - age] for name, age in slots)
+        results = {slot: replace(carried[slot], name=self.fresh(slot[0])) for slot in slots}
+        for value, old in zip(self.loop.body.yields, self.loop.results, strict=True):
+            if (value.name, 1) in results:
+                results[value.name, 1] = old
+        region = Region(tuple(carried.values()), tuple(ops), yields)
+        attributes = {"step": self.step * self.plan.unroll}
+        loop = replace(
+            self.loop.with_(**attributes), operands=tuple(inits), results=tuple(results.values()), region=region
+        )
+        waits = [op.with_(pending=0) for op in self.ops if op.name == "async_wait"]
+        return (*before, *self.plan.around[0], loop, *waits, *self.plan.around[1])
+
+    def zeros_change_nothing(self) -> bool:
+        """Whether a step that loads zeros leaves what the loop carries as it is: sums of products of what is loaded."""
+        return all(self.ops[self.maker[value.name]].name == "mma" for value in self.loop.body.yields) and all(
+            self._is_moved(op.operands[0]) + self._is_moved(op.operands[1]) > 0 for op in self.ops if op.name == "mma"
+        )
+
+    def _is_moved(self, value: Value) -> float:
+        """1 for what is zero where zeros are loaded, 0 for another number, less than nothing for any value at all."""
+        number = self.maker.get(value.name)
+        if number is None:
+            return 0
+        op = self.ops[number]
+        if op.name not in _MOVES:
+            return float("-inf")
+        least = min((self._is_moved(operand) for operand in op.operands), default=1)
+        return min(least, 0) if op.get("bias") else least
+
+    # ------------------------------------------------------------------------------------------------ values in time
+
+    def _age(self, value: Value, user: int) -> tuple[str, int] | None:
+        """The operation result that an operand stands for and how many rounds old it is; None: it is from outside."""
+        name, distance = value.name, 0
+        while name in self.before and name not in self.maker:
+            name, distance = self.before[name], distance + 1
+        if name not in self.maker:
+            return None
+        return name, self.plan.stage[user] - self.plan.stage[self.maker[name]] + distance
+
+    def _slots(self) -> list[tuple[str, int]]:
+        """What the loop carries: results by how many rounds old they are; first what it carried before."""
+        needed: dict[str, int] = {value.name: 1 for value in self.loop.body.yields if value.name in self.maker}
+        for number, op in enumerate(self.ops):
+            for value in op.operands:
+                if (made := self._age(value, number)) is not None:
+                    needed[made[0]] = max(needed.get(made[0], 0), made[1])
+        return [(name, age) for name, oldest in needed.items() for age in range(1, oldest + 1)]
+
+    def _initial(self, name: str, age: int, history: Mapping[tuple[str, int], Value]) -> Value:
+        round_ = self.plan.stages - 1 - age
+        if (name, round_) in history:
+            return history[name, round_]
+        return next(self.first[argument] for argument, value in self.before.items() if value == name)
+
+    # ------------------------------------------------------------------------------------------------------- a round
+
+    def _round(self, into: list[Op], round_: int, history: dict[tuple[str, int], Value], *, prologue: bool) -> None:
+        """One round: before the loop it is the ``round_``-th of all, inside the ``round_``-th of an iteration."""
+        last = self.plan.stages - 1
+        for place, number in enumerate(self.plan.order):
+            stage, op = self.plan.stage[number], self.ops[number]
+            if prologue and stage > round_:
+                continue
+            if not prologue:
+                into += [replace(added, span=op.span) for at, added in self.plan.between if at == place]
+            ahead = round_ - stage if prologue else last - stage + round_
+            position = (self.lower if prologue else self.at) + self.step * ahead
+            exists = stage == last and self.whole_rounds and not prologue
+            moved = self._at(op, position, exists=exists, inside=not prologue)
+            if op.name == "async_wait":
+                moved = moved.with_(pending=self._pending(number))
+            operands = tuple(self._operand(value, number, round_, history, prologue) for value in op.operands)
+            results = tuple(replace(value, name=self.fresh(value.name)) for value in op.results)
+            history.update({(old.name, round_): new for old, new in zip(op.results, results, strict=True)})
+            into.append(replace(moved, operands=operands, results=results))
+
+    def _operand(
+        self, value: Value, user: int, round_: int, history: Mapping[tuple[str, int], Value], prologue: bool
+    ) -> Value:
+        made = self._age(value, user)
+        if made is None:
+            return value
+        name, age = made
+        if prologue and round_ - age < self.plan.stage[self.maker[name]]:  # of a step before the first
+            return self.first[value.name]
+        return history[name, round_ - age]
+
+    def _pending(self, wait: int) -> int:
+        """Groups that were closed behind the one that is awaited."""
+        commit = next(number for number, op in enumerate(self.ops) if op.name == "async_commit")
+        order, stage = self.plan.order, self.plan.stage
+        return stage[wait] - stage[commit] - (order.index(wait) < order.index(commit))
+
+    def _at(self, op: Op, position: Expr, *, exists: bool, inside: bool) -> Op:
+        """The operation for the step at ``position``, which may not exist unless ``exists``; ``inside``: the loop has
+        a step."""
+        place, bound = position, position
+        touches_tensor = op.name == "copy_async" or (op.name == "load" and op["memory"] not in self.plan.buffers)
+        if self.repeats and not exists and touches_tensor:
+            # The last step that exists, again; a mask only where there may be none at all.
+            place, bound = self._last_or(position), self.lower
+            exists = inside or less(self.lower, self.upper)
+        moved = _substituted(op, {self.loop["induction"]: place})
+        if op.get("memory") in self.plan.buffers:
+            count = self.plan.buffers[op["memory"]]
+            moved = moved.with_(buffer=(position // self.step) % count if count > 1 else const(0))
+        if exists or not touches_tensor:
+            return moved
+        bounded = any(right is self.upper and at_most(bound, left) for left, right in moved["mask"])
+        return moved if bounded else moved.with_(mask=((bound, self.upper), *moved["mask"]))
+
+    def _last_or(self, position: Expr) -> Expr:
+        """The position, or that of the last step that exists where it is beyond."""
+        steps = self.upper - self.lower
+        whole = steps.divisor % self.step.value == 0
+        last = self.upper - self.step if whole else self.lower + (steps - 1) // self.step * self.step
+        return minimum(position, last if less(self.lower, self.upper) else maximum(self.lower, last))
+
+
+def _substituted(op: Op, replacement: Mapping[str, Expr]) -> Op:
+    return replace(op, attributes=tuple((key, _in_value(value, replacement)) for key, value in op.attributes))
+
+
+def _in_value(value: Any, replacement: Mapping[str, Expr]) -> Any:
+    if isinstance(value, Expr):
+        return value.substitute(replacement)
+    if isinstance(value, tuple):
+        items = cast(tuple[Any, ...], value)
+        return tuple(_in_value(item, replacement) for item in items)
+    return value
