@@ -11,6 +11,7 @@ from wavespec.ir.kernel import Kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
+from wavespec.sim.interleaving import Order
 from wavespec.sim.simt import SimulationReport, simulate
 from wavespec.targets.machine import Machine, machines
 
@@ -50,7 +51,7 @@ graph:
         - b_tile: {{read: b}}
         - acc: {{mma: [a_tile, b_tile, acc]}}
   - {{write: k_loop.acc, to: c}}
-schedule: {{stages: {stages}}}
+schedule: {{stages: {stages}{schedule}}}
 """
 
 
@@ -67,6 +68,7 @@ class Gemm:
     stages: int = 1
     value: int = 0
     orders: tuple[str, str, str] = field(default=("M, K", "N, K", "M, N"))
+    schedule: str = ""
 
     @property
     def text(self) -> str:
@@ -88,6 +90,7 @@ class Gemm:
             waves=waves,
             mma=self.mma,
             stages=self.stages,
+            schedule=self.schedule and f", {self.schedule}",
             value=self.value,
         )
 
@@ -119,7 +122,13 @@ def operands(spec: KernelSpec, sizes: dict[str, int], seed: int = 0) -> dict[str
 
 
 def run(
-    spec: KernelSpec, machine: Machine, sizes: dict[str, int], *, kernel: Kernel | None = None, seed: int = 0
+    spec: KernelSpec,
+    machine: Machine,
+    sizes: dict[str, int],
+    *,
+    kernel: Kernel | None = None,
+    seed: int = 0,
+    order: Order = "forward",
 ) -> tuple[SimulationReport, np.ndarray]:
     """Simulate the whole grid of a spec; returns the report and what the reference computes in f64."""
     import torch
@@ -127,7 +136,7 @@ def run(
     from wavespec.sim.reference import reference
 
     inputs = operands(spec, sizes, seed)
-    report = simulate(kernel or lower(spec, machine), machine, inputs, sizes)
+    report = simulate(kernel or lower(spec, machine), machine, inputs, sizes, order=order)
     wide = [
         torch.from_numpy(array.astype(np.int8 if array.dtype == np.int8 else np.float64)) for array in inputs.values()
     ]

@@ -21,6 +21,12 @@ from wavespec.targets.machine import Machine
 
 _MOST_TILES = 3  # per dim: enough for a first, a middle and a partial tile
 _DEEPEST = 128  # of a tile along k
+_ROLES = (
+    "waves: {producers: 1}",
+    "waves: {producers: 1}, workgroups: {persistent: true, group: 2}",
+    "waves: {producers: 1}, workgroups: {persistent: true, cluster: 2}",
+    "waves: {producers: 1, order: ping_pong}, workgroups: {persistent: true}",
+)
 _DTYPES = ("f32", "f16", "bf16", "i8")
 
 
@@ -72,6 +78,7 @@ def gemms(draw: st.DrawFn, machine: Machine) -> tuple[Gemm, dict[str, int]]:
         draw(st.integers(1, 3)),
         draw(st.sampled_from([0, 0, -2])),
         (orders[0], orders[1], orders[2]),
+        draw(st.sampled_from(_ROLES)) if row.reads_shared else "",
     )
     return gemm, sizes
 
@@ -119,6 +126,30 @@ def _swap(machine: Machine, data: st.DataObject) -> tuple[Gemm, Machine, dict[st
 
 
 @given(st.data())
+def test_roles_and_schedules_never_change_a_result(data: st.DataObject) -> None:
+    """Few processors, so that a workgroup computes several tiles."""
+    machine = replace(NVIDIA, processors=2, clusters={2: 1})
+    wave = (64 * data.draw(st.sampled_from([1, 1, 2])), data.draw(st.sampled_from([8, 16, 32, 64])))
+    schedule = data.draw(st.sampled_from(_ROLES))
+    waves = 1 if "ping_pong" in schedule else data.draw(st.sampled_from([1, 2]))
+    sizes = {dim: data.draw(st.integers(1, most)) for dim, most in (("M", 200), ("N", 70), ("K", 200))}
+    orders = [data.draw(st.sampled_from(both)) for both in (("M, K", "K, M"), ("N, K", "K, N"))]
+    factors = [data.draw(st.sampled_from([1, 2, 8, 8, 8])) for _ in sizes]
+    gemm = Gemm(
+        data.draw(st.sampled_from(["f16", "bf16"])),
+        (wave[0] * waves, wave[1], data.draw(st.sampled_from([32, 64, 128]))),
+        wave,
+        dims=tuple(f"multiple_of: {factor}" for factor in factors),  # pyright: ignore[reportArgumentType]
+        spaces=(data.draw(st.sampled_from(["shared", "shared", "global"])), "shared"),
+        stages=data.draw(st.integers(2, 4)),
+        schedule=schedule,
+        orders=(orders[0], orders[1], "M, N"),
+    )
+    padded = {dim: -(-size // factor) * factor for (dim, size), factor in zip(sizes.items(), factors, strict=True)}
+    check(gemm, machine, padded)
+
+
+@given(st.data())
 def test_legal_tiles_and_waves_never_change_a_result(data: st.DataObject) -> None:
     machine = data.draw(st.sampled_from([m for m in MACHINES if m.concurrent_waves]))
     gemm, sizes = data.draw(gemms(machine))
@@ -132,6 +163,7 @@ def test_legal_tiles_and_waves_never_change_a_result(data: st.DataObject) -> Non
         mma="auto",
         dtype=data.draw(st.sampled_from(_DTYPES)),
         stages=1,
+        schedule="",
     )
     assume(sum(tile) * depth * DTYPES[gemm.dtype].bytes <= machine.shared.bytes)
     assume(not (gemm.dtype == "f32" and machine is NVIDIA and waves[1] == 32))  # its f32 row is 64 wide

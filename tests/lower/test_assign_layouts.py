@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lower.gemms import AMD, NVIDIA, Gemm, lines
+from tests.ops.epilogues import epilogue
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -70,3 +71,40 @@ gemm.wave.yaml:20:21: error[too-many-registers]: 'zero' takes 2048 registers of 
     |                     ^^^
     = hint: Use smaller wave tiles: more waves, or smaller workgroup tiles."""
     )
+
+
+def test_operands_with_fewer_dims_have_the_layout_of_the_sums_along_theirs() -> None:
+    spec = epilogue(
+        "bias_tile: {read: bias}",
+        "bias_f32: {cast: bias_tile, dtype: f32}",
+        "y: {add: [sums.acc, bias_f32]}",
+        operands="f16",
+        tensors="bias: {shape: [N], dtype: f16}",
+        tile=(64, 64, 16),
+        wave=(32, 16),
+    )
+    kernel = lower(spec, NVIDIA, after=STAGE)
+    whole = layout(lines(kernel, "elementwise")[0])
+    assert whole == "{M = wave_M*32 + lane//4, N = wave_N*16 + (lane%4)*2; 2 by M 16, 2 by N 8 | 2 by M 8, 2 by N 1}"
+    (bias, converted) = (layout(line) for line in (*lines(kernel, "read")[-1:], *lines(kernel, "cast")))
+    assert bias == converted == "{N = wave_N*16 + (lane%4)*2; 2 by N 8 | 2 by N 1}"
+
+
+def test_a_number_is_one_register() -> None:
+    kernel = lower(
+        epilogue("y: {mul: [sums.acc, 2]}", operands="f16", tile=(32, 32, 16), wave=(32, 32)), NVIDIA, after=STAGE
+    )
+    assert "%number = register {value = 2.0} : tile<f32, {;  | }>" in lines(kernel, "register")
+
+
+def test_sums_of_products_with_other_roles_do_not_meet() -> None:
+    text = Gemm(tile=(64, 64, 16), wave=(32, 32)).text
+    text = text.replace("  - k_loop", "  - turned: {register: [N, M], dtype: f32, value: 0}\n  - k_loop")
+    text = text.replace("carry: {acc: zero}", "carry: {acc: zero, other: turned}")
+    text = text.replace("acc]}\n", "acc]}\n        - other: {mma: [b_tile, a_tile, other]}\n")
+    text = text.replace("  - {write: k_loop.acc", "  - y: {add: [k_loop.acc, k_loop.other]}\n  - {write: y")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "layout-mismatch"
+    assert diagnostic.message == "'k_loop_other' is distributed otherwise than 'y', which is made of it."

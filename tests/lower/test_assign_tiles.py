@@ -45,6 +45,13 @@ def test_grid_counts_partial_tiles_and_waves_share_a_tile() -> None:
     assert (kernel.waves, kernel.lanes, kernel.threads) == ((("wave_M", 2), ("wave_N", 2)), 32, 128)
 
 
+def test_no_chain_of_sums_is_longer_than_the_instruction_allows() -> None:
+    row = next(row for row in CPU.instructions if row.chain)
+    for depth, step in ((2 * row.chain, row.chain), (row.chain // 2, row.chain // 2)):
+        kernel = Gemm("bf16", tile=(24, 64, depth), wave=(None, None)).lowered(CPU, STAGE)
+        assert f"step = [{step}]" in lines(kernel, "iterate")[0]
+
+
 def test_known_sizes_bound_the_identifiers() -> None:
     kernel = Gemm(dims=("value: 70", "max: 64", "value: 40")).lowered(AMD, STAGE)
     symbols = [line for line in print_kernel(kernel).splitlines() if line.startswith("symbol")]

@@ -50,3 +50,12 @@ def test_masked_load_moves_out_of_any_loop():
 
 def test_what_uses_the_induction_or_the_carried_value_stays():
     assert not {"%x", "%more", "%next"} & set(hoisted(low=1))
+
+
+def test_what_uses_a_symbol_that_the_body_defines_stays():
+    head = HEAD.format(low=1).replace('plan "auto"', 'symbol wg0 in 0..4064 by 1\nplan "auto"')
+    loop = LOOP.format(mask="").replace("offset = [lane]} : f32x1\n    %twice", "offset = [wg0]} : f32x1\n    %twice")
+    loop = loop.replace("    %bias", '    let {symbol = "wg0", value = [at_K]}\n    %bias', 1)
+    kernel = HoistInvariants()(parse_kernel(head + loop), machines("gfx942")[0])
+    inside = next(op for op in kernel.body if op.name == "for").body.ops
+    assert [op.name for op in inside][:3] == ["let", "load", "pack"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lower.gemms import AMD, Gemm, lines
+from tests.lower.gemms import AMD, CPU, Gemm, lines, run
 
 
 def masks(gemm: Gemm) -> list[str]:
@@ -28,3 +28,12 @@ def test_promises_remove_checks(dims: tuple[str, str, str], expected: list[str])
 def test_shared_memory_needs_no_checks_and_direct_reads_do() -> None:
     assert len(masks(Gemm())) == 3, "two copies and the write"
     assert masks(Gemm(spaces=("global", "global")))[0] == '("M", "K",)'
+
+
+def test_rows_that_are_read_in_place_end_at_the_last_one_instead() -> None:
+    gemm = Gemm("f32", tile=(4, 12, 64), wave=(None, None))
+    reads = lines(gemm.lowered(CPU, "mask-edges"), "read")
+    assert ['clamped = ("M",)' in reads[0], 'clamped = ("N",)' in reads[1]] == [True, True]
+    assert all('masked = ("K",)' in read for read in reads), "what is summed has to be zero there"
+    report, expected = run(gemm.spec, CPU, {"M": 5, "N": 13, "K": 70})
+    assert report.findings == () and (report.tensors["c"] == expected).all()

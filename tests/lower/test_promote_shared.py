@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, Gemm, lines
+from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, Gemm, lines, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.printer import print_kernel
 from wavespec.targets.machine import Machine
@@ -55,14 +55,25 @@ def test_partial_chunk_is_never_swizzled() -> None:
     assert "swizzle" not in shared(gemm, NVIDIA)[1], "72 elements are 4 chunks of 16 and a half"
 
 
-def test_stages_are_buffers() -> None:
-    assert shared(Gemm(stages=3), NVIDIA)[0].endswith(" x3")
-
-
 def test_inputs_are_converted_on_the_way_to_an_instruction_of_another_type() -> None:
     kernel = Gemm("f16", tile=(24, 64, 8), wave=(None, None), spaces=("global", "global")).lowered(CPU, STAGE)
     reads = lines(kernel, "read")
     assert [read.split()[-1] for read in reads] == ["f32>", "f32>"] and len(lines(kernel, "copy")) == 2
+
+
+def test_operands_that_an_instruction_reads_in_place_stay_where_they_are() -> None:
+    for dtype, taken in (("f32", "f32"), ("f16", "f32")):
+        kernel = Gemm(dtype, tile=(4, 12, 64), wave=(None, None)).lowered(CPU, STAGE)
+        assert [read.split()[-1] for read in lines(kernel, "read")] == [f"{taken}>", f"{taken}>"]
+        assert lines(kernel, "copy") == []
+
+
+@pytest.mark.parametrize("tile", [(12, 32, 64), (32, 12, 64), (4, 12, 64)], ids=["staged", "swapped", "in place"])
+def test_a_biased_operand_computes_the_same(tile: tuple[int, int, int]) -> None:
+    gemm = Gemm("i8", tile=tile, wave=(None, None))
+    assert "bias = 128" in print_kernel(gemm.lowered(CPU, STAGE))
+    report, expected = run(gemm.spec, CPU, {"M": 13, "N": 35, "K": 70})
+    assert report.findings == () and (report.tensors["c"] == expected).all()
 
 
 def test_serial_machine_packs_panels_for_the_operand_read_along_rows() -> None:

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from tests.lower.gemms import CPU, Gemm, run
+from tests.ops.epilogues import epilogue
+from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.parser import parse_kernel
 from wavespec.lower.serialize_waves import SerializeWaves
+from wavespec.pipeline import lower
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
@@ -122,3 +125,31 @@ def test_values_that_are_not_sums_wait_in_private_memory() -> None:
 def test_machines_that_run_waves_together_keep_them() -> None:
     given = parse_kernel(SHIFTED)
     assert SerializeWaves()(given, machines("gfx942")[0]) is given
+
+
+def test_sums_with_an_epilogue_are_added_up_in_private_memory() -> None:
+    kernel = lower(epilogue("y: {relu: sums.acc}", tile=(12, 32, 16), wave=(12, 32)), AVX2)
+    assert memories(kernel)["carried_0"] == "private"
+    sums = [op for op in kernel.walk() if op.name == "accumulate"]
+    assert {op["memory"] for op in sums} == {"carried_0"}
+    assert {op.operands[0].vector.elements for op in sums} == {AVX2.vector_bytes // 4}
+    steps, after = nest(kernel.body)
+    assert isinstance(steps, list) and steps[0] == "at_K"
+    assert after == ["wave_M", ["wave_N", "c"]], "each wave's epilogue when all steps are done"
+
+
+def test_private_sums_that_do_not_fit_are_reported_at_the_tile() -> None:
+    with pytest.raises(WavespecError) as caught:
+        lower(epilogue("y: {relu: sums.acc}", tile=(960, 960, 16), wave=(960, 960)), AVX2)
+    assert (
+        str(caught.value)
+        == """\
+epilogue.wave.yaml:11:26: error[shared-memory-exceeded]: The staged tiles need 3748544 bytes of shared memory; x86_64_v3 has 3145728.
+    |
+ 11 |   - {workgroup: M, tile: 960, axis: 0}
+    |                          ^^^
+    = note: a: 6*16 x 4 bytes x 1 stage(s)
+    = note: b: 960*16 x 4 bytes x 1 stage(s)
+    = note: carried_0: 921600 x 4 bytes x 1 stage(s)
+    = hint: Use smaller tiles or fewer stages."""
+    )

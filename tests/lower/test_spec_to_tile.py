@@ -24,7 +24,7 @@ split workgroup N 64 1
 split loop K 32 0
 split wave M 16 0
 split wave N 32 0
-plan "auto" stages 1 group 1
+plan "auto" stages 1 group 0
 memory @a : f16 (M: [M], K: [K]) global input staged
 memory @b : f16 (N: [N], K: [K]) global input
 memory @c : f32 (M: [M], N: [N]) global output

@@ -86,3 +86,13 @@ def test_shared_rows_are_read_in_whole_vectors() -> None:
         "s", DTYPES["f16"], ("M", "N"), (const(64), const(32)), "shared", arrangement=row_major(("M", "N"), (64, 32))
     )
     assert widths(shared, 32, AMD) == [8, 8, 8, 8]
+
+
+def test_rows_that_end_inside_of_a_word_are_read_element_by_element() -> None:
+    ragged, even = symbol("N", 0, 1000), symbol("N", 0, 1000, 2)
+    for size, expected in ((ragged, [1] * 8), (even, [8])):
+        memory = Memory("t", DTYPES["f16"], ("N",), (size,), "global")
+        vector = Layout((("N", LANE * 8),), (RegisterAxis(8, (("N", 1),)),), 1)
+        build = builder()
+        read_fragments(build, memory, vector, {"N": const(0)}, ("N",), "x", AMD)
+        assert [op.result.vector.elements for op in build.ops if op.name == "load"] == expected

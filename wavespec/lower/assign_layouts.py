@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
+from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
@@ -28,13 +28,25 @@ class TooManyRegisters(WavespecError, code="too-many-registers"):
         )
 
 
+class LayoutMismatch(WavespecError, code="layout-mismatch"):
+    def __init__(self, where: Where, name: str, result: str) -> None:
+        super().__init__(
+            where,
+            f"'{name}' is distributed otherwise than '{result}', which is made of it.",
+            hints=["Two matrix products with different instructions, or roles of dims, cannot meet in one op."],
+        )
+
+
 class AssignLayouts(Pass):
     """Distribute tiles: the matrix instructions fix their operands, everything connected to them follows.
 
     Before: tiles without layouts.
     After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values
-            that carry an accumulator through loops, constants and writes share its layout.
-    Errors: ``no-layout`` for a tile that no mma reaches; ``too-many-registers`` at the wave's tile.
+            that carry an accumulator through loops, constants, writes and elementwise operations share its layout.
+            An operand with fewer dims than the result has the layout's projection on its dims.  What the matrix
+            unit reads itself has none.
+    Errors: ``no-layout`` for a tile that no mma reaches; ``layout-mismatch`` at an operation whose operands are
+            distributed in different ways; ``too-many-registers`` at the wave's tile.
     """
 
     name: ClassVar[str] = "assign-layouts"
@@ -50,22 +62,18 @@ class AssignLayouts(Pass):
                     op.operands[2].name: acc,
                     op.result.name: acc,
                 }
-        groups = [
-            {values[i].name for values in (op.operands, op.results, op.region.arguments, op.region.yields)}
-            for op in kernel.walk()
-            if op.region
-            for i in range(len(op.results))
-        ]
+        links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
         changed = True
         while changed:
             changed = False
-            for group in groups:
-                known = next((layouts[name] for name in sorted(group) if name in layouts), None)
-                for name in group:
-                    if known is not None and name not in layouts:
-                        layouts[name], changed = known, True
+            for one, other in links:
+                for known, value in ((one, other), (other, one)):
+                    if known.name in layouts and value.name not in layouts and _covers(known, value):
+                        layouts[value.name], changed = _layout_like(known, layouts[known.name], value), True
         types: dict[str, TileType | VectorType] = {}
         for op in kernel.walk():
+            if op.get("by_unit"):
+                continue
             for value in (*op.results, *(op.region.arguments if op.region else ())):
                 if value.name not in layouts:
                     raise NoLayout(op.span, value.name)
@@ -75,7 +83,28 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
+            for value in op.operands if op.name in ("elementwise", "cast") else ():
+                if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
+                    raise LayoutMismatch(op.span, value.name, op.result.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+
+
+def _alike(op: Op) -> list[tuple[Value, ...]]:
+    """Values that are distributed in the same way, as far as they have the same dims."""
+    if op.region:
+        groups = (op.results, op.operands, op.region.arguments, op.region.yields)
+        return [tuple(values[i] for values in groups) for i in range(len(op.results))]
+    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast") else []
+
+
+def _covers(known: Value, value: Value) -> bool:
+    return set(value.tile.dims) <= set(known.tile.dims)
+
+
+def _layout_like(known: Value, layout: Layout, value: Value) -> Layout:
+    """The layout of a value with the dims of ``known``, or some of them."""
+    whole = set(value.tile.dims) == set(known.tile.dims)
+    return layout if whole else layout.projected(value.tile.dims)
 
 
 def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machine) -> tuple[Layout, Layout, Layout]:

@@ -11,6 +11,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.specialize_waves import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
@@ -25,10 +26,10 @@ class TileNotDivisible(WavespecError, code="tile-not-divisible"):
 
 
 class TooManyThreads(WavespecError, code="too-many-threads"):
-    def __init__(self, where: Where, threads: int, waves: int, machine: Machine) -> None:
+    def __init__(self, where: Where, kernel: Kernel, machine: Machine) -> None:
         super().__init__(
             where,
-            f"{waves} waves of {machine.lanes} lanes are {threads} threads; "
+            f"{kernel.wave_count + kernel.producers} waves of {kernel.lanes} lanes are {kernel.threads} threads; "
             f"{machine.variant} runs at most {machine.max_threads} in a workgroup.",
             hints=["Make the wave tiles larger or the workgroup tiles smaller."],
         )
@@ -54,6 +55,26 @@ class UntiledDim(WavespecError, code="untiled-dim"):
         )
 
 
+class TurnsNotPossible(WavespecError, code="turns-not-possible"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "Waves take turns tile by tile, so a workgroup needs more than one tile.",
+            hints=["Add 'workgroups: {persistent: true}' to the schedule."],
+        )
+
+
+class ClusterNotPossible(WavespecError, code="cluster-not-possible"):
+    def __init__(self, where: Where, cluster: int, machine: Machine) -> None:
+        sizes = " or ".join(map(str, machine.clusters))
+        hint = (
+            f"{machine.variant} has clusters of {sizes}, for schedules that are 'persistent' and have a producer."
+            if sizes
+            else f"{machine.variant} has no clusters; leave out 'cluster' for this target."
+        )
+        super().__init__(where, f"A cluster of {cluster} workgroups is not possible here.", hints=[hint])
+
+
 class AssignTiles(Pass):
     """Turn the distribution into extents, origins, the grid and the waves of a workgroup.
 
@@ -61,8 +82,9 @@ class AssignTiles(Pass):
     After:  every type has its extents; ``iterate`` has ``induction``, ``extent`` and ``step``; reads and writes have
             ``origin``, one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run
             one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
+            Where waves that compute take turns at whole tiles, there are two of each.
     Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim`` at the
-            operation.
+            operation; ``turns-not-possible``, ``cluster-not-possible`` at the schedule.
     """
 
     name: ClassVar[str] = "assign-tiles"
@@ -71,16 +93,23 @@ class AssignTiles(Pass):
         sizes = {
             dim: extent for memory in kernel.memories for dim, extent in zip(memory.dims, memory.shape, strict=True)
         }
-        plan = _of_dims(kernel.distribution, sizes)
+        products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
+        plan = _with_short_chains(_of_dims(kernel.distribution, sizes), products)
         kernel = replace(kernel, distribution=plan)
         raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
-        products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
         wave_tiles = self._wave_tiles(kernel, machine, products)
         waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in plan.workgroup)
-        kernel = replace(kernel, waves=waves, lanes=machine.lanes)
+        if plan.roles.producers and plan.roles.order == "ping_pong":
+            if not plan.persistent:
+                raise TurnsNotPossible(plan.roles.span)
+            waves = ((TURN, WAVES_IN_TURN), *waves)
+        lanes = max((row.lanes for _, row in products), default=machine.lanes)
+        if plan.cluster > 1 and not (plan.persistent and plan.roles.producers and plan.cluster in machine.clusters):
+            raise ClusterNotPossible(plan.roles.span or plan.stages_span, plan.cluster, machine)
+        kernel = replace(kernel, waves=waves, lanes=lanes, producers=plan.roles.producers, cluster=plan.cluster)
         if machine.concurrent_waves and kernel.threads > machine.max_threads:
-            raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel.threads, kernel.wave_count, machine)
+            raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel, machine)
 
         kernel, origins = _placed(kernel, sizes)
         types: dict[str, TileType | VectorType] = {
@@ -147,6 +176,13 @@ def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
     return replace(plan, workgroup=kept(plan.workgroup), loops=kept(plan.loops), waves=kept(plan.waves))
 
 
+def _with_short_chains(plan: Distribution, products: list[tuple[Op, MatrixInstruction]]) -> Distribution:
+    """The distribution with loops no deeper than what the instructions should sum at once."""
+    longest = {op["k"]: row.chain for op, row in products if row.chain}
+    loops = (replace(split, tile=min(split.tile, longest.get(split.dim, split.tile))) for split in plan.loops)
+    return replace(plan, loops=tuple(loops))
+
+
 def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str, Expr]]:
     """The kernel with its grid and every symbol of a place; where the tile of each split dim starts."""
     origins: dict[str, Expr] = {}
@@ -155,6 +191,8 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
     for split in kernel.distribution.workgroup:
         size = sizes[split.dim]
         last = None if size.high is None else max(0, (size.high - 1) // split.tile)
+        if last is not None and split.axis == 0:  # clusters are whole: the last ones may lie beyond the edge
+            last += -(last + 1) % kernel.cluster
         added.append(symbol(f"wg{split.axis}", 0, last))
         origins[split.dim] = added[-1] * split.tile
         axes[split.axis] = ceildiv(size, split.tile)

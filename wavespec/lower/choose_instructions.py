@@ -14,7 +14,7 @@ from wavespec.targets.machine import Machine, MatrixInstruction
 
 class UnknownMatrixInstruction(WavespecError, code="unknown-matrix-instruction"):
     def __init__(self, where: Where, written: str, machine: Machine) -> None:
-        names = ", ".join(f"'{row.name}'" for row in machine.instructions if row.inputs)
+        names = ", ".join(dict.fromkeys(f"'{row.family}'" for row in machine.instructions if row.inputs))
         super().__init__(
             where,
             f"{machine.variant} has no matrix instruction '{written}'.",
@@ -30,16 +30,36 @@ class NoMatrixInstruction(WavespecError, code="no-matrix-instruction"):
             else f"{machine.variant} has no matrix instruction for"
         )
         fits = [
-            row.name
+            row.family
             for row in machine.instructions
             if row.acc.dtype.name == acc and inputs in [d.name for d in row.inputs]
         ]
         hint = (
-            f"For these types it has {', '.join(fits)}."
+            f"For these types it has {', '.join(dict.fromkeys(fits))}."
             if fits
             else f"Change the element types: nothing in {machine.variant} multiplies {inputs} into {acc}."
         )
         super().__init__(where, f"{what} {inputs} inputs into {acc}.", hints=[hint])
+
+
+class RolesNotPossible(WavespecError, code="roles-not-possible"):
+    def __init__(self, where: Where, row: MatrixInstruction, producers: int) -> None:
+        if producers:
+            message = f"Waves that only copy need an instruction that reads shared memory itself; {row.name} does not."
+            hint = "Leave out 'producers' for this target or these types."
+        else:
+            message = f"{row.name} reads shared memory itself, which a wave of its own has to fill."
+            hint = "Add 'waves: {producers: 1}' to the schedule."
+        super().__init__(where, message, hints=[hint])
+
+
+class OperandNotContiguous(WavespecError, code="operand-not-contiguous"):
+    def __init__(self, where: Where, row: MatrixInstruction, memory: Memory, k: str) -> None:
+        super().__init__(
+            where,
+            f"{row.name} reads tiles in which '{k}' is contiguous; '{memory.name}' is [{', '.join(memory.dims)}].",
+            hints=[f"Store the tensor with '{k}' last, or use elements of 2 bytes."],
+        )
 
 
 class NotMatrices(WavespecError, code="not-matrices"):
@@ -60,8 +80,9 @@ class ChooseInstructions(Pass):
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores).
+            Instructions that read shared memory themselves are for kernels with waves that only copy.
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint; ``not-matrices`` at
-            the mma.
+            the mma; ``roles-not-possible`` at the schedule's waves; ``operand-not-contiguous`` at the read.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -85,17 +106,31 @@ class ChooseInstructions(Pass):
         rows = [r for r in rows if a.dtype in r.inputs and acc.dtype == r.acc.dtype]
         if not rows:
             raise NoMatrixInstruction(where, a.dtype.name, acc.dtype.name, written, machine)
+        roles = kernel.distribution.roles
+        if not (suited := [row for row in rows if row.reads_shared == bool(roles.producers)]):
+            raise RolesNotPossible(roles.span or where, rows[0], roles.producers)
         (k,) = (dim for dim in a.dims if dim in b.dims and dim not in acc.dims)
         (m,) = (dim for dim in a.dims if dim != k)
         (n,) = (dim for dim in b.dims if dim != k)
+        for value in op.operands[:2]:
+            _check_major(kernel, suited[0], value.name, k)
         # The best instruction that fits the tiles; none does: the best, and `AssignTiles` says what is wrong.
-        row = next((r for r in rows if _fits(kernel, r, (m, n, k), machine)), rows[0])
+        ways = [(row, way) for way in ((m, n), (n, m)) for row in suited]
+        row, way = next(((r, w) for r, w in ways if _fits(kernel, r, (*w, k), machine)), ways[0])
         contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
-        name = row.name + (":swapped" if _wider_when_swapped(row, m, n, contiguous) else "")
-        return op.with_(instruction=name, m=m, n=n, k=k)
+        swapped = way == (n, m) or _wider_when_swapped(row, m, n, contiguous)
+        return op.with_(instruction=row.name + (":swapped" if swapped else ""), m=m, n=n, k=k)
 
     def _written(self, kernel: Kernel) -> list[Memory]:
         return [kernel.memory(op["memory"]) for op in kernel.walk() if op.name == "write"]
+
+
+def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -> None:
+    read = next((op for op in kernel.walk() if op.name == "read" and op.result.name == operand), None)
+    if read is not None and row.reads_shared and "mn" not in row.majors:
+        memory = kernel.memory(read["memory"])
+        if memory.contiguous_dim != k:
+            raise OperandNotContiguous(read.span, row, memory, k)
 
 
 def _fits(kernel: Kernel, row: MatrixInstruction, dims: Sequence[str], machine: Machine) -> bool:

@@ -15,6 +15,8 @@ from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import remaining
 from wavespec.targets.machine import Machine
 
+Box = tuple[tuple[int, int], ...]
+_LARGEST_BOX = 256  # elements along a dim
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
 
 
@@ -26,7 +28,9 @@ class DistributeCopies(Pass):
             whole tile, ``guard`` (pairs left < right) and ``bounded`` (dims) where some lanes would reach beyond the
             tile, and ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels.
     Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
-            2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers.
+            2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
+            4. waves that only copy, tensors whose rows the machine copies by itself: ``boxes`` alone, each
+               (start, extent) per dim.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -38,6 +42,8 @@ class DistributeCopies(Pass):
             if op.name != "copy":
                 return (op,)
             source, shared = kernel.memory(op["source"]), kernel.memory(op["memory"])
+            if kernel.producers and (boxes := boxes_of(source, shared, machine)):
+                return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
@@ -62,24 +68,44 @@ def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
     return width
 
 
+def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:
+    """The boxes of consecutive rows that make up a staged tile; none where the machine cannot copy them by itself.
+
+    A row of a box is a row of the swizzle; extents are at most 256, the most that a descriptor takes
+    (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html).
+    """
+    granule, bytes_ = machine.globals.bulk_row_bytes, source.dtype.bytes
+    if not granule or source.dtype != shared.dtype or source.shape[-1].divisor * bytes_ % granule:
+        return ()
+    assert shared.arrangement is not None
+    height, width = (extent.value for extent in shared.shape)
+    columns = next(d.extent for d in shared.arrangement.digits if d.dim == source.dims[-1] and d.step == 1)
+    rows = max(size for size in range(1, min(height, _LARGEST_BOX) + 1) if height % size == 0)
+    starts = ((row, column) for column in range(0, width, columns) for row in range(0, height, rows))
+    return tuple(((row, rows), (column, columns)) for row, column in starts)
+
+
 def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine) -> Op:
     *rows, column = source.dims
     (row,) = rows
     height, depth = (extent.value for extent in shared.shape)
     width = copy_width(source, shared, machine)
-    thread = const(0)
-    for name, count in kernel.waves:
-        thread = thread * count + kernel.symbol(name)
-    thread = thread * machine.lanes + kernel.symbol("lane")
+    thread, threads = const(0), kernel.threads
+    if kernel.producers:
+        threads = kernel.producers * kernel.lanes
+    else:
+        for name, count in kernel.waves:
+            thread = thread * count + kernel.symbol(name)
+    thread = thread * kernel.lanes + kernel.symbol("lane")
     per_row = depth // width
-    rows_at_once = max(1, kernel.threads // per_row)
-    columns = min(per_row, kernel.threads)
+    rows_at_once = max(1, threads // per_row)
+    columns = min(per_row, threads)
     base = ((row, thread // columns), (column, thread % columns * width))
     layout = Layout(base, (RegisterAxis(width, ((column, 1),)),), 1)
     layout = layout.repeated(column, -(-per_row // columns), columns * width)
     layout = layout.repeated(row, -(-height // rows_at_once), rows_at_once)
     guard: list[tuple[Expr, Expr]] = []
-    if kernel.threads % columns:
+    if threads % columns:
         guard.append((thread, const(rows_at_once * columns)))
     bounded = (row,) if height % rows_at_once else ()
     bounded += (column,) if per_row % columns else ()

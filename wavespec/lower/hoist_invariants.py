@@ -8,20 +8,20 @@ from typing import ClassVar
 
 from wavespec.ir.expr import less
 from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.thread import PURE
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
-
-_PURE = frozenset(("cast", "constant", "pack", "slice", "transpose"))
 
 
 class HoistInvariants(Pass):
     """Move operations out of loops they do not depend on, innermost loops first.
 
     Before: loop bodies as lowered, one after another.
-    After:  arithmetic on values from outside, and loads of inputs at an offset that does not use the induction, stand
-            before the loop.  In front of a loop that may run zero times only masked loads move, masked by whether it
-            runs as well. Index arithmetic is not an operation at this level: the emitter places each part of an
-            expression in the outermost block where it can be computed (``emit/indices.py``).
+    After:  arithmetic on values from outside, and loads of inputs at an offset that uses neither the induction nor
+            a symbol that the body defines, stand before the loop.  In front of a loop that may run zero times only
+            masked loads move, masked by whether it runs as well.  Index arithmetic is not an operation at this level:
+            the emitter places each part of an expression in the outermost block where it can be computed
+            (``emit/indices.py``).
     """
 
     name: ClassVar[str] = "hoist-invariants"
@@ -40,14 +40,15 @@ class HoistInvariants(Pass):
 
 def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     """Operations that can stand before the loop, and those that stay."""
-    induction, runs = loop["induction"], less(loop["lower"], loop["upper"])
+    runs = less(loop["lower"], loop["upper"])
+    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name == "let")}
     local = {value.name for value in loop.body.arguments}
     before: list[Op] = []
     inside: list[Op] = []
     for op in loop.body.ops:
-        pure = op.name in _PURE or (op.name == "load" and op["memory"] in inputs and (runs or op["mask"]))
+        pure = op.name in PURE or (op.name == "load" and op["memory"] in inputs and (runs or op["mask"]))
         fixed = not any(v.name in local for v in op.operands) and all(
-            induction not in e.symbols for e in op.expressions()
+            changing.isdisjoint(e.symbols) for e in op.expressions()
         )
         moves = pure and fixed
         if moves and op.name == "load" and not runs:

@@ -16,7 +16,8 @@ class MaskEdges(Pass):
     Before: accesses to global memory have an origin.
     After:  ``read``, ``write`` and ``copy`` of global memory have ``masked``, the dims that need a bound check: those
             whose size is not known to be a multiple of the tile.  A promise in the spec (``multiple_of``, a fixed
-            size) removes it.
+            size) removes it.  A read in place has ``clamped`` too, dims of the result: beyond their edge it may read
+            the last element again, because what is computed there is never stored, and needs no check.
     """
 
     name: ClassVar[str] = "mask-edges"
@@ -24,6 +25,7 @@ class MaskEdges(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
         tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+        tiles |= {split.dim: split.tile * kernel.cluster for split in plan.workgroup if split.axis == 0}
 
         def masked(memory: Memory) -> tuple[str, ...]:
             sizes = zip(memory.dims, memory.shape, strict=True)
@@ -33,6 +35,10 @@ class MaskEdges(Pass):
             name = op.get("source") or op.get("memory")
             if op.name not in ("read", "write", "copy") or kernel.memory(name).space != "global":
                 return (op,)
-            return (op.with_(masked=masked(kernel.memory(name))),)
+            edges, clamped = masked(kernel.memory(name)), op.get("clamped")
+            if clamped is None:
+                return (op.with_(masked=edges),)
+            beyond = tuple(dim for dim in edges if dim in clamped)
+            return (op.with_(masked=tuple(dim for dim in edges if dim not in beyond), clamped=beyond),)
 
         return replace(kernel, body=rewrite(kernel.body, change))

@@ -9,10 +9,13 @@ from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.serialize_waves import SerializeWaves
+from wavespec.lower.sink_arithmetic import SinkArithmetic
+from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.tile_to_thread import TileToThread
 
@@ -25,6 +28,9 @@ PASSES: tuple[Pass, ...] = (
     DistributeCopies(),
     MaskEdges(),
     TileToThread(),
+    SinkArithmetic(),
+    PersistWorkgroups(),
+    SpecializeWaves(),
     PipelineLoops(),
     SerializeWaves(),
     HoistInvariants(),

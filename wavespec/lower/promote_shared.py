@@ -8,10 +8,11 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
-from wavespec.ir.layout import Arrangement, Swizzle, panels, row_major
+from wavespec.ir.layout import Arrangement, Swizzle, panels, row_major, swizzled_slabs
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.targets.machine import Fragment, Machine
+from wavespec.ops.staged_writes import staging_of
+from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
 # Eight lanes of the widest access.  A machine may serve them together whatever it has of banks, so rows are kept apart
 # within this length first, and within a pass over all banks second.
@@ -34,34 +35,60 @@ class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
         )
 
 
+class UnitTile(WavespecError, code="unit-tile"):
+    def __init__(self, where: Where, source: Memory, row_bytes: int) -> None:
+        super().__init__(
+            where,
+            f"A row of the tile of '{source.name}' takes {row_bytes} bytes; "
+            "the matrix unit reads rows of 32, 64 or a multiple of 128 bytes.",
+            hints=[f"Use a tile of '{source.contiguous_dim}' of {128 // source.dtype.bytes} elements, or twice that."],
+        )
+
+
 class PromoteShared(Pass):
     """Stage tiles through shared memory, in the arrangement that suits the machine and the operand.
 
     Before: reads of tensors marked ``staged``, and of tensors whose element type the matrix instruction does not take.
     After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory.  The memory
             holds the tile of the workgroup, or of one wave where waves run one after another and the operand is
-            staged in rows.
-    Errors: ``shared-memory-exceeded`` at the loop's tile.
+            staged in rows.  What an instruction takes from where it is, is converted when it is read; ``by_unit``
+            marks reads that the matrix unit does itself.  Beside waves that only copy, a ``write`` gets a shared memory
+            ``<name>_staged_<width>`` that its tile leaves through.
+    Errors: ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` at the tensor.
     """
 
     name: ClassVar[str] = "promote-shared"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         operands: dict[str, tuple[Op, Fragment]] = {}
+        products: list[tuple[MatrixInstruction, str]] = []
         for op in kernel.walk():
             if op.name == "mma":
                 row = instruction_of(op, machine)
+                products.append((row, op["m"]))
                 operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
         added: dict[str, Memory] = {}
-        stages = kernel.distribution.stages
+        # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
+        stages = kernel.distribution.stages if kernel.producers else 1
 
         def change(op: Op) -> tuple[Op, ...]:
+            if op.name == "write" and kernel.producers:
+                row, m = products[0]
+                staged = staging_of(kernel.memory(op["memory"]), row, m, kernel.wave_count, machine)
+                if staged:
+                    added.update((memory.name, memory) for memory in staged)
+                    return (op.with_(staged=tuple(memory.name for memory in staged)),)
             if op.name != "read":
                 return (op,)
             source, value = kernel.memory(op["memory"]), op.result
             product, fragment = operands.get(value.name, (None, None))
             converted = fragment is not None and fragment.dtype != source.dtype
-            if not (source.staged or converted):
+            bias = {"bias": fragment.bias} if fragment and fragment.bias else {}
+            if product is not None and fragment is not None and fragment.staging == "none":
+                result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
+                rows = tuple(dim for dim in source.dims if dim != product["k"])
+                return (replace(op.with_(clamped=rows, **bias), results=(result,)),)
+            if not (source.staged or converted or (fragment and fragment.from_shared)):
                 return (op,)
             dtype = fragment.dtype if fragment else source.dtype
             origin, local = dict(op["origin"]), dict.fromkeys(source.dims, const(0))
@@ -85,10 +112,12 @@ class PromoteShared(Pass):
                 span=op.span,
             )
             added[shared.name] = shared
-            where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())}
-            copy = Op("copy", attributes=attribute_pairs(where), span=op.span)
+            where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
+            copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
             result = replace(value, type=replace(value.tile, dtype=dtype))
             read = replace(op.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
+            if product is not None and instruction_of(product, machine).reads_shared:
+                read = read.with_(by_unit=True)
             return (copy, read)
 
         body = rewrite(kernel.body, change)
@@ -120,6 +149,8 @@ def _arrangement(
             sizes = dict(zip(source.dims, extents, strict=True))
             return panels(free, sizes[free], block, product["k"], sizes[product["k"]], depth_block)
     bytes_ = fragment.dtype.bytes if fragment else source.dtype.bytes
+    if product is not None and instruction_of(product, machine).reads_shared:
+        return _read_by_unit(source, extents, bytes_)
     if machine.shared.spread == "padding":
         return row_major(source.dims, extents, _CPU_ROW_PADDING_BYTES // bytes_)
     arrangement = row_major(source.dims, extents)
@@ -134,3 +165,11 @@ def _arrangement(
         swizzle = Swizzle(source.dims[-2], column, chunk, width, max(1, line_bytes // row_bytes), fold)
         return replace(arrangement, swizzle=swizzle)
     return arrangement
+
+
+def _read_by_unit(source: Memory, extents: tuple[int, ...], bytes_: int) -> Arrangement:
+    row_bytes = extents[-1] * bytes_
+    if row_bytes % 128 and row_bytes not in (32, 64):
+        raise UnitTile(source.span, source, row_bytes)
+    (row, column), (height, width) = source.dims, extents
+    return swizzled_slabs((row, column), (height, width), bytes_)

@@ -10,6 +10,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.promote_shared import SharedMemoryExceeded
 from wavespec.targets.machine import Machine
 
 
@@ -23,7 +24,10 @@ class SerializeWaves(Pass):
     Cases:  a loop around all waves cannot keep their registers.
             1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its
                sum there, and announces that when it starts (``prefetch``).
-            2. Any other carried value lives in a private memory between the steps.
+            2. One that starts at zero and goes elsewhere does so in a private memory; what uses it is done when the
+               loop is, wave after wave.
+            3. Any other carried value lives in a private memory between the steps.
+    Errors: ``shared-memory-exceeded`` where the private memories do not fit beside the staged tiles.
     """
 
     name: ClassVar[str] = "serialize-waves"
@@ -31,14 +35,19 @@ class SerializeWaves(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if machine.concurrent_waves:
             return kernel
-        serializer = _Serializer(kernel)
+        serializer = _Serializer(kernel, machine)
         body = serializer.block(kernel.body)
+        local = [*(memory for memory in kernel.memories if memory.space == "shared"), *serializer.private]
+        needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in local)
+        if serializer.private and needed > machine.shared.bytes:
+            where = next((split.span for split in kernel.distribution.workgroup if split.span), None)
+            raise SharedMemoryExceeded(where, needed, machine, local)
         return replace(kernel, body=body, waves=(), memories=(*kernel.memories, *serializer.private))
 
 
 class _Serializer:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.kernel, self.machine = kernel, machine
         self.order = [name for name, _ in kernel.waves]
         self.fresh = fresh_names(kernel)
         self.depths: dict[str, int] = {}
@@ -126,16 +135,16 @@ class _Serializer:
 
     def without_carried(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
         """The loop with its carried values in memory: operations before it, the loop, operations after it."""
+        zeros = {o.result.name for o in self.kernel.walk() if o.name == "constant" and o["value"] == 0}
+        if not all(value.name in zeros for value in op.operands) or not _only_accumulates(op):
+            return self._in_private(op, after)
         chain = self._plain_stores(op, after)
-        if chain is not None and _only_accumulates(op):
-            return [], self._in_output(op, chain), [other for other in after if other not in chain]
-        return self._in_private(op, after)
+        if chain is None:
+            return self._added_up(op, after)
+        return [], self._in_output(op, chain), [other for other in after if other not in chain]
 
     def _plain_stores(self, op: Op, after: list[Op]) -> list[Op] | None:
-        """The slices and stores that the results go to, if they start at zero and go nowhere else; None otherwise."""
-        zeros = {o.result.name for o in self.kernel.walk() if o.name == "constant" and o["value"] == 0}
-        if not all(value.name in zeros for value in op.operands):
-            return None
+        """The slices and stores that the results go to, if they go nowhere else; None otherwise."""
         known = {value.name for value in op.results}
         chain: list[Op] = []
         for other in after:
@@ -149,14 +158,33 @@ class _Serializer:
         return chain
 
     def _in_output(self, op: Op, chain: list[Op]) -> Op:
-        """Case 1: sums start at zero in every step, and are added to the output; the first step only stores."""
+        """Case 1: the sums of a step are added to the output."""
+        last = {result.name: value for result, value in zip(op.results, op.body.yields, strict=True)}
+        tail = [_renamed(other, last) for other in chain]
+        return self._in_memory(
+            op, [other for other in tail if other.name == "slice"], [other for other in tail if other.name == "store"]
+        )
+
+    def _added_up(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
+        """Case 2: the sums of a step are added to private memories, vector register by vector register."""
+        spills, outer = ThreadBuilder(self.fresh), ThreadBuilder(self.fresh)
+        outside: dict[str, Value] = {}
+        for last, result in zip(op.body.yields, op.results, strict=True):
+            name, start = self._private(result)
+            size, dtype = last.vector.elements, last.vector.dtype
+            width = max(1, self.machine.vector_bytes // dtype.bytes)
+            for at in range(0, size, width):
+                spills.store(spills.slice(last, at, min(width, size - at)), name, start + at)
+            outside[result.name] = outer.load(name, dtype, size, start, hint=result.name)
+        slices, stores = ([o for o in spills.ops if (o.name == "store") == stored] for stored in (False, True))
+        return [], self._in_memory(op, slices, stores), [*outer.ops, *(_renamed(o, outside) for o in after)]
+
+    def _in_memory(self, op: Op, slices: list[Op], stores: list[Op]) -> Op:
+        """Sums start at zero in every step, and are added to where they are stored; the first step only stores."""
         body = op.body
         first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
-        last = {result.name: value for result, value in zip(op.results, body.yields, strict=True)}
         onto = ((const(0), self.kernel.symbol(op["induction"])),)
-        tail = [_renamed(other, last) for other in chain]
-        slices = [other for other in tail if other.name == "slice"]
-        sums = [replace(other, name="accumulate").with_(onto=onto) for other in tail if other.name == "store"]
+        sums = [replace(store, name="accumulate").with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
@@ -173,26 +201,30 @@ class _Serializer:
         return op.with_(mask=((self.kernel.symbol(loop["induction"]), loop["upper"]), *op["mask"]))
 
     def _in_private(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
-        """Case 2: one private memory per carried value, one place per wave."""
+        """Case 3: loaded before each step and stored after it."""
         build, inner, outer = (ThreadBuilder(self.fresh) for _ in range(3))
-        wave, waves = const(0), 1
-        for name, count in self.kernel.waves:
-            wave, waves = wave * count + self.kernel.symbol(name), waves * count
         body, spills = op.body, ThreadBuilder(self.fresh)
         inside: dict[str, Value] = {}
         outside: dict[str, Value] = {}
         for first, argument, last, result in zip(op.operands, body.arguments, body.yields, op.results, strict=True):
             size, dtype = argument.vector.elements, argument.vector.dtype
-            name, shape = f"carried_{len(self.private)}", (const(waves * size),)
-            memory = Memory(name, dtype, ("element",), shape, "private")
-            self.private.append(memory)
-            build.store(first, name, wave * size)
-            inside[argument.name] = inner.load(name, dtype, size, wave * size, hint=argument.name)
-            spills.store(last, name, wave * size)
-            outside[result.name] = outer.load(name, dtype, size, wave * size, hint=result.name)
+            name, start = self._private(argument)
+            build.store(first, name, start)
+            inside[argument.name] = inner.load(name, dtype, size, start, hint=argument.name)
+            spills.store(last, name, start)
+            outside[result.name] = outer.load(name, dtype, size, start, hint=result.name)
         ops = (*inner.ops, *(_renamed(o, inside) for o in body.ops), *(_renamed(o, inside) for o in spills.ops))
         loop = replace(op, operands=(), results=(), region=Region((), ops, ()))
         return build.ops, loop, [*outer.ops, *(_renamed(o, outside) for o in after)]
+
+    def _private(self, value: Value) -> tuple[str, Expr]:
+        """A new memory with one place per wave for a value: its name, and where the place of this wave starts."""
+        wave, waves = const(0), 1
+        for name, count in self.kernel.waves:
+            wave, waves = wave * count + self.kernel.symbol(name), waves * count
+        name, size = f"carried_{len(self.private)}", value.vector.elements
+        self.private.append(Memory(name, value.vector.dtype, ("element",), (const(waves * size),), "private"))
+        return name, wave * size
 
 
 def _independent(op: Op, others: list[Op]) -> bool:

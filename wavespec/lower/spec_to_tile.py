@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
-from wavespec.ir.kernel import Distribution, Kernel, Memory, Split
+from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
 from wavespec.lower.base import fresh_names
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema.constraints import Hardware, Tiling, Wave, Workgroup
-from wavespec.schema.models import KernelSpec
+from wavespec.schema.models import KernelSpec, Schedule
 from wavespec.schema.resolve import constant_values, evaluate_constant
 
 LARGEST_EXTENT = 2**31 - 2**16
@@ -51,7 +52,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
             staged=tensor.space == "shared",
             span=tensor.span,
         )
-        for name, tensor in spec.tensors.items()
+        for name, tensor in sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")
     )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
@@ -80,12 +81,43 @@ def _distribution(spec: KernelSpec) -> Distribution:
         return Split(constraint.dim, int(tile), axis, constraint.span_of("tile"))
 
     hardware = next((c for c in spec.constraints if isinstance(c, Hardware)), None)
+    schedule = spec.schedule or Schedule()
     return Distribution(
         workgroup=tuple(split(c, c.axis) for c in spec.constraints if isinstance(c, Workgroup)),
         loops=tuple(split(c) for c in spec.constraints if isinstance(c, Tiling)),
         waves=tuple(split(c) for c in spec.constraints if isinstance(c, Wave)),
         instruction=hardware.settings.mma if hardware else "auto",
         stages=spec.schedule.stages if spec.schedule else 1,
+        group=schedule.workgroups.group or 0 if schedule.workgroups else 0,
+        persistent=schedule.workgroups.persistent if schedule.workgroups else False,
+        cluster=schedule.workgroups.cluster if schedule.workgroups else 1,
+        roles=_roles(schedule),
+        auto=schedule.auto or "",
+        schedules=_schedules(schedule),
         instruction_span=hardware.settings.span_of("mma") if hardware else None,
         stages_span=spec.schedule.span_of("stages") if spec.schedule else None,
     )
+
+
+def _schedules(schedule: Schedule) -> tuple[LoopSchedule, ...]:
+    return tuple(
+        LoopSchedule(
+            name,
+            loop.stages or schedule.stages,
+            loop.auto or schedule.auto or "",
+            tuple(loop.nodes.items()),
+            loop.clusters,
+            loop.buffers or 0,
+            loop.unroll,
+            functools.partial(schedule.where, "loops", name),
+        )
+        for name, loop in schedule.loops.items()
+    )
+
+
+def _roles(schedule: Schedule) -> WaveRoles:
+    waves = schedule.waves
+    if waves is None:
+        return WaveRoles()
+    registers = (waves.registers.producer, waves.registers.consumer) if waves.registers else (0, 0)
+    return WaveRoles(waves.producers, waves.order, registers, schedule.span_of("waves"))

@@ -33,6 +33,7 @@ class SplitReduction(Pass):
     Before: ``read a; read b; mma`` with k as deep as the staged tile.
     After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants
             straight-line code (waves that run together) and 1 where the loop stays (one wave at a time).
+            What the matrix unit reads itself takes no registers and stays whole.
     Errors: ``too-many-instructions`` at the loop's tile.
     """
 
@@ -43,13 +44,14 @@ class SplitReduction(Pass):
         symbols: dict[str, tuple[int, int]] = {}
 
         def block(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-            reads = {op.result.name: op for op in ops if op.name == "read"}
-            split = {v.name for op in ops if op.name == "mma" for v in op.operands[:2] if v.name in reads}
+            reads = {op.result.name: op for op in ops if op.name == "read" and not op.get("by_unit")}
+            products = [op for op in ops if op.name == "mma" and all(v.name in reads for v in op.operands[:2])]
+            split = {v.name for op in products for v in op.operands[:2]}
             result: list[Op] = []
             for op in ops:
                 if op.region:
                     op = replace(op, region=replace(op.region, ops=block(op.region.ops)))
-                if op.name == "mma" and all(v.name in reads for v in op.operands[:2]):
+                if op in products:
                     result.append(self._loop(kernel, op, reads, instruction_of(op, machine), machine, fresh, symbols))
                 elif not (op.results and op.results[0].name in split):
                     result.append(op)

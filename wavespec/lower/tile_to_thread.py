@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.ops import to_thread
@@ -34,11 +34,11 @@ class TileToThread(Pass):
             loaded: list[Callable[[], None]] = []
             for op in ops:
                 if op.name == "copy":
-                    context.build.span = op.span
+                    context.build.span, context.build.node = op.span, f"{op.node}.load"
                     loaded += _copy(op, context)
                     continue
                 _finish_copies(loaded, context)
-                context.build.span = op.span
+                context.build.span, context.build.node = op.span, op.node
                 to_thread(op, context)
             _finish_copies(loaded, context)
 
@@ -50,6 +50,9 @@ class TileToThread(Pass):
 def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
     """Issue a copy; returns what is left to do where lanes run together and loads had better overlap."""
     source, shared = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"])
+    if op.get("boxes"):
+        _copy_boxes(op, source, shared, context)
+        return []
     loops: tuple[tuple[Expr, Expr, Expr], ...] = op["loops"]
     builders = [context.build]
     for _ in loops:
@@ -63,15 +66,36 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
     return []
 
 
+def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) -> None:
+    """One bulk copy for each box; `SpecializeWaves` says on which signal it is counted."""
+    origin = context.origin(op)
+    for box in op["boxes"]:
+        starts = {dim: const(start) for dim, (start, _) in zip(source.dims, box, strict=True)}
+        context.build.add(
+            "bulk_copy",
+            (),
+            (),
+            source=source.name,
+            origin=tuple(origin[dim] + starts[dim] for dim in source.dims),
+            box=tuple(extent for _, extent in box),
+            memory=shared.name,
+            offset=shared.unswizzled_offset(starts),
+            buffer=const(0),
+            signal="",
+            index=const(0),
+        )
+
+
 def _finish_copies(loaded: list[Callable[[], None]], context: ThreadContext) -> None:
     """Store what was loaded, close and await a group of asynchronous copies before anything else happens;
     pipelining moves the wait."""
-    here = context.build.span
-    while loaded:
-        loaded.pop(0)()
-    context.build.span = here
+    here = context.build.span, context.build.node
+    while loaded:  # the last load first: machines that count loads in order then wait once for all of them
+        loaded.pop()()
+    context.build.span, context.build.node = here[0], ""
     # The last copy of the group may have been a plain one, so its end is not where the asynchronous ones are.
-    last = next((op.name for op in reversed(context.build.ops) if op.name in ("copy_async", "async_commit")), "")
-    if last == "copy_async":
+    names = ("copy_async", "bulk_copy", "async_commit")
+    last = next((op.name for op in reversed(context.build.ops) if op.name in names), "")
+    if last in ("copy_async", "bulk_copy"):
         context.build.add("async_commit", (), ())
         context.build.add("async_wait", (), (), pending=0)

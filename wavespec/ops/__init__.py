@@ -6,10 +6,20 @@ from types import ModuleType
 from typing import Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops import iterate, mma, read, register, write
+from wavespec.ops import cast, elementwise, iterate, mma, read, register, write
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 
-_OPS: dict[str, ModuleType] = {"iterate": iterate, "mma": mma, "read": read, "register": register, "write": write}
+_OPS: dict[str, ModuleType] = {
+    "cast": cast,
+    "elementwise": elementwise,
+    "iterate": iterate,
+    "mma": mma,
+    "read": read,
+    "register": register,
+    "write": write,
+    **dict.fromkeys(elementwise.MEANINGS, elementwise),
+}
+"""By the word of a statement, and by the name of a tile operation."""
 
 
 def to_tile(statement: Any, context: TileContext) -> None:

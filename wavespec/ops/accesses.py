@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.thread import Mask, ThreadBuilder
@@ -16,6 +16,7 @@ from wavespec.targets.machine import Machine
 Coordinates = Mapping[str, Expr]
 _MATRIX_ROWS = 8  # rows of one matrix of a matrix load: 8 lanes give addresses, 32 receive
 _TILE_ROWS, _TILE_ROW_BYTES = 16, 64  # of a tile register
+_MATRIX_LANES = 32  # that move a matrix together
 _MATRIX_ROW_BYTES, _MATRIX_PART_BYTES = 16, 4  # of one row, and what each of 4 lanes receives of it
 
 
@@ -72,8 +73,14 @@ def granule_elements(memory: Memory, layout: Layout, origin: Coordinates) -> int
     strides alone."""
     if memory.arrangement is None:
         return math.gcd(layout.run_length(memory.contiguous_dim), layout.fragment_elements)
+    if (swizzle := memory.arrangement.swizzle) is not None:  # chunks stay whole
+        column = swizzle.column
+        run = math.gcd(layout.run_length(column), swizzle.chunk, layout.fragment_elements)
+        start = origin[column] + layout.base_of(column)
+        others = (axis.stride(column) for axis in layout.axes if axis.stride(column) > run)
+        return run if start.divisor % run == 0 and all(stride % run == 0 for stride in others) else 1
     run, axes = 1, list(layout.axes)
-    for digit in reversed(memory.arrangement.digits if not memory.arrangement.swizzle else ()):
+    for digit in reversed(memory.arrangement.digits):
         axis = axes.pop() if axes else None
         if (
             axis is None
@@ -121,6 +128,11 @@ def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, ch
     if memory.contiguous_dim in masked and not (machine.globals.masked_vectors or checked):
         while widest > 1 and memory.shape[-1].divisor % widest:
             widest //= 2
+    if memory.contiguous_dim in masked and machine.globals.alignment_bytes and not checked:
+        # What leaves out elements does so in units of the alignment, which the end of a tensor has to be a multiple of.
+        unit = max(1, machine.globals.alignment_bytes // memory.dtype.bytes)
+        if memory.shape[-1].divisor % unit:
+            widest = 1
     return widest
 
 
@@ -132,15 +144,21 @@ def read_fragments(
     masked: Sequence[str],
     hint: str,
     machine: Machine,
+    clamped: Sequence[str] = (),
 ) -> tuple[Value, ...]:
-    """Load a tile; returns its fragments in order."""
+    """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read."""
     granule = granule_elements(memory, layout, origin)
     if _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
-    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates(granule)]
+    last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
+    places = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates(granule)]
+    coordinates = [{d: minimum(at, last[d]) if d in last else at for d, at in place.items()} for place in places]
     loaded: list[Value] = []
-    if _takes_matrix_load(memory, layout, machine):
-        loaded = list(_load_matrices(build, memory, layout, origin, hint))
+    if moves_matrices(memory, layout, machine):
+        loaded = [
+            build.load_matrix(memory.name, memory.dtype, count, offset, hint=hint)
+            for count, offset in matrix_places(memory, layout, origin)
+        ]
     else:
         for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine, granule=granule):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
@@ -173,6 +191,8 @@ def write_fragments(
     masked: Sequence[str],
     values: Sequence[Value],
     machine: Machine,
+    *,
+    buffer: Expr | int = 0,
 ) -> None:
     """Store a tile from its fragments."""
     granule = granule_elements(memory, layout, origin)
@@ -186,7 +206,7 @@ def write_fragments(
         for piece in pieces(memory, part, widest, machine, granule=granule, checked=checked):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             stored = build.slice(value, piece.register, piece.width)
-            build.store(stored, memory.name, piece.offset, mask=mask, valid=valid)
+            build.store(stored, memory.name, piece.offset, buffer=buffer, mask=mask, valid=valid)
 
 
 def copy_tile(
@@ -221,11 +241,11 @@ def copy_tile(
         )
         waiting.append((value, inside, guard))
 
-    span = build.span
+    span, node = build.span, f"{op.node}.store"
 
     def store() -> None:
-        build.span = span
-        lines = [build.cast(value, shared.dtype, source.name) for value, _, _ in waiting]
+        build.span, build.node = span, node
+        lines = [build.cast(value, shared.dtype, source.name, op.get("bias", 0)) for value, _, _ in waiting]
         if op["transpose"]:
             sizes: tuple[int, int, int] = op["transpose"]
             rows, columns, unit = sizes
@@ -234,7 +254,8 @@ def copy_tile(
                 first = local[number * unit]
                 build.store(build.slice(block, number * rows * unit, rows * unit), shared.name, shared.offset(first))
             return
-        for line, (_, inside, guard) in zip(lines, waiting, strict=True):
+        stores = list(zip(lines, waiting, strict=True))
+        for line, (_, inside, guard) in reversed(stores) if machine.concurrent_waves else stores:
             build.store(line, shared.name, shared.offset(inside), mask=guard)
 
     return store
@@ -261,7 +282,7 @@ def _load_tiles(
         yield build.load_tile(memory.name, memory.dtype, rows, columns, steps[0].value, offsets[first], hint=hint)
 
 
-def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool:
+def moves_matrices(memory: Memory, layout: Layout, machine: Machine) -> bool:
     """Whether lanes hold matrices of 8 rows of 16 bytes the way a matrix load hands them out."""
     if (
         machine.shared.matrix_load != "ldmatrix"
@@ -274,16 +295,19 @@ def _takes_matrix_load(memory: Memory, layout: Layout, machine: Machine) -> bool
     inner = layout.axes[-1]
     part, width = _MATRIX_PART_BYTES // memory.dtype.bytes, _MATRIX_ROW_BYTES // memory.dtype.bytes
     rows, columns = _matrix_base(layout, row, column, part)
+    # What is left of the base may tell groups of lanes apart, not lanes of a group.
+    apart = {"lane": symbol("group", 0, None) * _MATRIX_LANES + symbol("place", 0, _MATRIX_LANES - 1)}
+    rows, columns = rows.substitute(apart), columns.substitute(apart)
     return (
         (part == 1 or (inner.extent, inner.strides) == (part, ((column, 1),)))
-        and "lane" not in rows.symbols | columns.symbols
+        and "place" not in rows.symbols | columns.symbols
         and layout.elements // part % 2 == 0
         and all(o[row] % _MATRIX_ROWS == 0 and o[column] % width < part for o in layout.register_offsets())
     )
 
 
 def _matrix_base(layout: Layout, row: str, column: str, part: int) -> tuple[Expr, Expr]:
-    lane = _lane(layout)
+    lane = _lane(layout) % _MATRIX_LANES
     return layout.base_of(row) - lane // 4, layout.base_of(column) - lane % 4 * part
 
 
@@ -293,13 +317,12 @@ def _lane(layout: Layout) -> Expr:
     return next((node for node in nodes if node.kind == "symbol" and node.args[0] == "lane"), const(0))
 
 
-def _load_matrices(
-    build: ThreadBuilder, memory: Memory, layout: Layout, origin: Coordinates, hint: str
-) -> Iterator[Value]:
+def matrix_places(memory: Memory, layout: Layout, origin: Coordinates) -> Iterator[tuple[int, Expr]]:
+    """The matrices of a tile in the order of registers, 4 or 2 at a time: how many, and the offset a lane names."""
     row, column = memory.dims
     part = _MATRIX_PART_BYTES // memory.dtype.bytes
     rows, columns = _matrix_base(layout, row, column, part)
-    lane = _lane(layout)
+    lane = _lane(layout) % _MATRIX_LANES
     starts = [(o[row], o[column]) for o in list(layout.register_offsets())[::part]]
     while starts:
         count = 4 if len(starts) >= 4 and _is_grid(starts[:4]) else 2
@@ -312,7 +335,7 @@ def _load_matrices(
             down = lane // (2 * _MATRIX_ROWS)
             at_row, at_column = at_row + down * (group[2][0] - row0), at_column + down * (group[2][1] - column0)
         at = {row: origin[row] + at_row, column: origin[column] + at_column}
-        yield build.load_matrix(memory.name, memory.dtype, count, memory.offset(at), hint=hint)
+        yield count, memory.offset(at)
 
 
 def _is_grid(starts: Sequence[tuple[int, int]]) -> bool:

@@ -47,15 +47,18 @@ class TileContext:
         results: tuple[Value, ...],
         span: Span | None,
         region: Region | None = None,
+        node: str = "",
         **attributes: Any,
     ) -> None:
-        self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, span))
+        """Append an operation; ``node`` is the name of its statement."""
+        self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, span, node))
 
 
 class ThreadContext:
     """Builds one lane's operations from tile operations.
 
-    ``fragments``: the registers of every tile.  ``constants``: what the inductions of unrolled loops stand for.
+    ``fragments``: the registers of every tile.  ``by_unit``: the reads of tiles that stay in shared memory.
+    ``constants``: what the inductions of unrolled loops stand for.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class ThreadContext:
     ) -> None:
         self.kernel, self.machine, self.build, self.block = kernel, machine, build, block
         self.fragments: dict[str, tuple[Value, ...]] = {}
+        self.by_unit: dict[str, Op] = {}
         self.constants: dict[str, Expr] = {}
 
     def origin(self, op: Op) -> dict[str, Expr]:
@@ -91,6 +95,10 @@ class ReferenceContext:
             "bf16": "bfloat16",
             "u8": "uint8",
             "bool": "bool",
+            "f8e4m3fn": "float8_e4m3fn",
+            "f8e5m2": "float8_e5m2",
+            "f8e4m3fnuz": "float8_e4m3fnuz",
+            "f8e5m2fnuz": "float8_e5m2fnuz",
         }
         plain = getattr(torch, words.get(name, "int" + name[1:]))
         return self.compute if self.compute is not None and plain.is_floating_point else plain

@@ -25,7 +25,7 @@ def to_tile(statement: Iterate, context: TileContext) -> None:
         context.names[f"{statement.name}.{name}"] = result
         results.append(result)
     region = Region(tuple(arguments), tuple(inner.ops), yields)
-    context.add("iterate", first, tuple(results), statement.span, region, dim=statement.dim)
+    context.add("iterate", first, tuple(results), statement.span, region, statement.name, dim=statement.dim)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
@@ -60,7 +60,7 @@ def _loop(op: Op, context: ThreadContext) -> None:
     context.block(body.ops)
     yields = tuple(v for value in body.yields for v in context.fragments[value.name])
     inner, context.build = context.build, outer
-    outer.span = op.span
+    outer.span, outer.node = op.span, op.node
     flat = tuple(v for values in carried for v in values)
     results = iter(
         outer.loop(op["induction"], 0, op["extent"], op["step"], flat, tuple(arguments), tuple(inner.ops), yields)

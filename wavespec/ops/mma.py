@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wavespec.ir.kernel import Op
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Op, Value
+from wavespec.ir.thread import SharedTile
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import Mma
 
@@ -10,7 +12,7 @@ from wavespec.schema.ops import Mma
 def to_tile(statement: Mma, context: TileContext) -> None:
     lhs, rhs, acc = (context.names[name] for name in (statement.lhs, statement.rhs, statement.acc))
     value = context.tile(statement.name, acc.tile.dims, acc.tile.dtype)
-    context.add("mma", (lhs, rhs, acc), (value,), statement.span)
+    context.add("mma", (lhs, rhs, acc), (value,), statement.span, node=statement.name)
     context.names[statement.name] = value
 
 
@@ -19,6 +21,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
     k is outermost, so that results chain far apart; columns run back and forth, so that neighbours share.
     """
+    if any(value.name in context.by_unit for value in op.operands):
+        _by_unit(op, context)
+        return
     a, b, acc = (context.fragments[value.name] for value in op.operands)
     layout = op.result.tile.layout
     assert layout is not None
@@ -32,6 +37,53 @@ def to_thread(op: Op, context: ThreadContext) -> None:
                 left, right = a[row * steps + step], b[column * steps + step]
                 result[at] = context.build.mma(op["instruction"], left, right, result[at], op.result.name)
     context.fragments[op.result.name] = tuple(result)
+
+
+def _by_unit(op: Op, context: ThreadContext) -> None:
+    """The same by a matrix unit that reads shared memory itself: one group, waited for at its end.
+
+    The instruction's own a and b are the operands the other way round where it is swapped.
+    """
+    build, acc = context.build, op.operands[2].tile
+    name, _, swapped = op["instruction"].partition(":")
+    row = context.machine.instruction(name)
+    assert row is not None and acc.layout is not None
+    (left, right), dims = op.operands[:2], (op["m"], op["n"])
+    if swapped:
+        left, right, dims = right, left, (dims[1], dims[0])
+    counts = dict(context.kernel.waves)
+    tiles = {dim: acc.extent(dim) // counts.get(f"wave_{dim}", 1) for dim in dims}
+    repeats = (tiles[dims[0]] // row.m, tiles[dims[1]] // row.n)
+    steps = right.tile.extent(op["k"]) // row.k
+
+    def tile(value: Value, dim: str, number: int, extent: int, step: int) -> SharedTile:
+        read = context.by_unit[value.name]
+        memory = context.kernel.memory(read["memory"])
+        place = context.kernel.symbol(f"wave_{dim}") * tiles[dim] + number * extent
+        at = {dim: place, op["k"]: const(step * row.k)}
+        origin = context.origin(read)
+        return SharedTile(
+            memory.name,
+            memory.unswizzled_offset({d: origin[d] + at[d] for d in memory.dims}),
+            "k" if memory.contiguous_dim == op["k"] else "mn",
+        )
+
+    result = list(context.fragments[op.operands[2].name])
+    build.add("mma_fence", (), ())
+    for step in range(steps):
+        for i in range(repeats[0]):
+            a: Value | SharedTile
+            if left.name in context.by_unit:
+                a = tile(left, dims[0], i, row.m, step)
+            else:
+                a = context.fragments[left.name][i * steps + step]
+            for j in range(repeats[1]):
+                # Repeats of the accumulator run along m first, whichever way round the instruction is.
+                at = j * repeats[0] + i if swapped else i * repeats[1] + j
+                b = tile(right, dims[1], j, row.n, step)
+                result[at] = build.mma_async(row.name, a, b, result[at], op.result.name)
+    build.add("mma_commit", (), ())
+    context.fragments[op.result.name] = build.mma_wait(tuple(result))
 
 
 def reference(statement: Mma, context: ReferenceContext) -> None:

@@ -11,17 +11,21 @@ from wavespec.schema.ops import Read
 def to_tile(statement: Read, context: TileContext) -> None:
     shape, dtype = context.tensors[statement.tensor]
     value = context.tile(statement.name, shape, dtype)
-    context.add("read", (), (value,), statement.span, memory=statement.tensor)
+    context.add("read", (), (value,), statement.span, node=statement.name, memory=statement.tensor)
     context.names[statement.name] = value
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     memory, layout = context.kernel.memory(op["memory"]), op.result.tile.layout
+    if op.get("by_unit"):
+        context.by_unit[op.result.name] = op
+        return
     assert layout is not None
     masked = op.get("masked", ())
-    context.fragments[op.result.name] = read_fragments(
-        context.build, memory, layout, context.origin(op), masked, op.result.name, context.machine
-    )
+    name, dtype = op.result.name, op.result.tile.dtype
+    clamped = op.get("clamped", ())
+    loaded = read_fragments(context.build, memory, layout, context.origin(op), masked, name, context.machine, clamped)
+    context.fragments[name] = tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in loaded)
 
 
 def reference(statement: Read, context: ReferenceContext) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import write_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.staged_writes import write_staged
 from wavespec.schema.ops import Write
 
 
@@ -16,6 +17,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     memory, layout = context.kernel.memory(op["memory"]), op.operands[0].tile.layout
     assert layout is not None
     values = context.fragments[op.operands[0].name]
+    staged = [context.kernel.memory(name) for name in op.get("staged", ())]
+    if staged:
+        write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
+        return
     write_fragments(context.build, memory, layout, context.origin(op), op["masked"], values, context.machine)
 
 

@@ -1,0 +1,144 @@
+"""Tile-level passes for kernels whose waves have roles: what they choose, lay out, and refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import AMD, NVIDIA, Gemm, lines
+from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from wavespec.diagnostics import WavespecError
+from wavespec.ir.kernel import Kernel, Memory
+from wavespec.targets.machine import Machine
+
+
+def instruction(gemm: Gemm) -> str:
+    kernel = gemm.lowered(NVIDIA, "choose-instructions")
+    return next(op["instruction"] for op in kernel.walk() if op.name == "mma")
+
+
+def refusal(gemm: Gemm, machine: Machine = NVIDIA) -> WavespecError:
+    with pytest.raises(WavespecError) as caught:
+        gemm.lowered(machine)
+    return caught.value
+
+
+def memory(kernel: Kernel, name: str) -> Memory | None:
+    return next((memory for memory in kernel.memories if memory.name == name), None)
+
+
+@pytest.mark.parametrize(("columns", "name"), [(256, "256"), (128, "128"), (96, "96"), (72, "24"), (8, "8")])
+def test_the_widest_instruction_that_fits_the_wave(columns: int, name: str) -> None:
+    gemm = hopper_gemm(tile=(128, columns, 64), wave=(64, columns))
+    assert instruction(gemm) == f"wgmma_m64n{name}k16_f16"
+
+
+def test_few_rows_are_the_columns_of_the_transposed_product() -> None:
+    assert instruction(hopper_gemm(tile=(16, 64, 64), wave=(16, 64))) == "wgmma_m64n16k16_f16:swapped"
+
+
+def test_lanes_are_those_of_the_instruction() -> None:
+    kernel = hopper_gemm().lowered(NVIDIA, "assign-tiles")
+    assert (kernel.lanes, kernel.wave_count, kernel.producers, kernel.threads) == (128, 2, 1, 384)
+
+
+def test_waves_in_turn_are_two_of_each() -> None:
+    kernel = hopper_gemm(tile=(64, 64, 64), schedule=PING_PONG).lowered(NVIDIA, "assign-tiles")
+    assert kernel.waves[0] == ("turn", 2) and kernel.wave_count == 2
+
+
+def test_tiles_that_the_unit_reads_are_slabs_of_128_bytes_in_its_swizzle() -> None:
+    kernel = hopper_gemm(tile=(128, 64, 128)).lowered(NVIDIA, "promote-shared")
+    shared = memory(kernel, "a_shared")
+    assert shared is not None
+    assert str(shared.arrangement) == "[K/64: 2 by 8192, M/1: 128 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1]"
+
+
+def test_columns_may_be_contiguous_where_the_unit_takes_them() -> None:
+    promises = ("multiple_of: 8", "multiple_of: 8", "multiple_of: 8")
+    kernel = hopper_gemm(orders=("K, M", "K, N", "M, N"), dims=promises).lowered(NVIDIA)
+    majors = {(op["a_major"], op["b_major"]) for op in kernel.walk() if op.name == "mma_async"}
+    assert majors == {("mn", "mn")}
+
+
+def test_an_operand_that_is_not_staged_stays_in_registers() -> None:
+    kernel = hopper_gemm(spaces=("global", "shared")).lowered(NVIDIA)
+    products = [op for op in kernel.walk() if op.name == "mma_async"]
+    assert products and all(len(op.operands) == 2 and op.get("a_memory") is None for op in products)
+    waits = {op["pending"] for op in kernel.walk() if op.name == "mma_wait"}
+    assert waits == {0}, "its registers are free only when the products are done"
+
+
+def test_results_leave_through_slabs_that_are_stored_whole() -> None:
+    kernel = hopper_gemm().lowered(NVIDIA)
+    staged = memory(kernel, "c_staged_32")
+    assert staged is not None and [extent.value for extent in staged.shape] == [128, 32] and staged.buffers == 2
+    boxes = lines(kernel, "bulk_store")
+    assert len(boxes) == 2 and all("box = (64, 32,)" in box for box in boxes)
+    assert not [op for op in kernel.walk() if op.name == "store" and op["memory"] == "c"]
+
+
+@pytest.mark.parametrize(("columns", "pending"), [(64, [1, 1]), (32, [0]), (96, [0, 2, 1]), (80, [2, 2, 2])])
+def test_a_slab_is_not_laid_down_while_its_buffer_is_still_read(columns: int, pending: list[int]) -> None:
+    kernel = hopper_gemm(tile=(128, columns, 64), wave=(64, columns)).lowered(NVIDIA)
+    waits = [op["pending"] for op in kernel.walk() if op.name == "bulk_wait"]
+    assert waits == [*pending, 0], (
+        "an odd number of slabs ends and starts with the same buffer; all are done at the end"
+    )
+
+
+@pytest.mark.parametrize(
+    "gemm",
+    [
+        hopper_gemm(dims=("", "", "multiple_of: 8")),  # rows of the result start anywhere
+        hopper_gemm(tile=(16, 64, 64), wave=(16, 64)),  # a lane's neighbours are neighbours along columns
+    ],
+)
+def test_results_are_stored_directly_where_boxes_would_not_fit(gemm: Gemm) -> None:
+    kernel = gemm.lowered(NVIDIA)
+    assert memory(kernel, "c_staged_32") is None
+    assert [op for op in kernel.walk() if op.name == "store" and op["memory"] == "c"]
+
+
+def test_masks_know_that_a_cluster_may_reach_beyond_the_edge() -> None:
+    fixed = ("value: 384", "multiple_of: 8", "multiple_of: 8")
+    clustered = PERSISTENT.replace("group: 2", "cluster: 2")
+    masked = [
+        lines(hopper_gemm(dims=fixed, schedule=schedule).lowered(NVIDIA, "mask-edges"), "write")[0]
+        for schedule in (PERSISTENT, clustered)
+    ]
+    assert '"M"' not in masked[0].split("masked = ")[1].split(")")[0]
+    assert '"M"' in masked[1].split("masked = ")[1].split(")")[0], "3 tiles, in clusters of 2"
+
+
+@pytest.mark.parametrize(
+    ("gemm", "code", "hint"),
+    [
+        (hopper_gemm(dtype="f32"), "roles-not-possible", "Leave out 'producers'"),
+        (Gemm(mma="wgmma_m64n64k16_f16", tile=(128, 64, 64), wave=(64, 64)), "roles-not-possible", "producers: 1"),
+        (
+            hopper_gemm(dtype="i8", orders=("K, M", "N, K", "M, N"), dims=("multiple_of: 16",) * 3),
+            "operand-not-contiguous",
+            "Store the tensor with 'K' last",
+        ),
+        (hopper_gemm(tile=(128, 64, 48), schedule=TOGETHER), "unit-tile", "of 64 elements"),
+        (
+            hopper_gemm(schedule="waves: {producers: 1, order: ping_pong}"),
+            "turns-not-possible",
+            "persistent: true",
+        ),
+        (hopper_gemm(schedule=f"{TOGETHER}, workgroups: {{cluster: 2}}"), "cluster-not-possible", "'persistent'"),
+        (
+            hopper_gemm(schedule=f"{TOGETHER}, workgroups: {{cluster: 3, persistent: true}}"),
+            "cluster-not-possible",
+            "clusters of 2",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_way_out(gemm: Gemm, code: str, hint: str) -> None:
+    error = refusal(gemm)
+    assert error.code == code
+    assert any(hint in text for text in error.diagnostics[0].hints)
+
+
+def test_a_machine_without_such_a_unit_refuses_producers() -> None:
+    assert refusal(hopper_gemm(), AMD).code == "roles-not-possible"

@@ -1,0 +1,103 @@
+"""Roles: one fills shared memory, the other uses it, and signals tie every buffer's fill to its use."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import NVIDIA, Gemm, lines
+from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from wavespec.ir.kernel import Kernel, Op
+
+STAGE = "specialize-waves"
+
+
+def roles(gemm: Gemm) -> tuple[Op, Op]:
+    producer, consumer = (op for op in gemm.lowered(NVIDIA, STAGE).body if op.name == "role")
+    return producer, consumer
+
+
+def names(op: Op) -> set[str]:
+    return {inner.name for inner in op.walk()}
+
+
+def signals(kernel: Kernel) -> dict[str, tuple[int, int]]:
+    return {m.name: (m.buffers, m.arrivals) for m in kernel.memories if m.space == "signal"}
+
+
+def test_one_role_copies_and_the_other_computes() -> None:
+    producer, consumer = roles(hopper_gemm())
+    assert "bulk_copy" in names(producer) and not names(producer) & {"mma_async", "store", "bulk_store"}
+    assert {"mma_async", "bulk_store"} <= names(consumer) and "bulk_copy" not in names(consumer)
+
+
+def test_the_waves_that_copy_come_behind_those_that_compute() -> None:
+    producer, consumer = roles(hopper_gemm())
+    assert (producer["first"].value, producer["waves"]) == (2, 1)
+    assert (consumer["first"].value, consumer["waves"]) == (0, 2)
+
+
+def test_registers_go_to_the_waves_that_compute() -> None:
+    schedule = "waves: {producers: 1, registers: {producer: 40, consumer: 232}}"
+    assert [role["registers"] for role in roles(hopper_gemm(schedule=schedule))] == [40, 232]
+
+
+def test_a_buffer_is_filled_after_it_is_empty_and_read_after_it_is_full() -> None:
+    kernel = hopper_gemm(schedule=TOGETHER, stages=4).lowered(NVIDIA, STAGE)
+    waits = lines(kernel, "signal_wait")
+    assert waits == [
+        'signal_wait {index = [(at_K//64)%4], phase = [0 - (at_K//256)%2 + 1], signal = "at_K_empty"}',
+        'signal_wait {index = [(at_K//64)%4], phase = [(at_K//256)%2], signal = "at_K_full"}',
+    ]
+    assert signals(kernel) == {"at_K_full": (4, 1), "at_K_empty": (4, 2)}
+
+
+def test_announced_bytes_are_those_of_the_boxes() -> None:
+    arrive = lines(hopper_gemm().lowered(NVIDIA, STAGE), "signal_arrive")[0]
+    assert f"bytes = {(128 + 64) * 64 * 2}," in arrive
+
+
+def test_products_of_the_step_before_are_awaited_and_its_buffer_emptied() -> None:
+    _, consumer = roles(hopper_gemm(schedule=TOGETHER))
+    (loop,) = (op for op in consumer.walk() if op.name == "for")
+    wait, release = loop.body.ops[-2:]
+    assert (wait.name, wait["pending"]) == ("mma_wait", 1)
+    (arrive,) = release.body.ops
+    assert str(arrive["index"]) == "(at_K//64 + 2)%3", "with three buffers the one before is two ahead"
+    after = consumer.body.ops[consumer.body.ops.index(loop) + 1]
+    assert (after.name, after["pending"]) == ("mma_wait", 0)
+    assert loop.body.yields[0].name in {op.results[0].name for op in loop.body.ops if op.name == "mma_async"}
+
+
+def test_steps_are_counted_on_over_tiles() -> None:
+    lets = [text for text in lines(hopper_gemm(schedule=PERSISTENT).lowered(NVIDIA, STAGE), "let") if "done" in text]
+    assert len(lets) == 2 and len(set(lets)) == 1, "both roles count alike"
+    assert lets[0].endswith("[(round*((K + 63)//64))%6]}"), "two rounds of three buffers tell all phases apart"
+
+
+def test_waves_in_turn_take_every_other_tile_and_signal_each_other() -> None:
+    gemm = hopper_gemm(tile=(64, 64, 64), schedule=PING_PONG)
+    kernel = gemm.lowered(NVIDIA, STAGE)
+    assert signals(kernel) == {"at_K_full": (3, 1), "at_K_empty": (3, 1), "turn": (2, 1)}
+    producer, consumer = (next(op for op in role.walk() if op.name == "for") for role in kernel.body)
+    assert (str(producer["lower"]), producer["step"].value) == ("0", 1)
+    assert (str(consumer["lower"]), consumer["step"].value) == ("turn", 2)
+
+
+@pytest.mark.parametrize(("promise", "copy"), [("multiple_of: 2", "copy_async"), ("", "store")])
+def test_rows_that_boxes_cannot_start_at_are_copied_by_lanes(promise: str, copy: str) -> None:
+    gemm = hopper_gemm(dims=("", "multiple_of: 8", promise), stages=4)
+    producer, _ = roles(gemm)
+    assert copy in names(producer) and "bulk_copy" not in names(producer)
+    assert "fence_async" in names(producer), "the matrix unit has to see what lanes wrote"
+    assert signals(gemm.lowered(NVIDIA, STAGE))["at_K_full"] == (4, 128)
+
+
+def test_groups_of_copies_land_while_later_ones_are_on_their_way() -> None:
+    producer, _ = roles(hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4))
+    waits = [op["pending"] for op in producer.walk() if op.name == "async_wait"]
+    assert waits == [2, 0], "two groups in flight in the loop, none left behind it"
+
+
+def test_without_producers_nothing_changes() -> None:
+    gemm = Gemm(dims=("", "", "multiple_of: 8"))
+    assert gemm.lowered(NVIDIA, STAGE) == gemm.lowered(NVIDIA, "sink-arithmetic")

@@ -1,0 +1,84 @@
+"""Thread kernel in, thread kernel out: what is computed around the loops is computed when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import ClassVar
+
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread import PURE
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine
+
+_LOADS_AHEAD = 16
+"""Loads of an epilogue that are under way at a time: enough to fill the memory's latency, few beside the sums."""
+
+
+class SinkArithmetic(Pass):
+    """Move arithmetic, and loads of inputs, down to their first use.
+
+    Before: an epilogue as lowered, each operation for the whole tile before the next one.
+    After:  around the loops, operations that only make values stand in front of what needs them, piece by piece, so
+            that the registers of sums are free when the results are there; what nothing needs is gone.  Stores in a
+            row stay so.  Where lanes run together loads stand some way ahead of their use; else they stay.
+    """
+
+    name: ClassVar[str] = "sink-arithmetic"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        inputs = (
+            {memory.name for memory in kernel.memories if memory.role == "input"} if machine.concurrent_waves else ()
+        )
+        waiting: dict[str, Op] = {}
+        fixed: list[Op] = []
+        for op in kernel.body:
+            if op.name in PURE or (op.name == "load" and op["memory"] in inputs):
+                waiting[op.result.name] = op
+            else:
+                fixed.append(op)
+        result: list[Op] = []
+        for are_stores, ops in groupby(fixed, lambda op: op.name == "store"):
+            for group in [list(ops)] if are_stores else [[op] for op in ops]:
+                for name in (name for op in group for name in _needed(op)):
+                    result += _with_operands(name, waiting)
+                result += group
+        return replace(kernel, body=tuple(_ahead(result, inputs)))
+
+
+def _needed(op: Op) -> Iterator[str]:
+    """Names of the values that an operation uses, inside its region as well."""
+    for inner in op.walk():
+        yield from (value.name for value in inner.operands)
+        if inner.region:
+            yield from (value.name for value in inner.region.yields)
+
+
+def _with_operands(name: str, waiting: dict[str, Op]) -> list[Op]:
+    """The waiting operation that makes a value, after those that it needs; they wait no longer."""
+    found: list[Op] = []
+    pending = [name]
+    while pending:
+        op = waiting.get(pending[-1])
+        if op is None:
+            pending.pop()
+            continue
+        missing = [value.name for value in op.operands if value.name in waiting]
+        pending += reversed(missing)
+        if not missing:
+            found.append(waiting.pop(pending.pop()))
+    return found
+
+
+def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str]) -> Iterator[Op]:
+    """The same with every load of an input where a load some places before it was."""
+    loads = [op for op in ops if op.name == "load" and op["memory"] in inputs]
+    issued = 0
+    for op in ops:
+        if op.name != "load" or op["memory"] not in inputs:
+            yield op
+            continue
+        wanted = loads.index(op) + 1 + _LOADS_AHEAD
+        yield from loads[issued:wanted]
+        issued = max(issued, min(wanted, len(loads)))

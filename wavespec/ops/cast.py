@@ -1,0 +1,31 @@
+"""`cast`: every element in another type."""
+
+from __future__ import annotations
+
+from wavespec.ir.kernel import Op, Value
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.elementwise import piecewise
+from wavespec.schema.ops import Cast
+
+
+def to_tile(statement: Cast, context: TileContext) -> None:
+    value = context.names[statement.value]
+    result = context.tile(statement.name, value.tile.dims, statement.dtype)
+    context.add("cast", (value,), (result,), statement.span, node=statement.name)
+    context.names[statement.name] = result
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    result = op.result
+    fragments = [context.fragments[value.name] for value in op.operands]
+
+    def piece(value: Value) -> Value:
+        return context.build.cast(value, result.tile.dtype, result.name)
+
+    context.fragments[result.name] = piecewise(context, fragments, result, piece)
+
+
+def reference(statement: Cast, context: ReferenceContext) -> None:
+    """To an integer the number is cut off; a floating point type that is computed in stays."""
+    value = context.names[statement.value]
+    context.define(statement.name, context.dims[statement.value], value.to(context.dtype(statement.dtype)))
