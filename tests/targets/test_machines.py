@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from _pytest.mark import ParameterSet
 
 from wavespec.ir.expr import const
 from wavespec.ir.layout import Arrangement, Digit, Swizzle
 from wavespec.targets import TARGETS, Fragment, Machine, MatrixInstruction, machines
 
 MACHINES = [machine for target in TARGETS for machine in machines(target)]
-ROWS = [
-    pytest.param(machine, row, id=f"{machine.variant}-{row.name}")
-    for machine in MACHINES
-    for row in machine.instructions
-]
+
+
+def rows_where(wanted: Callable[[MatrixInstruction], bool]) -> list[ParameterSet]:
+    """Parameters ``machine, row``."""
+    every = [(machine, row) for machine in MACHINES for row in machine.instructions if wanted(row)]
+    return [pytest.param(machine, row, id=f"{machine.variant}-{row.name}") for machine, row in every]
+
+
+ROWS = rows_where(lambda row: True)
+CPU_TILES = rows_where(lambda row: row.emit.split(":")[0] in ("fma", "dot2", "dot4", "inner"))
+BIASED = rows_where(lambda row: bool(row.a.bias))
 
 
 def cells(fragment: Fragment, dims: tuple[str, str], lanes: int) -> Counter[tuple[int, int]]:
@@ -65,9 +73,9 @@ def test_swapped_is_the_transposed_product(machine: Machine, row: MatrixInstruct
     assert (again.a, again.b, again.acc) == (row.a, row.b, row.acc)
 
 
-@pytest.mark.parametrize(("machine", "row"), [p for p in ROWS if p.values[1].emit.split(":")[0] in ("fma", "dot2")])
+@pytest.mark.parametrize(("machine", "row"), CPU_TILES)
 def test_tile_rows_multiply_by_position(machine: Machine, row: MatrixInstruction) -> None:
-    """`fma` and `dot2` rows: register ``i·N + j`` of acc pairs registers ``i·K ..`` of a with registers ``j·K ..``
+    """Products in vector registers: register ``i·N + j`` of acc pairs registers ``i·K ..`` of a with registers ``j·K ..``
     of b."""
     depth = next((axis.extent for axis in row.a.layout.axes if axis.strides[0][0] == "k"), 1)
     a, b = list(row.a.layout.coordinates()), list(row.b.layout.coordinates())
@@ -87,20 +95,39 @@ def test_names_sources_and_inputs() -> None:
             assert machine.instruction(row.name) is row
             assert row.source.startswith("https://")
             assert all(dtype.is_float == row.a.dtype.is_float for dtype in row.inputs)
-            assert row.a.dtype == row.b.dtype
+            assert row.a.dtype == row.b.dtype or row.a.bias
         assert machine.instruction("no_such_row") is None
 
 
-def test_auto_never_rounds_and_never_needs_a_warpgroup() -> None:
+def test_auto_never_rounds() -> None:
     for row in machines("sm_90")[0].instructions:
-        if "tf32" in row.name or row.emit.startswith("wgmma:"):
-            assert row.inputs == ()
+        if "tf32" in row.name:
+            assert row.inputs == () or not row.auto
+
+
+def test_members_of_a_family_differ_in_what_the_row_names() -> None:
+    machine = machines("sm_90")[0]
+    family = [row for row in machine.instructions if row.family == "wgmma_m64n{n}k16_{dtype}"]
+    assert {row.name for row in family} >= {"wgmma_m64n256k16_f16", "wgmma_m64n8k16_bf16"}
+    for row in family:
+        assert row.name == f"wgmma_m64n{row.n}k16_{row.a.dtype}" and row.b.dtype == row.a.dtype
+        assert row.emit.endswith(f".m64n{row.n}k16.f32.{row.a.dtype}.{row.a.dtype}")
+        assert row.acc.layout.elements == row.n // 2
+    alone = machine.instruction("mma_m16n8k16_f16")
+    assert alone is not None and alone.family == alone.name
 
 
 def test_every_machine_multiplies_the_common_types() -> None:
     for machine in MACHINES:
         taken = {dtype.name for row in machine.instructions for dtype in row.inputs}
         assert {"f32", "f16", "bf16", "i8"} <= taken, machine.variant
+
+
+@pytest.mark.parametrize(("machine", "row"), BIASED)
+def test_a_bias_makes_every_input_unsigned(machine: Machine, row: MatrixInstruction) -> None:
+    assert (row.a.dtype.name, row.b.dtype.name, row.a.bias) == ("u8", "i8", 128)
+    assert [dtype.name for dtype in row.inputs] == ["i8"]
+    assert row.b.bias == row.acc.bias == 0
 
 
 def test_unknown_target() -> None:

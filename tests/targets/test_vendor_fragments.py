@@ -82,20 +82,29 @@ def test_mma_m16n8k8_tf32() -> None:
 # ---- PTX ISA 9.7.15.5.1.1: wgmma D and A fragments in registers; B is read from shared memory, whole.
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
-@pytest.mark.parametrize("n", [64, 128, 256])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f8e4m3fn", "f8e5m2", "i8", "tf32"])
+@pytest.mark.parametrize("n", [8, 24, 192, 256])
 def test_wgmma(n: int, dtype: str) -> None:
+    """A word of ``a`` has as many elements along k as fit; words alternate between two rows, then step along k."""
+    element_bytes = {"f16": 2, "bf16": 2, "tf32": 4}.get(dtype, 1)
+    word, depth = 4 // element_bytes, 32 // element_bytes
+
     def accumulator(thread: int, i: int) -> tuple[int, int]:
         warp, lane = divmod(thread, 32)
         return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
 
     def a(thread: int, i: int) -> tuple[int, int]:
         warp, lane = divmod(thread, 32)
-        return 16 * warp + lane // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (lane % 4) + i % 2
+        row = 16 * warp + lane // 4 + 8 * (i // word % 2)
+        return row, 4 * word * (i // (2 * word)) + word * (lane % 4) + i % word
 
-    row = row_named("sm_90", f"wgmma_m64n{n}k16_{dtype}")
-    assert row.lanes == 128
-    check(row, (a, 8), (lambda _, i: (i // 16, i % 16), 16 * n), (accumulator, n // 2))
+    row = row_named("sm_90", f"wgmma_m64n{n}k{depth}_{dtype}")
+    assert (row.lanes, row.b.from_shared, row.acc.from_shared) == (128, True, False)
+    assert row.majors == (("k", "mn") if element_bytes == 2 else ("k",))
+    assert row.emit.startswith(f"wgmma:wgmma.mma_async.sync.aligned.m64n{n}k{depth}.")
+    same(row.a, ("m", "k"), a, 128, 4 * word)
+    same(row.b, ("n", "k"), lambda _, i: (i // depth, i % depth), 1, depth * n)
+    same(row.acc, ("m", "n"), accumulator, 128, n // 2)
 
 
 # ---- AMD matrix instruction calculator: element of vector register r, lane l, for dense single-block MFMA.
@@ -165,10 +174,26 @@ def groups_of(columns: int, group: int) -> Place:
 @pytest.mark.parametrize("machine", machines("cpu"), ids=lambda machine: machine.variant)
 def test_cpu_tiles(machine: Machine) -> None:
     for row in machine.instructions:
+        family = row.emit.split(":")[0]
         # A tile of AMX has 16 rows of 64 bytes, and one instruction here takes two tiles of either operand.
-        depth = {"dot2": 2, "fma": 1, "amx": 64 // row.a.dtype.bytes}[row.emit.split(":")[0]]
+        whole = {"amx": 64, "inner": machine.vector_bytes}.get(family, 0)
+        depth = whole // row.a.dtype.bytes or {"fma": 1, "dot2": 2, "dot4": 4}[family]
         assert row.k == depth
         operand, tile = rows_of(depth), rows_of(row.n)
-        right = groups_of(row.n, 4 // row.b.dtype.bytes) if row.emit.startswith("amx") else operand
+        right = groups_of(row.n, 4 // row.b.dtype.bytes) if family == "amx" else operand
         check(row, (operand, row.m * depth), (right, row.n * depth), (tile, row.m * row.n))
-        assert row.n * row.acc.dtype.bytes == 2 * machine.vector_bytes
+
+
+@pytest.mark.parametrize("machine", machines("cpu"), ids=lambda machine: machine.variant)
+def test_cpu_tiles_fit_the_vector_registers(machine: Machine) -> None:
+    """The sums, what a bias adds to them, a row of b and one element of a; of inner products, a and one row of b."""
+    registers = 32 if machine.vector_bytes == 64 else 16
+    for row in machine.instructions:
+        family = row.emit.split(":")[0]
+        width = machine.vector_bytes // row.acc.dtype.bytes
+        if family == "inner":
+            assert row.m * row.n + (row.n if row.a.bias else 0) + row.m + 1 <= registers
+        elif family != "amx":
+            columns = row.n // width
+            assert columns * width == row.n
+            assert columns * (row.m + (2 if row.a.bias else 1)) + 1 <= registers

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from itertools import product
+from typing import Any, Literal, cast
 
 import yaml
 
@@ -24,8 +25,13 @@ class Fragment:
 
     dtype: DType
     layout: Layout
-    staging: Literal["rows", "panels"] = "rows"
-    """How a staged tile of this operand lies on machines that pack panels."""
+    staging: Literal["rows", "panels", "none"] = "rows"
+    """How a staged tile of this operand lies on machines that pack panels; ``none`` reads it in place."""
+    from_shared: bool = False
+    """Whether the matrix unit reads this operand from shared memory itself."""
+    bias: int = 0
+    """Added to every element when it is staged, for units that multiply unsigned by signed; the emitter takes away
+    what that adds to a product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,21 @@ class MatrixInstruction:
     """Where the row was read: vendor page and table."""
     auto: bool = True
     """Whether ``mma: auto`` may pick it; a row that changes the numerics of its types is taken by name only."""
+    majors: tuple[str, ...] = ("k", "mn")
+    """Which dims may be contiguous in shared memory that the matrix unit reads: k, or the other one."""
     unroll: int = 1
     """Steps along k that one iteration of the inner loop issues (machines that keep the inner loop rolled)."""
+    chain: int = 0
+    """Elements along k that go into one sum before it is added to that of those before, at most; 0 = any number.  Every
+    step of the unit rounds, and the longer the chain, the larger the numbers that are rounded."""
+    family: str = ""
+    """The name as the table writes it, for all members of a row with ``each``."""
+
+    @property
+    def reads_shared(self) -> bool:
+        """Whether the matrix unit reads from shared memory itself: one operand always, the other where it is staged.
+        Its results are in flight until they are waited for."""
+        return self.a.from_shared or self.b.from_shared
 
     def swapped(self) -> MatrixInstruction:
         """The same instruction computing the transposed product: ``a`` takes n, ``b`` takes m."""
@@ -98,6 +117,10 @@ class GlobalMemory:
     them."""
     alignment_bytes: int = 0
     """What a wide access has to be aligned to; 0 = its own width."""
+    range_checked: bool = False
+    """Whether the hardware refuses accesses beyond a tensor: loads give zeros, stores do nothing."""
+    bulk_row_bytes: int = 0
+    """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
 
     def aligned(self, divisor: int, elements: int, element_bytes: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""
@@ -107,6 +130,30 @@ class GlobalMemory:
             else min(self.alignment_bytes, elements * element_bytes)
         )
         return self.any_alignment or divisor * element_bytes % needed == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """What one kind of operation takes: ``clocks`` of a unit, or as many as its bytes need; ``latency`` until its
+    result is there (of a matrix instruction: beyond its own clocks)."""
+
+    unit: str = ""
+    latency: int = 0
+    clocks: int = 0
+    bytes_per_clock: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What schedules reckon with: one wave's share of a processor.  Estimates order operations; no result depends on
+    them."""
+
+    units: Mapping[str, int]
+    """How many there are of each."""
+    ops: Mapping[str, ResourceUse]
+    """Per kind of operation: ``global_load``, ``shared_store``, ``matrix``, ``vector``, ``copy``, ``barrier`` ..."""
+    macs_per_clock: Mapping[str, int]
+    """Products of the matrix unit, per element type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +170,8 @@ class Machine:
     registers: int
     """32-bit registers that one lane can hold; 0 = not a limit, because tiles are as large as the register file by
     design."""
+    register_file: int
+    """32-bit registers of one processor, which the lanes of a workgroup share; 0 = not a limit."""
     vector_bytes: int
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
@@ -131,10 +180,25 @@ class Machine:
     """In order of preference for ``mma: auto``."""
     compiler: Mapping[str, Any]
     """What the backend needs to be told: features, architecture name, target attribute."""
+    processors: int = 0
+    """Processors of the device, for kernels with one workgroup per processor; 0 = not known."""
+    clusters: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Workgroups that can write each other's shared memory: how many such clusters run at the same time."""
     raster_group: int = 1
     """Workgroups along grid axis 0 that run together with their neighbours along axis 1."""
+    chiplets: int = 1
+    """Parts of the device with a cache each, to which consecutive workgroups go in turns."""
+    resources: Resources | None = None
+    """None: waves take turns, nothing overlaps."""
+    wave_priorities: int = 0
+    """Levels above the usual one that a wave can raise itself to; 0 = none."""
     requires: tuple[str, ...] = ()
     """Features (as the operating system names them) that the running machine must have."""
+
+    def registers_of(self, threads: int) -> int:
+        """Registers that each lane of a workgroup can have; 0 = not a limit."""
+        limits = [self.registers, self.register_file // threads]
+        return min((limit for limit in limits if limit), default=0)
 
     def instruction(self, name: str) -> MatrixInstruction | None:
         """The row called ``name``, the other way round where the name ends in ``:swapped``; None for an unknown one."""
@@ -166,30 +230,75 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
         concurrent_waves=data["concurrent_waves"],
         max_threads=data["max_threads"],
         registers=data.get("registers", 0),
+        register_file=data.get("register_file", 0),
         vector_bytes=data.get("vector_bytes", 0),
         shared=SharedMemory(**data["shared"]),
         globals=GlobalMemory(**data["global"]),
-        instructions=tuple(_instruction(row, lanes) for row in data["matrix_instructions"]),
+        instructions=tuple(
+            _instruction(member, lanes) for row in data["matrix_instructions"] for member in _members(row)
+        ),
         compiler=data["compiler"],
+        processors=data.get("processors", 0),
+        clusters=data.get("clusters", {}),
         raster_group=data.get("raster_group", 1),
+        chiplets=data.get("chiplets", 1),
+        resources=_resources(data["resources"]) if "resources" in data else None,
+        wave_priorities=data.get("wave_priorities", 0),
         requires=tuple(data.get("requires", ())),
     )
+
+
+def _resources(data: dict[str, Any]) -> Resources:
+    ops = {name: ResourceUse(**row) for name, row in data["ops"].items()}
+    return Resources(data["units"], ops, data["macs_per_clock"])
+
+
+def _members(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows that one row with ``each`` stands for: every combination of its values, put where the row says
+    ``{name}``."""
+    each: dict[str, list[Any]] = row.get("each", {})
+    for values in product(*each.values()):
+        yield {**_filled(row, dict(zip(each, values, strict=True))), "family": row["name"]}
+
+
+def _filled(item: Any, values: Mapping[str, Any]) -> Any:
+    match item:
+        case str():
+            for name, value in values.items():
+                item = item.replace(f"{{{name}}}", str(value))
+            return item
+        case list():
+            return [_filled(part, values) for part in cast("list[Any]", item)]
+        case dict():
+            return {key: _filled(part, values) for key, part in cast("dict[str, Any]", item).items()}
+        case _:
+            return item
+
+
+def _number(written: int | str) -> int:
+    return parse_expr(str(written), {}).value
 
 
 def _instruction(row: dict[str, Any], lanes: int) -> MatrixInstruction:
     lanes = row.get("lanes", lanes)
     a, b, acc = (_fragment(row[name], lanes) for name in ("a", "b", "acc"))
-    m, n, k = row["shape"]
+    m, n, k = (_number(extent) for extent in row["shape"])
     inputs = tuple(DTYPES[name] for name in row.get("inputs", [row["a"]["dtype"]]))
-    auto, unroll = row.get("auto", True), row.get("unroll", 1)
-    return MatrixInstruction(row["name"], m, n, k, a, b, acc, inputs, lanes, row["emit"], row["source"], auto, unroll)
+    auto, majors = row.get("auto", True), tuple(row.get("majors", ("k", "mn")))
+    unroll, chain = row.get("unroll", 1), row.get("chain", 0)
+    emit, source, family = row["emit"], row["source"], row["family"]
+    return MatrixInstruction(
+        row["name"], m, n, k, a, b, acc, inputs, lanes, emit, source, auto, majors, unroll, chain, family
+    )
 
 
 def _fragment(row: dict[str, Any], lanes: int) -> Fragment:
     symbols = {"lane": symbol("lane", 0, lanes - 1)}
     base = tuple((dim, parse_expr(str(text), symbols)) for dim, text in row["base"].items())
     axes = tuple(
-        RegisterAxis(axis["extent"], tuple((dim, stride) for dim, stride in axis.items() if dim != "extent"))
+        RegisterAxis(_number(axis["extent"]), tuple((dim, stride) for dim, stride in axis.items() if dim != "extent"))
         for axis in row["registers"]
     )
-    return Fragment(DTYPES[row["dtype"]], Layout(base, axes, len(axes)), row.get("staging", "rows"))
+    layout = Layout(base, axes, len(axes))
+    staging, from_shared, bias = row.get("staging", "rows"), row.get("from_shared", False), row.get("bias", 0)
+    return Fragment(DTYPES[row["dtype"]], layout, staging, from_shared, bias)
