@@ -8,7 +8,7 @@ import pytest
 
 from wavespec.emit.indices import Indices
 from wavespec.emit.mlir_text import MlirText
-from wavespec.ir.expr import Expr, symbol
+from wavespec.ir.expr import Expr, const, minimum, symbol
 
 OPERATIONS = {
     "addi": lambda a, b: a + b,
@@ -44,3 +44,30 @@ def test_division_and_remainder_round_towards_minus_infinity(low: int, divisor: 
     for value in range(low, 13):
         assert computed(x % divisor, value) == value % divisor
         assert computed(x // divisor, value) == value // divisor
+
+
+def test_widths_are_those_of_the_parts() -> None:
+    """A quotient of numbers that fit 32 bits is computed in 32, whatever the numbers are made of."""
+    m, n, x = symbol("M", 1, 2**31 - 1), symbol("N", 1, 2**31 - 1), symbol("x", 0, 2**31 - 1)
+    text = MlirText()
+    indices = Indices(text)
+    for name in ("M", "N", "x"):
+        indices.define(name, f"%{name}", 32)
+    groups = minimum((m + 127) // 128 * n, const(132))
+    indices.integer(x // groups * 4, 64)
+    lines = "\n".join(text.lines())
+    assert re.search(r"arith.muli .* : i64", lines) and re.search(r"arith.minsi .* : i64", lines)
+    assert re.findall(r"arith.divui .* : (i\d+)", lines) == ["i32"]
+
+
+def test_symbols_of_a_block_end_with_it() -> None:
+    text = MlirText()
+    indices = Indices(text)
+    indices.define("x", "%outer", 32)
+    text.open()
+    indices.open()
+    indices.define("x", "%inner", 32)
+    assert indices.integer(symbol("x", 0, 9)) == "%inner"
+    indices.close()
+    text.close()
+    assert indices.integer(symbol("x", 0, 9)) == "%outer"

@@ -12,6 +12,7 @@ from wavespec.targets.machine import Machine, machines
 
 VARIANTS = {machine.variant: machine for machine in machines("cpu")}
 AVX2, AVX512, AMX = VARIANTS["x86_64_v3"], VARIANTS["x86_64_v4"], VARIANTS["x86_64_amx"]
+DOTS = VARIANTS["x86_64_v4_bf16"]
 WHOLE = ("multiple_of: 96", "multiple_of: 64", "multiple_of: 64")
 
 
@@ -56,9 +57,38 @@ def test_output_lines_are_announced() -> None:
 
 
 def test_pairs_along_k_are_one_instruction() -> None:
-    assert count(text(VARIANTS["x86_64_v4_bf16"], "bf16"), "llvm.x86.avx512bf16.dpbf16ps.512") == 24
+    assert count(text(DOTS, "bf16"), "llvm.x86.avx512bf16.dpbf16ps.512") == 24
     assert count(text(AVX512, "i8"), "llvm.x86.avx512.pmaddw.d.512") == 24
     assert count(text(AVX2, "i8"), "llvm.x86.avx2.pmadd.wd") == 12
+
+
+@pytest.mark.parametrize("tile", [(24, 64, 64), (64, 24, 64)], ids=["straight", "swapped"])
+def test_what_a_bias_adds_is_summed_once_per_column_and_taken_away_after_the_loop(tile: tuple[int, int, int]) -> None:
+    module = emit(Gemm("i8", tile, wave=(None, None), mma="dot4_i8_12x32x4").spec, DOTS).text
+    assert count(module, "llvm.x86.avx512.vpdpbusd.512") == 24 + 2
+    after = module[module.rindex("llvm.x86.avx512.vpdpbusd.512") :]
+    assert len(re.findall(r"arith\.subi .* : vector<16xi32>", after)) == 24
+    assert "dense<128> : vector<64xi8>" in module, "where rows are staged, and as a row of its own"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "product", "count_of"),
+    [
+        ("f32", "math.fma", 24),
+        ("f16", "math.fma", 24),
+        ("bf16", "llvm.x86.avx512bf16.dpbf16ps.512", 24),
+        ("i8", "llvm.x86.avx512.vpdpbusd.512", 16 + 4),
+    ],
+)
+def test_inner_products_read_in_place_and_add_up_their_lanes_after_the_loop(
+    dtype: str, product: str, count_of: int
+) -> None:
+    module = emit(Gemm(dtype=dtype, tile=(4, 12, 128), wave=(None, None)).spec, DOTS).text
+    assert count(module, product) == count_of
+    assert "memref.alloc" not in module
+    loop = module.rindex(product)
+    assert module.rindex("vector.shuffle") > loop > module.rindex("scf.for")
+    assert "vector.shuffle" not in module[:loop]
 
 
 @pytest.mark.parametrize(("dtype", "intrinsic"), [("bf16", "llvm.x86.tdpbf16ps"), ("i8", "llvm.x86.tdpbssd")])

@@ -24,34 +24,37 @@ class ThreadToCuda(ThreadToMlir):
     """
 
     def prologue(self) -> None:
-        zero, size = self.text.constant(0, "index"), self.text.constant(_EVERYTHING, "index")
         self.pointers: dict[str, str] = {}
         for number, memory in enumerate(self.bindings()):
-            buffer = "memref<?xi8, #hal.descriptor_type<storage_buffer>>"
-            read_only = " flags(ReadOnly)" if memory.role == "input" else ""
-            name = self.text.op(
-                f"hal.interface.binding.subspan layout({self.layout}) binding({number}) alignment(16) "
-                f"offset({zero}){read_only} : {buffer}{{{size}}}"
-            )
-            self.pointers[memory.name] = self._pointer(name, buffer, "i64", 1)
+            self.pointers[memory.name] = self.binding(number, 1, read_only=memory.role == "input")
         if self.shared_bytes():
             buffer = f"memref<{self.shared_bytes()}xi8, {_SHARED}>"
             place = self.text.op(f"memref.alloc() alignment = 1024 : {buffer}")
             start = self._pointer(place, buffer, "i32", 3)
-            offset = 0
-            for memory in self.kernel.memories:
-                if memory.space == "shared":
-                    self.pointers[memory.name] = self.text.op(
-                        f"llvm.getelementptr {start}[{offset}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"
-                    )
-                    offset += memory.elements.value * memory.buffers * memory.dtype.bytes
+            for name, bytes_ in self.places().items():
+                self.pointers[name] = self.text.op(
+                    f"llvm.getelementptr {start}[{bytes_.start}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"
+                )
         self.workgroup_ids()
         self.lanes_and_waves(self.text.op("nvvm.read.ptx.sreg.tid.x : i32"))
 
+    def places(self) -> dict[str, range]:
+        """The bytes of workgroup memory that each memory has."""
+        found: dict[str, range] = {}
+        end = 0
+        for memory in self.kernel.memories:
+            if memory.space == "shared":
+                start = end
+                end += memory.elements.value * memory.buffers * memory.dtype.bytes
+                found[memory.name] = range(start, end)
+        return found
+
+    def shared_bytes(self) -> int:
+        return max((bytes_.stop for bytes_ in self.places().values()), default=0)
+
     def workgroup_ids(self) -> None:
         super().workgroup_ids()
-        asked = self.kernel.distribution.group
-        group = asked if asked > 1 else self.machine.raster_group
+        group = self.kernel.distribution.group or self.machine.raster_group
         # A dim of fixed size that is one tile long has no id: nothing to reorder.
         if group == 1 or len(self.kernel.grid) != 2 or not {"wg0", "wg1"} <= self.indices.symbols.keys():
             return
@@ -61,10 +64,21 @@ class ThreadToCuda(ThreadToMlir):
         self.indices.define("wg0", row, 32)
         self.indices.define("wg1", column, 32)
 
+    def binding(self, number: int, space: int, *, read_only: bool = True) -> str:
+        """Pointer to an argument; all pointers are made in the outermost block."""
+        zero, size = self.text.constant(0, "index"), self.text.constant(_EVERYTHING, "index")
+        buffer = "memref<?xi8, #hal.descriptor_type<storage_buffer>>"
+        name = self.text.op(
+            f"hal.interface.binding.subspan layout({self.layout}) binding({number}) alignment(16) "
+            f"offset({zero}){' flags(ReadOnly)' if read_only else ''} : {buffer}{{{size}}}",
+            depth=0,
+        )
+        return self._pointer(name, buffer, "i64", space)
+
     def _pointer(self, memref: str, type_: str, integer: str, space: int) -> str:
-        address = self.text.op(f"memref.extract_aligned_pointer_as_index {memref} : {type_} -> index")
-        address = self.text.op(f"arith.index_cast {address} : index to {integer}")
-        return self.text.op(f"llvm.inttoptr {address} : {integer} to !llvm.ptr<{space}>")
+        address = self.text.op(f"memref.extract_aligned_pointer_as_index {memref} : {type_} -> index", depth=0)
+        address = self.text.op(f"arith.index_cast {address} : index to {integer}", depth=0)
+        return self.text.op(f"llvm.inttoptr {address} : {integer} to !llvm.ptr<{space}>", depth=0)
 
     def attributes(self) -> str:
         return (
@@ -78,7 +92,7 @@ class ThreadToCuda(ThreadToMlir):
     def _address(self, memory: Memory, offset: Expr) -> str:
         """Pointer to an element; the constant part of the offset becomes an immediate of the access."""
         constant = offset.constant_part()
-        space, bits = (3, 32) if memory.space == "shared" else (1, 64)
+        space, bits = (1, 64) if memory.space == "global" else (3, 32)
         element, pointer = mlir_type(memory.dtype), f"!llvm.ptr<{space}>"
         at, start = self.indices.integer(offset - constant, bits), self.pointers[memory.name]
         name = self.text.op(f"llvm.getelementptr {start}[{at}] : ({pointer}, i{bits}) -> {pointer}, {element}")
@@ -203,8 +217,29 @@ class ThreadToCuda(ThreadToMlir):
         wait = op.name == "async_wait"
         self.text.do(f"nvvm.cp.async.wait.group {op['pending']}" if wait else "nvvm.cp.async.commit.group")
 
-    def barrier(self) -> None:
+    def exp2(self, name: str, size: int) -> str:
+        assert size == 1, "registers of floating point are scalars"
+        return self.text.op(f'llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"({name}) : (f32) -> f32')
+
+    def barrier(self, op: Op) -> None:
         self.text.do("nvvm.barrier")
+
+    def cast_sizes(self, value: Value, after: DType) -> list[int]:
+        elements = value.vector.elements
+        if _in_pairs(value.vector.dtype, after) and elements % 2 == 0:
+            return [2] * (elements // 2)
+        return super().cast_sizes(value, after)
+
+    def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        if _in_pairs(before, after) and old.startswith("vector"):  # what LLVM would take apart for narrow stores
+            high, low = (self.text.op(f"vector.extract {name}[{i}] : f32 from {old}") for i in (1, 0))
+            nearest = "<{rnd = #nvvm.fp_rnd_mode<rn>}>"
+            return self.text.op(
+                f'"nvvm.convert.f32x2.to.{after.name}x2"({high}, {low}) {nearest} : (f32, f32) -> {new}'
+            )
+        if _in_pairs(before, after):  # IREE makes integer arithmetic of the dialect-neutral form
+            return self.text.op(f"llvm.fptrunc {name} : {old} to {new}")
+        return super().convert(name, before, after, old, new)
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
         """32-bit registers: accumulators as scalars, which LLVM need not take apart, fragments as words."""
@@ -229,6 +264,11 @@ class ThreadToCuda(ThreadToMlir):
         if type_ == word:
             return [part.name for part in parts]
         return [self.text.op(f"llvm.bitcast {part.name} : {type_} to {word}") for part in parts]
+
+
+def _in_pairs(before: DType, after: DType) -> bool:
+    """Whether one instruction converts two elements."""
+    return before.name == "f32" and after.name in ("f16", "bf16")
 
 
 # How an instruction family is emitted, and whether it takes its operands as 32-bit words.

@@ -36,9 +36,8 @@ def pipeline_layout(interface: KernelArtifact) -> str:
     ops."""
     read = "#hal.pipeline.binding<storage_buffer, ReadOnly>"
     write = "#hal.pipeline.binding<storage_buffer>"
-    bindings = [write if tensor.output else read for tensor in interface.tensors] + [write] * len(
-        interface.scratch_bytes
-    )
+    bindings = [write if tensor.output else read for tensor in interface.tensors]
+    bindings += [read] * len(interface.tensor_maps) + [write] * len(interface.scratch_bytes)
     return f"#hal.pipeline.layout<constants = {len(interface.dynamic_dims)}, bindings = [{', '.join(bindings)}]>"
 
 

@@ -4,6 +4,7 @@ computed."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from wavespec.emit.mlir_text import MlirText
 from wavespec.ir.expr import Expr, const
@@ -30,6 +31,7 @@ class Indices:
     def __init__(self, text: MlirText) -> None:
         self.text = text
         self.symbols: dict[str, Integer] = {}
+        self._outer: list[dict[str, Integer]] = []
         self._done: list[dict[tuple[Expr, int], Integer]] = [{}]
         self._narrow = False
 
@@ -39,10 +41,12 @@ class Indices:
 
     def open(self) -> None:
         self._done.append({})
+        self._outer.append(dict(self.symbols))
 
     def close(self) -> None:
+        """Leave a block; what its symbols stood for outside, they stand for again."""
         self._done.pop()
-        self.symbols = {k: v for k, v in self.symbols.items() if v.depth < len(self._done)}
+        self.symbols = self._outer.pop()
 
     def integer(self, expr: Expr, bits: int = 0) -> str:
         """SSA name of ``expr`` as an ``i{bits}`` (0: its own width)."""
@@ -164,8 +168,8 @@ class Indices:
             "min": "minsi",
             "max": "maxsi",
             "xor": "xori",
-            "floordiv": "floordivsi",
-            "mod": "remsi",
+            "floordiv": "divui" if _natural(expr.args) else "floordivsi",
+            "mod": "remui" if _natural(expr.args) else "remsi",
         }
         result = self._at(expr.args[0], bits).name
         for argument in expr.args[1:]:
@@ -196,8 +200,21 @@ class Indices:
 
 
 def _wide(expr: Expr) -> bool:
-    """Whether computing ``expr`` can leave 32 bits."""
-    return any(e.low is None or e.high is None or e.low < _I32[0] or e.high > _I32[1] for e in expr.walk())
+    """Whether computing ``expr`` takes 64 bits, each of its parts being computed in what that takes.
+
+    Sums and products that fit in the end are right modulo 2³² on the way.
+    """
+    exact = expr.args if expr.kind in ("floordiv", "mod", "min", "max", "xor") else ()
+    return not all(_fits(part) for part in (expr, *exact))
+
+
+def _natural(parts: tuple[Any, ...]) -> bool:
+    """Whether expressions are never negative."""
+    return all(isinstance(part, Expr) and part.low is not None and part.low >= 0 for part in parts)
+
+
+def _fits(expr: Expr) -> bool:
+    return expr.low is not None and expr.high is not None and _I32[0] <= expr.low and expr.high <= _I32[1]
 
 
 def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr]:

@@ -11,7 +11,7 @@ from wavespec.runtime.size_expr import SizeExpr
 from wavespec.schema.constraints import Assume
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.models import KernelSpec
-from wavespec.schema.resolve import constant_values
+from wavespec.schema.resolve import TargetCase, constant_values
 from wavespec.targets.machine import Machine
 
 _WORDS = {
@@ -78,6 +78,14 @@ def expr_to_size(expr: Expr) -> SizeExpr:
             raise ValueError(f"{expr} has no place in a launch")
         case kind:
             return (kind, expr_to_size(expr.args[0]), expr_to_size(expr.args[1]))
+
+
+def case_conditions(case: TargetCase, interface: KernelArtifact) -> tuple[Assumption, ...]:
+    """What a call is asked to find out whether it is one of `case`; `interface` is that of any case."""
+    dims = {dim.name for dim in interface.dims}
+    # A dim is never replaced by its value: inside the case it may have one that the condition itself asks for.
+    values = {name: value for name, value in constant_values(case.spec).items() if name not in dims}
+    return tuple(Assumption(str(condition), expression_to_size(condition, values)) for condition in case.when)
 
 
 def size_assumptions(spec: KernelSpec, used: Container[str]) -> tuple[Assumption, ...]:

@@ -1,23 +1,22 @@
-"""Thread kernels for CPUs: vector loads with plain and masked forms, register tiles of multiply-adds and dot products."""
+"""Thread kernels for CPUs: vector loads with plain and masked forms."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
 
+from wavespec.emit.cpu_products import CpuProducts
+from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.emit.transpose import transposed_lines
-from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
-from wavespec.targets.machine import MatrixInstruction
 
 LOCAL = "#iree_codegen.workgroup_local"
 
 
-class ThreadToCpu(ThreadToMlir):
+class ThreadToCpu(CpuProducts):
     """Emits for the ``llvm-cpu`` backend.  Registers are lists of whole machine vectors.
 
     Runs of loads or stores that need bound checks are tested once: all inside takes the plain form, else every access is
@@ -46,10 +45,6 @@ class ThreadToCpu(ThreadToMlir):
 
     def attributes(self) -> str:
         return "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
-
-    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
-        width = max(1, self.machine.vector_bytes // dtype.bytes)
-        return [width] * (elements // width) + ([elements % width] if elements % width else [])
 
     # ----------------------------------------------------------------------------------------------------------- memory
 
@@ -221,7 +216,10 @@ class ThreadToCpu(ThreadToMlir):
             else f"memref.load {buffer}[{at}] : {type_}"
         )
 
-    def barrier(self) -> None:
+    def exp2(self, name: str, size: int) -> str:
+        return power_by_polynomial(self.text, name, size)
+
+    def barrier(self, op: Op) -> None:
         raise AssertionError("waves that run one after another need no barrier")
 
     # ---------------------------------------------------------------------------------------------------------- compute
@@ -242,48 +240,6 @@ class ThreadToCpu(ThreadToMlir):
             turned = vector_type(dtype, rows * unit)
             lines = [self.text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {turned}") for line in lines]
         self.values[op.result.name] = tuple(Part(line, rows * unit) for line in lines)
-
-    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
-        """Register tile: every element of a column of ``a`` times the vectors of a row of ``b``."""
-        family, _, intrinsic = row.emit.partition(":")
-        width = self.machine.vector_bytes // acc.vector.dtype.bytes
-        columns = row.n // width
-        depth = row.k
-        lanes = vector_type(acc.vector.dtype, width)
-        operand = vector_type(b.vector.dtype, width * depth)
-        left = self.parts(a, [depth] * row.m)
-        right = self.parts(b, [width * depth] * columns)
-        total = [part.name for part in self.parts(acc, [width] * (row.m * columns))]
-        element = vector_type(a.vector.dtype, depth)
-        for m in range(row.m):
-            spread = self._spread(left[m].name, element, a.vector.dtype, width, depth)
-            for n in range(columns):
-                at = m * columns + n
-                if family == "fma":
-                    total[at] = self.text.op(f"math.fma {spread}, {right[n].name}, {total[at]} : {lanes}")
-                else:
-                    total[at] = self._dot(intrinsic, spread, right[n].name, total[at], operand, lanes)
-        return tuple(Part(name, width) for name in total)
-
-    def _spread(self, name: str, element: str, dtype: DType, width: int, depth: int) -> str:
-        """One element (or group of ``depth`` along k) in every lane."""
-        if depth == 1:
-            return self.text.op(f"vector.broadcast {name} : {element} to {vector_type(dtype, width)}")
-        word = f"i{dtype.bits * depth}"
-        name = self.text.op(f"vector.bitcast {name} : {element} to vector<1x{word}>")
-        name = self.text.op(f"vector.broadcast {name} : vector<1x{word}> to vector<{width}x{word}>")
-        return self.text.op(f"vector.bitcast {name} : vector<{width}x{word}> to {vector_type(dtype, width * depth)}")
-
-    def _dot(self, intrinsic: str, left: str, right: str, total: str, operand: str, lanes: str) -> str:
-        """Groups along k multiplied and added into ``total``; multiply-add-pairs has no accumulator of its own."""
-        if "pmadd" in intrinsic:
-            product = self.text.op(
-                f'llvm.call_intrinsic "{intrinsic}"({left}, {right}) : ({operand}, {operand}) -> {lanes}'
-            )
-            return self.text.op(f"arith.addi {total}, {product} : {lanes}")
-        return self.text.op(
-            f'llvm.call_intrinsic "{intrinsic}"({total}, {left}, {right}) : ({lanes}, {operand}, {operand}) -> {lanes}'
-        )
 
 
 def _bounded(op: Op) -> bool:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from wavespec.emit.mlir_text import MlirText
 
 
-def banded_ids(text: MlirText, grid: tuple[str, str], ids: tuple[str, str], group: int) -> tuple[str, str]:
+def banded_ids(
+    text: MlirText, grid: tuple[str, str], ids: tuple[str, str], group: int, chiplets: int = 1
+) -> tuple[str, str]:
     """Walk over bands of ``group`` rows and all columns: workgroups that run together share what they read.
+
+    Where a machine deals workgroups out to ``chiplets`` with a cache each, in turns, neighbours go to the same one.
 
     Args:
         grid: workgroups along axis 0 (rows) and axis 1 (columns), as ``i32`` values.
@@ -23,6 +27,13 @@ def banded_ids(text: MlirText, grid: tuple[str, str], ids: tuple[str, str], grou
     rows, columns = grid
     size = text.constant(group, "i32")
     number = compute("addi", compute("muli", ids[1], rows), ids[0])
+    if chiplets > 1:
+        dealt, total = text.constant(chiplets, "i32"), compute("muli", rows, columns)
+        chiplet = compute("remui", number, dealt)
+        before = compute(
+            "addi", compute("muli", chiplet, compute("divui", total, dealt)), compute("divui", number, dealt)
+        )
+        number = compute("addi", before, compute("minui", chiplet, compute("remui", total, dealt)))
     band = compute("muli", columns, size)
     first = compute("muli", compute("divui", number, band), size)
     height = compute("minsi", compute("subi", rows, first), size)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from wavespec.emit.indices import uniform_and_varying
 from wavespec.emit.interface import expr_to_size
+from wavespec.emit.raster import banded_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
@@ -58,7 +59,8 @@ class ThreadToRocm(ThreadToMlir):
         }
         self.workgroup_ids()
         thread = self.text.op(f"gpu.thread_id x upper_bound {self.kernel.threads}")
-        self.lanes_and_waves(self.text.op(f"arith.index_cast {thread} : index to i32"))
+        self.thread = self.text.op(f"arith.index_cast {thread} : index to i32")
+        self.lanes_and_waves(self.thread)
         self.varying = frozenset({"lane", *(name for name, _ in self.kernel.waves)})
         self.outside = frozenset(self.indices.symbols)
         self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
@@ -68,6 +70,22 @@ class ThreadToRocm(ThreadToMlir):
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "
             f"workgroup_size = [{self.kernel.threads}, 1, 1] subgroup_size = {self.machine.lanes}>"
         )
+
+    def workgroup_ids(self) -> None:
+        super().workgroup_ids()
+        group = self.kernel.distribution.group or self.machine.raster_group
+        # A dim of fixed size that is one tile long has no id: nothing to reorder.
+        if group == 1 or len(self.kernel.grid) != 2 or not {"wg0", "wg1"} <= self.indices.symbols.keys():
+            return
+        rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
+        row, column = (self.indices.symbols[name].name for name in ("wg0", "wg1"))
+        row, column = banded_ids(self.text, (rows, columns), (row, column), group, self.machine.chiplets)
+        self.indices.define("wg0", row, 32)
+        self.indices.define("wg1", column, 32)
+
+    def loop_attribute(self) -> str:
+        """Loops stay as the schedule has them."""
+        return " {llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}"
 
     def assumptions(self) -> tuple[Assumption, ...]:
         """The rows of a tensor that a workgroup reaches from its base fit a descriptor."""
@@ -260,7 +278,27 @@ class ThreadToRocm(ThreadToMlir):
         result = self.text.op(f"amdgpu.mfma {row.m}x{row.n}x{row.k} {names[0]} * {names[1]} + {names[2]} : {types}")
         return (Part(result, acc.vector.elements),)
 
-    def barrier(self) -> None:
+    def schedule_fence(self) -> None:
+        self.text.do("amdgpu.sched_barrier allow = none")
+
+    def stagger(self, apart: bool) -> None:
+        """One half of the waves waits for a barrier that the other half reaches a phase later."""
+        half = self.text.constant(self.kernel.threads // 2, "i32")
+        condition = self.text.op(f"arith.cmpi {'uge' if apart else 'ult'}, {self.thread}, {half} : i32")
+        self.text.do(f"scf.if {condition} {{ rocdl.s.barrier }}")
+
+    def priority(self, level: int) -> None:
+        self.text.do(f"rocdl.s.setprio {level}")
+
+    def exp2(self, name: str, size: int) -> str:
+        if size == 1:
+            return self.text.op(f"rocdl.exp2 {name} f32 -> f32")
+        kind = f"vector<{size}xf32>"
+        elements = [self.text.op(f"vector.extract {name}[{i}] : f32 from {kind}") for i in range(size)]
+        powers = ", ".join(self.exp2(element, 1) for element in elements)
+        return self.text.op(f"vector.from_elements {powers} : {kind}")
+
+    def barrier(self, op: Op) -> None:
         self.text.do(f"gpu.barrier memfence [{_LDS}]")
 
 

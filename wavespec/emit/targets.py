@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from wavespec.emit.amx import ThreadToAmx, uses_tiles
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
 from wavespec.emit.cuda import ThreadToCuda
+from wavespec.emit.hopper import ThreadToHopper, needs_hopper
 from wavespec.emit.host_module import executable_module, host_module, pipeline_layout
 from wavespec.emit.llvm_cpu import ThreadToCpu
+from wavespec.emit.ptx import descriptors_by_value
 from wavespec.emit.rocm import ThreadToRocm
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.kernel import Kernel
@@ -28,10 +30,17 @@ class EmittedModule:
     machine: Machine
 
 
-def thread_to_module(kernel: Kernel, machine: Machine, interface: KernelArtifact) -> EmittedModule:
-    """Emit the kernel function and wrap it into what the machine's compiler takes."""
-    emitter = _emitter(kernel, machine)(kernel, machine, _LAYOUT)
+def thread_to_module(
+    kernel: Kernel, machine: Machine, interface: KernelArtifact, *, bounded_waits: bool = False
+) -> EmittedModule:
+    """Emit the kernel function and wrap it into what the machine's compiler takes; ``bounded_waits`` is for finding
+    errors in kernels of specialised waves: `ThreadToHopper` says how."""
+    if needs_hopper(kernel):
+        emitter = ThreadToHopper(kernel, machine, _LAYOUT, bounded_waits=bounded_waits)
+    else:
+        emitter = _emitter(kernel, machine)(kernel, machine, _LAYOUT)
     function = emitter.function()
+    interface = replace(interface, tensor_maps=emitter.tensor_maps)
     aliases = [f"{_LAYOUT} = {pipeline_layout(interface)}", *function.aliases]
     text = "\n".join([*aliases, function.text])
     interface = replace(interface, assumptions=(*interface.assumptions, *emitter.assumptions()))
@@ -57,7 +66,7 @@ def module_to_binaries(module: EmittedModule, *, intermediates: bool = False) ->
     """
     machine = module.machine
     if machine.backend == "cuda":
-        compiled = compile_executable(module.text, intermediates=intermediates)
+        compiled = _with_tensor_maps(compile_executable(module.text, intermediates=intermediates), module.interface)
         return (Binary(machine.variant, "ptx", _dumped(compiled, ".ptx")),), compiled
     flags = _cpu_flags(machine) if machine.backend == "llvm-cpu" else ()
     compiled = compile_module(module.text, flags, intermediates=intermediates)
@@ -65,6 +74,19 @@ def module_to_binaries(module: EmittedModule, *, intermediates: bool = False) ->
     if machine.backend == "llvm-cpu":
         return (vmfb,), compiled
     return (vmfb, Binary(f"{machine.variant}_code", "hsaco", _dumped(compiled, ".hsaco"))), compiled
+
+
+def _with_tensor_maps(compiled: Compiled, interface: KernelArtifact) -> Compiled:
+    """The same with tensor maps as parameters by value: those after the pointers of tensors."""
+    first = len(interface.tensors)
+    ordinals = range(first, first + len(interface.tensor_maps))
+    dumped = {
+        name: descriptors_by_value(data.decode(), interface.entry_point, ordinals).encode()
+        if name.endswith(".ptx")
+        else data
+        for name, data in compiled.dumped.items()
+    }
+    return replace(compiled, dumped=dumped)
 
 
 def _dumped(compiled: Compiled, suffix: str) -> bytes:

@@ -6,14 +6,17 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from wavespec.emit.elementwise import elementwise
 from wavespec.emit.indices import Indices
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
-from wavespec.ir.dtype import DType
+from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.runtime.artifact import Assumption
+from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.targets.machine import Machine, MatrixInstruction
+
+_FLOAT = DTYPES["f32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class ThreadToMlir:
         """What the emitted code needs of the sizes of a call."""
         return ()
 
+    @property
+    def tensor_maps(self) -> tuple[TensorMap, ...]:
+        """What the kernel takes behind its tensors, for copies of boxes."""
+        return ()
+
     def loop_attribute(self) -> str:
         """Attribute dictionary of a loop."""
         return ""
@@ -88,7 +96,21 @@ class ThreadToMlir:
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
         raise NotImplementedError
 
-    def barrier(self) -> None:
+    def exp2(self, name: str, size: int) -> str:
+        """Two to the power of ``size`` elements of f32."""
+        raise NotImplementedError
+
+    def barrier(self, op: Op) -> None:
+        raise NotImplementedError
+
+    def schedule_fence(self) -> None:
+        """Keep the order of operations here; nothing where the compiler behind decides on its own."""
+
+    def priority(self, level: int) -> None:
+        """Raise or lower the wave; nothing where waves have no priorities."""
+
+    def stagger(self, apart: bool) -> None:
+        """Let the first half of the waves go one barrier ahead, or meet the other half again."""
         raise NotImplementedError
 
     def asynchronous(self, op: Op) -> None:
@@ -127,16 +149,24 @@ class ThreadToMlir:
                 index = self.text.op(f"hal.interface.workgroup.id[{axis}] : index")
                 self.indices.define(f"wg{axis}", self.text.op(f"arith.index_cast {index} : index to i32"), 32)
 
+        if any(symbol.args[0] == "workgroup" for symbol in self.kernel.symbols):
+            index = self.text.op("hal.interface.workgroup.id[0] : index")
+            self.indices.define("workgroup", self.text.op(f"arith.index_cast {index} : index to i32"), 32)
+
     def lanes_and_waves(self, thread: str) -> None:
         """Define ``lane`` and the wave symbols from the flat thread number, an ``i32``; the last wave symbol runs
         fastest."""
-        lanes = self.machine.lanes
-        self.indices.define("lane", self.text.op(f"arith.remui {thread}, {self.text.constant(lanes, 'i32')} : i32"), 32)
-        rest = self.text.op(f"arith.divui {thread}, {self.text.constant(lanes, 'i32')} : i32")
+        lanes = self.text.constant(self.kernel.lanes, "i32")
+        self.indices.define("lane", self.text.op(f"arith.remui {thread}, {lanes} : i32"), 32)
+        rest = self.wave_number(self.text.op(f"arith.divui {thread}, {lanes} : i32"))
         for name, count in reversed(self.kernel.waves):
             size = self.text.constant(count, "i32")
             self.indices.define(name, self.text.op(f"arith.remui {rest}, {size} : i32"), 32)
             rest = self.text.op(f"arith.divui {rest}, {size} : i32")
+
+    def wave_number(self, name: str) -> str:
+        """The wave of this lane, in the form that the machine computes with best."""
+        return name
 
     def block(self, ops: Sequence[Op]) -> None:
         for op in ops:
@@ -208,8 +238,17 @@ class ThreadToMlir:
     def _async_wait(self, op: Op) -> None:
         self.asynchronous(op)
 
+    def _schedule_fence(self, op: Op) -> None:
+        self.schedule_fence()
+
+    def _stagger(self, op: Op) -> None:
+        self.stagger(op["ahead"] == 1)
+
+    def _priority(self, op: Op) -> None:
+        self.priority(op["level"])
+
     def _barrier(self, op: Op) -> None:
-        self.barrier()
+        self.barrier(op)
 
     def _mma(self, op: Op) -> None:
         name, _, swapped = op["instruction"].partition(":")
@@ -234,17 +273,30 @@ class ThreadToMlir:
         (value,) = op.operands
         before, after = value.vector.dtype, op.result.vector.dtype
         converted: list[Part] = []
-        for part in self.values[value.name]:
+        for part in self.parts(value, self.cast_sizes(value, after)):
             types = vector_type(before, part.size), vector_type(after, part.size)
-            converted.append(Part(self.convert(part.name, before, after, *types), part.size))
+            name = self.convert(part.name, before, after, *types)
+            if bias := op.get("bias"):
+                name = self.text.op(f"arith.addi {name}, {self.text.constant(bias, types[1])} : {types[1]}")
+            converted.append(Part(name, part.size))
         self.values[op.result.name] = tuple(converted)
+
+    def cast_sizes(self, value: Value, after: DType) -> list[int]:
+        """Sizes of the SSA values that are converted at a time."""
+        return [part.size for part in self.values[value.name]]
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         """Convert one SSA value between element types."""
+        if old == new:  # signed and unsigned are one type
+            return name
+        small = [dtype.is_float and dtype.bits < _FLOAT.bits for dtype in (before, after)]
+        if all(small) or (any(small) and before.is_float != after.is_float):  # machines convert these by way of f32
+            middle = old.replace(mlir_type(before), mlir_type(_FLOAT))
+            return self.convert(self.convert(name, before, _FLOAT, old, middle), _FLOAT, after, middle, new)
         if before.is_float and after.is_float:
             verb = "arith.extf" if after.bits > before.bits else "arith.truncf"
         elif before.is_float:
-            verb = "arith.fptosi"
+            verb = "arith.fptoui" if after.kind == "uint" else "arith.fptosi"
         elif after.is_float:
             verb = "arith.uitofp" if before.kind == "uint" else "arith.sitofp"
         else:
@@ -254,6 +306,31 @@ class ThreadToMlir:
                 else "arith.trunci"
             )
         return self.text.op(f"{verb} {name} : {old} to {new}")
+
+    def _broadcast(self, op: Op) -> None:
+        (value,), dtype = op.operands, op.result.vector.dtype
+        name, element = self.whole(value), vector_type(dtype, 1)
+        made: dict[int, Part] = {1: Part(name, 1)}
+        sizes = self.native_sizes(dtype, op.result.vector.elements)
+        for size in sizes:
+            if size not in made:
+                whole = vector_type(dtype, size)
+                made[size] = Part(self.text.op(f"vector.broadcast {name} : {element} to {whole}"), size)
+        self.values[op.result.name] = tuple(made[size] for size in sizes)
+
+    def _elementwise(self, op: Op) -> None:
+        function, kind = op["function"], op.result.vector
+        sizes = self.native_sizes(kind.dtype, kind.elements)
+        made: list[Part] = []
+        for parts in zip(*(self.parts(value, sizes) for value in op.operands), strict=True):
+            names, size = [part.name for part in parts], parts[0].size
+            name = (
+                self.exp2(names[0], size)
+                if function == "exp2"
+                else elementwise(self.text, function, names, kind.dtype, size)
+            )
+            made.append(Part(name, size))
+        self.values[op.result.name] = tuple(made)
 
     def _transpose(self, op: Op) -> None:
         """A transpose of the whole block; units of several elements travel as one integer."""
@@ -277,6 +354,13 @@ class ThreadToMlir:
                 )
             lines.append(Part(line, rows * unit))
         self.values[op.result.name] = tuple(lines)
+
+    def _let(self, op: Op) -> None:
+        self.indices.define(op["symbol"], self.indices.integer(op["value"], 32), 32)
+
+    def _if(self, op: Op) -> None:
+        with self.when(op["mask"]):
+            self.block(op.body.ops)
 
     def _for(self, op: Op) -> None:
         body = op.body

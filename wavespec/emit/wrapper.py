@@ -109,9 +109,7 @@ def wrapper_module(kernel: WrapperInput) -> str:
     definitions = [
         _function(kernel, docstring),
         _raw_function(kernel),
-        _implementation(kernel),
         _fake(kernel),
-        _implementation_out(kernel),
         _fake_out(kernel),
         _operators(kernel),
     ]
@@ -165,6 +163,7 @@ def _kernel_set(kernel: WrapperInput) -> str:
         f"    {_literal(kernel.name)},\n"
         f"    Path(__file__).with_name({_literal(artifacts_directory(kernel.name))}),\n"
         f"    spec_sha256={_literal(kernel.spec_sha256)},\n"
+        f"    inputs={len(kernel.inputs)},\n"
         f")"
     )
 
@@ -173,11 +172,10 @@ def _function(kernel: WrapperInput, docstring: str) -> str:
     names = [tensor.name for tensor in kernel.inputs]
     result = _result_type(kernel)
     if len(kernel.outputs) == 1:
-        with_out = f"    {_call(f'_{kernel.name}_out_op', [*names, 'out=out'], keyword='')}\n    return out"
+        with_out = f"    {_call(f'_{kernel.name}_out_op', [*names, 'out'], keyword='')}\n    return out"
     else:
         parts = [f"out_{index}" for index in range(len(kernel.outputs))]
-        pass_on = [f"{tensor.name}={part}" for tensor, part in zip(kernel.outputs, parts, strict=True)]
-        call = _call(f"_{kernel.name}_out_op", [*names, *pass_on], keyword="")
+        call = _call(f"_{kernel.name}_out_op", [*names, *parts], keyword="")
         with_out = f"    {', '.join(parts)} = out\n    {call}\n    return out"
     named = [f"{name}={name}" for name in names]
     first, requires_grad = _requires_grad(names)
@@ -197,7 +195,7 @@ def _requires_grad(names: list[str]) -> tuple[str, str]:
     """A statement to run first, and the condition that one of the inputs requires grad."""
     if len(names) == 1:
         return "", f'getattr({names[0]}, "requires_grad", False)'
-    if len(names) <= 3:
+    if len(names) <= 2:
         wanted = " or ".join(f'getattr({name}, "requires_grad", False)' for name in names)
         return "", f"({wanted})"
     return (
@@ -212,20 +210,6 @@ def _raw_function(kernel: WrapperInput) -> str:
         '    """Launch without dispatcher and checks: a wrong dtype or output shape corrupts memory."""\n'
         f"    {_call('_KERNELS.raw', [tensor.name for tensor in kernel.tensors], keyword='')}"
     )
-
-
-def _implementation(kernel: WrapperInput) -> str:
-    arguments = _tuple([tensor.name for tensor in kernel.inputs])
-    head = _signature(f"_{kernel.name}", _typed(kernel.inputs), _result_type(kernel))
-    return f"{head}\n    return {_call('_KERNELS.run', [arguments])}"
-
-
-def _implementation_out(kernel: WrapperInput) -> str:
-    arguments = _tuple([tensor.name for tensor in kernel.inputs])
-    outputs = [_out_name(kernel, tensor) for tensor in kernel.outputs]
-    out = outputs[0] if len(outputs) == 1 else _tuple(outputs)
-    head = _signature(f"_{kernel.name}_out", _out_parameters(kernel), "None")
-    return f"{head}\n    {_call('_KERNELS.run', [arguments, out], keyword='')}"
 
 
 def _fake(kernel: WrapperInput) -> str:
@@ -278,8 +262,9 @@ def _operators(kernel: WrapperInput) -> str:
     outs = [(chr(ord("a") + index), _out_name(kernel, tensor)) for index, tensor in enumerate(kernel.outputs)]
     written = ", ".join(f"Tensor({mark}!) {name}" for mark, name in outs)
     schema = f"({inputs}) -> {_schema_result(['Tensor' for _ in outs])}"
-    # It returns nothing: torch before 2.13 does not know operators that return what they write.
-    schema_out = f"({inputs}, *, {written}) -> ()"
+    # It returns nothing: torch before 2.13 does not know operators that return what they write. Its outputs are
+    # positional: keywords cost 0.8 µs a call.
+    schema_out = f"({inputs}, {written}) -> ()"
     # Torch keeps operators for the life of a process, and Inductor the code that calls them from one process to the
     # next: a name per version of the spec and of the schemas keeps versions apart.
     version = hashlib.sha256("\n".join((kernel.spec_sha256, schema, schema_out)).encode()).hexdigest()
@@ -288,13 +273,13 @@ def _operators(kernel: WrapperInput) -> str:
         f"_{kernel.name}_op = define_operator(\n"
         f"    {_literal(f'{namespace}::{kernel.name}')},\n"
         f"    {_long_literal(schema)},\n"
-        f"    _{kernel.name},\n"
+        f"    _KERNELS.new,\n"
         f"    _{kernel.name}_fake,\n"
         f")\n"
         f"_{kernel.name}_out_op = define_operator(\n"
         f"    {_literal(f'{namespace}::{kernel.name}_out')},\n"
         f"    {_long_literal(schema_out)},\n"
-        f"    _{kernel.name}_out,\n"
+        f"    _KERNELS.write,\n"
         f"    _{kernel.name}_out_fake,\n"
         f")"
     )
@@ -365,11 +350,7 @@ def _out_name(kernel: WrapperInput, tensor: WrapperTensor) -> str:
 
 
 def _out_parameters(kernel: WrapperInput) -> list[str]:
-    return [
-        *_typed(kernel.inputs),
-        "*",
-        *(f"{_out_name(kernel, tensor)}: Tensor" for tensor in kernel.outputs),
-    ]
+    return [*_typed(kernel.inputs), *(f"{_out_name(kernel, tensor)}: Tensor" for tensor in kernel.outputs)]
 
 
 def _typed(tensors: tuple[WrapperTensor, ...]) -> list[str]:
@@ -419,7 +400,7 @@ def _verify(kernel: WrapperInput, text: str, docstring: str) -> None:
     assert (
         shape
         == ["Expr", "ImportFrom", "ImportFrom", "Import", "ImportFrom", "ImportFrom", "Assign", "Assign"]
-        + ["FunctionDef"] * 6
+        + ["FunctionDef"] * 4
         + ["Assign"] * 2
     ), shape
     function = tree.body[8]

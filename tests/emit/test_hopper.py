@@ -1,0 +1,164 @@
+"""Emission of specialised waves, signals, bulk copies and the asynchronous matrix unit."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.emit.hopper_kernels import interface_of, single_product, specialised_gemm
+from wavespec.emit.hopper import ThreadToHopper
+from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
+from wavespec.ir.kernel import Kernel
+from wavespec.ir.parser import parse_kernel
+from wavespec.ir.printer import print_kernel
+from wavespec.ir.verifier import verify
+from wavespec.runtime.artifact import TensorMap
+from wavespec.targets import machines
+
+NVIDIA = machines("sm_90")[0]
+needs_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
+
+PRODUCTS = {
+    "wgmma_m64n16k16_bf16": ("bf16", 16, 16),
+    "wgmma_m64n8k16_f16": ("f16", 8, 16),
+    "wgmma_m64n32k32_i8": ("i8", 32, 32),
+    "wgmma_m64n64k32_f8e4m3fn": ("f8e4m3fn", 64, 32),
+    "wgmma_m64n24k32_f8e5m2": ("f8e5m2", 24, 32),
+    "wgmma_m64n192k8_tf32": ("f32", 192, 8),
+}
+
+
+@cache
+def compiled(kernel: Kernel, *, bounded_waits: bool = False) -> tuple[EmittedModule, str]:
+    """The module and the PTX of it."""
+    module = thread_to_module(kernel, NVIDIA, interface_of(kernel), bounded_waits=bounded_waits)
+    return module, module_to_binaries(module)[0][0].data.decode()
+
+
+def assembled(ptx: str, folder: Path) -> str:
+    """What the assembler says of registers and of matrix instructions that it cannot overlap."""
+    (folder / "kernel.ptx").write_text(ptx)
+    command = ["ptxas", "-v", "-arch=sm_90a", "kernel.ptx", "-o", "kernel.cubin"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "0 bytes spill stores" in result.stderr, result.stderr
+    assert "warning" not in result.stderr and "C75" not in result.stderr, result.stderr
+    return result.stderr
+
+
+def test_the_kernels_are_well_formed() -> None:
+    for kernel in (specialised_gemm(), single_product("wgmma_m64n16k16_bf16", "bf16", 16, 16)):
+        verify(kernel)
+        assert parse_kernel(print_kernel(kernel)) == kernel
+
+
+def test_specialised_gemm() -> None:
+    module, ptx = compiled(specialised_gemm())
+    assert ".maxntid 384" in ptx and ".minnctapersm 1" in ptx
+    assert re.findall(r"setmaxnreg\.(\w+)\S*\s+(\d+)", ptx) == [("dec", "40"), ("inc", "232")]
+    assert ptx.count("mbarrier.init") == 8
+    assert ptx.count("cp.async.bulk.tensor.2d.shared::cluster.global") == 2
+    assert ptx.count("cp.async.bulk.tensor.2d.global.shared::cta") == 4
+    assert ptx.count("stmatrix") == 16 and "st.global" not in ptx
+    assert ptx.count("cvt.rn.bf16x2.f32") == 64
+    assert module.interface.tensor_maps == (
+        TensorMap("a", (128, 64), 128),
+        TensorMap("b", (256, 64), 128),
+        TensorMap("c", (64, 64), 128),
+    )
+    parameters = re.findall(r"^\s*\.param (.*?)\S*_param_(\d+)", ptx, re.MULTILINE)
+    assert [int(number) for kind, number in parameters if "b8" in kind] == [3, 4, 5], "maps by value, behind tensors"
+    # 4 stages of 48 KiB, two slabs of 16 KiB, 8 signals
+    assert module.interface.shared_memory_bytes == 4 * 49152 + 2 * 16384 + 8 * 8
+
+
+def test_products_of_a_step_follow_each_other() -> None:
+    _, ptx = compiled(specialised_gemm())
+    batch = ptx[ptx.index("wgmma.fence") : ptx.index("wgmma.commit_group")]
+    assert len(re.findall(r"wgmma\.mma_async\S* \{", batch)) == ptx.count("wgmma.mma_async") == 4
+    assert "bra" not in batch and "shfl" not in batch
+    registers = [line[line.index("{") : line.index("}")] for line in batch.splitlines() if "mma_async" in line]
+    assert len(set(registers)) == 1, "accumulators stay where they are"
+
+
+@needs_ptxas
+def test_specialised_gemm_has_registers_for_its_roles(tmp_path: Path) -> None:
+    _, ptx = compiled(specialised_gemm())
+    assert "Used 168 registers" in assembled(ptx, tmp_path), "65536 over 384 lanes, in eights"
+
+
+@needs_ptxas
+def test_bounded_waits_trap(tmp_path: Path) -> None:
+    _, ptx = compiled(specialised_gemm(), bounded_waits=True)
+    assert ptx.count("trap;") == 2
+    assembled(ptx, tmp_path)
+    assert "trap" not in compiled(specialised_gemm())[1]
+
+
+@needs_ptxas
+@pytest.mark.parametrize("registers", [False, True])
+@pytest.mark.parametrize("row", PRODUCTS)
+def test_products_of_every_type(row: str, registers: bool, tmp_path: Path) -> None:
+    dtype, n, k = PRODUCTS[row]
+    _, ptx = compiled(single_product(row, dtype, n, k, registers=registers))
+    instruction = NVIDIA.instruction(row)
+    assert instruction is not None
+    assert ptx.count(instruction.emit.partition(":")[2] + " ") == 4
+    assert len(re.findall(r"setp\.ne\.b32 p, 0, 0", ptx)) == 1, "the first product does not read the accumulators"
+    assembled(ptx, tmp_path)
+
+
+@needs_ptxas
+@pytest.mark.parametrize(("registers", "factors"), [(False, "1,  1, 1,  1"), (True, "1, 1, 1")])
+def test_contiguous_columns(registers: bool, factors: str, tmp_path: Path) -> None:
+    kernel = single_product("wgmma_m64n128k16_f16", "f16", 128, 16, registers=registers, major="mn")
+    module, ptx = compiled(kernel)
+    assert ptx.count(f"p, {factors};") == 4
+    assert module.interface.tensor_maps[-1] == TensorMap("b", (64, 64), 128), "one map for both slabs"
+    assembled(ptx, tmp_path)
+
+
+def test_registers_that_arithmetic_made_stay_above_the_fence() -> None:
+    kernel = single_product("wgmma_m64n16k16_bf16", "bf16", 16, 16, registers=True)
+    text = ThreadToHopper(kernel, NVIDIA, "#layout").function().text
+    before = text[: text.index("wgmma.fence")]
+    assert before.count('att "", "=r,=r,=r,=r,0,1,2,3"') == 4, "the four words of `a` of each of the four products"
+    in_flight = ThreadToHopper(specialised_gemm(), NVIDIA, "#layout").function().text
+    assert 'att ""' not in in_flight[: in_flight.index("wgmma.wait")], "accumulators in flight are left alone"
+
+
+BARRIERS = """
+thread kernel @barriers target sm_90 lanes 128
+symbol lane in 0..127 by 1
+symbol wave_M in 0..1 by 1
+plan "auto" stages 1 group 0
+wave wave_M 2
+producers 1
+grid [1]
+memory @c : f32 (M: [384]) global output
+{
+barrier
+barrier {first = [wave_M], waves = 1}
+barrier {first = [0], waves = 2}
+barrier {first = [wave_M], waves = 1}
+role {first = [2], registers = 0, waves = 1} () do
+  yield
+end
+}
+"""
+
+
+def test_waves_that_meet_have_a_barrier_of_their_own() -> None:
+    text = ThreadToHopper(parse_kernel(BARRIERS), NVIDIA, "#layout").function().text
+    values = {name: int(value) for name, value in re.findall(r"(%\w+) = arith\.constant (-?\d+) : i32", text)}
+    found = re.findall(r"nvvm\.barrier(?: id = (\S+) number_of_threads = (\S+))?", text)
+    sums = dict(re.findall(r"(%\w+) = arith\.addi %\w+, (%\w+) : i32", text))
+    # numbers 1 to 3 for the waves of one barrier, 4 for the two waves
+    assert [values.get(lanes) for _, lanes in found] == [None, 128, 256, 128]
+    assert values[sums[found[1][0]]] == 1 and found[1][0] == found[3][0]
+    assert values[found[2][0]] == 4

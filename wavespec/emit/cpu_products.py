@@ -1,0 +1,200 @@
+"""Matrix products of thread kernels for CPUs: tiles of vector registers, as outer products or as inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wavespec.emit.registers import Part, Parts, vector_type
+from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.transpose import transposed_lines
+from wavespec.ir.dtype import DType
+from wavespec.ir.kernel import Op, Region, Value, VectorType
+from wavespec.targets.machine import MatrixInstruction
+
+
+class CpuProducts(ThreadToMlir):
+    """Every row of a machine is ``family:intrinsic``; registers are lists of whole machine vectors.
+
+    ``fma``, ``dot2``, ``dot4``: every element (group along k) of a column of ``a`` times the vectors of a row of ``b``.
+    ``inner``: vectors along k of ``a`` times those of ``b``.
+
+    A loop of products may carry something *beside* their sums, which becomes part of them after the loop:
+    1. inner products: one vector per sum, whose lanes are added up then;
+    2. a biased operand: what the bias adds to each column, which is taken away then.
+    """
+
+    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
+        width = self._width(dtype)
+        return [width] * (elements // width) + ([elements % width] if elements % width else [])
+
+    def _for(self, op: Op) -> None:
+        rows = {inner.operands[2].name: row for inner in op.body.ops if (row := self._row_beside(inner))}
+        sums = [(at, rows[value.name]) for at, value in enumerate(op.body.arguments) if value.name in rows]
+        if not sums:
+            super()._for(op)
+            return
+
+        def carried(values: tuple[Value, ...]) -> tuple[Value, ...]:
+            return (*values, *(self._beside(values[at], row) for at, row in sums))
+
+        operands, results, body = carried(op.operands), carried(op.results), op.body
+        for value in operands[len(op.operands) :]:
+            self.values[value.name] = self._zeros(value.vector)
+        region = Region(carried(body.arguments), body.ops, carried(body.yields))
+        super()._for(replace(op, operands=operands, results=results, region=region))
+        for at, row in sums:
+            result = op.results[at]
+            beside = self.values.pop(self._beside(result, row).name)
+            self.values[result.name] = self._closed(row, self._parts_of(result), beside)
+
+    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        sums = self._parts_of(acc) if _is_inner(row) else self._outer(row, a, b, acc)
+        if not _has_beside(row):
+            return sums
+        before = self._beside(acc, row)
+        carried = self.values.get(before.name)
+        lanes, bias = _lanes_and_bias(row, carried or self._zeros(before.vector))
+        beside = (*self._inner(row, a, b, lanes), *self._bias(row, b, bias))
+        if carried is None:
+            return self._closed(row, sums, beside)
+        self.values[self._beside(op.result, row).name] = beside
+        return sums
+
+    # ---------------------------------------------------------------------------------------------------- products
+
+    def _outer(self, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+        width = self._width(acc.vector.dtype)
+        columns, depth = row.n // width, row.k
+        left = self.parts(a, [depth] * row.m)
+        right = self.parts(b, [width * depth] * columns)
+        total = [part.name for part in self.parts(acc, [width] * (row.m * columns))]
+        for m in range(row.m):
+            spread = self._spread(left[m].name, a.vector.dtype, width, depth)
+            for n in range(columns):
+                at = m * columns + n
+                total[at] = self._multiplied(row, spread, right[n].name, total[at])
+        return tuple(Part(name, width) for name in total)
+
+    def _inner(self, row: MatrixInstruction, a: Value, b: Value, lanes: Parts) -> Parts:
+        """One vector per sum, where there are any; a vector of ``b`` meets all of ``a`` before the next is needed."""
+        if not lanes:
+            return ()
+        left, right = self.parts(a, [row.k] * row.m), self.parts(b, [row.k] * row.n)
+        total = [part.name for part in lanes]
+        for n in range(row.n):
+            for m in range(row.m):
+                at = m * row.n + n
+                total[at] = self._multiplied(row, left[m].name, right[n].name, total[at])
+        return tuple(Part(name, lanes[0].size) for name in total)
+
+    def _bias(self, row: MatrixInstruction, b: Value, bias: Parts) -> Parts:
+        """What the bias of ``a`` adds to each column, if it has one."""
+        if not bias:
+            return ()
+        size = b.vector.elements // len(bias)
+        every = self.text.constant(row.a.bias, vector_type(row.a.dtype, size))
+        pairs = zip(bias, self.parts(b, [size] * len(bias)), strict=True)
+        return tuple(Part(self._multiplied(row, every, part.name, total.name), total.size) for total, part in pairs)
+
+    def _multiplied(self, row: MatrixInstruction, left: str, right: str, total: str) -> str:
+        """Groups along k multiplied and added into ``total``; multiply-add-pairs has no accumulator of its own."""
+        width, intrinsic = self._width(row.acc.dtype), row.emit.rpartition(":")[2]
+        lanes = vector_type(row.acc.dtype, width)
+        if intrinsic == "fma":
+            return self.text.op(f"math.fma {left}, {right}, {total} : {lanes}")
+        operand = vector_type(row.b.dtype, self.machine.vector_bytes // row.b.dtype.bytes)
+        if "pmadd" in intrinsic:
+            product = self.text.op(
+                f'llvm.call_intrinsic "{intrinsic}"({left}, {right}) : ({operand}, {operand}) -> {lanes}'
+            )
+            return self.text.op(f"arith.addi {total}, {product} : {lanes}")
+        return self.text.op(
+            f'llvm.call_intrinsic "{intrinsic}"({total}, {left}, {right}) : ({lanes}, {operand}, {operand}) -> {lanes}'
+        )
+
+    def _spread(self, name: str, dtype: DType, width: int, depth: int) -> str:
+        """One element (or group of ``depth`` along k) in every lane."""
+        element = vector_type(dtype, depth)
+        if depth == 1:
+            return self.text.op(f"vector.broadcast {name} : {element} to {vector_type(dtype, width)}")
+        word = f"i{dtype.bits * depth}"
+        name = self.text.op(f"vector.bitcast {name} : {element} to vector<1x{word}>")
+        name = self.text.op(f"vector.broadcast {name} : vector<1x{word}> to vector<{width}x{word}>")
+        return self.text.op(f"vector.bitcast {name} : vector<{width}x{word}> to {vector_type(dtype, width * depth)}")
+
+    # ------------------------------------------------------------------------------------------------- beside sums
+
+    def _row_beside(self, op: Op) -> MatrixInstruction | None:
+        """The row of a product that keeps something beside its sums, whichever way round it is used."""
+        row = self.machine.instruction(op["instruction"].partition(":")[0]) if op.name == "mma" else None
+        return row if row is not None and _has_beside(row) else None
+
+    def _beside(self, sums: Value, row: MatrixInstruction) -> Value:
+        """One vector per sum of inner products; then, of the bias, one per column of sums, or per vector of columns."""
+        width = self._width(row.acc.dtype)
+        lanes = row.m * row.n * width if _is_inner(row) else 0
+        bias = (row.n * width if lanes else row.n) if row.a.bias else 0
+        return Value(f"{sums.name}.beside", VectorType(row.acc.dtype, lanes + bias))
+
+    def _closed(self, row: MatrixInstruction, sums: Parts, beside: Parts) -> Parts:
+        """The sums with what was kept beside them."""
+        lanes, bias = _lanes_and_bias(row, beside)
+        unbiased = lanes or sums
+        if bias:
+            unbiased = self._each("arith.subi", row, unbiased, [bias[at % len(bias)] for at in range(len(unbiased))])
+        if not lanes:
+            return unbiased
+        return self._each(_add(row), row, sums, self._lane_sums(row, unbiased, [part.size for part in sums]))
+
+    def _lane_sums(self, row: MatrixInstruction, vectors: Parts, sizes: Sequence[int]) -> Parts:
+        """The sum of the lanes of each vector, ``sizes`` of them in one part: turned blocks, added line by line."""
+        width, dtype = self._width(row.acc.dtype), row.acc.dtype
+        type_ = vector_type(dtype, width)
+        zero = self.text.constant(0, type_)
+        sums: list[Part] = []
+        for start in range(0, len(vectors), width):
+            block = [part.name for part in vectors[start : start + width]]
+            lines = transposed_lines(self.text, block + [zero] * (width - len(block)), width, dtype.name)
+            while len(lines) > 1:
+                halves = zip(lines[::2], lines[1::2], strict=True)
+                lines = [self.text.op(f"{_add(row)} {one}, {other} : {type_}") for one, other in halves]
+            sums.append(Part(lines[0], width))
+        name = "sums of lanes"
+        self.values[name] = tuple(sums)
+        rest = sum(part.size for part in sums) - sum(sizes)
+        return self.parts(Value(name, VectorType(dtype, sum(sizes) + rest)), [*sizes, *([rest] if rest else [])])
+
+    def _each(self, verb: str, row: MatrixInstruction, first: Parts, second: Sequence[Part]) -> Parts:
+        return tuple(
+            Part(self.text.op(f"{verb} {one.name}, {other.name} : {vector_type(row.acc.dtype, one.size)}"), one.size)
+            for one, other in zip(first, second, strict=False)
+        )
+
+    def _parts_of(self, value: Value) -> Parts:
+        return self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements))
+
+    def _zeros(self, type_: VectorType) -> Parts:
+        sizes = self.native_sizes(type_.dtype, type_.elements)
+        return tuple(Part(self.text.constant(0, vector_type(type_.dtype, size)), size) for size in sizes)
+
+    def _width(self, dtype: DType) -> int:
+        """Elements of one machine vector."""
+        return max(1, self.machine.vector_bytes // dtype.bytes)
+
+
+def _add(row: MatrixInstruction) -> str:
+    return "arith.addf" if row.acc.dtype.is_float else "arith.addi"
+
+
+def _is_inner(row: MatrixInstruction) -> bool:
+    return row.emit.startswith("inner:")
+
+
+def _has_beside(row: MatrixInstruction) -> bool:
+    return _is_inner(row) or bool(row.a.bias)
+
+
+def _lanes_and_bias(row: MatrixInstruction, beside: Parts) -> tuple[Parts, Parts]:
+    cut = row.m * row.n if _is_inner(row) else 0
+    return beside[:cut], beside[cut:]

@@ -1,0 +1,182 @@
+"""Thread kernels for NVIDIA machines whose matrix unit reads shared memory: roles of waves, and `wgmma`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, takewhile
+
+from wavespec.emit.hopper_copies import BulkCopies
+from wavespec.emit.hopper_products import packed, tied, undefined, unpacked, wgmma
+from wavespec.emit.matrix_descriptor import matrix_descriptor
+from wavespec.emit.registers import Part, mlir_type, vector_type
+from wavespec.ir.expr import Expr, as_expr, const
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.targets.machine import Machine
+
+_OPERATIONS = frozenset(("role", "signal_wait", "bulk_copy", "bulk_store", "mma_async", "store_matrix"))
+_REGISTER_FILE = 65536  # registers of a processor, which lanes get in eights
+_BARRIERS = 16
+
+
+def needs_hopper(kernel: Kernel) -> bool:
+    """Whether a kernel has operations that only `ThreadToHopper` emits."""
+    return any(op.name in _OPERATIONS for op in kernel.walk())
+
+
+class ThreadToHopper(BulkCopies):
+    """What `BulkCopies` does, and the operations of specialised waves and of the asynchronous matrix unit."""
+
+    def __init__(self, kernel: Kernel, machine: Machine, layout: str, *, bounded_waits: bool = False) -> None:
+        super().__init__(kernel, machine, layout, bounded_waits=bounded_waits)
+        self._structs: dict[tuple[str, ...], str] = {}
+        self._makers = {value.name: op for op in kernel.walk() for value in op.results}
+        self._batches = dict(_batches(kernel.body))
+        self._barriers = _barrier_numbers(kernel)
+
+    def attributes(self) -> str:
+        """One workgroup per processor at least: without it the assembler ignores what a role says of registers."""
+        return super().attributes() + ", nvvm.minctasm = 1 : i32"
+
+    def wave_number(self, name: str) -> str:
+        """Broadcast from the first lane, so that the assembler knows it to be the same for all of a warp."""
+        everyone, first, clamp = (self.text.constant(value, "i32") for value in (-1, 0, 31))
+        self._wave = self.text.op(f"nvvm.shfl.sync idx {everyone}, {name}, {first}, {clamp} : i32 -> i32")
+        return self._wave
+
+    # ---------------------------------------------------------------------------------------------------------- roles
+
+    def block(self, ops: Sequence[Op]) -> None:
+        for of_roles, run in groupby(ops, key=lambda op: op.name == "role"):
+            if of_roles:
+                self._roles(list(run))
+            else:
+                super().block(list(run))
+
+    def _roles(self, roles: Sequence[Op]) -> None:
+        """Arms of one branch, which all lanes of a wave take the same way."""
+        role, *others = roles
+        self.text.span = role.span
+        first, waves = self.indices.integer(as_expr(role["first"]), 32), self.text.constant(role["waves"], "i32")
+        number = self.text.op(f"arith.subi {self._wave}, {first} : i32")
+        condition = self.text.op(f"arith.cmpi ult, {number}, {waves} : i32")
+        body = self.nested(lambda: self._role_body(role))
+        rest = ["} else {", *self.nested(lambda: self._roles(others))] if others else []
+        self.text.blocks[-1] += [f"scf.if {condition} {{", *body, *rest]
+        self.text.do("}")
+
+    def _role_body(self, role: Op) -> None:
+        launched = _REGISTER_FILE // self.kernel.threads // 8 * 8
+        if role["registers"] not in (0, launched):
+            verb = "increase" if role["registers"] > launched else "decrease"
+            self.text.do(f"nvvm.setmaxregister {verb} {role['registers']}")
+        self.block(role.body.ops)
+
+    def barrier(self, op: Op) -> None:
+        if op.get("first") is None:
+            super().barrier(op)
+            return
+        number = self.indices.integer(self._barriers[as_expr(op["first"]), op["waves"]], 32)
+        lanes = self.text.constant(op["waves"] * self.kernel.lanes, "i32")
+        self.text.do(f"nvvm.barrier id = {number} number_of_threads = {lanes}")
+
+    # ---------------------------------------------------------------------------------------------------- matrix unit
+
+    def _mma_fence(self, op: Op) -> None:
+        """What was computed stays above the fence; the assembler would serialise products that it finds between."""
+        for value in self._batches[id(op)]:
+            maker = self._makers.get(value.name)
+            if maker is not None and maker.name not in ("constant", "for", "mma_async", "mma_wait"):
+                self._tie(value, value)
+        self.text.do("nvvm.wgmma.fence.aligned")
+
+    def _mma_async(self, op: Op) -> None:
+        name, _, swapped = op["instruction"].partition(":")
+        row = self.machine.instruction(name)
+        assert row is not None
+        left, right = ("b", "a") if swapped else ("a", "b")
+        *words, total = op.operands
+        element, count = mlir_type(row.acc.dtype), row.acc.layout.elements
+        maker = self._makers.get(total.name)
+        fresh = maker is not None and maker.name == "constant" and maker["value"] == 0
+        a = self._words(words[0], "i32") if words else self._descriptor(op, left)
+        majors = "k" if words else op[f"{left}_major"], op[f"{right}_major"]
+        struct = undefined(self.text, element, count) if fresh else self._struct(total, element)
+        result = wgmma(self.text, row, a, self._descriptor(op, right), struct, majors, fresh=fresh)
+        registers = unpacked(self.text, result, element, count)
+        self._structs[tuple(registers)] = result
+        self.values[op.result.name] = tuple(Part(name, 1) for name in registers)
+
+    def _struct(self, value: Value, element: str) -> str:
+        """Accumulators in the form of the instruction: as the one before left them, where there is one."""
+        names = tuple(self._scalars(value))
+        return self._structs.get(names) or packed(self.text, names, element)
+
+    def _mma_commit(self, op: Op) -> None:
+        self.text.do("nvvm.wgmma.commit.group.sync.aligned")
+
+    def _mma_wait(self, op: Op) -> None:
+        """The values go through the wait, so that nothing reads them above it."""
+        self.text.do(f"nvvm.wgmma.wait.group.sync.aligned {op['pending']}")
+        for value, result in zip(op.operands, op.results, strict=True):
+            self._tie(value, result)
+
+    def _tie(self, value: Value, result: Value) -> None:
+        dtype = value.vector.dtype
+        size = max(1, 4 // dtype.bytes)
+        type_, element = vector_type(dtype, size), "f32" if dtype.name == "f32" else "i32"
+        words = self._scalars(value) if type_ == element else self._words(value, element)
+        names = tied(self.text, words, element)
+        if type_ != element:
+            names = [self.text.op(f"llvm.bitcast {name} : {element} to {type_}") for name in names]
+        self.values[result.name] = tuple(Part(name, size) for name in names)
+
+    def _descriptor(self, op: Op, side: str) -> str:
+        """Constant bits and the address of a tile in units of 16 bytes, which is the same for all lanes of a wave."""
+        memory = self.kernel.memory(op[f"{side}_memory"])
+        assert memory.arrangement is not None
+        bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, op[f"{side}_major"])
+        offset: Expr = op[f"{side}_offset"] + op[f"{side}_buffer"] * memory.elements
+        constant = offset.constant_part()
+        start = self.text.op(f"llvm.ptrtoint {self._address(memory, offset - constant)} : !llvm.ptr<3> to i32")
+        units = self.text.op(f"arith.shrui {start}, {self.text.constant(4, 'i32')} : i32")
+        low = self.text.constant((bits & 0xFFFFFFFF) + constant * memory.dtype.bytes // 16, "i32")
+        name = self.text.op(f"arith.addi {units}, {low} : i32")
+        name = self.text.op(f"arith.extui {name} : i32 to i64")
+        high = self.text.constant((bits >> 32 << 32) - (1 << 64 if bits >> 63 else 0), "i64")
+        return self.text.op(f"arith.ori {name}, {high} : i64")
+
+    def _store_matrix(self, op: Op) -> None:
+        memory, (value,) = self.memory_of(op), op.operands
+        place = self._address(memory, self.buffered(op, memory))
+        words = self._words(value, "i32")
+        attributes = (
+            "layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
+            "eltType = #nvvm.ld_st_matrix_elt_type<b16>"
+        )
+        types = ", ".join(["!llvm.ptr<3>", *["i32"] * op["count"]])
+        self.text.do(f'"nvvm.stmatrix"({", ".join([place, *words])}) <{{{attributes}}}> : ({types}) -> ()')
+
+
+def _barrier_numbers(kernel: Kernel) -> dict[tuple[Expr, int], Expr]:
+    """The hardware's barrier for each ``first`` and ``waves``; 0 is the one of the whole workgroup."""
+    numbers: dict[tuple[Expr, int], Expr] = {}
+    free = 1
+    for op in kernel.walk():
+        if op.name != "barrier" or op.get("first") is None:
+            continue
+        first, waves = as_expr(op["first"]), op["waves"]
+        if (first, waves) not in numbers:
+            numbers[first, waves] = const(free) if first.is_const else first + free
+            free += 1 if first.is_const else kernel.threads // kernel.lanes
+    assert free <= _BARRIERS, f"{kernel.name} needs {free} barriers, the machine has {_BARRIERS}"
+    return numbers
+
+
+def _batches(ops: Sequence[Op]) -> Iterator[tuple[int, tuple[Value, ...]]]:
+    """Of each `mma_fence`, by identity: the values that the products of its group take."""
+    for at, op in enumerate(ops):
+        if op.name == "mma_fence":
+            group = takewhile(lambda other: other.name != "mma_commit", ops[at + 1 :])
+            yield id(op), tuple({v.name: v for one in group if one.name == "mma_async" for v in one.operands}.values())
+        if op.region is not None:
+            yield from _batches(op.region.ops)

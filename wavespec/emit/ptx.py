@@ -1,0 +1,44 @@
+"""PTX in, PTX out: tensor maps as parameters by value.
+
+IREE passes nothing but pointers and 32-bit integers, while the descriptor of a bulk copy has to be an argument of the
+launch itself: in memory, it would have to be copied there before every launch. So the compiler is given a pointer to
+each, and the text is changed afterwards: the parameter becomes the descriptor's 128 bytes, and what was loaded from it
+becomes its address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from wavespec.runtime.artifact import TENSOR_MAP_BYTES
+
+
+def descriptors_by_value(ptx: str, kernel: str, ordinals: Collection[int]) -> str:
+    """``ptx`` with the parameters number ``ordinals`` of ``kernel``, pointers so far, as descriptors by value.
+
+    Raises:
+        ValueError: a parameter that is missing, or is used in another way than IREE does.
+    """
+    for ordinal in ordinals:
+        ptx = _by_value(ptx, f"{kernel}_param_{ordinal}")
+    return ptx
+
+
+def _by_value(ptx: str, name: str) -> str:
+    uses = len(re.findall(rf"{name}(?!\w)", ptx))
+    declaration = rf"\.param \.[bu]64 (?:\.ptr (?:\.global )?(?:\.align \d+ )?)?{name}(?!\w)"
+    ptx, declared = re.subn(declaration, f".param .align 64 .b8 {name}[{TENSOR_MAP_BYTES}]", ptx)
+    load = rf"(?P<guard>@!?%p\d+\s+)?ld\.param(?:::entry)?\.[bu]64\s+(?P<register>%\w+), \[{name}\];"
+    registers = {found["register"] for found in re.finditer(load, ptx)}
+
+    def address(found: re.Match[str]) -> str:
+        guard, register = found["guard"] or "", found["register"]
+        return f"{guard}mov.b64 \t{register}, {name};\n\t{guard}cvta.param.u64 \t{register}, {register};"
+
+    ptx, loads = re.subn(load, address, ptx)
+    if declared != 1 or uses != declared + loads:
+        raise ValueError(f"The PTX does not use the parameter {name} as a pointer that it loads.")
+    for register in registers:  # The address is generic already.
+        ptx = re.sub(rf"cvta(?:\.to)?\.global\.u64(\s+%\w+), {register};", rf"mov.b64\1, {register};", ptx)
+    return ptx
