@@ -217,6 +217,27 @@ def test_load_matrix_gives_each_lane_two_elements_of_each_matrix() -> None:
         np.testing.assert_array_equal(report.tensors["B"][:, register], a[row, column])
 
 
+def test_store_matrix_is_the_inverse_of_load_matrix() -> None:
+    body = """
+    %a = load {memory = "A", offset = [lane*8]} : f16x8
+    store_matrix %a {memory = "S", offset = [lane%16*24 + lane//16*8], buffer = [0], count = 4}
+    BARRIER
+    %m = load_matrix {memory = "S", offset = [lane%16*24 + lane//16*8], count = 4} : f16x8
+    store %m {memory = "B", offset = [lane*8]}
+    """
+    memories = [
+        tensor("A", "input", 32, 8, dtype="f16"),
+        tensor("B", "output", 32, 8, dtype="f16"),
+        shared("S", 16, 16, dtype="f16", padding=8),
+    ]
+    a = np.arange(256, dtype=np.float16).reshape(32, 8)
+    report = simulate(kernel(NVIDIA, memories, body.replace("BARRIER", "barrier")), NVIDIA, {"A": a}, {})
+    assert report.ok and report.counts["shared matrix store bytes"] == 512, report.render()
+    np.testing.assert_array_equal(report.tensors["B"], a)
+    racing = kernel(NVIDIA, memories, body.replace("BARRIER", ""))
+    assert simulate(racing, NVIDIA, {"A": a}, {}).kinds() == {"race"}
+
+
 def test_load_matrix_needs_a_barrier_and_whole_rows() -> None:
     body = """
     %a = constant {value = 1.0} : f16x16

@@ -1,23 +1,20 @@
-"""Memory operations in, registers and findings out: loads, stores and copies of all threads at once."""
+"""Memory operations in, registers and findings out: loads, stores and copies of all lanes of a strand at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.kernel import Op
 from wavespec.ir.thread import Mask
-from wavespec.sim.elements import Array, Flags, Integers, bits
-from wavespec.sim.findings import FindingList
-from wavespec.sim.fragments import MATRIX_LOAD_LANES, distributed_matrices
+from wavespec.sim.elements import Array, Flags, Integers
+from wavespec.sim.fragments import MATRIX_LOAD_LANES, collected_matrices, distributed_matrices
 from wavespec.sim.memories import SimulatedMemory
-from wavespec.sim.shadow import MANY, Conflict
-from wavespec.sim.statistics import Statistics
+from wavespec.sim.shadow import Access
 from wavespec.sim.symbols import SymbolValues
-from wavespec.targets.machine import Machine
+from wavespec.sim.workgroup import Workgroup, coordinate
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +24,28 @@ class _Copy:
     op: Op
     target: SimulatedMemory
     index: Integers
-    thread: Integers
+    lanes: Integers
     values: Array
 
 
 class MemoryUnit:
-    """The memories as one workgroup sees them; every access is checked, then done."""
+    """The memories as the lanes of one strand see them; every access is checked, then done.
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        machine: Machine,
-        memories: dict[str, SimulatedMemory],
-        findings: FindingList,
-        statistics: Statistics,
-        symbols: SymbolValues,
-        workgroup: int,
-        epoch: int,
-    ) -> None:
-        self.kernel, self.machine, self.memories = kernel, machine, memories
-        self.findings, self.statistics, self.symbols = findings, statistics, symbols
-        self.workgroup, self.epoch = workgroup, epoch
+    ``enabled``: the lanes that take part in what is executed now, ``[threads]``.
+    """
+
+    def __init__(self, workgroup: Workgroup, symbols: SymbolValues) -> None:
+        self.workgroup, self.symbols = workgroup, symbols
+        self.machine, self.memories = workgroup.machine, workgroup.memories
+        self.findings, self.statistics = workgroup.findings, workgroup.statistics
+        self.clocks = workgroup.clocks
+        first = workgroup.rank * workgroup.kernel.threads + symbols.first
+        self.strand = first // self.clocks.strand_lanes
+        self.group = self.clocks.several + self.strand
+        self.lanes: Integers = first + np.arange(symbols.threads)
+        self.enabled: Flags = np.ones(symbols.threads, np.bool_)
         self._open: list[_Copy] = []
-        self._groups: list[list[_Copy]] = []
+        self._groups: list[tuple[int, list[_Copy]]] = []
 
     def load(self, op: Op) -> Array:
         """``[threads, elements]``; zeros where masked off or out of bounds."""
@@ -68,35 +64,21 @@ class MemoryUnit:
         if target.shadow is None:
             self.findings.add("store-to-input", op, lambda: f"'store' writes the input tensor @{target.memory.name}.")
             return
-        where, thread, stored = index[active], self._threads(active), values[active]
-        self._report(op, target, target.shadow.write(where, thread, self.epoch, self.findings.ordinal(op)))
-        if target.owner is not None:
-            owner = target.owner[where]
-            foreign = (owner > 0) & (owner != self.workgroup + 1) & (bits(target.data[where]) != bits(stored))
-            if foreign.any():
-                element, other = int(where[foreign][0]), int(owner[foreign][0]) - 1
-                self.findings.add(
-                    "output-conflict",
-                    op,
-                    lambda: (
-                        f"Workgroups {other} and {self.workgroup} store different values to element "
-                        f"{_coordinate(target, element)} of @{target.memory.name}."
-                    ),
-                    count=int(foreign.sum()),
-                )
-            target.owner[where] = self.workgroup + 1
-        self._place(op, target, where, thread, stored)
+        where, lanes, stored = index[active], self._lanes(active), values[active]
+        self.workgroup.report(op, target, target.shadow.write(self._access(op, where, lanes)))
+        self.workgroup.own(op, target, where, stored)
+        self.workgroup.place(op, target, where, lambda position: int(lanes[position]), stored)
 
     def accumulate(self, op: Op, values: Array) -> None:
         """Add what the memory holds where ``onto`` holds, then store."""
         count, memory = values.shape[1], self.memories[op["memory"]]
-        active = self._active(op, count) & self._holds(op["onto"])[:, None]
+        active = self._active(op, count) & self.holds(op["onto"])[:, None]
         before = self._read(op, memory, op["offset"], op.get("buffer"), active, required_alignment=False)
         self.store(op, values + before)
 
     def load_tile(self, op: Op) -> Array:
         """``[threads, rows * columns]``, row after row."""
-        memory, active = self.memories[op["memory"]], np.ones((self.symbols.threads, op["columns"]), np.bool_)
+        memory, active = self.memories[op["memory"]], np.repeat(self.enabled[:, None], op["columns"], axis=1)
         offsets = (op["offset"] + row * op["stride"] for row in range(op["rows"]))
         rows = [self._read(op, memory, at, op.get("buffer"), active, required_alignment=False) for at in offsets]
         return np.concatenate(rows, axis=1)
@@ -113,41 +95,57 @@ class MemoryUnit:
         self.statistics.access(op, "matrix load", source, index, inside)
         where = index[inside]
         if source.shadow is not None:
-            # Four lanes get each row, so the read belongs to no single thread.
-            nobody = np.full(len(where), MANY)
-            self._report(op, source, source.shadow.read(where, nobody, self.epoch, self.findings.ordinal(op)))
+            self.workgroup.report(op, source, source.shadow.read(self._collective(op, where)))
         rows = np.zeros(index.shape, source.data.dtype)
         rows[inside] = source.data[where]
         matrices = rows.reshape(-1, MATRIX_LOAD_LANES // 8, 8, width)[:, :count]
         return distributed_matrices(matrices)
 
+    def store_matrix(self, op: Op, registers: Array) -> None:
+        """The inverse of `load_matrix`."""
+        target, count = self.memories[op["memory"]], int(op["count"])
+        rows = collected_matrices(registers, count)
+        lane = np.arange(self.symbols.threads) % MATRIX_LOAD_LANES
+        active = np.repeat((lane < 8 * count)[:, None], rows.shape[1], axis=1)
+        index, inside = self._elements(op, target, op["offset"], op.get("buffer"), rows.shape[1], active)
+        self._check_alignment(op, target, index, inside, required=True)
+        self.statistics.access(op, "matrix store", target, index, inside)
+        assert target.shadow is not None, f"store_matrix into the input @{target.memory.name}"
+        where = index[inside]
+        self.workgroup.report(op, target, target.shadow.write(self._collective(op, where)))
+        self.workgroup.place(op, target, where, lambda _: self.group, rows[inside])
+
     def copy_async(self, op: Op) -> None:
         source, target, count = self.memories[op["source"]], self.memories[op["memory"]], int(op["elements"])
         values = self._read(op, source, op["source_offset"], None, self._active(op, count), required_alignment=True)
-        everywhere = np.ones(values.shape, np.bool_)
+        everywhere = np.repeat(self.enabled[:, None], count, axis=1)
         index, inside = self._elements(op, target, op["offset"], op.get("buffer"), count, everywhere)
         self._check_alignment(op, target, index, inside, required=True)
         self.statistics.access(op, "async store", target, index, inside)
-        where, thread = index[inside], self._threads(inside)
+        where, lanes = index[inside], self._lanes(inside)
         assert target.shadow is not None, f"copy_async into the input @{target.memory.name}"
-        self._report(op, target, target.shadow.issue(where, thread, self.epoch, self.findings.ordinal(op)))
-        self._open.append(_Copy(op, target, where, thread, values[inside]))
+        access = self._access(op, where, lanes, actors=self.clocks.copies + lanes)
+        self.workgroup.report(op, target, target.shadow.write(access))
+        self._open.append(_Copy(op, target, where, lanes, values[inside]))
 
     def commit(self) -> None:
-        self._groups.append(self._open)
+        self._groups.append((self.clocks.now, self._open))
         self._open = []
 
     def wait(self, pending: int) -> None:
         """Land every group but the last ``pending``."""
         finished = max(0, len(self._groups) - pending)
-        for copy in (copy for group in self._groups[:finished] for copy in group):
-            assert copy.target.shadow is not None
-            copy.target.shadow.land(copy.index, copy.thread, self.epoch, self.findings.ordinal(copy.op))
-            self._place(copy.op, copy.target, copy.index, copy.thread, copy.values)
+        if not finished:
+            return
+        for _, group in self._groups[:finished]:
+            for copy in group:
+                by = copy.lanes
+                self.workgroup.place(copy.op, copy.target, copy.index, lambda at, by=by: int(by[at]), copy.values)
+        last, _ = self._groups[finished - 1]
+        if self.clocks.products > self.clocks.copies:
+            self.clocks.complete(self.lanes, self.clocks.copies + self.lanes, last)
+            self.clocks.landed[self.clocks.copies + self.lanes] = last
         del self._groups[:finished]
-
-    def barrier(self) -> None:
-        self.epoch += 1
 
     def _read(
         self,
@@ -165,20 +163,17 @@ class MemoryUnit:
         everything = bool(active.all())
         where = index.reshape(-1) if everything else index[active]
         if source.shadow is not None:
-            self._report(
-                op,
-                source,
-                source.shadow.read(where, self._threads(active), self.epoch, self.findings.ordinal(op)),
-            )
+            access = self._access(op, where, self._lanes(active))
+            self.workgroup.report(op, source, source.shadow.read(access))
         if source.owner is not None:
-            foreign = (source.owner[where] > 0) & (source.owner[where] != self.workgroup + 1)
+            foreign = (source.owner[where] > 0) & (source.owner[where] != self.workgroup.number + 1)
             if foreign.any():
                 element = int(where[foreign][0])
                 self.findings.add(
                     "race",
                     op,
                     lambda: (
-                        f"'{op.name}' reads element {_coordinate(source, element)} of @{source.memory.name}, "
+                        f"'{op.name}' reads element {coordinate(source, element)} of @{source.memory.name}, "
                         "which another workgroup writes; workgroups run in any order."
                     ),
                     count=int(foreign.sum()),
@@ -191,15 +186,15 @@ class MemoryUnit:
 
     def _active(self, op: Op, count: int) -> Flags:
         """Which elements of which threads exist: the mask, then ``valid``."""
-        threads = self._holds(op.get("mask") or ())
+        threads = self.holds(op.get("mask") or ())
         valid: Expr | None = op.get("valid")
         if valid is None:
             return np.repeat(threads[:, None], count, axis=1)
         return threads[:, None] & (np.arange(count) < self.symbols.per_thread(valid)[:, None])
 
-    def _holds(self, mask: Mask) -> Flags:
-        """In which threads every ``left < right`` holds."""
-        threads = np.ones(self.symbols.threads, np.bool_)
+    def holds(self, mask: Mask) -> Flags:
+        """In which enabled threads every ``left < right`` holds."""
+        threads = self.enabled
         for left, right in mask:
             threads = threads & (self.symbols.per_thread(left) < self.symbols.per_thread(right))
         return threads
@@ -257,55 +252,20 @@ class MemoryUnit:
                 count=int(wrong.sum()),
             )
 
-    def _place(self, op: Op, target: SimulatedMemory, where: Integers, thread: Integers, values: Array) -> None:
-        """Write, and report elements that two threads of this one operation write differently."""
-        target.data[where] = values
-        clash = bits(target.data[where]) != bits(values)
-        if clash.any():
-            element, first = int(where[clash][0]), int(thread[clash][0])
-            self.findings.add(
-                "race",
-                op,
-                lambda: (
-                    f"'{op.name}' writes different values from several threads to element "
-                    f"{_coordinate(target, element)} of @{target.memory.name}, one is {self._thread(first)}."
-                ),
-                count=int(clash.sum()),
-            )
+    def _access(self, op: Op, where: Integers, lanes: Integers, actors: Integers | None = None) -> Access:
+        """Every element by a lane, or by an agent of it."""
+        ordinal = self.findings.ordinal(op)
+        return Access(self.clocks, ordinal, where, lanes if actors is None else actors, self.group, lanes)
 
-    def _report(self, op: Op, target: SimulatedMemory, conflicts: Iterable[Conflict]) -> None:
-        for conflict in conflicts:
+    def _collective(self, op: Op, where: Integers) -> Access:
+        """Elements of which several lanes have a part each, so that the access belongs to no single one."""
+        ordinal = self.findings.ordinal(op)
+        return Access(self.clocks, ordinal, where, self.group, self.group, self.lanes, self.clocks.common(self.strand))
 
-            def message(conflict: Conflict = conflict) -> str:
-                element = f"element {_coordinate(target, conflict.element)} of @{target.memory.name}"
-                where, what = self._thread(conflict.thread), conflict.what
-                match conflict.kind:
-                    case "race":
-                        other = self._thread(conflict.other_thread)
-                        return f"'{op.name}' {what} without a barrier between: {element}, {where} and {other}."
-                    case "unwritten-read":
-                        return f"'{op.name}' {what} {element}, which nothing has written, in {where}."
-                    case "unwaited-copy":
-                        return f"'{op.name}' {what} {element}, with an asynchronous copy in flight, in {where}."
-
-            self.findings.add(conflict.kind, op, message, other=conflict.other_op, count=conflict.count)
-
-    def _threads(self, active: Flags) -> Integers:
-        return np.nonzero(active)[0]
+    def _lanes(self, active: Flags) -> Integers:
+        """The lane of every active element."""
+        return self.lanes[np.nonzero(active)[0]]
 
     def _thread(self, thread: int) -> str:
         """Words for one thread."""
-        if thread < 0:
-            return "several lanes"
-        workgroup = f"workgroup {self.workgroup}"
-        if self.kernel.threads == 1:
-            return workgroup
-        return f"lane {thread % self.kernel.lanes} of wave {thread // self.kernel.lanes} of {workgroup}"
-
-
-def _coordinate(target: SimulatedMemory, element: int) -> str:
-    """An element as a coordinate of its tensor, or as buffer and offset."""
-    if target.shape:
-        return "[" + ", ".join(str(int(part)) for part in np.unravel_index(element, target.shape)) + "]"
-    buffer, offset = divmod(element, target.elements)
-    return f"{offset} (buffer {buffer})" if target.memory.buffers > 1 else str(offset)
+        return self.clocks.words(int(self.lanes[thread]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -19,6 +20,10 @@ _NUMPY: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
     "i64": np.dtype(np.int64),
     "i32": np.dtype(np.int32),
     "i16": np.dtype(np.int16),
@@ -46,6 +51,40 @@ def poisoned(dtype: DType, elements: int) -> Array:
 def bits(values: Array) -> Array:
     """The bit patterns, so that NaN equals itself and -0.0 differs from 0.0."""
     return np.ascontiguousarray(values).view(_BITS[values.dtype.itemsize])
+
+
+def _exp2(x: Array) -> Array:
+    return np.exp2(x.astype(np.float64))
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    """The product of two f32 is exact in f64; the sum is rounded twice, which shows in about one of 2^28 results."""
+    return a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+
+
+def _select_less(a: Array, b: Array, c: Array, d: Array) -> Array:
+    return np.where(a < b, c, d)
+
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "neg": np.negative,
+    "abs": np.abs,
+    "exp2": _exp2,
+    "fma": _fma,
+    "select_less": _select_less,
+}
+
+
+def elementwise(function: str, operands: Sequence[Array]) -> Array:
+    """One step on every element, rounded to the type of the operands; integers wrap round."""
+    with np.errstate(all="ignore"):
+        return _FUNCTIONS[function](*operands).astype(operands[-1].dtype)
 
 
 def converted(values: Array, dtype: DType) -> Array:

@@ -22,6 +22,13 @@ Kind = Literal[
     "replica-mismatch",
     "symbol-range",
     "misaligned",
+    "unfenced-access",
+    "unfenced-registers",
+    "unwaited-product",
+    "signal-bytes",
+    "signal-overrun",
+    "divergent-operation",
+    "deadlock",
 ]
 
 
@@ -33,7 +40,11 @@ class Finding:
     used while an asynchronous copy into it is in flight.  ``replica-mismatch``: lanes that hold the same
     matrix element disagree.  ``symbol-range``: a symbol leaves the range that the compiler was told.
     ``misaligned`` is an error for matrix loads and asynchronous copies, else a warning: the machine splits
-    the access.
+    the access.  ``unfenced-access``: a matrix unit or bulk copy uses what lanes wrote without `fence_async`;
+    ``unfenced-registers``: a product starts from registers that were written after the last `mma_fence`;
+    ``unwaited-product``: a result is used before it is complete.  ``signal-bytes``: other bytes come than were
+    announced; ``signal-overrun``: a signal may go on before everybody has seen its phase, or gets too many arrivals.
+    ``divergent-operation``: only some lanes of a wave execute what takes all of them.  ``deadlock``: everybody waits.
     """
 
     kind: Kind

@@ -40,26 +40,37 @@ class MatrixUnit:
 
     instruction: MatrixInstruction
     a: FragmentIndex
-    b: FragmentIndex
+    b: FragmentIndex | None
+    """None: read from shared memory, never from registers."""
     acc: FragmentIndex
 
     def run(self, a: Array, b: Array, acc: Array) -> tuple[Array, int]:
-        """``acc + a·bᵀ`` of all waves and the number of disagreeing replicas.
+        """``acc + a·bᵀ`` of all waves, from registers, and the number of disagreeing replicas."""
+        assert self.b is not None, f"'{self.instruction.name}' takes b from shared memory"
+        left, wrong_a = self.a.gather(a)
+        right, wrong_b = self.b.gather(b)
+        result, wrong_acc = self.multiply(left, right, acc)
+        return result, wrong_a + wrong_b + wrong_acc
+
+    def multiply(self, left: Array, right: Array, acc: Array) -> tuple[Array, int]:
+        """The same from matrices ``[waves, m, k]`` and ``[waves, n, k]``.
 
         Floating point: products and sums in f64, rounded once.  Integers: exact, wrapped to the accumulator.
         """
-        left, wrong_a = self.a.gather(a)
-        right, wrong_b = self.b.gather(b)
-        total, wrong_acc = self.acc.gather(acc)
+        total, wrong = self.acc.gather(acc)
         # i8 and i16 products are exact in f64, where numpy has a fast matrix product.
         wide = np.int64 if left.dtype.kind in "iu" and left.dtype.itemsize > 2 else np.float64
         with np.errstate(all="ignore"):
-            product = left.astype(wide) @ right.astype(wide).swapaxes(1, 2)
+            left, right = (
+                matrix.astype(wide) - operand.bias
+                for matrix, operand in ((left, self.instruction.a), (right, self.instruction.b))
+            )
+            product = left @ right.swapaxes(1, 2)
             if total.dtype.kind in "iu":
                 result = (total.astype(np.int64) + product.astype(np.int64)).astype(total.dtype)
             else:
                 result = converted(total.astype(np.float64) + product, self.instruction.acc.dtype)
-        return self.acc.scatter(result), wrong_a + wrong_b + wrong_acc
+        return self.acc.scatter(result), wrong
 
 
 def matrix_unit(machine: Machine, name: str) -> MatrixUnit:
@@ -71,12 +82,15 @@ def matrix_unit(machine: Machine, name: str) -> MatrixUnit:
     if instruction is None:
         raise ValueError(f"machine '{machine.variant}' has no matrix instruction '{name}'")
     m, n, k = instruction.m, instruction.n, instruction.k
-    parts: list[FragmentIndex] = []
+    parts: list[FragmentIndex | None] = []
     for fragment, dims, shape in (
         (instruction.a, ("m", "k"), (m, k)),
         (instruction.b, ("n", "k"), (n, k)),
         (instruction.acc, ("m", "n"), (m, n)),
     ):
+        if fragment is instruction.b and fragment.from_shared:
+            parts.append(None)
+            continue
         rows, columns = (_coordinates(fragment.layout, dim, instruction.lanes) for dim in dims)
         covered = np.zeros(shape, np.bool_)
         inside = (rows >= 0) & (rows < shape[0]) & (columns >= 0) & (columns < shape[1])
@@ -86,7 +100,9 @@ def matrix_unit(machine: Machine, name: str) -> MatrixUnit:
                 f"'{name}': layout {fragment.layout} does not cover {dims[0]} x {dims[1]} = {shape} exactly"
             )
         parts.append(FragmentIndex(rows, columns, shape))
-    return MatrixUnit(instruction, *parts)
+    a, b, acc = parts
+    assert a is not None and acc is not None
+    return MatrixUnit(instruction, a, b, acc)
 
 
 def _coordinates(layout: Layout, dim: str, lanes: int) -> Integers:
@@ -101,3 +117,12 @@ def distributed_matrices(rows: Array) -> Array:
     part = width // 4
     parts = rows[:, :, (lane // 4)[:, None], part * (lane % 4)[:, None] + np.arange(part)]
     return parts.transpose(0, 2, 1, 3).reshape(waves * MATRIX_LOAD_LANES, part * count)
+
+
+def collected_matrices(registers: Array, count: int) -> Array:
+    """The inverse: ``[threads, e · count]`` in, ``[threads, 4 e]`` out, lane 8j + r with row r of matrix j."""
+    part = registers.shape[1] // count
+    parts = registers.reshape(-1, 8, 4, count, part)
+    rows = np.zeros((len(parts), MATRIX_LOAD_LANES // 8, 8, 4 * part), registers.dtype)
+    rows[:, :count] = parts.transpose(0, 3, 1, 2, 4).reshape(len(parts), count, 8, 4 * part)
+    return rows.reshape(-1, 4 * part)

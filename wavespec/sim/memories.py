@@ -71,7 +71,7 @@ def workgroup_memories(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, Si
     """Fresh, poisoned shared and private memories of one workgroup."""
     memories: dict[str, SimulatedMemory] = {}
     for memory in kernel.memories:
-        if memory.space == "global":
+        if memory.space in ("global", "signal"):
             continue
         elements = int(memory.elements.evaluate(sizes))
         total = elements * memory.buffers

@@ -1,12 +1,15 @@
-"""A thread-level kernel and its tensors in, results and findings out: all lanes of a workgroup run together.
+"""A thread-level kernel and its tensors in, results and findings out.
 
-The waves run in lock-step, yet the shadow memory reports every pair of accesses that only lock-step orders:
-what is reported clean is right in any order of waves and lanes.  Loops check that control flow is uniform.
+A workgroup runs as one strand of lanes in lock-step; where waves have roles or wait for signals, as a strand per wave.
+The workgroups of a cluster run together, all others one after another.
+The shadow memory reports every pair of accesses that only lock-step, or the order in which strands happen to run,
+orders: what is reported clean is right in any order of waves and lanes.  Loops check that control flow is uniform.
 
-Figures of `SimulationReport.counts`, with `<verb>` one of load, store, matrix load and async store:
+Figures of `SimulationReport.counts`, with `<verb>` one of load, store, matrix load, matrix store, async store, bulk
+load, bulk store and matrix unit load:
 
-- the name of each operation: times issued.  ``mma`` counts once per group of lanes that issues it;
-  ``barrier``, ``for``, ``async_commit`` and ``async_wait`` once per workgroup; all others once per wave;
+- the name of each operation: times issued.  ``mma`` counts once per group of lanes that issues it; ``for``,
+  ``async_commit`` and ``async_wait`` once per strand; ``barrier`` once for all that meet; others once per wave;
 - ``<space> <verb> bytes``: bytes of unmasked elements;
 - ``<space> <verb> <width> B``: threads that made an access that wide.
 """
@@ -14,22 +17,27 @@ Figures of `SimulationReport.counts`, with `<verb>` one of load, store, matrix l
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from wavespec.ir.kernel import Kernel, Op
-from wavespec.sim.accesses import MemoryUnit
-from wavespec.sim.elements import Array, converted, numpy_dtype
+from wavespec.ir.kernel import Kernel
+from wavespec.sim.clocks import Clocks
+from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
-from wavespec.sim.fragments import MatrixUnit, matrix_unit
+from wavespec.sim.fragments import MatrixUnit
+from wavespec.sim.interleaving import Meetings, Order, interleave
 from wavespec.sim.memories import SimulatedMemory, tensors_to_memories, workgroup_memories
+from wavespec.sim.signals import fresh_signals
 from wavespec.sim.statistics import Statistics
+from wavespec.sim.strand import Stopped, Strand
 from wavespec.sim.symbols import SymbolValues, outside_range
+from wavespec.sim.workgroup import Workgroup
 from wavespec.targets.machine import Machine
 
-_PER_WORKGROUP = ("mma", "barrier", "for", "async_commit", "async_wait")
+_APART = frozenset(("role", "stagger", "signal_wait", "signal_arrive", "bulk_copy", "bulk_store", "mma_async"))
+"""Operations that make the waves of a kernel run apart."""
 
 
 def simulate(
@@ -39,6 +47,7 @@ def simulate(
     sizes: Mapping[str, int],
     *,
     workgroups: Iterable[tuple[int, ...]] | None = None,
+    order: Order = "forward",
 ) -> SimulationReport:
     """Run a thread-level kernel.
 
@@ -49,6 +58,7 @@ def simulate(
             bf16 is the numpy type of ``ml_dtypes``.
         sizes: the value of every dim.
         workgroups: the ids to run, one number per grid axis; the whole grid where left out.
+        order: which strand goes on where several can; whether a kernel is found right does not depend on it.
 
     Raises:
         ValueError: tensors or sizes do not fit the kernel; it uses an unknown operation or matrix
@@ -64,20 +74,62 @@ def simulate(
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
     tensor_memories = tensors_to_memories(kernel, tensors, sizes)
     units: dict[str, MatrixUnit] = {}
-    epoch = 1
+    apart = kernel.producers > 0 or any(op.name in _APART or op.get("waves") for op in kernel.walk())
+    strand_lanes, start = kernel.lanes if apart else kernel.threads, 1
     everything = itertools.product(*(range(extent) for extent in grid))
-    for workgroup in workgroups if workgroups is not None else everything:
-        number = sum(index * int(np.prod(grid[:axis])) for axis, index in enumerate(workgroup))
-        memories = {**tensor_memories, **workgroup_memories(kernel, sizes)}
-        symbols = SymbolValues(kernel, sizes, tuple(workgroup))
-        memory_unit = MemoryUnit(kernel, machine, memories, findings, statistics, symbols, number, epoch)
-        _Workgroup(kernel, machine, symbols, memory_unit, findings, statistics, units).run()
-        epoch = memory_unit.epoch + 1
+    for ids in _clusters(workgroups if workgroups is not None else everything, grid, kernel.cluster):
+        numbers = [sum(index * int(np.prod(grid[:axis])) for axis, index in enumerate(one)) for one in ids]
+        clocks, landing = Clocks(kernel, numbers, strand_lanes, start), deque[Callable[[], None]]()
+        cluster: list[Workgroup] = []
+        strands: list[Strand] = []
+        for rank, (one, number) in enumerate(zip(ids, numbers, strict=True)):
+            memories = {**tensor_memories, **workgroup_memories(kernel, sizes)}
+            signals = fresh_signals(clocks, findings, rank)
+            workgroup = Workgroup(
+                kernel, machine, memories, findings, statistics, clocks, signals, landing, number, rank, cluster
+            )
+            cluster.append(workgroup)
+            meetings = Meetings(workgroup)
+            for first in range(0, kernel.threads, strand_lanes):
+                symbols = SymbolValues(kernel, sizes, one, first, strand_lanes)
+                strands.append(Strand(workgroup, symbols, meetings, units))
+        _run(cluster, strands, order)
+        start = clocks.now
         statistics.measure_banks = False
     if workgroups is None:
         _check_outputs(tensor_memories, findings)
     results = {name: memory.data.reshape(memory.shape) for name, memory in tensor_memories.items()}
     return SimulationReport(results, findings.in_order(), dict(statistics.counts), statistics.bank_conflicts())
+
+
+def _clusters(
+    workgroups: Iterable[tuple[int, ...]], grid: tuple[int, ...], size: int
+) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """The ids of workgroups that run together: neighbours along the first axis of the grid."""
+    if size == 1:
+        yield from ((tuple(one),) for one in workgroups)
+        return
+    if grid[0] % size:
+        raise ValueError(f"a grid of {grid} workgroups is not made of clusters of {size}")
+    for first, *rest in dict.fromkeys((one[0] // size * size, *one[1:]) for one in workgroups):
+        yield tuple((first + rank, *rest) for rank in range(size))
+
+
+def _run(cluster: Sequence[Workgroup], strands: Sequence[Strand], order: Order) -> None:
+    """Run workgroups, then report what they leave undone."""
+    landing, findings = cluster[0].landing, cluster[0].findings
+    try:
+        finished = interleave({strand.name: strand.run() for strand in strands}, landing, findings, order)
+    except Stopped:
+        finished = False
+    if not finished:
+        return
+    for strand in strands:
+        strand.bulk.finish()
+    for workgroup in cluster:
+        for signal in (signal for signals in workgroup.signals.values() for signal in signals):
+            if signal.bytes:
+                findings.add("signal-bytes", None, lambda signal=signal: f"At the end, {signal.state()}.")
 
 
 def _check_outputs(memories: Mapping[str, SimulatedMemory], findings: FindingList) -> None:
@@ -91,142 +143,4 @@ def _check_outputs(memories: Mapping[str, SimulatedMemory], findings: FindingLis
             None,
             lambda n=name, f=first: f"No workgroup writes element {f} of output @{n}.",
             count=int(missing.sum()),
-        )
-
-
-class _Stopped(Exception):
-    """The workgroup cannot go on; the finding says why."""
-
-
-class _Workgroup:
-    """Executes the operations of one workgroup; a value is an array ``[threads, elements]``."""
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        machine: Machine,
-        symbols: SymbolValues,
-        memory: MemoryUnit,
-        findings: FindingList,
-        statistics: Statistics,
-        units: dict[str, MatrixUnit],
-    ) -> None:
-        self.kernel, self.machine, self.symbols, self.memory = kernel, machine, symbols, memory
-        self.findings, self.counts, self.units = findings, statistics.counts, units
-        self.values: dict[str, Array] = {}
-        self.declared = {known.args[0]: known for known in kernel.symbols}
-
-    def run(self) -> None:
-        for name, value in self.symbols.values.items():
-            self._check_symbol(None, name, value)
-        try:
-            self._run(self.kernel.body)
-        except _Stopped:
-            return
-
-    def _run(self, ops: Iterable[Op]) -> None:
-        for op in ops:
-            self.counts[op.name] += 1 if op.name in _PER_WORKGROUP else self.kernel.wave_count
-            self._execute(op)
-
-    def _execute(self, op: Op) -> None:
-        operands = [self.values[value.name] for value in op.operands]
-        match op.name:
-            case "constant":
-                kind = op.result.vector
-                shape = (self.symbols.threads, kind.elements)
-                self._define(op, np.full(shape, converted(np.asarray(op["value"]), kind.dtype)))
-            case "load":
-                self._define(op, self.memory.load(op))
-            case "store":
-                self.memory.store(op, operands[0])
-            case "accumulate":
-                self.memory.accumulate(op, operands[0])
-            case "prefetch":
-                pass
-            case "load_tile":
-                self._define(op, self.memory.load_tile(op))
-            case "load_matrix":
-                self._define(op, self.memory.load_matrix(op))
-            case "copy_async":
-                self.memory.copy_async(op)
-            case "async_commit":
-                self.memory.commit()
-            case "async_wait":
-                self.memory.wait(int(op["pending"]))
-            case "barrier":
-                self.memory.barrier()
-            case "mma":
-                self._mma(op, *operands)
-            case "pack":
-                self._define(op, np.concatenate(operands, axis=1))
-            case "slice":
-                self._define(op, operands[0][:, op["start"] : op["start"] + op["size"]])
-            case "transpose":
-                blocks = operands[0].reshape(-1, op["rows"], op["columns"], op["unit"])
-                self._define(op, blocks.swapaxes(1, 2).reshape(operands[0].shape))
-            case "cast":
-                self._define(op, converted(operands[0], op.result.vector.dtype))
-            case "for":
-                self._for(op, operands)
-            case _:
-                raise ValueError(f"the simulator does not know the operation '{op.name}' ({op.span})")
-
-    def _define(self, op: Op, values: Array) -> None:
-        kind = op.result.vector
-        expected = (self.symbols.threads, kind.elements)
-        if values.shape != expected or values.dtype != numpy_dtype(kind.dtype):
-            made = f"{values.dtype} x {values.shape[1:]}"
-            raise ValueError(f"'{op.name}' makes {made} but %{op.result.name} is {kind} ({op.span})")
-        self.values[op.result.name] = values
-
-    def _mma(self, op: Op, a: Array, b: Array, acc: Array) -> None:
-        name: str = op["instruction"]
-        if name not in self.units:
-            self.units[name] = matrix_unit(self.machine, name)
-        unit = self.units[name]
-        self.counts["mma"] += self.symbols.threads // unit.instruction.lanes - 1
-        result, wrong = unit.run(a, b, acc)
-        if wrong:
-            self.findings.add(
-                "replica-mismatch",
-                op,
-                lambda: f"Lanes that hold the same element of an operand of '{name}' hold different values.",
-                count=wrong,
-            )
-        self._define(op, result)
-
-    def _for(self, op: Op, carried: list[Array]) -> None:
-        induction: str = op["induction"]
-        lower, upper, step = (self.symbols.per_thread(op[name]) for name in ("lower", "upper", "step"))
-        trips = np.maximum(0, -((lower - upper) // step))
-        if (trips != trips[0]).any():
-            self.findings.add(
-                "non-uniform-loop",
-                op,
-                lambda: f"Loop '{induction}' runs {trips.min()} times in one lane and {trips.max()} in another.",
-            )
-            raise _Stopped
-        uniform = bool((lower == lower[0]).all() and (step == step[0]).all())
-        self.symbols.open_loop(induction)
-        for trip in range(int(trips[0])):
-            value: Any = int(lower[0]) + trip * int(step[0]) if uniform else lower + trip * step
-            self._check_symbol(op, induction, value)
-            self.symbols.set_induction(induction, value)
-            self.values.update((a.name, v) for a, v in zip(op.body.arguments, carried, strict=True))
-            self._run(op.body.ops)
-            carried = [self.values[value.name] for value in op.body.yields]
-        self.symbols.close_loop(induction)
-        self.values.update((r.name, v) for r, v in zip(op.results, carried, strict=True))
-
-    def _check_symbol(self, op: Op | None, name: str, value: Any) -> None:
-        known = self.declared.get(name)
-        if known is None or not outside_range(known, value):
-            return
-        _, low, high, divisor = known.args
-        declared = f"{low}..{'' if high is None else high} by {divisor}"
-        self.findings.add(
-            "symbol-range",
-            op,
-            lambda: f"'{name}' reaches {np.min(value)}..{np.max(value)}, declared as {declared}.",
         )

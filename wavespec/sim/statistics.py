@@ -36,6 +36,10 @@ class Statistics:
             total[0] += cycles
             total[1] += ideal
 
+    def bulk(self, verb: str, target: SimulatedMemory, elements: int) -> None:
+        """Elements moved by a copy engine or read by a matrix unit."""
+        self.counts[f"{target.memory.space} {verb} bytes"] += elements * target.bytes
+
     def bank_conflicts(self) -> dict[str, float]:
         """Cycles over conflict-free cycles for each shared access: 1.0 is free of conflicts."""
         return {name: cycles / ideal for name, (cycles, ideal) in self._cycles.items() if ideal}

@@ -1,4 +1,4 @@
-"""Index expressions in, one integer per thread out: the values of symbols while a workgroup runs."""
+"""Index expressions in, one integer per lane out: the values of symbols while some lanes of a workgroup run."""
 
 from __future__ import annotations
 
@@ -14,25 +14,32 @@ from wavespec.sim.elements import Integers
 
 
 class SymbolValues:
-    """Symbols of one workgroup: sizes, workgroup ids, wave symbols, ``lane``, inductions of open loops.
+    """Symbols of the lanes ``first`` to ``first + threads - 1`` of a workgroup: sizes, workgroup ids, wave symbols
+    (producers have none), ``lane``, inductions of open loops and whatever a ``let`` defined.
 
-    Expressions are remembered for as long as the deepest induction in them stands still.
+    Expressions are remembered for as long as the innermost loop or ``let`` that they depend on stands still.
     """
 
-    def __init__(self, kernel: Kernel, sizes: Mapping[str, int], workgroup: tuple[int, ...]) -> None:
-        self.threads = kernel.threads
-        thread = np.arange(self.threads)
-        self.values: dict[str, Any] = {**sizes, "lane": thread % kernel.lanes}
+    def __init__(
+        self, kernel: Kernel, sizes: Mapping[str, int], workgroup: tuple[int, ...], first: int, threads: int
+    ) -> None:
+        self.first, self.threads = first, threads
+        lanes = np.arange(first, first + threads)
+        self.values: dict[str, Any] = {**sizes, "lane": lanes % kernel.lanes}
+        first_id = workgroup[0] if workgroup else 0
+        self.values |= {"workgroup": first_id, "rank": first_id % kernel.cluster}
         self.values |= {f"wg{axis}": workgroup[axis] if axis < len(workgroup) else 0 for axis in range(3)}
-        rest = thread // kernel.lanes
-        for name, count in reversed(kernel.waves):
-            self.values[name] = rest % count
-            rest = rest // count
+        rest = lanes // kernel.lanes
+        if first // kernel.lanes < kernel.wave_count:
+            for name, count in reversed(kernel.waves):
+                self.values[name] = rest % count
+                rest = rest // count
         self._depth: dict[str, int] = {}
+        self._opened: list[tuple[str, int | None, Any]] = []
         self._remembered: list[dict[Expr, Integers]] = [{}]
 
     def per_thread(self, expr: Expr) -> Integers:
-        """The expression for every thread, ``[threads]``."""
+        """The expression for every lane, ``[threads]``."""
         depth = max((self._depth.get(name, 0) for name in expr.symbols), default=0)
         remembered = self._remembered[depth]
         known = remembered.get(expr)
@@ -41,18 +48,27 @@ class SymbolValues:
             remembered[expr] = known
         return known
 
-    def open_loop(self, induction: str) -> None:
+    def open(self, name: str, value: Any = None) -> None:
+        """From here on a symbol has a value of its own, that of a loop to be `set`."""
+        self._opened.append((name, self._depth.get(name), self.values.get(name)))
         self._remembered.append({})
-        self._depth[induction] = len(self._remembered) - 1
+        self._depth[name] = len(self._remembered) - 1
+        self.values[name] = value
 
-    def set_induction(self, induction: str, value: Any) -> None:
-        self.values[induction] = value
-        self._remembered[self._depth[induction]].clear()
+    def set(self, name: str, value: Any) -> None:
+        """Another value of the symbol that was opened last but for those closed again."""
+        self.values[name] = value
+        self._remembered[self._depth[name]].clear()
 
-    def close_loop(self, induction: str) -> None:
+    def close(self) -> None:
+        """What was opened last has its old meaning again."""
+        name, depth, value = self._opened.pop()
         self._remembered.pop()
-        del self._depth[induction]
-        self.values.pop(induction, None)
+        for table, before in ((self._depth, depth), (self.values, value)):
+            if before is None:
+                del table[name]
+            else:
+                table[name] = before
 
 
 def outside_range(known: Expr, value: Any) -> bool:

@@ -1,0 +1,169 @@
+"""Bulk copies and bulk stores: boxes that stick out of a tensor, swizzles, and when shared memory may be used again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.sim.simulated_kernels import NVIDIA, kernel, numbers, tensor
+from wavespec.ir.layout import swizzled_slabs
+from wavespec.sim.findings import SimulationReport
+from wavespec.sim.simt import simulate
+
+LANES = 32
+
+
+def tile(rows: int, columns: int, *, buffers: int = 1) -> str:
+    """Rows of 2-byte elements, swizzled over their whole width."""
+    arrangement = swizzled_slabs(("r", "c"), (rows, columns), 2)
+    copies = f" x{buffers}" if buffers > 1 else ""
+    return f"memory @S : f16 (r: [{rows}], c: [{columns}]) shared {arrangement}{copies}"
+
+
+def one_lane(*ops: str) -> str:
+    return "if {mask = (([lane], [1],),)} () do\n" + "\n".join(ops) + "\nyield\nend"
+
+
+def copy_in(rows: int, columns: int, origin: tuple[int, int], *, announced: int | None = None) -> str:
+    count = rows * columns * 2 if announced is None else announced
+    return one_lane(
+        f'signal_arrive {{signal = "full", index = [0], bytes = {count}}}',
+        f'bulk_copy {{source = "A", origin = ([{origin[0]}], [{origin[1]}],), box = ({rows}, {columns},), memory = "S",'
+        ' offset = [0], buffer = [0], signal = "full", index = [0]}',
+    )
+
+
+WAIT = 'signal_wait {signal = "full", index = [0], phase = [0]}'
+
+
+def run(
+    *body: str, source: tuple[int, int], target: tuple[int, int], staged: str
+) -> tuple[SimulationReport, np.ndarray]:
+    memories = [
+        tensor("A", "input", *source, dtype="f16"),
+        tensor("B", "output", *target, dtype="f16"),
+        staged,
+        "memory @full : i64 () signal arrivals 1",
+    ]
+    a = numbers(*source, dtype=np.float16)
+    return simulate(kernel(NVIDIA, memories, "\n".join(body)), NVIDIA, {"A": a}, {}), a
+
+
+def read_out(rows: int, columns: int) -> str:
+    """Every element where `Arrangement.offset` has it, a row per lane."""
+    width, chunk, period = columns * 2 // 16, 8, 128 // (columns * 2)
+    place = f"xor(c//{chunk}, lane//{period}%{width})*{chunk} + c%{chunk}" if width > 1 else "c"
+    return "\n".join(
+        f"""%v{c} = load {{memory = "S", offset = [lane*{columns} + {place.replace("c", str(c))}], mask = (([lane], [{rows}],),)}} : f16x1
+        store %v{c} {{memory = "B", offset = [lane*{columns} + {c}], mask = (([lane], [{rows}],),)}}"""
+        for c in range(columns)
+    )
+
+
+@pytest.mark.parametrize("columns", [8, 16, 32, 64], ids=lambda columns: f"{columns * 2} bytes")
+@pytest.mark.parametrize("origin", [(0, 0), (-3, 8), (20, 40), (100, 0)])
+def test_box_lies_as_its_arrangement_says_with_zeros_beyond_the_tensor(columns: int, origin: tuple[int, int]) -> None:
+    report, a = run(
+        copy_in(LANES, columns, origin),
+        WAIT,
+        read_out(LANES, columns),
+        source=(40, 72),
+        target=(LANES, columns),
+        staged=tile(LANES, columns),
+    )
+    assert report.ok, report.render()
+    around = np.pad(a, ((200, 200), (200, 200)))
+    row, column = origin[0] + 200, origin[1] + 200
+    np.testing.assert_array_equal(report.tensors["B"], around[row : row + LANES, column : column + columns])
+
+
+def test_tile_that_is_read_before_the_wait_is_in_flight() -> None:
+    report, _ = run(
+        copy_in(LANES, 8, (0, 0)), read_out(LANES, 8), WAIT, source=(40, 8), target=(LANES, 8), staged=tile(LANES, 8)
+    )
+    assert report.kinds() == {"unwaited-copy"}
+
+
+@pytest.mark.parametrize(("bytes_", "kinds"), [(528, {"deadlock"}), (496, {"signal-bytes"})])
+def test_bytes_have_to_be_those_announced(bytes_: int, kinds: set[str]) -> None:
+    body = copy_in(LANES, 8, (0, 0), announced=bytes_), WAIT
+    report, _ = run(*body, source=(40, 8), target=(0, 8), staged=tile(LANES, 8))
+    assert report.kinds() == kinds
+    if "deadlock" in kinds:
+        assert "phase 0 of @full[0] has 1 of 1 arrivals, 16 bytes to come" in report.findings[0].message
+
+
+def test_bytes_that_nobody_waits_for_are_found_at_the_end() -> None:
+    report, _ = run(copy_in(LANES, 8, (0, 0), announced=528), source=(40, 8), target=(0, 8), staged=tile(LANES, 8))
+    assert [finding.kind for finding in report.findings] == ["signal-bytes"]
+    assert "At the end, phase 0 of @full[0]" in report.findings[0].message
+
+
+def test_rows_have_to_be_aligned() -> None:
+    report, _ = run(copy_in(LANES, 8, (0, 0)), WAIT, source=(40, 9), target=(0, 8), staged=tile(LANES, 8))
+    assert report.kinds() == {"misaligned"} and not report.ok
+
+
+def test_copy_of_a_signal_that_does_not_exist_is_out_of_bounds() -> None:
+    body = copy_in(LANES, 8, (0, 0)).replace(
+        'signal = "full", index = [0]}\nyield', 'signal = "full", index = [3]}\nyield'
+    )
+    report, _ = run(body, source=(40, 8), target=(0, 8), staged=tile(LANES, 8))
+    assert "out-of-bounds" in report.kinds()
+
+
+def test_copy_over_what_lanes_wrote_needs_a_fence() -> None:
+    written = """
+    %one = constant {value = 1.0} : f16x8
+    store %one {memory = "S", offset = [lane*8]}
+    """
+    for fence, kinds in (("fence_async", set[str]()), ("", {"unfenced-access"})):
+        body = written, fence, "barrier", copy_in(LANES, 8, (0, 0)), WAIT
+        report, _ = run(*body, source=(40, 8), target=(0, 8), staged=tile(LANES, 8))
+        assert report.kinds() == kinds, report.render()
+
+
+def store_out(
+    *, fence: str = "fence_async", barrier: str = "barrier", wait: str = "bulk_wait {pending = 0}", after: str = ""
+) -> str:
+    store = (
+        'bulk_store {memory = "S", offset = [0], buffer = [0], target = "B", origin = ([20], [-2],), box = (32, 8,)}'
+    )
+    return f"""
+    %a = load {{memory = "A", offset = [lane*8]}} : f16x8
+    store %a {{memory = "S", offset = [lane*8]}}
+    {fence}
+    {barrier}
+    {one_lane(store, "bulk_commit", wait)}
+    {after}
+    """
+
+
+def test_box_of_a_bulk_store_leaves_out_what_lies_beyond_the_tensor() -> None:
+    memories = [tensor("A", "input", 32, 8, dtype="f16"), tensor("B", "output", 25, 8, dtype="f16"), tile(32, 8)]
+    a, before = numbers(32, 8, dtype=np.float16), np.full((25, 8), 9, np.float16)
+    report = simulate(kernel(NVIDIA, memories, store_out()), NVIDIA, {"A": a, "B": before}, {})
+    assert report.ok, report.render()
+    expected = before.copy()
+    expected[20:, :6] = a[:5, 2:]
+    np.testing.assert_array_equal(report.tensors["B"], expected)
+    assert report.counts["global bulk store bytes"] == 60
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds"),
+    [
+        (store_out(fence=""), {"unfenced-access"}),
+        (store_out(barrier=""), {"race"}),
+        (store_out(wait=""), {"unwaited-copy"}),
+        (store_out(after='barrier\nstore %a {memory = "S", offset = [lane*8]}'), set[str]()),
+        (store_out(after='store %a {memory = "S", offset = [lane*8]}'), {"race"}),
+        (store_out(wait="", after='barrier\nstore %a {memory = "S", offset = [lane*8]}'), {"race", "unwaited-copy"}),
+        (store_out(after='%b = load {memory = "B", offset = [160]} : f16x1'), {"race"}),
+    ],
+)
+def test_synchronisation_of_a_bulk_store(body: str, kinds: set[str]) -> None:
+    memories = [tensor("A", "input", 32, 8, dtype="f16"), tensor("B", "output", 25, 8, dtype="f16"), tile(32, 8)]
+    a, before = numbers(32, 8, dtype=np.float16), np.zeros((25, 8), np.float16)
+    report = simulate(kernel(NVIDIA, memories, body), NVIDIA, {"A": a, "B": before}, {})
+    assert report.kinds() == kinds, report.render()

@@ -1,0 +1,163 @@
+"""Bulk copies and bulk stores of one strand: boxes of tensors to and from shared memory, beside the lanes."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Op
+from wavespec.sim.accesses import MemoryUnit
+from wavespec.sim.elements import Array, Flags, Integers
+from wavespec.sim.memories import SimulatedMemory
+from wavespec.sim.shadow import Access
+from wavespec.sim.signals import Signal
+from wavespec.sim.tiles import box_addresses
+
+_SHARED_ALIGNMENT, _GLOBAL_ALIGNMENT = 128, 16
+"""Bytes; https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-bulk-copy"""
+
+
+class BulkUnit:
+    """The copy engine as one strand uses it: a copy per lane that takes part."""
+
+    def __init__(self, memory: MemoryUnit) -> None:
+        self.memory, self.workgroup, self.clocks = memory, memory.workgroup, memory.clocks
+        self._open: dict[int, list[Op]] = {}
+        self._groups: dict[int, list[tuple[int, list[Op]]]] = {}
+
+    def copy(self, op: Op) -> None:
+        """Issue copies to shared memory; they land, and are counted on their signal, some time later."""
+        for thread in np.nonzero(self.memory.enabled)[0]:
+            self._copy(op, int(thread))
+
+    def store(self, op: Op) -> None:
+        """Issue copies to a tensor; shared memory is being read until they are waited for."""
+        for thread in np.nonzero(self.memory.enabled)[0]:
+            self._store(op, int(thread))
+
+    def commit(self) -> None:
+        """Close a group of every lane that takes part."""
+        for lane in self.memory.lanes[self.memory.enabled]:
+            group = (self.clocks.now, self._open.pop(int(lane), []))
+            self._groups.setdefault(int(lane), []).append(group)
+
+    def wait(self, pending: int) -> None:
+        """All groups of a lane but the last ``pending`` have been read."""
+        for lane in self.memory.lanes[self.memory.enabled]:
+            groups = self._groups.get(int(lane), [])
+            finished = max(0, len(groups) - pending)
+            if finished:
+                step, _ = groups[finished - 1]
+                self.clocks.complete(np.array([lane]), self.clocks.stores + int(lane), step)
+                del groups[:finished]
+
+    def finish(self) -> None:
+        """The workgroup ends: report stores whose shared memory may be gone before it was read."""
+        groups = [group for lane in self._groups.values() for _, group in lane]
+        for op in (op for group in (*groups, *self._open.values()) for op in group):
+            self.memory.findings.add(
+                "unwaited-copy",
+                op,
+                lambda op=op: f"The workgroup ends while 'bulk_store' may still be reading @{op['memory']}.",
+            )
+
+    def _copy(self, op: Op, thread: int) -> None:
+        source, target = self.memory.memories[op["source"]], self.memory.memories[op["memory"]]
+        lane, signals = int(self.memory.lanes[thread]), self.workgroup.signals[op["signal"]]
+        number = int(self.memory.symbols.per_thread(op["index"])[thread])
+        if not 0 <= number < len(signals):
+            text = f"'bulk_copy' names @{op['signal']}[{number}], of which there are {len(signals)}."
+            self.memory.findings.add("out-of-bounds", op, lambda: text)
+            return
+        where, outside = self._shared_box(op, target, thread)
+        elements, inside = self._tensor_box(op, source, thread)
+        values = np.zeros(len(elements), source.data.dtype)
+        values[inside] = source.data[elements[inside]]
+        self.memory.statistics.bulk("bulk load", source, int(inside.sum()))
+        where, values = where[~outside], values[~outside]
+        for workgroup in self.workgroup.cluster if op.get("everywhere") else [self.workgroup]:
+            target, signal = workgroup.memories[op["memory"]], workgroup.signals[op["signal"]][number]
+            self._report_shared(op, target, where, lane, self.clocks.landings + signal.number, write=True)
+            self.memory.statistics.bulk("bulk store", target, len(elements))
+            land = partial(self._land, op, target, where, values, signal, self.clocks.now)
+            self.workgroup.landing.append(land)
+
+    def _land(
+        self, op: Op, target: SimulatedMemory, where: Integers, values: Array, signal: Signal, issued: int
+    ) -> None:
+        target.data[where] = values
+        signal.land(op, math.prod(op["box"]) * target.bytes, issued)
+
+    def _store(self, op: Op, thread: int) -> None:
+        source, target = self.memory.memories[op["memory"]], self.memory.memories[op["target"]]
+        lane = int(self.memory.lanes[thread])
+        where, outside = self._shared_box(op, source, thread)
+        elements, inside = self._tensor_box(op, target, thread)
+        inside &= ~outside
+        self._report_shared(op, source, where[inside], lane, self.clocks.stores + lane, write=False)
+        self.memory.statistics.bulk("bulk load", source, int(inside.sum()))
+        self.memory.statistics.bulk("bulk store", target, int(inside.sum()))
+        self._open.setdefault(lane, []).append(op)
+        if target.shadow is None:
+            text = f"'bulk_store' writes the input tensor @{target.memory.name}."
+            self.memory.findings.add("store-to-input", op, lambda: text)
+            return
+        index, values, outward = elements[inside], source.data[where[inside]], self.clocks.outward
+        knowledge = self.clocks.of_lane(lane)
+        access = Access(self.clocks, self._ordinal(op), index, outward, outward, lane, knowledge)
+        self.workgroup.report(op, target, target.shadow.write(access))
+        self.workgroup.own(op, target, index, values)
+        target.data[index] = values
+
+    def _shared_box(self, op: Op, memory: SimulatedMemory, thread: int) -> tuple[Integers, Flags]:
+        """Flat elements of shared memory, row after row, and which of them do not exist."""
+        offset, buffer = (int(self.memory.symbols.per_thread(op[name])[thread]) for name in ("offset", "buffer"))
+        start = (buffer * memory.elements + offset) * memory.bytes
+        self._check_alignment(op, memory, start, _SHARED_ALIGNMENT)
+        where = box_addresses(memory.memory, start, op["box"]) // memory.bytes
+        first = buffer * memory.elements
+        outside = (where < first) | (where >= first + memory.elements) | (where < 0) | (where >= len(memory.data))
+        if outside.any():
+            element = int(where[outside][0]) - first
+            self.memory.findings.add(
+                "out-of-bounds",
+                op,
+                lambda: (
+                    f"'{op.name}' touches element {element} of buffer {buffer} of @{memory.memory.name}, which has "
+                    f"{memory.elements} elements in {memory.memory.buffers} buffers."
+                ),
+                count=int(outside.sum()),
+            )
+        return where, outside
+
+    def _tensor_box(self, op: Op, memory: SimulatedMemory, thread: int) -> tuple[Integers, Flags]:
+        """Flat elements of a tensor, row after row, and which of them exist."""
+        box: tuple[int, ...] = op["box"]
+        origin: tuple[Expr, ...] = op["origin"]
+        self._check_alignment(op, memory, memory.shape[-1] * memory.bytes, _GLOBAL_ALIGNMENT)
+        index, inside = np.zeros(box, np.int64), np.ones(box, np.bool_)
+        for axis, (start, extent) in enumerate(zip(origin, box, strict=True)):
+            at = int(self.memory.symbols.per_thread(start)[thread]) + np.arange(extent)
+            at = at.reshape([-1 if other == axis else 1 for other in range(len(box))])
+            index = index * memory.shape[axis] + at
+            inside = inside & (at >= 0) & (at < memory.shape[axis])
+        return index.reshape(-1), inside.reshape(-1)
+
+    def _check_alignment(self, op: Op, memory: SimulatedMemory, place: int, needed: int) -> None:
+        if place % needed:
+            text = f"'{op.name}' moves a row at byte {place} of @{memory.memory.name}, not a multiple of {needed}."
+            self.memory.findings.add("misaligned", op, lambda: text)
+
+    def _report_shared(
+        self, op: Op, memory: SimulatedMemory, where: Integers, lane: int, agent: int, *, write: bool
+    ) -> None:
+        assert memory.shadow is not None
+        knowledge = self.clocks.of_lane(lane)
+        access = Access(self.clocks, self._ordinal(op), where, agent, agent, lane, knowledge, fenced=True)
+        self.workgroup.report(op, memory, memory.shadow.write(access) if write else memory.shadow.read(access))
+
+    def _ordinal(self, op: Op) -> int:
+        return self.memory.findings.ordinal(op)

@@ -1,0 +1,160 @@
+"""Synchronisation in, knowledge out: which steps of which actor are over before what a lane does next.
+
+An *actor* is whoever touches memory: a lane, or an agent that works beside it (its asynchronous copies, the matrix unit
+of its wave, the bulk copies counted on a signal).  All waves take their steps by one clock, and an access is labelled
+with its actor and step.  ``known[lane, actor]`` is the last step of the actor that is over for the lane, by way of
+barriers, signals and waits: an access happens before what the lane does next exactly if its step is not later.
+``fenced`` is the same for what lanes wrote and then made visible to matrix units and bulk copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wavespec.ir.kernel import Kernel
+from wavespec.sim.elements import Integers
+
+Steps = npt.NDArray[np.int32]
+
+_ALWAYS = np.iinfo(np.int32).max
+_BESIDE = ("bulk_copy", "bulk_store", "mma_async")
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a lane knows, or what several know together: the last step of every actor, ``[actors]``."""
+
+    known: Steps
+    fenced: Steps
+
+    def joined(self, other: Knowledge | None) -> Knowledge:
+        if other is None:
+            return self
+        return Knowledge(np.maximum(self.known, other.known), np.maximum(self.fenced, other.fenced))
+
+
+class Clocks:
+    """The knowledge of all lanes of the workgroups that run together, one after another; ``strand_lanes`` consecutive
+    ones run in step.
+
+    Actors are numbered, the lanes first.  ``several + s`` is more than one lane of strand ``s``, ``copies + lane`` its
+    asynchronous copies, ``products + wave`` the matrix unit, ``stores + lane`` its bulk stores as readers of shared
+    memory, ``outward`` bulk stores as writers of tensors (nothing in a kernel waits for those), ``landings + i``
+    the bulk copies counted on signal ``i``.  For ``phases + i`` the entries count complete phases of signal ``i``.
+    """
+
+    def __init__(self, kernel: Kernel, workgroups: Sequence[int], strand_lanes: int, start: int) -> None:
+        """Everything up to step ``start`` is over for everybody; ``workgroups``: their numbers, for words."""
+        used = {op.name for op in kernel.walk()}
+        signals = sum(memory.buffers for memory in kernel.memories if memory.space == "signal") * len(workgroups)
+        self.kernel, self.workgroups = kernel, tuple(workgroups)
+        self.lanes, self.strand_lanes = kernel.threads * len(workgroups), strand_lanes
+        self.several = self.lanes
+        self.copies = self.several + self.lanes // strand_lanes
+        self.products = self.copies + (self.lanes if "copy_async" in used else 0)
+        self.stores = self.products + self.lanes // kernel.lanes
+        self.outward = self.stores + (self.lanes if "bulk_store" in used else 0)
+        self.landings = self.outward + 1
+        self.phases = self.landings + signals
+        actors = self.phases + signals
+        self.now = start
+        own = np.arange(self.lanes)
+        self.known: Steps = np.full((self.lanes, actors), start, np.int32)
+        self.known[own, own] = _ALWAYS
+        self.known[:, self.phases :] = 0
+        # Only what lanes wrote needs a fence, and only where something beside them reads or overwrites it.
+        self.fenced: Steps = np.full((self.lanes, actors if used.intersection(_BESIDE) else 0), start, np.int32)
+        self.fenced[:, self.products :] = _ALWAYS
+        self.known_to_all: Steps = np.full(actors, start, np.int32)
+        self.landed: Steps = np.full(actors, _ALWAYS, np.int32)
+        """Up to which step the writes of an actor are done, whoever knows of it."""
+        self.landed[self.copies : self.products] = self.landed[self.landings : self.phases] = start
+        if self.lanes == 1:
+            self.known_to_all[: self.copies] = _ALWAYS
+        self._common: dict[int, Knowledge] = {}
+
+    def step(self) -> None:
+        """The next operation of a wave begins."""
+        self.now += 1
+
+    def released(self, lanes: Integers) -> Knowledge:
+        """What these lanes know together, their own steps up to now included."""
+        known = self.known[lanes]
+        known[np.arange(len(lanes)), lanes] = self.now
+        return Knowledge(known.max(axis=0), self.fenced[lanes].max(axis=0))
+
+    def landing(self, signal: int, step: int) -> Knowledge:
+        """That the bulk copies issued up to a step, and counted on a signal, are done."""
+        known = np.zeros_like(self.known[0])
+        known[self.landings + signal] = step
+        return Knowledge(known, np.zeros_like(self.fenced[0]))
+
+    def acquire(self, lanes: Integers, knowledge: Knowledge) -> None:
+        """These lanes learn what somebody released."""
+        self.known[lanes] = np.maximum(self.known[lanes], knowledge.known)
+        self.fenced[lanes] = np.maximum(self.fenced[lanes], knowledge.fenced)
+        self._changed(lanes)
+
+    def barrier(self, lanes: Integers) -> None:
+        """These lanes meet."""
+        knowledge = self.released(lanes)
+        self.acquire(lanes, knowledge)
+        if len(lanes) == self.lanes:
+            self.known_to_all = np.maximum(self.known_to_all, knowledge.known)
+            self.known_to_all[self.several : self.copies] = self.now
+
+    def complete(self, lanes: Integers, actors: Integers | int, step: int) -> None:
+        """These lanes have waited for one actor (or one each) up to a step."""
+        self.known[lanes, actors] = np.maximum(self.known[lanes, actors], step)
+        self._common.clear()
+
+    def fence(self, lanes: Integers) -> None:
+        """What these lanes wrote, and what they waited for of their own copies, is visible to everything."""
+        self.fenced[lanes, lanes] = self.now
+        if self.products > self.copies:
+            self.fenced[lanes, self.copies + lanes] = self.known[lanes, self.copies + lanes]
+        self._changed(lanes)
+
+    def common(self, strand: int) -> Knowledge:
+        """What every lane of a strand knows."""
+        found = self._common.get(strand)
+        if found is None:
+            lanes = slice(strand * self.strand_lanes, (strand + 1) * self.strand_lanes)
+            found = Knowledge(self.known[lanes].min(axis=0), self.fenced[lanes].min(axis=0))
+            self._common[strand] = found
+        return found
+
+    def of_lane(self, lane: int) -> Knowledge:
+        """What one lane knows."""
+        return Knowledge(self.known[lane], self.fenced[lane])
+
+    def words(self, actor: int) -> str:
+        """Words for an actor."""
+        if actor < self.several:
+            lane = f"lane {actor % self.kernel.lanes} of " if self.kernel.threads > 1 else ""
+            return lane + self._wave(actor // self.kernel.lanes)
+        if actor < self.copies:
+            return "several lanes"
+        if actor < self.products:
+            return f"an asynchronous copy of {self.words(actor - self.copies)}"
+        if actor < self.stores:
+            return f"the matrix unit of {self._wave(actor - self.products)}"
+        if actor < self.outward:
+            return f"a bulk store of {self.words(actor - self.stores)}"
+        return "a bulk store" if actor == self.outward else "a bulk copy"
+
+    def _wave(self, wave: int) -> str:
+        rank, wave = divmod(wave, self.kernel.threads // self.kernel.lanes)
+        return f"{f'wave {wave} of ' if self.kernel.threads > 1 else ''}workgroup {self.workgroups[rank]}"
+
+    def _changed(self, lanes: Integers) -> None:
+        """Several lanes of a strand are known as far as the least known of them."""
+        for table in (self.known, self.fenced):
+            if table.shape[1]:
+                of_lanes = table[lanes, : self.lanes].reshape(len(lanes), -1, self.strand_lanes)
+                table[lanes, self.several : self.copies] = of_lanes.min(axis=2)
+        self._common.clear()
