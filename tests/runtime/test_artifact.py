@@ -10,17 +10,20 @@ import pytest
 
 from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.runtime import (
+    ArtifactCase,
     ArtifactError,
     Assumption,
     Binary,
     Dim,
     KernelArtifact,
+    TensorMap,
     TensorParameter,
     load_artifact,
     pack_artifact,
     save_artifact,
     unpack_artifact,
 )
+from wavespec.runtime.launch_plan import make_plan
 
 _BINARIES = (Binary("x86_64_v4", "vmfb", b"wide", ("avx512f",)), Binary("x86_64", "vmfb", b"plain"))
 _GEMM = replace(
@@ -29,6 +32,48 @@ _GEMM = replace(
     shared_memory_bytes=65536,
     assumptions=(Assumption("K > 256", ("gt", "K", 256)),),
 )
+
+
+_FEW = ArtifactCase(
+    (Assumption("M <= 64", ("le", "M", 64)), Assumption("K % 64 == 0", ("eq", ("mod", "K", 64), 0))),
+    replace(
+        _GEMM,
+        dims=(Dim("M"), Dim("N"), Dim("K", multiple_of=64)),
+        grid=(("ceildiv", "N", 8), 1, 1),
+        workgroup_size=(128, 1, 1),
+        tensor_maps=(TensorMap("a", (64, 64), 128),),
+        binaries=(Binary("x86_64", "vmfb", b"few"),),
+    ),
+)
+_ROW = ArtifactCase(
+    (Assumption("M == 1", ("eq", "M", 1)),), replace(_GEMM, dims=(Dim("M", size=1), Dim("N"), Dim("K", multiple_of=8)))
+)
+_CASES = replace(_GEMM, cases=(_ROW, _FEW))
+
+
+def test_round_trip_with_cases(tmp_path: Path) -> None:
+    files = save_artifact(_CASES, tmp_path)
+    assert [file.name for file in files] == [
+        "cpu.case0.x86_64_v4.vmfb",
+        "cpu.case0.x86_64.vmfb",
+        "cpu.case1.x86_64.vmfb",
+        "cpu.x86_64_v4.vmfb",
+        "cpu.x86_64.vmfb",
+        "cpu.json",
+    ]
+    assert load_artifact(files[-1]) == _CASES
+    assert unpack_artifact(pack_artifact(_CASES)) == _CASES
+
+
+@pytest.mark.parametrize(
+    ("sizes", "member"),
+    [((1, 8, 64), 0), ((1, 8, 8), 0), ((64, 8, 64), 1), ((64, 8, 72), 2), ((65, 8, 64), 2), ((0, 0, 0), 1)],
+)
+def test_plan_takes_the_first_case_that_fits(sizes: tuple[int, int, int], member: int) -> None:
+    plan = make_plan(_CASES, dict(zip("MNK", sizes, strict=True)))
+    assert plan.member == member
+    assert plan.constants == (sizes[1:] if member == 0 else sizes)  # the row has M compiled in
+    assert plan.grid[0] == -(-sizes[1] // 8) if member == 1 else -(-sizes[0] // 4)
 
 
 @pytest.mark.parametrize("artifact", [_GEMM, replace(scaled_interface(), binaries=_BINARIES)], ids=lambda a: a.name)
@@ -88,6 +133,7 @@ def test_manifest_has_no_paths_and_no_dates(tmp_path: Path) -> None:
 
 
 _OUTPUT = TensorParameter("y", "f32", ("N",), output=True)
+_NESTED = ArtifactCase((), scaled_interface())
 
 
 @pytest.mark.parametrize(
@@ -99,6 +145,10 @@ _OUTPUT = TensorParameter("y", "f32", ("N",), output=True)
         ({"dims": (Dim("N"), Dim("K"))}, "a dynamic dim is in no input"),
         ({"grid": ("M", 1, 1)}, "undeclared dim"),
         ({"tensors": (TensorParameter("x", "f7", ("N",)), _OUTPUT)}, "unknown dtype"),
+        ({"tensor_maps": (TensorMap("x", (8, 8)),)}, "a tensor map is of no tensor"),
+        ({"cases": (replace(_FEW, conditions=()),)}, "a case is of another kernel"),
+        ({"cases": (ArtifactCase((Assumption("M", "M"),), scaled_interface()),)}, "undeclared dim"),
+        ({"cases": (ArtifactCase((), replace(scaled_interface(), cases=(_NESTED,))),)}, "a case has cases"),
     ],
 )
 def test_artifact_without_a_meaning_is_refused(change: dict[str, object], problem: str) -> None:

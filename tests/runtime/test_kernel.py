@@ -120,6 +120,20 @@ def test_wrong_call_after_a_right_one_is_still_found(gemm: Kernel) -> None:
         gemm(a, b, out=a.view(-1)[:12].view(4, 3))
 
 
+def test_wrong_count_after_a_right_call_is_still_found(gemm: Kernel) -> None:
+    a, b, c = _integers(4, 8), _integers(3, 8), torch.empty(4, 3)
+    gemm(a, b)
+    gemm(a, b, out=c)
+    for inputs in ((a,), (a, b, c), (a, c)):
+        with pytest.raises(ArgumentError, match=r"takes 2 input tensors|has K = 3"):
+            gemm(*inputs)
+        with pytest.raises(ArgumentError, match=r"takes 2 input tensors|has K = 3"):
+            gemm(*inputs, out=c)
+    for outputs in ((), (c, c)):
+        with pytest.raises(ArgumentError, match="'out' takes 1 tensors"):
+            gemm(a, b, out=outputs)
+
+
 def test_kernel_of_another_device_says_so(gemm: Kernel) -> None:
     with pytest.raises(ArgumentError, match="'a' is on meta, but this kernel was built for cpu"):
         gemm(torch.empty(4, 8, device="meta"), torch.empty(3, 8, device="meta"))

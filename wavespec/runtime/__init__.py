@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wavespec.runtime.artifact import (
+        ArtifactCase,
         ArtifactError,
         Assumption,
         Binary,
         Dim,
         KernelArtifact,
+        TensorMap,
         TensorParameter,
         load_artifact,
         pack_artifact,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ArgumentError": "wavespec.runtime.checks",
     "ArgumentTypeError": "wavespec.runtime.checks",
+    "ArtifactCase": "wavespec.runtime.artifact",
     "ArtifactError": "wavespec.runtime.artifact",
     "Assumption": "wavespec.runtime.artifact",
     "Binary": "wavespec.runtime.artifact",
@@ -35,6 +38,7 @@ _HOMES = {
     "KernelArtifact": "wavespec.runtime.artifact",
     "KernelSet": "wavespec.runtime.kernel_set",
     "SizeExpr": "wavespec.runtime.size_expr",
+    "TensorMap": "wavespec.runtime.artifact",
     "TensorParameter": "wavespec.runtime.artifact",
     "define_operator": "wavespec.runtime.torch_ops",
     "load_artifact": "wavespec.runtime.artifact",
@@ -47,6 +51,7 @@ _HOMES = {
 __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
+    "ArtifactCase",
     "ArtifactError",
     "Assumption",
     "Binary",
@@ -55,6 +60,7 @@ __all__ = [
     "KernelArtifact",
     "KernelSet",
     "SizeExpr",
+    "TensorMap",
     "TensorParameter",
     "define_operator",
     "load_artifact",

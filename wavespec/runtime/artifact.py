@@ -5,6 +5,7 @@ On disk, beside the generated wrapper:
 
     gemm.artifacts/cpu.json                 manifest: tensors, dims, grid, sha256 of every binary
     gemm.artifacts/cpu.x86_64_v3.vmfb       one file per binary
+    gemm.artifacts/cpu.case0.x86_64_v3.vmfb the same for the sizes of the first case
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import json
 import os
 import re
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from wavespec.runtime.size_expr import SizeExpr, from_json, names_in
+from wavespec.runtime.size_expr import SizeExpr, evaluate, from_json, names_in
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Raised whenever a manifest of an older version would be misread."""
 
 Backend = Literal["cpu", "cuda", "hip"]
@@ -43,6 +46,9 @@ DTYPE_BYTES: Final = {
     "bool": 1,
 }
 """Every element type that a tensor argument may have, with the bytes of one element in memory."""
+
+TENSOR_MAP_BYTES: Final = 128
+"""Bytes of a tensor map as an argument."""
 
 _MAGIC = b"WSKERNEL"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
@@ -90,12 +96,24 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """How bulk copies of the machine see a tensor: in boxes, swizzled in rows of some bytes (0 = not)."""
+
+    tensor: str
+    box: tuple[int, ...]
+    """Elements along each dim of the tensor, outermost first."""
+    swizzle_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KernelArtifact:
     """A kernel compiled for one target.
 
     Arguments are bound in this order: `tensors` (inputs, then outputs), one scratch buffer per entry of
     `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`.
     `binaries` are ordered best first; the first whose `requires` the machine meets is used.
+
+    Its own launch data is for all sizes; `cases` are the same kernel compiled for some, and come first.
     """
 
     name: str
@@ -113,13 +131,17 @@ class KernelArtifact:
     shared_memory_bytes: int = 0
     """Dynamic shared memory of one workgroup, to be asked for at the launch."""
     scratch_bytes: tuple[SizeExpr, ...] = ()
+    tensor_maps: tuple[TensorMap, ...] = ()
+    """Passed by value between the tensors and the scratch buffers, 128 bytes each."""
     assumptions: tuple[Assumption, ...] = ()
     spec_sha256: str = ""
+    cases: tuple[ArtifactCase, ...] = ()
 
     def __post_init__(self) -> None:
         dims = [dim.name for dim in self.dims]
         order = [tensor.output for tensor in self.tensors]
         inputs = {name for tensor in self.inputs for name in tensor.dims}
+        ranks = {(tensor.name, len(tensor.dims)) for tensor in self.tensors}
         checks = (
             (len(set(dims)) == len(dims), f"dim names repeat: {dims}"),
             (order == sorted(order), "inputs have to come before outputs"),
@@ -132,6 +154,15 @@ class KernelArtifact:
             (all(n in dims for n in self._expression_names()), "an expression has an undeclared dim"),
             (all(t.dtype in DTYPE_BYTES for t in self.tensors), "a tensor has an unknown dtype"),
             (len({b.label for b in self.binaries}) == len(self.binaries), "labels of binaries repeat"),
+            (
+                all((c.kernel.name, c.kernel.tensors) == (self.name, self.tensors) for c in self.cases),
+                "a case is of another kernel",
+            ),
+            (
+                all(m.swizzle_bytes in (0, 32, 64, 128) and (m.tensor, len(m.box)) in ranks for m in self.tensor_maps),
+                "a tensor map is of no tensor",
+            ),
+            (not any(case.kernel.cases for case in self.cases), "a case has cases"),
         )
         for holds, problem in checks:
             if not holds:
@@ -150,9 +181,38 @@ class KernelArtifact:
         """Names of the push constants, in order."""
         return tuple(dim.name for dim in self.dims if dim.size is None)
 
+    @property
+    def members(self) -> tuple[KernelArtifact, ...]:
+        """The kernels of all cases in order, and this one, which is for all sizes."""
+        return (*(case.kernel for case in self.cases), self)
+
+    def member_for(self, sizes: Mapping[str, int]) -> int:
+        """Index in `members` of the kernel for a call whose dims have `sizes`."""
+        holds = (all(_holds(condition, sizes) for condition in case.conditions) for case in self.cases)
+        return next((index for index, taken in enumerate(holds) if taken), len(self.cases))
+
     def _expression_names(self) -> frozenset[str]:
-        expressions = (*self.grid, *self.scratch_bytes, *(a.condition for a in self.assumptions))
+        conditions = (a for case in self.cases for a in case.conditions)
+        expressions = (*self.grid, *self.scratch_bytes, *(a.condition for a in (*self.assumptions, *conditions)))
         return frozenset[str]().union(*map(names_in, expressions))
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactCase:
+    """A kernel compiled for the sizes that meet all `conditions`.
+
+    Its `dims` have more sizes compiled in, or larger multiples, than a call has to promise.
+    """
+
+    conditions: tuple[Assumption, ...]
+    kernel: KernelArtifact
+
+
+def _holds(condition: Assumption, sizes: Mapping[str, int]) -> bool:
+    try:
+        return bool(evaluate(condition.condition, sizes))
+    except ZeroDivisionError:  # `K % M == 0` says nothing about an empty M.
+        return False
 
 
 def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
@@ -164,16 +224,30 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "backend": artifact.backend,
         "architecture": artifact.architecture,
         "spec_sha256": artifact.spec_sha256,
-        "entry_point": artifact.entry_point,
         "tensors": [
             {"name": t.name, "dtype": t.dtype, "dims": list(t.dims), "output": t.output} for t in artifact.tensors
         ],
+        **_launch_to_manifest(artifact),
+        "cases": [
+            {"when": _assumptions_to_manifest(case.conditions), **_launch_to_manifest(case.kernel)}
+            for case in artifact.cases
+        ],
+    }
+
+
+def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
+    """What the kernels of two cases may have different."""
+    return {
+        "entry_point": artifact.entry_point,
         "dims": [{"name": d.name, "multiple_of": d.multiple_of, "size": d.size} for d in artifact.dims],
         "grid": list(artifact.grid),
         "workgroup_size": list(artifact.workgroup_size),
         "shared_memory_bytes": artifact.shared_memory_bytes,
         "scratch_bytes": list(artifact.scratch_bytes),
-        "assumptions": [{"text": a.text, "condition": a.condition} for a in artifact.assumptions],
+        "tensor_maps": [
+            {"tensor": m.tensor, "box": list(m.box), "swizzle_bytes": m.swizzle_bytes} for m in artifact.tensor_maps
+        ],
+        "assumptions": _assumptions_to_manifest(artifact.assumptions),
         "binaries": [
             {
                 "label": b.label,
@@ -187,13 +261,21 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
     }
 
 
+def _assumptions_to_manifest(assumptions: tuple[Assumption, ...]) -> list[dict[str, Any]]:
+    return [{"text": a.text, "condition": a.condition} for a in assumptions]
+
+
 def save_artifact(artifact: KernelArtifact, directory: Path) -> list[Path]:
     """Write manifest and binaries into `directory`; returns the files, the manifest last.
 
     A file is replaced whole or not at all, and left alone where it already has the same bytes.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    files = {_binary_path(directory, artifact.target, b.label, b.format): b.data for b in artifact.binaries}
+    files = {
+        directory / _binary_name(artifact.target, case, binary.label, binary.format): binary.data
+        for case, member in zip((*range(len(artifact.cases)), None), artifact.members, strict=True)
+        for binary in member.binaries
+    }
     text = json.dumps(artifact_to_manifest(artifact), indent=2, ensure_ascii=True) + "\n"
     files[directory / f"{_checked_name(artifact.target)}.json"] = text.encode()
     for path, data in files.items():
@@ -208,11 +290,13 @@ def load_artifact(manifest: Path) -> KernelArtifact:
         values = json.loads(manifest.read_bytes())
         assert isinstance(values, dict)
         record = cast(dict[str, Any], values)
-        binaries = [
-            _binary_path(manifest.parent, record["target"], entry["label"], entry["format"]).read_bytes()
-            for entry in record["binaries"]
-        ]
-        return _from_manifest(record, binaries)
+
+        def read(case: int | None, entry: dict[str, Any]) -> bytes:
+            return (
+                manifest.parent / _binary_name(record["target"], case, entry["label"], entry["format"])
+            ).read_bytes()
+
+        return _from_manifest(record, read)
     except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
         raise ArtifactError(f"{manifest.name}: {type(error).__name__}: {error}.") from error
 
@@ -220,7 +304,8 @@ def load_artifact(manifest: Path) -> KernelArtifact:
 def pack_artifact(artifact: KernelArtifact) -> bytes:
     """The artifact as one byte string, for caches and pipes; `unpack_artifact` is the way back."""
     manifest = json.dumps(artifact_to_manifest(artifact), separators=(",", ":")).encode()
-    return b"".join((_MAGIC, len(manifest).to_bytes(8, "little"), manifest, *(b.data for b in artifact.binaries)))
+    binaries = [binary.data for member in artifact.members for binary in member.binaries]
+    return b"".join((_MAGIC, len(manifest).to_bytes(8, "little"), manifest, *binaries))
 
 
 def unpack_artifact(data: bytes) -> KernelArtifact:
@@ -231,23 +316,47 @@ def unpack_artifact(data: bytes) -> KernelArtifact:
             raise ValueError("not a packed kernel")
         end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
         record = json.loads(data[start:end])
-        binaries: list[bytes] = []
-        for entry in record["binaries"]:
-            binaries.append(data[end : end + entry["bytes"]])
+
+        def read(case: int | None, entry: dict[str, Any]) -> bytes:
+            nonlocal end
             end += entry["bytes"]
+            return data[end - entry["bytes"] : end]
+
+        artifact = _from_manifest(record, read)
         if end != len(data):
             raise ValueError(f"{len(data)} bytes, expected {end}")
-        return _from_manifest(record, binaries)
+        return artifact
     except (ValueError, KeyError, TypeError) as error:
         raise ArtifactError(f"Packed kernel: {type(error).__name__}: {error}.") from error
 
 
-def _from_manifest(record: dict[str, Any], binaries: list[bytes]) -> KernelArtifact:
+def _from_manifest(record: dict[str, Any], read: Callable[[int | None, dict[str, Any]], bytes]) -> KernelArtifact:
+    """`read` gives the bytes of an entry of `binaries` of a case, or of the kernel for all sizes (`None`); it is
+    called in the order in which a pack has them."""
     if record["format_version"] != FORMAT_VERSION:
         raise ValueError(f"format version {record['format_version']!r}, expected {FORMAT_VERSION}; build it again")
-    for entry, data in zip(record["binaries"], binaries, strict=True):
+    cases = [
+        ArtifactCase(_assumptions(case["when"]), _kernel(record | case, _binaries(case, partial(read, index))))
+        for index, case in enumerate(record["cases"])
+    ]
+    return replace(_kernel(record, _binaries(record, partial(read, None))), cases=tuple(cases))
+
+
+def _binaries(record: dict[str, Any], read: Callable[[dict[str, Any]], bytes]) -> tuple[Binary, ...]:
+    binaries: list[Binary] = []
+    for entry in record["binaries"]:
+        data = read(entry)
         if hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise ValueError(f"binary {entry['label']!r} does not have the sha256 of its manifest; build it again")
+        binaries.append(Binary(entry["label"], entry["format"], data, tuple(entry["requires"])))
+    return tuple(binaries)
+
+
+def _assumptions(records: list[dict[str, Any]]) -> tuple[Assumption, ...]:
+    return tuple(Assumption(a["text"], from_json(a["condition"])) for a in records)
+
+
+def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtifact:
     x, y, z = (from_json(expression) for expression in record["grid"])
     threads_x, threads_y, threads_z = record["workgroup_size"]
     return KernelArtifact(
@@ -263,18 +372,20 @@ def _from_manifest(record: dict[str, Any], binaries: list[bytes]) -> KernelArtif
         workgroup_size=(threads_x, threads_y, threads_z),
         shared_memory_bytes=record["shared_memory_bytes"],
         scratch_bytes=tuple(from_json(expression) for expression in record["scratch_bytes"]),
-        assumptions=tuple(Assumption(a["text"], from_json(a["condition"])) for a in record["assumptions"]),
-        binaries=tuple(
-            Binary(entry["label"], entry["format"], data, tuple(entry["requires"]))
-            for entry, data in zip(record["binaries"], binaries, strict=True)
-        ),
+        tensor_maps=tuple(TensorMap(m["tensor"], tuple(m["box"]), m["swizzle_bytes"]) for m in record["tensor_maps"]),
+        assumptions=_assumptions(record["assumptions"]),
+        binaries=binaries,
     )
 
 
-def _binary_path(directory: Path, target: str, label: str, file_format: str) -> Path:
-    return directory / _checked_name(
-        f"{target}.{label}.{file_format}" if label != target else f"{target}.{file_format}"
-    )
+def file_stem(target: str, case: int | None, label: str) -> str:
+    """Name, without its suffix, of a file about the binary `label` of a case, or of the kernel for all sizes."""
+    parts = [target, *([] if case is None else [f"case{case}"]), *([] if label == target else [label])]
+    return ".".join(parts)
+
+
+def _binary_name(target: str, case: int | None, label: str, file_format: str) -> str:
+    return _checked_name(f"{file_stem(target, case, label)}.{file_format}")
 
 
 def _checked_name(name: str) -> str:

@@ -60,7 +60,7 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
                 f"but '{expected[0].name}' is on {inputs[0].device}."
             )
     sizes = _bind_dims(artifact, inputs)
-    for assumption in artifact.assumptions:
+    for assumption in artifact.members[artifact.member_for(sizes)].assumptions:
         if not evaluate(assumption.condition, sizes):
             given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise ArgumentError(f"{artifact.name}: the kernel assumes {assumption.text}, but this call has {given}.")
@@ -70,9 +70,9 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
 def check_outputs(
     artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
 ) -> None:
-    """Check tensors given for the results: dtype, device, exact shape, contiguous, sharing no memory."""
+    """Check tensors given for the results: dtype, device, exact shape, contiguous; and `check_memory`."""
     expected = artifact.outputs
-    labels = [parameter.name if len(expected) > 1 else "out" for parameter in expected]
+    labels = _output_labels(artifact)
     if len(outputs) != len(expected):
         names = ", ".join(parameter.name for parameter in expected)
         raise ArgumentTypeError(f"{artifact.name}: 'out' takes {len(expected)} tensors ({names}), got {len(outputs)}.")
@@ -89,14 +89,28 @@ def check_outputs(
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
         if not tensor.is_contiguous():
             raise ArgumentError(f"{where} has strides {tuple(tensor.stride())}, expected a contiguous tensor.")
-        if tensor.requires_grad and torch.is_grad_enabled():
-            raise ArgumentError(f"{where} requires grad, but results are written in place without a gradient.")
+    check_memory(artifact, inputs, outputs)
+
+
+def check_memory(artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Check that results may be written to `outputs`: no memory shared with another tensor, no gradient."""
     named = list(zip((parameter.name for parameter in artifact.inputs), inputs, strict=True))
-    for label, tensor in zip(labels, outputs, strict=True):
+    for label, tensor in zip(_output_labels(artifact), outputs, strict=True):
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise ArgumentError(
+                f"{artifact.name}: argument '{label}' requires grad, but results are written in place without a "
+                "gradient."
+            )
         for other, tensor_read in named:
             if _share_memory(tensor, tensor_read):
                 raise ArgumentError(f"{artifact.name}: argument '{label}' shares memory with '{other}'.")
         named.append((label, tensor))
+
+
+def _output_labels(artifact: KernelArtifact) -> list[str]:
+    """What a call's arguments for the results are called."""
+    names = [parameter.name for parameter in artifact.outputs]
+    return names if len(names) > 1 else ["out"]
 
 
 def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:

@@ -97,8 +97,8 @@ class IreeLauncher:
         self._parallel: tuple[_Device, VmContext, VmFunction] | None = None
         self._one_thread = artifact.backend == "cpu" and torch.get_num_threads() == 1
 
-    def launch(self, tensors: Sequence[Tensor], plan: LaunchPlan) -> None:
-        """Run on `tensors`: inputs, then outputs, all contiguous and of the sizes of `plan`."""
+    def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
+        """Run on inputs, then outputs, all contiguous, of the sizes of `plan`, their memory at `addresses`."""
         if _state["forked"]:
             raise RuntimeError(
                 f"{self._artifact.name}: this process was forked after its parent ran a kernel, and IREE's "
@@ -115,8 +115,7 @@ class IreeLauncher:
         copied: list[tuple[int, Tensor]] = []
         arguments = iree.VmVariantList(len(tensors) + len(plan.constants) + 2 * len(plan.scratch_bytes))
         push = arguments.push_ref
-        for index, tensor in enumerate(tensors):
-            address = tensor.data_ptr()
+        for index, (tensor, address) in enumerate(zip(tensors, addresses, strict=True)):
             if address and not address % _IMPORT_ALIGNMENT_BYTES and not self._has_bytes:
                 push(import_tensor(to_dlpack(tensor)).get_buffer())
             elif not address:  # An empty tensor: IREE crashes on a null pointer.

@@ -6,39 +6,27 @@ import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from wavespec.runtime.artifact import ArtifactError, load_artifact
+from wavespec.runtime.caller import Call, Caller
 from wavespec.runtime.kernel import Kernel
 
 
-class KernelSet:
+class KernelSet(Caller):
     """What a generated wrapper calls: the kernels of one spec, for every target it was built for."""
 
-    def __init__(self, name: str, directory: Path, spec_sha256: str) -> None:
+    def __init__(self, name: str, directory: Path, spec_sha256: str, inputs: int) -> None:
+        super().__init__(inputs)
         self.name = name
         self._directory = directory
         self._spec_sha256 = spec_sha256
         self._kernels: dict[torch.device, Kernel] = {}
 
-    def run(self, inputs: Sequence[Tensor], out: Tensor | Sequence[Tensor] | None = None) -> Any:
-        """Check, allocate where `out` is None, launch; returns the output or a tuple of them."""
-        device = inputs[0].device
-        kernel = self._kernels.get(device)
-        if kernel is None:
-            kernel = self.kernel_for(device)
-        return kernel.run(inputs, out)
-
-    def raw(self, *tensors: Tensor) -> None:
-        """Launch on inputs then outputs, unchecked; see `Kernel.raw`."""
-        device = tensors[0].device
-        kernel = self._kernels.get(device)
-        if kernel is None:
-            kernel = self.kernel_for(device)
-        kernel.raw(*tensors)
+    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
+        return self.kernel_for(inputs[0].device).prepare(inputs, outputs)
 
     def kernel_for(self, device: torch.device) -> Kernel:
         """The kernel for `device`; `ArtifactError` says what was built where nothing fits."""

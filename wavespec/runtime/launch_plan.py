@@ -16,24 +16,30 @@ class LaunchPlan:
     sizes: dict[str, int]
     constants: tuple[int, ...]
     """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`)."""
-    output_shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]
+    """Of all tensors: inputs, then outputs."""
     grid: tuple[int, int, int]
     workgroups: int
     """Product of `grid`; 0 means that there is nothing to launch."""
     scratch_bytes: tuple[int, ...]
+    member: int = 0
+    """Index in `KernelArtifact.members` of the kernel that is for these sizes."""
 
 
 def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     """The plan of a call whose dims have `sizes`, which were checked by `check_inputs`."""
-    x, y, z = (evaluate(expression, sizes) for expression in artifact.grid)
+    member = artifact.member_for(sizes)
+    taken = artifact.members[member]
+    x, y, z = (evaluate(expression, sizes) for expression in taken.grid)
     return LaunchPlan(
         sizes=dict(sizes),
-        constants=tuple(sizes[name] for name in artifact.dynamic_dims),
-        output_shapes=tuple(
+        constants=tuple(sizes[name] for name in taken.dynamic_dims),
+        shapes=tuple(
             tuple(size if isinstance(size, int) else sizes[size] for size in parameter.dims)
-            for parameter in artifact.outputs
+            for parameter in artifact.tensors
         ),
         grid=(x, y, z),
         workgroups=x * y * z,
-        scratch_bytes=tuple(evaluate(expression, sizes) for expression in artifact.scratch_bytes),
+        scratch_bytes=tuple(evaluate(expression, sizes) for expression in taken.scratch_bytes),
+        member=member,
     )

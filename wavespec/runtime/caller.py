@@ -1,0 +1,134 @@
+"""Tensors go in; what a call with such tensors has to do is found out once, and done every time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import starmap
+from operator import attrgetter
+from typing import Any, Final, Protocol
+
+import torch
+from torch import Tensor
+
+from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.checks import check_memory
+from wavespec.runtime.launch_plan import LaunchPlan
+
+_CALLS_KEPT: Final = 1024
+
+# A call takes some µs in all, of which Python's loops over tensors were half: these run over them in C.
+_description: Final = attrgetter("shape", "dtype", "device")
+_is_contiguous: Final = Tensor.is_contiguous
+_address: Final = Tensor.data_ptr
+_current_gpu: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", lambda: -1)  # pyright: ignore
+
+
+class Launcher(Protocol):
+    """Runs one kernel on one device."""
+
+    def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
+        """Run on inputs then outputs, all contiguous, of the sizes of `plan`, their memory at `addresses`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was found out about one call, and holds for all calls with tensors of the same description."""
+
+    artifact: KernelArtifact
+    plan: LaunchPlan
+    launcher: Launcher | None
+    """None where there is nothing to launch."""
+    gpu: int | None
+    """Number of the GPU that has to be the current one."""
+    empty: Callable[..., Tensor]
+    """Makes a tensor on the current device."""
+    results: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
+    """Arguments of `empty` for every output: shape, strides, dtype."""
+    apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
+    """Addresses of tensors of which no output is known to share memory with another."""
+
+
+class Caller(ABC):
+    """Three ways to call a kernel on real tensors; none looks at `requires_grad` of inputs."""
+
+    def __init__(self, input_count: int) -> None:
+        self._input_count = input_count
+        self._calls: dict[tuple[Any, ...], Call] = {}
+
+    @abstractmethod
+    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
+        """Check the tensors in full and load the kernel; returns contiguous inputs, and the call.
+
+        Errors: `ArgumentError`, which names the argument; `ArtifactError` where no code fits the device.
+        """
+
+    def new(self, *inputs: Tensor) -> Any:
+        """Run into new tensors; returns the output, or a tuple of them."""
+        call = self._known(inputs)
+        if call is None:
+            inputs, call = self._found_out(inputs, None)
+        if call.gpu is not None and call.gpu != _current_gpu():
+            with torch.cuda.device(call.gpu):
+                return self.new(*inputs)
+        outputs = tuple(starmap(call.empty, call.results))
+        if call.launcher is not None:
+            tensors = inputs + outputs
+            call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def write(self, *tensors: Tensor) -> None:
+        """Run on inputs, then outputs, which are contiguous and share no memory with the others."""
+        call = self._known(tensors)
+        if call is None:
+            inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
+            inputs, call = self._found_out(inputs, outputs)
+            tensors = inputs + outputs
+        if call.gpu is not None and call.gpu != _current_gpu():
+            with torch.cuda.device(call.gpu):
+                return self.write(*tensors)
+        addresses = tuple(map(_address, tensors))
+        if addresses not in call.apart:
+            self._check_memory(tensors, call)
+            if len(call.apart) >= _CALLS_KEPT:
+                call.apart.clear()
+            call.apart.add(addresses)
+        for output in tensors[self._input_count :]:
+            if output.requires_grad:
+                self._check_memory(tensors, call)
+        if call.launcher is not None:
+            call.launcher.launch(tensors, addresses, call.plan)
+
+    def raw(self, *tensors: Tensor) -> None:
+        """Launch on inputs, then outputs; wrong strides or outputs corrupt memory."""
+        inputs = tensors[: self._input_count]
+        call = self._calls.get(tuple(map(_description, inputs)))
+        if call is None:
+            _, call = self._found_out(inputs, None)
+        if call.gpu is not None and call.gpu != _current_gpu():
+            with torch.cuda.device(call.gpu):
+                return self.raw(*tensors)
+        if call.launcher is not None:
+            call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+
+    def _known(self, tensors: Sequence[Tensor]) -> Call | None:
+        """The call of earlier tensors of the same description, if these are contiguous too."""
+        try:
+            call = self._calls.get(tuple(map(_description, tensors)))
+        except AttributeError:  # Not a tensor: the full check says so.
+            return None
+        return call if call is not None and all(map(_is_contiguous, tensors)) else None
+
+    def _found_out(
+        self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None
+    ) -> tuple[tuple[Tensor, ...], Call]:
+        contiguous, call = self.prepare(inputs, outputs)
+        if len(self._calls) >= _CALLS_KEPT:
+            self._calls.clear()
+        self._calls[tuple(map(_description, (*inputs, *(outputs or ()))))] = call
+        return tuple(contiguous), call
+
+    def _check_memory(self, tensors: tuple[Tensor, ...], call: Call) -> None:
+        check_memory(call.artifact, tensors[: self._input_count], tensors[self._input_count :])

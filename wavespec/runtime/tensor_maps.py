@@ -1,0 +1,109 @@
+"""Addresses and shapes of tensors go in; the 128-byte descriptors come out by which bulk copies of NVIDIA
+machines find their boxes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Final
+
+from wavespec.runtime.artifact import DTYPE_BYTES, TENSOR_MAP_BYTES, KernelArtifact, TensorMap
+from wavespec.runtime.checks import ArgumentError
+from wavespec.runtime.cuda_driver import CudaDriver
+from wavespec.runtime.launch_plan import LaunchPlan
+
+_MAP_ALIGNMENT_BYTES: Final = 64
+_PITCH_BYTES: Final = 16
+_MAPS_KEPT: Final = 4096
+# Values of enumerations in cuda.h; what is not named here has elements of one byte, which are moved as they are.
+_DATA_TYPES: Final = {"i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
+_BYTES: Final = 0
+_SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
+_NO_INTERLEAVE: Final = 0
+_FETCH_256_BYTES: Final = 3
+_ZEROS_OUTSIDE: Final = 0
+
+
+class TensorMaps:
+    """The maps of one kernel, each encoded once per address and shape: they depend on nothing else.
+
+    They are passed to kernels by value, so that a call that was captured in a CUDA graph keeps its own.
+    """
+
+    def __init__(self, artifact: KernelArtifact, driver: CudaDriver) -> None:
+        names = [tensor.name for tensor in artifact.tensors]
+        self._encoders = [
+            (index, _Encoder(artifact.name, one, artifact.tensors[index].dtype, driver), dict[_Key, bytes]())
+            for one in artifact.tensor_maps
+            for index in (names.index(one.tensor),)
+        ]
+
+    def __call__(self, addresses: Sequence[int], plan: LaunchPlan) -> list[bytes]:
+        """The maps for tensors (inputs, then outputs) at `addresses`, of the shapes of `plan`."""
+        maps: list[bytes] = []
+        for index, encode, known in self._encoders:
+            key = addresses[index], plan.shapes[index]
+            encoded = known.get(key)
+            if encoded is None:
+                if len(known) >= _MAPS_KEPT:
+                    known.clear()
+                encoded = known[key] = encode(*key)
+            maps.append(encoded)
+        return maps
+
+
+_Key = tuple[int, tuple[int, ...]]
+
+
+class _Encoder:
+    """Makes one map of a kernel for any address and shape."""
+
+    def __init__(self, kernel: str, described: TensorMap, dtype: str, driver: CudaDriver) -> None:
+        rank = len(described.box)
+        self._described = described
+        self._where = f"{kernel}: tensor '{described.tensor}'"
+        self._rank = rank
+        self._element_bytes = DTYPE_BYTES[dtype]
+        self._data_type = _DATA_TYPES.get(dtype, _BYTES)
+        # The driver counts dims from the innermost.
+        self._box = (ctypes.c_uint32 * rank)(*reversed(described.box))
+        self._steps = (ctypes.c_uint32 * rank)(*[1] * rank)
+        self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)
+        self._driver = driver
+
+    def __call__(self, address: int, shape: tuple[int, ...]) -> bytes:
+        """Encode; `ArgumentError` for a tensor that no map can describe, which the kernel's conditions on
+        sizes should have kept away."""
+        sizes, strides = (ctypes.c_uint64 * self._rank)(), (ctypes.c_uint64 * self._rank)()
+        pitch = self._element_bytes
+        for dim, size in enumerate(reversed(shape)):
+            sizes[dim] = size
+            pitch *= size
+            strides[dim] = pitch  # of the next dim; the last is not read
+            if not size:
+                raise ArgumentError(f"{self._where} of shape {list(shape)} is empty: it has no tensor map.")
+            if dim + 1 < self._rank and pitch % _PITCH_BYTES:
+                raise ArgumentError(
+                    f"{self._where} of shape {list(shape)} has rows {pitch} bytes apart: a tensor map needs a "
+                    f"multiple of {_PITCH_BYTES}."
+                )
+        memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _MAP_ALIGNMENT_BYTES)
+        skipped = -ctypes.addressof(memory) % _MAP_ALIGNMENT_BYTES
+        status = self._driver.encode_tiled(
+            ctypes.addressof(memory) + skipped,
+            self._data_type,
+            self._rank,
+            address,
+            sizes,
+            strides,
+            self._box,
+            self._steps,
+            *self._layout,
+        )
+        if status:
+            reason = self._driver.error("cuTensorMapEncodeTiled", status).reason
+            raise RuntimeError(
+                f"{self._where} of shape {list(shape)}: cuTensorMapEncodeTiled: {reason} "
+                f"(boxes of {list(self._described.box)}, swizzled in rows of {self._described.swizzle_bytes} bytes)."
+            )
+        return memory.raw[skipped : skipped + TENSOR_MAP_BYTES]
