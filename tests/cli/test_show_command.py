@@ -54,6 +54,19 @@ def test_an_unknown_variant_lists_them(wavespec: Command, small: Path) -> None:
     assert "error[unknown-variant]: 'x86_64_v5' is not a variant of cpu." in result.err
 
 
+def test_case_is_chosen_by_number_or_by_sizes(wavespec: Command, small: Path) -> None:
+    text = small.read_text()
+    case = "  cpu: {params: {BLOCK_M: 24}, cases: [{when: [M <= 8], params: {BLOCK_M: 12}}]}\n"
+    small.write_text(text.replace("  cpu: {params: {BLOCK_M: 24}}\n", case))
+    few, many = "split workgroup M 12 0", "split workgroup M 24 0"
+    assert many in wavespec("show", small).out
+    assert few in wavespec("show", small, "--case", "0").out
+    assert few in wavespec("show", small, "--dim", "M=8", "--dim", "N=8", "--dim", "K=8").out
+    assert many in wavespec("show", small, "--dim", "M=9", "--dim", "N=8", "--dim", "K=8").out
+    unknown = wavespec("show", small, "--case", "1")
+    assert unknown.code == 2 and "error[unknown-case]: small has case 0 only on cpu, not 1." in unknown.err
+
+
 def test_schema_is_json_on_stdout_or_in_a_file(wavespec: Command) -> None:
     schema = wavespec("schema").data
     assert schema["$schema"].startswith("https://json-schema.org/")
@@ -67,10 +80,13 @@ def test_cache_is_counted_and_emptied(
     monkeypatch.setenv("WAVESPEC_CACHE_DIR", str(tmp_path / "cache"))
     wavespec("build", small, "--target", "gfx942", "-o", "out")
     (tmp_path / "cache" / "notes.txt").write_text("mine")
+    for name in ("0a" * 32, "mine"):
+        (tmp_path / "cache" / "tune" / name).mkdir(parents=True)
     assert wavespec("cache", "info", "--json").data["entries"] == 1
     assert "entries    1\n" in wavespec("cache", "info").out
     assert wavespec("cache", "clear").out == "1 entries deleted\n"
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["notes.txt"]
+    left = {path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache").rglob("*")}
+    assert left == {"notes.txt", "tune", "tune/mine"}
 
 
 def test_no_command_is_the_help(wavespec: Command) -> None:

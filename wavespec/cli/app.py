@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wavespec.cli import build, cache, check, failures, project, run, show
+from wavespec.cli import build, cache, check, failures, project, run, show, tune
 from wavespec.version import __version__
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command("check")(check.check)
 app.command("build")(build.build)
 app.command("run")(run.run)
 app.command("bench")(run.bench)
+app.command("tune")(tune.tune)
 app.command("show")(show.show)
 app.command("schema")(project.schema)
 app.command("generate")(project.generate)

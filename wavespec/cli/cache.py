@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ app = typer.Typer(help="Look at the compile cache, or empty it.", no_args_is_hel
 
 # Exactly the names that `wavespec.cache` writes: nothing else in the folder is ours to delete.
 _ENTRY = re.compile(r"[0-9a-f]{64}\.bin|\..*\.tmp")
+_TUNING = re.compile(r"[0-9a-f]{64}")
 
 
 @app.command()
@@ -39,12 +41,15 @@ def info(
 
 @app.command()
 def clear() -> None:
-    """Delete every entry."""
+    """Delete every entry, and what interrupted runs of `wavespec tune` left to go on with."""
     from wavespec.cache import default_directory
 
     entries = _entries(default_directory())
     for path in entries:
         path.unlink(missing_ok=True)
+    for path in (default_directory() / "tune").glob("[0-9a-f]*"):
+        if _TUNING.fullmatch(path.name):
+            shutil.rmtree(path)
     print(f"{len(entries)} entries deleted")
 
 

@@ -54,25 +54,31 @@ def check(
 def _diagnostics(path: Path, targets: tuple[str, ...]) -> tuple[Diagnostic, ...]:
     from wavespec.diagnostics import WavespecError, in_order
     from wavespec.schema import load_with_warnings
+    from wavespec.schema.models import TARGETS
+    from wavespec.schema.resolve import targets_of
 
     try:
         spec, found = load_with_warnings(path)
     except WavespecError as error:
         return error.diagnostics
-    return in_order([*found, *_misfits(spec, targets or tuple(spec.targets))])
+    wanted = targets_of(spec)
+    asked = wanted if targets == TARGETS else targets
+    return in_order([*found, *_misfits(spec, asked or tuple(name for name in spec.targets if name in wanted))])
 
 
 def _misfits(spec: KernelSpec, targets: tuple[str, ...]) -> list[Diagnostic]:
     """What the passes find wrong for each machine: instructions, tiles, memory."""
     from wavespec.diagnostics import WavespecError
     from wavespec.pipeline import lower
+    from wavespec.schema.resolve import cases_for_target
     from wavespec.targets.machine import machines
 
     found: list[Diagnostic] = []
     for target in targets:
         for machine in machines(target):
-            try:
-                lower(spec, machine)
-            except WavespecError as error:
-                found += error.diagnostics
+            for case in cases_for_target(spec, target):
+                try:
+                    lower(case.spec, machine)
+                except WavespecError as error:
+                    found += error.diagnostics
     return found

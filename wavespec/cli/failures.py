@@ -17,7 +17,9 @@ BAD_INPUT = 2
 """A mistake in a spec, an option or an argument."""
 
 # Failures that no change of the spec or of the options mends.
-_FAILED_CODES = frozenset({"compiler-failure", "no-device", "not-enough-memory"})
+_FAILED_CODES = frozenset(
+    {"compiler-failure", "measuring-failed", "no-device", "not-enough-memory", "nothing-compiles"}
+)
 
 
 @dataclass(slots=True)

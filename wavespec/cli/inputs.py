@@ -49,6 +49,14 @@ class UnknownStage(WavespecError, code="unknown-stage"):
         )
 
 
+class UnknownCase(WavespecError, code="unknown-case"):
+    """A target has no case of that number."""
+
+    def __init__(self, number: int, kernel: str, target: str, count: int) -> None:
+        has = f"cases 0 to {count - 1}" if count > 1 else "case 0 only" if count else "no cases"
+        super().__init__("--case", f"{kernel} has {has} on {target}, not {number}.")
+
+
 def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
     """The targets that `names` mean, each once; `all` is every one.
 
@@ -73,7 +81,7 @@ def chosen_target(name: str) -> str:
     return name
 
 
-def chosen_sizes(spec: KernelSpec, texts: Sequence[str]) -> tuple[dict[str, int], ...]:
+def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") -> tuple[dict[str, int], ...]:
     """Sizes of all dims, once for `M=512 N=512 ...`; without any text, once per workload of the spec.
 
     Raises:
@@ -85,19 +93,35 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str]) -> tuple[dict[str, int]
     errors: list[WavespecError] = []
     sizes = dict(fixed)
     for text in texts:
-        option = f"--dim {text}"
+        place = f"{option} {text}"
         name, equals, number = text.partition("=")
         if not equals or not re.fullmatch(r"[0-9]{1,18}", number):
-            errors.append(BadSize(option, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."]))
+            errors.append(BadSize(place, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."]))
         elif name not in spec.dims:
-            errors.append(UnknownDim(option, name, spec.name, list(spec.dims)))
+            errors.append(UnknownDim(place, name, spec.name, list(spec.dims)))
         else:
             sizes[name] = int(number)
     raise_all(errors)
     if missing := [name for name in spec.dims if name not in sizes]:
         raise MissingSize(spec.name, missing)
-    raise_all(_size_errors(spec, sizes))
+    raise_all(_size_errors(spec, sizes, option))
     return ({name: sizes[name] for name in spec.dims},)
+
+
+def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequence[str]) -> KernelSpec:
+    """The plain spec of the case `number` of `target`; else of the one for the sizes `texts`, else for all sizes.
+
+    Raises:
+        UnknownCase: the target has no such case.
+    """
+    from wavespec.schema.resolve import case_for_sizes, cases_for_target
+
+    cases = cases_for_target(spec, target)
+    if number is None:
+        return case_for_sizes(cases, chosen_sizes(spec, texts)[0]).spec if texts else cases[-1].spec
+    if not 0 <= number < len(cases) - 1:
+        raise UnknownCase(number, spec.name, target, len(cases) - 1)
+    return cases[number].spec
 
 
 def chosen_stage(name: str, stages: Sequence[str]) -> str:
@@ -112,7 +136,7 @@ def sizes_in_words(sizes: Mapping[str, int]) -> str:
     return " ".join(f"{name}={size}" for name, size in sizes.items())
 
 
-def _size_errors(spec: KernelSpec, sizes: Mapping[str, int]) -> list[WavespecError]:
+def _size_errors(spec: KernelSpec, sizes: Mapping[str, int], option: str) -> list[WavespecError]:
     from wavespec.lower.spec_to_tile import LARGEST_EXTENT
 
     problems: list[tuple[str, str]] = []
@@ -126,4 +150,4 @@ def _size_errors(spec: KernelSpec, sizes: Mapping[str, int]) -> list[WavespecErr
             problems.append((name, f"is {size}, less than its smallest size {dim.min}"))
         elif size > (most := LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)):
             problems.append((name, f"is {size}, more than its largest size {most}"))
-    return [BadSize(f"--dim {name}={sizes[name]}", f"{quote(name)} {problem}.") for name, problem in problems]
+    return [BadSize(f"{option} {name}={sizes[name]}", f"{quote(name)} {problem}.") for name, problem in problems]

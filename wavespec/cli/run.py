@@ -32,9 +32,8 @@ Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON to 
 class NoDevice(WavespecError, code="no-device"):
     """The machine that a kernel was asked to run on is not here."""
 
-    def __init__(self, target: str) -> None:
-        hints = ["'wavespec build' compiles for it without the device."]
-        super().__init__("--target", f"torch sees no device that runs {target}.", hints=hints)
+    def __init__(self, target: str, hint: str = "'wavespec build' compiles for it without the device.") -> None:
+        super().__init__("--target", f"torch sees no device that runs {target}.", hints=[hint])
 
 
 def run(
@@ -160,7 +159,7 @@ def _finish(spec: KernelSpec, target: str, rows: list[dict[str, Any]], json: boo
 
 
 def _print_run(name: str, target: str, row: dict[str, Any]) -> None:
-    from wavespec.cli.measure import ALLOWED_RATIO
+    from wavespec.tune.judge import ALLOWED_RATIO
 
     ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
     error = "not finite" if row["error"] is None else f"{row['error']:.3g}"

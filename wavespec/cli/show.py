@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavespec.cli.inputs import chosen_stage, chosen_target
+from wavespec.cli.inputs import chosen_case, chosen_stage, chosen_target
 from wavespec.cli.progress import progress
 from wavespec.diagnostics import WavespecError, name_hints, quote
 
 if TYPE_CHECKING:
+    from wavespec.runtime import KernelArtifact
     from wavespec.schema import KernelSpec
     from wavespec.targets.machine import Machine
 
@@ -32,6 +33,14 @@ def show(
         typer.Option(help="Stage to stop after; 'mlir' and 'isa' come last.", show_default="the last pass"),
     ] = "",
     variant: Annotated[str, typer.Option(help="Variant of the target.", show_default="the best here")] = "",
+    case: Annotated[
+        int | None,
+        typer.Option(help="Case of the target, counted from 0.", show_default="that of --dim, else the one for all"),
+    ] = None,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option("--dim", metavar="NAME=SIZE", help="Size of a dim (repeatable): chooses the case."),
+    ] = None,
     stages: Annotated[bool, typer.Option("--stages", help="List the stages and stop.")] = False,
 ) -> None:
     """Print the kernel as IR, MLIR or ISA at any point on its way."""
@@ -43,7 +52,7 @@ def show(
         return
     stage = chosen_stage(after or STAGES[-3], STAGES)
     machine = machine_of(chosen_target(target), variant)
-    print(stage_text(load(spec), machine, stage), end="")
+    print(stage_text(chosen_case(load(spec), target, case, dim or []), machine, stage), end="")
 
 
 def machine_of(target: str, variant: str) -> Machine:
@@ -69,6 +78,18 @@ def stage_text(spec: KernelSpec, machine: Machine, stage: str) -> str:
         if stage == "mlir":
             return emit(spec, machine).text.rstrip() + "\n"
         if stage == "isa":
-            _, compiled = build_variant(spec, machine, intermediates=True)
-            return isa_text(compiled.dumped)[1].rstrip() + "\n"
+            artifact, compiled = build_variant(spec, machine, intermediates=True)
+            return assembler_notes(artifact) + isa_text(compiled.dumped)[1].rstrip() + "\n"
         return print_kernel(lower(spec, machine, after=stage))
+
+
+def assembler_notes(artifact: KernelArtifact) -> str:
+    """Comment lines for above PTX: what NVIDIA's assembler, where there is one, makes of it."""
+    from wavespec.emit.ptxas import assemble, find_ptxas
+
+    ptxas = find_ptxas()
+    texts = [binary.data for binary in artifact.binaries if binary.format == "ptx"]
+    if ptxas is None or not texts:
+        return ""
+    lines = str(assemble(texts[0], artifact.architecture, ptxas)).splitlines()
+    return "".join(f"// ptxas: {line}\n" for line in lines)

@@ -1,0 +1,231 @@
+"""A kernel, a target and workloads go in; a folder with compiled candidates that can be measured comes out.
+
+    plan.json        the kernel, its workloads, and the candidates of each with their settings
+    kernels/         a packed artifact per workload and candidate, or why there is none
+    reference.py     what the kernel computes, with torch alone
+    results.json     what was measured so far
+
+and, where it goes to another machine, `run.py` with the files of wavespec that measuring needs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wavespec.cache import cache_key
+from wavespec.diagnostics import WavespecError
+from wavespec.emit.compiler import compiler_version
+from wavespec.runtime.artifact import replace_file
+from wavespec.schema import KernelSpec
+from wavespec.schema.expression_parser import parse_expression
+from wavespec.schema.models import Case, Override, TargetOverride
+from wavespec.schema.resolve import case_for_sizes, cases_for_target, spec_for_target
+from wavespec.schema.spec_to_yaml import dump_yaml, spec_to_data
+from wavespec.targets.machine import Machine
+from wavespec.tune.bench import kernel_file
+from wavespec.tune.candidates import candidates
+from wavespec.tune.compile_pool import CompileJob, CompilePool
+from wavespec.tune.ranges import ranges
+from wavespec.tune.reference_code import reference_code
+from wavespec.tune.results import FORMAT, PLAN, UNTUNED
+from wavespec.version import fingerprint
+
+_MOST_CANDIDATES = 64
+"""Per workload."""
+_MEASURING = (
+    "__init__.py",
+    "version.py",
+    "runtime",
+    "tune/__init__.py",
+    "tune/bench.py",
+    "tune/judge.py",
+    "tune/results.py",
+    "tune/supervise.py",
+)
+"""The part of wavespec that a bundle carries."""
+_RUN = '''\
+"""Measure the kernels of this bundle: `python run.py [--budget SECONDS]`; leaves results.json. Run it again to go on.
+
+Needs torch, and cuda-bindings for NVIDIA GPUs or iree-base-runtime for others and CPUs.
+"""
+
+import sys
+
+from wavespec.tune.supervise import main
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''
+
+
+class NothingCompiles(WavespecError, code="nothing-compiles"):
+    """No candidate, and not even the kernel as it is, became machine code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is tuned: a spec without its tuned cases, for one target, at some sizes."""
+
+    spec: KernelSpec
+    target: str
+    variants: tuple[Machine, ...]
+    """What is compiled for; the candidates are made for the first."""
+    workloads: tuple[Mapping[str, int], ...]
+    processors: int
+    """Workgroups that the machine runs at the same time."""
+
+    @property
+    def key(self) -> str:
+        """Changes with anything that decides what a bundle contains."""
+        return cache_key(
+            {
+                "kernel": digest_of(self.spec, self.target),
+                "workloads": [dict(workload) for workload in self.workloads],
+                "variants": [machine.variant for machine in self.variants],
+                "processors": self.processors,
+                "sources": fingerprint(),
+                "iree": compiler_version(),
+            }
+        )
+
+
+@dataclass(slots=True)
+class _Workload:
+    """One set of sizes, and what may be compiled for it: name, words, settings and job of each candidate."""
+
+    sizes: dict[str, int]
+    when: list[str]
+    entries: list[tuple[str, str, Override | None, CompileJob]] = field(
+        default_factory=list[tuple[str, str, Override | None, CompileJob]]
+    )
+
+
+def digest_of(spec: KernelSpec, target: str) -> str:
+    """Changes with everything that the spec says of a target: what results have to be about."""
+    cases = cases_for_target(spec, target)
+    parts = [[[str(condition) for condition in case.when], dump_yaml(case.spec)] for case in cases]
+    return cache_key({"cases": parts, "target": target})
+
+
+def is_bundle(folder: Path) -> bool:
+    """Whether `folder` holds a bundle, perhaps an unfinished one, and may be replaced."""
+    return (folder / PLAN).exists() or {path.name for path in folder.iterdir()} == {"kernels"}
+
+
+def write_bundle(subject: Subject, folder: Path, end: float, report: Callable[[str], None]) -> None:
+    """Compile candidates into `folder` until `time.monotonic()` is `end`, then write the plan.
+
+    Kernels that an earlier, interrupted run left for the same subject are kept.
+
+    Raises:
+        NothingToTune: the kernel has no tiles to choose.
+        NothingCompiles: there is nothing to measure.
+    """
+    workloads = _workloads(subject, folder)
+    # The kernel as it is and the best guess for each workload come before further guesses for any.
+    longest = max(len(workload.entries) for workload in workloads)
+    jobs = [w.entries[rank][3] for rank in range(longest) for w in workloads if rank < len(w.entries)]
+    count = {"done": 0, "failed": 0}
+    start = time.monotonic()
+
+    def done(job: CompileJob, problem: str | None) -> None:
+        count["done"] += 1
+        count["failed"] += problem is not None
+        if count["done"] % 10 == 0:
+            report(f"compiled {count['done']} of {len(jobs)} candidates, {count['failed']} do not fit")
+
+    CompilePool().run(jobs, end, done)
+    report(f"compiled {count['done']} candidates in {time.monotonic() - start:.0f} s, {count['failed']} do not fit")
+    for workload in workloads:
+        workload.entries = [entry for entry in workload.entries if entry[3].output.exists()]
+        if not workload.entries:
+            raise NothingCompiles(subject.spec.name, _first_problem(jobs))
+    code = reference_code(spec_for_target(subject.spec, subject.target), [workload.sizes for workload in workloads])
+    replace_file(folder / "reference.py", code.encode())
+    replace_file(folder / PLAN, (json.dumps(_plan(subject, workloads), indent=1) + "\n").encode())
+
+
+def add_measuring(folder: Path) -> None:
+    """Add what a machine without wavespec needs to measure the bundle."""
+    package = Path(__file__).parents[1]
+    for name in _MEASURING:
+        source, place = package / name, folder / "wavespec" / name
+        if source.is_dir():
+            shutil.copytree(source, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place)
+    replace_file(folder / "run.py", _RUN.encode())
+
+
+def _workloads(subject: Subject, folder: Path) -> list[_Workload]:
+    plain = spec_for_target(subject.spec, subject.target)
+    cases = cases_for_target(subject.spec, subject.target)
+    found: list[_Workload] = []
+    for index, (sizes, when) in enumerate(zip(subject.workloads, ranges(plain, subject.workloads), strict=True)):
+        workload = _Workload(dict(sizes), when)
+        chosen = candidates(
+            plain,
+            subject.variants[0],
+            sizes,
+            processors=subject.processors,
+            named=len(subject.variants) == 1 and subject.variants[0].concurrent_waves,
+            most=_MOST_CANDIDATES,
+        )
+        untuned = case_for_sizes(cases, sizes).spec
+        entries: list[tuple[str, str, Override | None, KernelSpec]] = [(UNTUNED, "as it is", None, untuned)]
+        for number, candidate in enumerate(chosen, 1):
+            settled = _with_case(subject, when, candidate.settings)
+            entries.append((f"c{number}", candidate.words, candidate.settings, settled))
+        variants = tuple(machine.variant for machine in subject.variants)
+        for name, words, settings, spec in entries:
+            job = CompileJob(dump_yaml(spec), subject.target, variants, folder / kernel_file(index, name))
+            workload.entries.append((name, words, settings, job))
+        found.append(workload)
+    return found
+
+
+def _with_case(subject: Subject, when: Sequence[str], settings: Override) -> KernelSpec:
+    """The plain spec of a case with these settings: compiled under the promises that it will be used with."""
+    conditions = tuple(parse_expression(condition) for condition in when)
+    case = Case(when=conditions, constraints=settings.constraints, schedule=settings.schedule)
+    every: dict[str, TargetOverride] = {**subject.spec.targets}
+    own = every.get(subject.target, TargetOverride())
+    targets = {**every, subject.target: own.model_copy(update={"cases": (case,)})}
+    return cases_for_target(subject.spec.model_copy(update={"targets": targets}), subject.target)[0].spec
+
+
+def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]:
+    return {
+        "format": FORMAT,
+        "key": subject.key,
+        "kernel": subject.spec.name,
+        "digest": digest_of(subject.spec, subject.target),
+        "target": subject.target,
+        "machine": "",
+        "workloads": [
+            {
+                "sizes": workload.sizes,
+                "when": workload.when,
+                "candidates": [
+                    {"name": name, "words": words, "settings": None if settings is None else spec_to_data(settings)}
+                    for name, words, settings, _ in workload.entries
+                ],
+            }
+            for workload in workloads
+        ],
+        "running": None,
+        "measurements": [],
+    }
+
+
+def _first_problem(jobs: Sequence[CompileJob]) -> str:
+    for job in jobs:
+        if job.problem_file.exists():
+            return f"No candidate became machine code; the first: {job.problem_file.read_text()}"
+    return "There was no time to compile a single candidate."

@@ -1,0 +1,45 @@
+"""Jobs go in on stdin, a JSON line each; kernels are left in files, and a JSON line each comes out on stdout.
+
+A process of its own, so that a crash of the compiler costs one candidate and not the search.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import build_variant, join_variants
+from wavespec.runtime.artifact import pack_artifact, replace_file
+from wavespec.schema import loads
+from wavespec.targets.machine import machines
+
+
+def compile_job(job: dict[str, Any]) -> str | None:
+    """Compile the plain spec ``job["spec"]`` for the ``variants`` of ``target`` into ``output``; returns what is wrong
+    with it, or None."""
+    try:
+        spec = loads(job["spec"], "candidate")
+        chosen = [machine for machine in machines(job["target"]) if machine.variant in job["variants"]]
+        artifact = join_variants([build_variant(spec, machine)[0] for machine in chosen])
+    except WavespecError as error:
+        first = error.diagnostics[0]
+        return f"{first.code}: {first.message}"
+    replace_file(Path(job["output"]), pack_artifact(artifact))
+    return None
+
+
+def main() -> None:
+    """Answer jobs until stdin ends."""
+    # Whatever the compiler prints must not get among the answers.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        answers.write(json.dumps({"problem": compile_job(json.loads(line))}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

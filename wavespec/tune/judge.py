@@ -1,0 +1,70 @@
+"""Results of a kernel and of two references go in; whether the kernel is right comes out. Needs torch only.
+
+The rule is that of docs/decisions/0007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+ALLOWED_RATIO = 2.0
+"""How many times torch's own error in the same dtypes a kernel may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Largest absolute errors against the f64 reference."""
+
+    error: float
+    torch_error: float
+    """Of torch computing the same graph in the dtypes of the spec; at least half a unit in the last place."""
+
+    @property
+    def ratio(self) -> float:
+        return 0.0 if self.error == 0 else self.error / self.torch_error if self.torch_error else float("inf")
+
+    @property
+    def ok(self) -> bool:
+        return self.ratio <= ALLOWED_RATIO
+
+    def joined(self, other: Accuracy) -> Accuracy:
+        """Of both sets of results together."""
+        return Accuracy(max(self.error, other.error), max(self.torch_error, other.torch_error))
+
+
+def accuracy_of(outputs: Sequence[Tensor], exact: Sequence[Tensor], rounded: Sequence[Tensor]) -> Accuracy:
+    """How far `outputs` are from the truth `exact`, and how far torch's results `rounded` are: the worst output."""
+    worst = Accuracy(0.0, 0.0)
+    for output, truth, torch_output in zip(outputs, exact, rounded, strict=True):
+        error, torch_error = _largest_error(output, truth), _largest_error(torch_output, truth)
+        if output.dtype.is_floating_point and truth.numel():
+            least = torch.finfo(output.dtype).eps / 2 * float(truth.abs().max())
+            torch_error = max(torch_error, least)
+        one = Accuracy(error, torch_error)
+        worst = max(worst, one, key=lambda accuracy: accuracy.ratio)
+    return worst
+
+
+def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    """Normal numbers, or integers from the whole range up to 8 bits, on the device of the generator."""
+    device = generator.device
+    if dtype.is_floating_point:
+        value = torch.randn(shape, generator=generator, dtype=torch.float32, device=device)
+    elif dtype == torch.bool:
+        value = torch.randint(0, 2, shape, generator=generator, device=device)
+    else:
+        least, most = max(torch.iinfo(dtype).min, -128), min(torch.iinfo(dtype).max, 127)
+        value = torch.randint(least, most + 1, shape, generator=generator, device=device)
+    return value.to(dtype)
+
+
+def _largest_error(actual: Tensor, truth: Tensor) -> float:
+    if not truth.numel():
+        return 0.0
+    difference = (actual.to(torch.float64) - truth.to(torch.float64)).abs()
+    largest = float(difference.max())
+    return largest if largest == largest else float("inf")
