@@ -1,6 +1,6 @@
-"""GEMM kernels for CDNA in; a Markdown table of what the compiler made of them, beside a peer's figures, out.
+"""GEMM kernels for CDNA in; Markdown tables of what the compiler made of them, beside a peer's figures, out.
 
-    python benchmarks/amd_figures.py > benchmarks/results/amd.md
+    python -m benchmarks.amd_figures > benchmarks/results/amd.md
 
 No GPU is needed: registers, memory and the instructions of the loop are counted in the assembly that IREE
 writes.  Whether the code computes the right thing is the business of `tests/amd`.
@@ -8,12 +8,15 @@ writes.  Whether the code computes the right thing is the business of `tests/amd
 
 from __future__ import annotations
 
+import gc
 import re
+import time
 from dataclasses import dataclass
 
-from wavespec.pipeline import build_variant
-from wavespec.schema import loads
-from wavespec.targets.machine import machines
+from benchmarks.peer_gemms import F16_16, F16_32, PEER_GEMMS, PeerGemm
+from wavespec.pipeline import build_variant, emit
+from wavespec.schema import KernelSpec, loads
+from wavespec.targets.machine import Machine, machines
 
 SPEC = """
 apiVersion: wavespec/v1
@@ -42,23 +45,14 @@ graph:
         - b_tile: {{read: b}}
         - acc: {{mma: [a_tile, b_tile, acc]}}
   - {{write: k_loop.acc, to: c}}
+schedule: {{stages: 2, auto: prefetch}}
 """
 ANY = ("", "", "")
 PROMISED = ("", "", "multiple_of: 16")
 FIXED = ("value: 4096", "value: 4096", "value: 4096")
-F16_16, F16_32 = "f32_16x16x16_f16", "f32_32x32x8_f16"
-
-# The peer's figures for the same kernel at fixed sizes of 4096, gfx942, compiled on such a machine:
-# wave-lang 3.9.1 and its main branch of 2026-04-27, the better of the two; vector registers, bytes of LDS,
-# instructions of the loop (MFMA / other vector / waits) and stores of C.
-PEER = {
-    ("64x64x32", F16_16): "52 VGPR, 9216 B, 97 (32/4/18) for two steps, 16 dword",
-    ("128x128x32", F16_16): "120 VGPR, 18432 B, 128 (64/8/16) for two steps, 64 dword; "
-    "prefetching: 128 VGPR, 69 (32/6/7)",
-    ("128x128x64", F16_16): "126 VGPR, 34816 B, 140 (64/14/17), 64 dword",
-    ("128x256x64", F16_16): "192 VGPR, 52224 B, 135 (64/10/9), 64 dword",
-}
-PEER_ANY = {"f16": "32 `global_load_ushort` a step"}
+REGISTERS = 512
+"""Vector registers of a lane that the waves of a SIMD share."""
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +68,10 @@ class Case:
 
 
 CASES = (
-    Case(mma=F16_16, tile=(64, 64, 32)),
-    Case(mma=F16_16),
     Case(mma=F16_16, sizes=FIXED),
+    Case(mma=F16_16),
     Case(mma=F16_16, sizes=ANY),
     Case(mma=F16_32),
-    Case(mma=F16_16, tile=(128, 128, 64)),
     Case(mma=F16_16, tile=(128, 256, 64), waves=(2, 4)),
     Case(dtype="bf16"),
     Case(dtype="i8", tile=(128, 128, 64)),
@@ -95,47 +87,116 @@ CASES = (
 
 HEAD = """# GEMM on CDNA: what the code consists of
 
-Written by `python benchmarks/amd_figures.py > benchmarks/results/amd.md`; figures of code, not times.
+Written by `python -m benchmarks.amd_figures > benchmarks/results/amd.md`; figures of code, not times.
 
-C[M, N] = A[M, K] · B[N, K]ᵀ.  Sizes: "open" to the call with K promised a multiple of 16, "any", or fixed.
-Spills and scratch are 0 everywhere, or the script fails.  Loop: instructions of one step of K (MFMA / other
-vector / scalar / waits).  Stores: of C, in the whole kernel.
+C[M, N] = A[M, K] · B[N, K]ᵀ.  Spills and scratch are 0 everywhere, or the script fails.
 
-| target | tile, waves | instruction | sizes | VGPR | SGPR | LDS bytes | loop | loads | stores | peer |
-|---|---|---|---|---|---|---|---|---|---|---|"""
+## Eight cases that a peer has figures for
+
+f16 to f32, 4096 x 4096 x 4096, gfx942; `benchmarks/peer_gemms.py` has the specs.  Each cell: ours, then in brackets
+the better of the peer's two versions (wave-lang 3.9.1 and its main branch of 2026-04-27).  Waves: on each SIMD, as far
+as registers limit them.  Loop: all instructions, of them MFMA / other vector / waits; both loops do the same MFMAs.
+Barriers: in the whole kernel.  Stores: of C by each lane; the peer's are 4 bytes wide.  MLIR: milliseconds from YAML to
+MLIR, best of 20 in a warm process, of CPU time (the peer's: its passes and emission, on an idle machine).
+
+| case | VGPR | waves | LDS bytes | loop | barriers | loads | stores | MLIR |
+|---|---|---|---|---|---|---|---|---|"""
+
+OTHERS = """
+## Other sizes, types and gfx950
+
+Prefetching.  Sizes: "open" to the call with K promised a multiple of 16, "any", or fixed to 4096.  Loop: instructions
+of one step of K (MFMA / other vector / scalar / waits).  Stores: of C, in the whole kernel.
+
+| target | tile, waves | instruction | sizes | VGPR | SGPR | LDS bytes | loop | loads | stores |
+|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     print(HEAD)
+    for case in PEER_GEMMS:
+        print(peer_row(case))
+    print(OTHERS)
     for case in CASES:
         print(row(case))
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What was compiled: the notes of the code object, the opcodes of all of it and of its main loop."""
+
+    notes: dict[str, int]
+    every: list[str]
+    loop: list[str]
+
+
+def compiled(spec: KernelSpec, machine: Machine) -> Code:
+    """Compile; fails where registers are spilled."""
+    _, products = build_variant(spec, machine, intermediates=True)
+    assembly = next(data.decode() for name, data in products.dumped.items() if name.endswith(".rocmasm"))
+    notes = {name: int(value) for name, value in re.findall(r"^\s+\.(\w+):\s+(\d+)$", assembly, re.MULTILINE)}
+    lost = [notes[name] for name in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size")]
+    assert not any(lost), f"{spec.name} spills: {lost}"
+    return Code(notes, names(assembly), loop(assembly))
+
+
+def peer_row(case: PeerGemm) -> str:
+    """One line of the first table."""
+    (machine,) = machines("gfx942")
+    code, peer = compiled(case.spec(), machine), case.figures
+    matrix, vector, _, waits = kinds(code.loop)
+    registers = code.notes["vgpr_count"]
+    ours = (
+        registers,
+        waves(registers),
+        code.notes["group_segment_fixed_size"],
+        f"{len(code.loop)} ({matrix}/{vector}/{waits})",
+        code.every.count("s_barrier"),
+    )
+    theirs = ("-",) * len(ours)
+    if peer is not None:
+        assert peer.matrix == matrix, f"{case.name} does {matrix} MFMAs, the peer {peer.matrix}"
+        counts = f"{peer.loop} ({peer.matrix}/{peer.vector}/{peer.waits})"
+        theirs = (peer.registers, waves(peer.registers), peer.shared_bytes, counts, peer.barriers)
+    cells = [f"{mine} [{other}]" for mine, other in zip(ours, theirs, strict=True)]
+    accesses = [tally(code.loop, "buffer_load_"), tally(code.every, "buffer_store_")]
+    milliseconds = f"{to_mlir_seconds(case, machine) * 1e3:.0f} [{case.seconds * 1e3:.0f}]"
+    return f"| {' | '.join([case.name, *cells, *accesses, milliseconds])} |"
+
+
+def waves(registers: int) -> int:
+    """Waves on one SIMD, at most 8; registers are handed out in eights."""
+    return min(8, REGISTERS // (-(-registers // 8) * 8))
+
+
+def to_mlir_seconds(case: PeerGemm, machine: Machine) -> float:
+    """The best of some tries, without the collector of garbage."""
+    best = float("inf")
+    gc.disable()
+    for _ in range(_TRIES):
+        start = time.process_time()
+        emit(case.spec(), machine)
+        best = min(best, time.process_time() - start)
+    gc.enable()
+    return best
+
+
 def row(case: Case) -> str:
-    """One line of the table."""
+    """One line of the second table."""
     text = SPEC.format(
         m=case.sizes[0], n=case.sizes[1], k=case.sizes[2], tile=case.tile, waves=case.waves, dtype=case.dtype,
         acc="i32" if case.dtype == "i8" else "f32", mma=case.mma,
     )  # fmt: skip
     (machine,) = machines(case.target)
-    _, compiled = build_variant(loads(text), machine, intermediates=True)
-    assembly = next(data.decode() for name, data in compiled.dumped.items() if name.endswith(".rocmasm"))
-    notes = {name: int(value) for name, value in re.findall(r"^\s+\.(\w+):\s+(\d+)$", assembly, re.MULTILINE)}
-    lost = [notes[name] for name in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size")]
-    assert not any(lost), f"{case} spills: {lost}"
-    body = loop(assembly)
-    used = next(name for name in body if name.startswith("v_mfma")) if body else "unrolled"
-    counts = f"{len(body)} ({', '.join(map(str, kinds(body)))})".replace(", ", "/")
-    sizes = {ANY: "any", PROMISED: "open", FIXED: "4096"}[case.sizes]
-    tile = "x".join(map(str, case.tile))
-    peer = PEER.get((tile, case.mma), "") if case.sizes != ANY else PEER_ANY.get(case.dtype, "")
-    steps = body.count("s_barrier") // 2
-    counts += f" for {steps} steps" if steps > 1 else ""
-    split = f"{tile}, {case.waves[0]}x{case.waves[1]}"
-    registers = [notes[name] for name in ("vgpr_count", "sgpr_count", "group_segment_fixed_size")]
-    accesses = [tally(body, "buffer_load_"), tally(names(assembly), "buffer_store_")]
-    cells = [case.target, split, f"`{used}`", sizes, *registers, counts, *accesses, peer]
+    code = compiled(loads(text), machine)
+    used = next(name for name in code.loop if name.startswith("v_mfma")) if code.loop else "unrolled"
+    counts = f"{len(code.loop)} ({', '.join(map(str, kinds(code.loop)))})".replace(", ", "/")
+    sizes = "any" if case.sizes == ANY else "open" if case.sizes == PROMISED else "4096"
+    split = f"{'x'.join(map(str, case.tile))}, {case.waves[0]}x{case.waves[1]}"
+    registers = [code.notes[name] for name in ("vgpr_count", "sgpr_count", "group_segment_fixed_size")]
+    accesses = [tally(code.loop, "buffer_load_"), tally(code.every, "buffer_store_")]
+    cells = [case.target, split, f"`{used}`", sizes, *registers, counts, *accesses]
     return f"| {' | '.join(map(str, cells))} |"
 
 

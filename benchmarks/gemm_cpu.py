@@ -1,10 +1,13 @@
 """The GEMMs of ``specs/`` on this CPU in; checked results, times beside ``torch.matmul`` and shares of the peak out.
 
-    OMP_WAIT_POLICY=passive python benchmarks/gemm_cpu.py [--seconds 4] [--write]
+    OMP_WAIT_POLICY=passive python benchmarks/gemm_cpu.py [--seconds 4] [--write [FILE]]
 
 Both run in this process on as many threads as torch has, call by call in turn, on the same tensors, each into a result
 of its own that exists before.  GF/s are 2·M·N·K over the time of a call.  The median says how the machine was shared
-while this ran, the minimum what the code can do.  ``--write`` puts the tables into ``benchmarks/results/gemm_cpu.md``.
+while this ran, the minimum what the code can do; the ratio is the median over rounds, in which both met the same load.
+Beside that, GF per second of processor time, times the number of threads: what the code does while it runs, whoever
+else has the cores in between (it says nothing about threads that wait for each other).
+``--write`` puts the table into a file of ``benchmarks/results/``.
 
 The peak is that of the matrix instruction alone (``cpu_peak.py``), timed in turn with the rest.
 """
@@ -16,6 +19,7 @@ import os
 import platform
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,47 +34,64 @@ from wavespec.pipeline import best_variant
 ROOT = Path(__file__).parent.parent
 FILES = {"f32": "gemm_f32", "bf16": "gemm_bf16", "f16": "gemm", "i8": "gemm_i8"}
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}
-SIZES = ((1024, 1024, 1024), (2048, 2048, 2048), (1000, 1017, 513))
-PADDED_DEPTH = 528
-"""``K: {multiple_of: ...}`` of the specs: 513 elements are stored as that many, the last ones zero."""
+SIZES = (
+    (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096),
+    (1, 4096, 4096), (16, 4096, 4096), (4096, 16, 4096), (1000, 1017, 513), (333, 4000, 777),
+)  # fmt: skip
+LONGEST_CALL = 2.0
+"""Seconds: torch's f16 takes longer for the largest size, which is left out then."""
+DEPTH_STEP = 16
+"""``K: {multiple_of: ...}`` of the specs: 513 elements are stored as 528, the last ones zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of calls of one function."""
+    """Seconds of calls of one function, by the clock and of processors."""
 
     seconds: tuple[float, ...]
+    processor_seconds: tuple[float, ...]
 
     def rate(self, work: float) -> tuple[float, float]:
         """Units of ``work`` per second: at the median, at the minimum."""
         return work / statistics.median(self.seconds), work / min(self.seconds)
+
+    def rate_while_running(self, work: float) -> float:
+        """Units of ``work`` per second of all threads running, at the median."""
+        return work * torch.get_num_threads() / statistics.median(self.processor_seconds)
+
+    def times_faster(self, other: Times) -> float:
+        """How many times as long a call of ``other`` took as the one of ours in the same round, at the median."""
+        return statistics.median(theirs / mine for mine, theirs in zip(self.seconds, other.seconds, strict=True))
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=4.0, help="time per size and dtype")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/gemm_cpu.md")
+    parser.add_argument("--write", nargs="?", const="gemm_cpu.md", metavar="FILE", help="in benchmarks/results")
+    parser.add_argument("--dtypes", nargs="+", choices=FILES, default=list(FILES))
     arguments = parser.parse_args()
     lines = [
         "# GEMM on the CPU beside torch", "",
-        f"Command: `OMP_WAIT_POLICY=passive python benchmarks/gemm_cpu.py --seconds {arguments.seconds:g} --write`", "",
+        f"Command: `OMP_WAIT_POLICY=passive python benchmarks/gemm_cpu.py {' '.join(sys.argv[1:])}`", "",
         f"{cpu_model()}; {torch.get_num_threads()} threads; torch {torch.__version__} ({blas()}); "
         f"variant {best_variant('cpu').variant}; load average before: {load_average()}.", "",
-        "GF/s (i8: GOP/s) at the median and, in brackets, at the fastest call.  The peak is the fastest call of the "
-        "same matrix instruction without memory traffic, the share that of our fastest call in it.  `ratio` compares "
-        "fastest calls; above 1 is faster than torch.", "",
-        "| dtype | M x N x K | wavespec | torch | ratio | peak | share of peak |", "|---|---|---|---|---|---|---|",
+        "GF/s (i8: GOP/s) at the median and, in brackets, at the fastest call.  `ratio` is the median over rounds of "
+        "one call each, in brackets of the fastest calls; above 1 is faster than torch.  `running`: the same work per "
+        "second of processor time, times the threads, at the median: it does not depend on who else has the cores.  "
+        "The peak is that of the same matrix instruction without memory traffic, also by processor time.", "",
+        "| dtype | M x N x K | wavespec | torch | ratio | wavespec running | torch running | ratio | peak | share |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]  # fmt: skip
     print("\n".join(lines), flush=True)
-    for dtype in FILES:
+    for dtype in arguments.dtypes:
         for row in rows(dtype, arguments.seconds):
             print(row, flush=True)
             lines.append(row)
     lines += ["", *notes()]
     print("\n".join(lines[-len(notes()) :]))
     if arguments.write:
-        (ROOT / "benchmarks/results/gemm_cpu.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (ROOT / "benchmarks/results" / arguments.write).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def rows(dtype: str, seconds: float) -> list[str]:
@@ -78,7 +99,7 @@ def rows(dtype: str, seconds: float) -> list[str]:
     kernel = ws.compile(ws.load(ROOT / f"specs/{FILES[dtype]}.wave.yaml"))
     machine = best_variant("cpu")
     alone = peak(next(row for row in machine.instructions if dtype in {kind.name for kind in row.inputs}), machine)
-    measured: list[list[Times]] = []
+    measured: dict[tuple[int, int, int], list[Times]] = {}
     for m, n, k in SIZES:
         a, b = operands(dtype, m, n, k)
         out = kernel(a, b)
@@ -90,21 +111,28 @@ def rows(dtype: str, seconds: float) -> list[str]:
         else:
             theirs = torch.empty(m, n, dtype=TORCH[dtype])
             calls.append(lambda theirs=theirs, a=a, k=k, turned=turned: torch.matmul(a[:, :k], turned, out=theirs))
-        measured.append(in_turn([*calls, alone.call], seconds))
-    top = max(times[-1].rate(alone.work / 1e9)[1] for times in measured)
+        calls[1]()
+        start = time.perf_counter()
+        calls[1]()
+        if time.perf_counter() - start < LONGEST_CALL:
+            measured[m, n, k] = in_turn([*calls, alone.call], seconds)
+    top = max(times[-1].rate_while_running(alone.work / 1e9) for times in measured.values())
     result: list[str] = []
-    for (m, n, k), (ours, torchs, _) in zip(SIZES, measured, strict=True):
-        (median, most), (torch_median, torch_most) = (times.rate(2 * m * n * k / 1e9) for times in (ours, torchs))
+    for (m, n, k), (ours, torchs, _) in measured.items():
+        work = 2 * m * n * k / 1e9
+        (median, most), (torch_median, torch_most) = (times.rate(work) for times in (ours, torchs))
+        running, torch_running = (times.rate_while_running(work) for times in (ours, torchs))
         result.append(
             f"| {dtype} | {m} x {n} x {k} | {median:.0f} ({most:.0f}) | {torch_median:.0f} ({torch_most:.0f}) "
-            f"| {most / torch_most:.2f} | {top:.0f} | {most / top:.0%} |"
+            f"| {ours.times_faster(torchs):.2f} ({most / torch_most:.2f}) "
+            f"| {running:.0f} | {torch_running:.0f} | {running / torch_running:.2f} | {top:.0f} | {running / top:.0%} |"
         )
     return result
 
 
 def operands(dtype: str, m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Random operands; a depth that the specs do not take is padded with zeros."""
-    depth = k if k % 16 == 0 or (dtype == "f32" and k % 8 == 0) else PADDED_DEPTH
+    depth = k if dtype == "f32" else -(-k // DEPTH_STEP) * DEPTH_STEP
     generator = torch.Generator().manual_seed(0)
     result: list[torch.Tensor] = []
     for size in (m, n):
@@ -127,16 +155,16 @@ def check(dtype: str, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> No
 
 def in_turn(calls: list[Callable[[], object]], seconds: float) -> list[Times]:
     """Time the calls one after another, again and again."""
-    times: list[list[float]] = [[] for _ in calls]
+    times: list[list[tuple[float, float]]] = [[] for _ in calls]
     for call in calls:
         call()
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for call, taken in zip(calls, times, strict=True):
-            start = time.perf_counter()
+            start, running = time.perf_counter(), time.process_time()
             call()
-            taken.append(time.perf_counter() - start)
-    return [Times(tuple(taken)) for taken in times]
+            taken.append((time.perf_counter() - start, time.process_time() - running))
+    return [Times(*zip(*taken, strict=True)) for taken in times]
 
 
 def cpu_model() -> str:
@@ -160,11 +188,9 @@ def notes() -> list[str]:
     """What has to be known to read the table."""
     return [
         "- torch writes bf16 and f16 results in that type, wavespec the f32 that the spec asks for: twice the bytes.",
-        "- 1000 x 1017 x 513: the specs promise a multiple of 8 or 16 for K, so operands are stored 528 wide with "
+        "- bf16, f16, i8: the specs promise a multiple of 8 or 16 for K, so rows of 513 are stored 528 wide with "
         "zeros; torch multiplies the 513 elements in place.",
         "- i8: torch's figure is ``torch._int_mm``, which makes its result anew in every call.",
-        "- The bar of 1.5 x torch f32 was set on a Zen 5, where MKL is slow.  On this Intel CPU MKL itself runs near "
-        "the peak, so no kernel can be 1.5 x as fast; the share of the peak is the figure to look at.",
         "- All threads of the machine are used, and it may be shared: medians move with the load, fastest calls less.",
         "- `OMP_WAIT_POLICY=passive`: torch's threads otherwise spin for a while after each of its calls, on the cores "
         "that the next call needs; our medians then fall by 40 %, torch's own figures do not change.",

@@ -1,18 +1,20 @@
-"""GEMM specs in, kernels out; kernels and an NVIDIA GPU in, checks and times beside cuBLAS out.
+"""GEMM specs in, kernels out; kernels and an NVIDIA GPU in, checks and times beside torch out.
 
-Needs the compiler to build, and torch, cuda-bindings and `wavespec.runtime` to run, maybe on another machine:
+Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on another machine:
 
     python benchmarks/gemm_h200.py build FOLDER [SPEC ...]
-    python benchmarks/gemm_h200.py run FOLDER [--only TEXT] [--check-only] [--json FILE]
+    python benchmarks/gemm_h200.py run FOLDER [--only TEXT] [--check-only] [--hot] [--seconds S] [--json FILE]
 
-Every kernel computes C[M, N] = A[M, K] · B[N, K]ᵀ.  Times are medians; "flushed" writes 256 MiB between
-calls, so that operands come from memory, "hot" calls back to back.
+Kernels compute C[M, N] = f(A[M, K] · B[N, K]ᵀ).  All contestants of a shape run in turns, one call each, on fresh
+random data, with 256 MiB written between calls so that operands come from memory ("hot": not written); figures are
+medians.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -20,12 +22,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as functional
 
 from wavespec.runtime import Kernel, unpack_artifact
 
 DEVICE = "cuda"
-SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4000, 4104, 1000), (32768, 4096, 4096))
-EXACT_SHAPES = ((4000, 4104, 1000), (512, 768, 1024), (130, 264, 80), (1, 8, 16))
+SHAPES = (
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (4096, 14336, 4096),
+    (8192, 1024, 8192),
+    (8192, 8192, 1024),
+    (16, 8192, 8192),
+    (4000, 4104, 1000),
+)
+EXACT_SHAPES = ((4000, 4104, 1000), (512, 768, 1024), (130, 264, 80), (1, 8, 16), (16, 1024, 2048), (257, 520, 4096))
 ERROR_SHAPE = (1024, 1024, 4096)
 TORCH = {
     "f16": torch.float16,
@@ -33,7 +45,12 @@ TORCH = {
     "f32": torch.float32,
     "i8": torch.int8,
     "i32": torch.int32,
+    "f8e4m3fn": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2,
 }
+Call = Callable[[], Any]
+Row = dict[str, Any]
+Shape = tuple[int, int, int]
 
 
 def main() -> None:
@@ -42,17 +59,20 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="compile specs for sm_90")
     building.add_argument("folder", type=Path)
-    building.add_argument("specs", type=Path, nargs="*", default=sorted(Path("specs").glob("gemm*.wave.yaml")))
+    building.add_argument("specs", type=Path, nargs="*", default=sorted(Path("specs").glob("*.wave.yaml")))
     running = commands.add_parser("run", help="check and time kernels on this machine's GPU")
     running.add_argument("folder", type=Path)
     running.add_argument("--only", default="", help="kernels whose file name contains this")
+    running.add_argument("--size", type=size, nargs="*", default=SHAPES, help="shapes to time, as MxNxK")
     running.add_argument("--check-only", action="store_true")
+    running.add_argument("--hot", action="store_true", help="leave operands in the caches")
+    running.add_argument("--seconds", type=float, default=1.0, help="for each shape and contestant")
     running.add_argument("--json", type=Path, help="also write the figures here")
     arguments = parser.parse_args()
     if arguments.command == "build":
         build_all(arguments.folder, arguments.specs)
     else:
-        run(arguments.folder, arguments.only, arguments.check_only, arguments.json)
+        run(arguments)
 
 
 def build_all(folder: Path, specs: Sequence[Path]) -> None:
@@ -68,171 +88,192 @@ def build_all(folder: Path, specs: Sequence[Path]) -> None:
         print(target, flush=True)
 
 
-def run(folder: Path, only: str, check_only: bool, figures: Path | None) -> None:
-    """Check, then time, every kernel of ``folder`` whose name contains ``only``."""
+def run(arguments: argparse.Namespace) -> None:
+    """Check, then time, every kernel of the folder whose name contains ``--only``."""
     torch.backends.cuda.matmul.allow_tf32 = False
     print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}", flush=True)
     kernels: dict[str, Kernel] = {}
-    for path in sorted(folder.glob("*.wavespec")):
-        if only in path.stem:
+    for path in sorted(arguments.folder.glob("*.wavespec")):
+        if arguments.only in path.stem:
             kernels[path.stem] = Kernel(unpack_artifact(path.read_bytes()))
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for name, kernel in kernels.items():
         problems = check(kernel)
         rows.append({"kernel": name, "problems": problems})
         print(f"{name:28s} {'; '.join(problems) or 'exact on integers, error within twice torch'}", flush=True)
-    if not check_only:
-        for dtype in sorted({dtype_of(kernel) for kernel in kernels.values()}):
-            rows += measure({n: k for n, k in kernels.items() if dtype_of(k) == dtype}, dtype)
-        rows.append(overhead(next(iter(kernels.values()))))
-    if figures:
-        figures.write_text(json.dumps(rows, indent=1))
+    if not arguments.check_only:
+        for kind in sorted({kind_of(kernel) for kernel in kernels.values()}):
+            of_kind = {name: kernel for name, kernel in kernels.items() if kind_of(kernel) == kind}
+            rows += measure(of_kind, arguments.seconds, arguments.hot, arguments.size)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1))
 
 
-def dtype_of(kernel: Kernel) -> str:
-    """Element type of the operands."""
-    return kernel.artifact.inputs[0].dtype
+def size(text: str) -> Shape:
+    """The shape written ``MxNxK``."""
+    m, n, k = map(int, text.split("x"))
+    return m, n, k
 
 
-def fitted(kernel: Kernel, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+def kind_of(kernel: Kernel) -> tuple[str, ...]:
+    """What it computes on: kernels of one kind compete.  Element type of the operands, then names of the inputs."""
+    return (kernel.artifact.inputs[0].dtype, *(tensor.name for tensor in kernel.artifact.inputs))
+
+
+def fitted(kernel: Kernel, shape: Shape) -> Shape:
     """The shape, rounded up to what the kernel's spec promises."""
     multiples = {dim.name: dim.multiple_of for dim in kernel.artifact.dims}
     m, n, k = (-(-size // multiples[name]) * multiples[name] for name, size in zip("MNK", shape, strict=True))
     return m, n, k
 
 
-def operands(shape: tuple[int, int, int], dtype: str, *, integers: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random A and B; small integers, whose products add up exactly, or normal numbers."""
-    m, n, k = shape
-    generator = torch.Generator(device=DEVICE).manual_seed(1)
-    if integers or dtype == "i8":
-        limit = 3 if integers else 100
-        a, b = (torch.randint(-limit, limit + 1, (rows, k), device=DEVICE, generator=generator) for rows in (m, n))
-    else:
-        a, b = (torch.randn((rows, k), device=DEVICE, generator=generator) for rows in (m, n))
-    return a.to(TORCH[dtype]), b.to(TORCH[dtype])
+def inputs_of(kernel: Kernel, shape: Shape, *, integers: bool) -> list[torch.Tensor]:
+    """Random inputs: small integers, whose products add up exactly, or normal numbers."""
+    sizes = dict(zip("MNK", shape, strict=True))
+    made: list[torch.Tensor] = []
+    for tensor in kernel.artifact.inputs:
+        extents = [sizes[str(dim)] for dim in tensor.dims]
+        if integers or tensor.dtype == "i8":
+            limit = 3 if integers else 100
+            values = torch.randint(-limit, limit + 1, extents, device=DEVICE)
+        else:
+            values = torch.randn(extents, device=DEVICE)
+        made.append(values.to(TORCH[tensor.dtype]))
+    return made
 
 
-def torch_product(a: torch.Tensor, b: torch.Tensor, out: torch.dtype) -> torch.Tensor:
-    """The same product by cuBLAS."""
+def as_rows(kernel: Kernel, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Views of the operands as A[M, K] and B[N, K], however the kernel takes them."""
+    parameters = kernel.artifact.inputs
+    return [t.T if p.dims[0] == "K" else t for p, t in zip(parameters, inputs, strict=True)]
+
+
+def exact_result(kernel: Kernel, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The result in f64."""
+    a, b, *rest = (tensor.double() for tensor in as_rows(kernel, inputs))
+    product = a @ b.T
+    match kind_of(kernel)[3:]:
+        case ():
+            return product
+        case ("bias",):
+            return functional.gelu(product + rest[0])
+        case ("residual",):
+            return product / 2 + rest[0]
+        case names:
+            raise SystemExit(f"{kernel.artifact.name}: no reference for inputs {names}")
+
+
+def linear_gelu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """What torch users write for it."""
+    return functional.gelu(functional.linear(a, b, bias))
+
+
+def linear_residual(a: torch.Tensor, b: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+    """What torch users write for it."""
+    return torch.addmm(residual, a, b.T, alpha=0.5)
+
+
+def by_torch(kernel: Kernel, inputs: Sequence[torch.Tensor]) -> dict[str, Call]:
+    """The same computation by torch, in every way worth a comparison."""
+    out = TORCH[kernel.artifact.outputs[0].dtype]
+    a, b, *rest = as_rows(kernel, inputs)
+    if rest:
+        (other,) = rest
+        layer = {"bias": linear_gelu, "residual": linear_residual}[kind_of(kernel)[3]]
+        compiled: Any = torch.compile(layer)  # pyright: ignore[reportUnknownMemberType]
+        return {"torch.compile": lambda: compiled(a, b, other), "torch eager": lambda: layer(a, b, other)}
     if a.dtype is torch.int8:
-        return torch._int_mm(a, b.T)  # pyright: ignore[reportPrivateUsage]
+        return {"torch._int_mm": lambda: torch._int_mm(a, b.T)}  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    if a.element_size() == 1:
+        one = torch.ones((), device=DEVICE)
+        scaled: Any = torch._scaled_mm  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return {
+            "_scaled_mm": lambda: scaled(a, b.T, one, one, out_dtype=out),
+            "_scaled_mm fast": lambda: scaled(a, b.T, one, one, out_dtype=out, use_fast_accum=True),
+        }
     if out is a.dtype:
-        return torch.mm(a, b.T)
-    return torch.mm(a, b.T, out_dtype=out)
+        c = torch.empty((a.shape[0], b.shape[0]), dtype=out, device=DEVICE)
+        return {"torch.mm": lambda: torch.mm(a, b.T, out=c)}
+    return {"torch.mm": lambda: torch.mm(a, b.T, out_dtype=out)}
 
 
 def check(kernel: Kernel) -> list[str]:
     """What is wrong: inexact on integers, writes beyond the end, or an error over twice torch's."""
     problems: list[str] = []
-    dtype, out = dtype_of(kernel), TORCH[kernel.artifact.outputs[0].dtype]
+    out = TORCH[kernel.artifact.outputs[0].dtype]
+    plain = len(kernel.artifact.inputs) == 2
     for wanted in EXACT_SHAPES:
         m, n, k = shape = fitted(kernel, wanted)
-        a, b = operands(shape, dtype, integers=True)
+        inputs = inputs_of(kernel, shape, integers=True)
         guarded = torch.full((m + 1, n), -77, dtype=out, device=DEVICE)
-        kernel(a, b, out=guarded[:m])
-        exact = (a.double() @ b.double().T).to(out)
-        if not torch.equal(guarded[:m], exact):
-            problems.append(f"{m}x{n}x{k}: {(guarded[:m] != exact).sum().item()} elements differ")
+        kernel(*inputs, out=guarded[:m])
+        exact = exact_result(kernel, inputs)
+        same = guarded[:m] == exact.to(out) if plain else (guarded[:m] - exact).abs() <= 0.02 * exact.abs() + 1e-2
+        if not bool(same.all()):
+            problems.append(f"{m}x{n}x{k}: {(~same).sum().item()} elements differ")
         if not bool((guarded[m] == -77).all()):
             problems.append(f"{m}x{n}x{k}: wrote beyond the end")
-    shape = fitted(kernel, ERROR_SHAPE)
-    a, b = operands(shape, dtype, integers=False)
-    exact = a.double() @ b.double().T
+    inputs = inputs_of(kernel, fitted(kernel, ERROR_SHAPE), integers=False)
+    exact = exact_result(kernel, inputs)
 
     def error(result: torch.Tensor) -> float:
-        return ((result.double() - exact).norm() / exact.norm()).item()
+        difference: Any = result.double() - exact
+        return float((difference.square().mean() / exact.square().mean()).sqrt())
 
-    ours, theirs = error(kernel(a, b)), error(torch_product(a, b, out))
+    ours, theirs = error(kernel(*inputs)), error(list(by_torch(kernel, inputs).values())[-1]())
     if ours > 2 * theirs:
         problems.append(f"error {ours:.2e}, torch {theirs:.2e}")
     return problems
 
 
-def milliseconds(run: Callable[[], object], repeats: int, flush: torch.Tensor) -> tuple[float, float]:
-    """Median time of one call, flushed and hot."""
-    for _ in range(3):
-        run()
-    pairs: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-    for _ in range(repeats):
-        flush.zero_()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        run()
-        end.record()
-        pairs.append((start, end))
-    torch.cuda.synchronize()
-    flushed = statistics.median(start.elapsed_time(end) for start, end in pairs)
-    hot: list[float] = []
-    for _ in range(3):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(repeats):
-            run()
-        end.record()
-        torch.cuda.synchronize()
-        hot.append(start.elapsed_time(end) / repeats)
-    return flushed, statistics.median(hot)
-
-
-def measure(kernels: dict[str, Kernel], dtype: str) -> list[dict[str, Any]]:
-    """TFLOP/s (for integers Tera-operations/s) of every kernel and of cuBLAS, shape by shape."""
+def measure(kernels: dict[str, Kernel], seconds: float, hot: bool, shapes: Sequence[Shape]) -> list[Row]:
+    """TFLOP/s (for integers Tera-operations/s) of every kernel and of torch, shape by shape."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device=DEVICE)
-    rows: list[dict[str, Any]] = []
-    for wanted in SHAPES:
-        m, n, k = shape = fitted(next(iter(kernels.values())), wanted)
-        a, b = operands(shape, dtype, integers=False)
-        for name, call in contestants(kernels, dtype, a, b).items():
-            times = milliseconds(call, 10 if m * n * k > 10**11 else 20, flush)
-            flushed, hot = (2e-9 * m * n * k / time_ms for time_ms in times)
-            rows.append({"dtype": dtype, "shape": shape, "kernel": name, "flushed": flushed, "hot": hot})
-            print(
-                f"{dtype:5s} {m}x{n}x{k}  {name:28s} {flushed:7.1f} flushed {hot:7.1f} hot TFLOP/s",
-                flush=True,
-            )
+    first = next(iter(kernels.values()))
+    rows: list[Row] = []
+    ratios: dict[str, list[float]] = {name: [] for name in kernels}
+    for wanted in shapes:
+        m, n, k = shape = fitted(first, wanted)
+        inputs = inputs_of(first, shape, integers=False)
+        calls = by_torch(first, inputs)
+        theirs = list(calls)
+        for name, kernel in kernels.items():
+            c = torch.empty((m, n), dtype=TORCH[kernel.artifact.outputs[0].dtype], device=DEVICE)
+            calls[name] = lambda kernel=kernel, inputs=inputs, c=c: kernel.raw(*inputs, c)
+        times = in_turns(calls, seconds * len(calls), None if hot else flush)
+        best = min(times[name] for name in theirs)
+        for name, milliseconds in times.items():
+            speed, ratio = 2e-9 * m * n * k / milliseconds, best / milliseconds
+            if name in ratios:
+                ratios[name].append(ratio)
+            rows.append({"kind": kind_of(first), "shape": shape, "contestant": name, "tflops": speed, "ratio": ratio})
+            print(f"{m}x{n}x{k}  {name:28s} {milliseconds * 1e3:9.1f} us {speed:7.1f} TFLOP/s {ratio:6.3f}", flush=True)
+    for name, found in ratios.items():
+        mean = math.exp(statistics.mean(map(math.log, found)))
+        rows.append({"kind": kind_of(first), "contestant": name, "geomean": mean, "least": min(found)})
+        print(f"{name:28s} geomean {mean:.3f} of the best of torch, least {min(found):.3f}", flush=True)
     return rows
 
 
-def contestants(
-    kernels: dict[str, Kernel], dtype: str, a: torch.Tensor, b: torch.Tensor
-) -> dict[str, Callable[[], object]]:
-    """A call of cuBLAS per output type, and of every kernel, by name."""
-    outs = {kernel.artifact.outputs[0].dtype for kernel in kernels.values()}
-    outs |= {dtype} & {"f16", "bf16"}
-    calls: dict[str, Callable[[], object]] = {}
-    for out in sorted(outs):
-        calls[f"cuBLAS -> {out}"] = lambda out=out: torch_product(a, b, TORCH[out])
-    for name, kernel in kernels.items():
-        out = TORCH[kernel.artifact.outputs[0].dtype]
-        c = torch.empty((a.shape[0], b.shape[0]), dtype=out, device=DEVICE)
-        calls[name] = lambda kernel=kernel, c=c: kernel.raw(a, b, c)
-    return calls
-
-
-def overhead(kernel: Kernel) -> dict[str, Any]:
-    """Microseconds that one call keeps the Python thread busy, on a product too small to matter."""
-    m, n, k = fitted(kernel, (128, 128, 64))
-    a, b = operands((m, n, k), dtype_of(kernel), integers=True)
-    c = kernel(a, b)
-    calls: dict[str, Callable[[], object]] = {
-        "raw": lambda: kernel.raw(a, b, c),
-        "call with out": lambda: kernel(a, b, out=c),
-        "call": lambda: kernel(a, b),
-        "torch.mm": lambda: torch_product(a, b, c.dtype),
-    }
-    row: dict[str, Any] = {"overhead": "microseconds per call"}
-    for name, call in calls.items():
-        best = float("inf")
-        for _ in range(5):
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(300):
-                call()
-            best = min(best, time.perf_counter() - start)
-            torch.cuda.synchronize()
-        row[name] = best / 300 * 1e6
-    print(row, flush=True)
-    return row
+def in_turns(calls: dict[str, Call], seconds: float, flush: torch.Tensor | None) -> dict[str, float]:
+    """Median milliseconds of one call of each, all called in turns."""
+    for call in calls.values():
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    pairs: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {name: [] for name in calls}
+    end_at = time.perf_counter() + seconds
+    while time.perf_counter() < end_at or len(next(iter(pairs.values()))) < 5:
+        for name, call in calls.items():
+            if flush is not None:
+                flush.zero_()
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            call()
+            end.record()
+            pairs[name].append((start, end))
+        torch.cuda.synchronize()
+    return {name: statistics.median(s.elapsed_time(e) for s, e in found) for name, found in pairs.items()}
 
 
 if __name__ == "__main__":

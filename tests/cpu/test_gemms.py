@@ -15,7 +15,7 @@ from wavespec.pipeline import best_variant, build
 from wavespec.runtime.cpu_features import cpu_features
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load
-from wavespec.targets.machine import Machine, machines
+from wavespec.targets.machine import Machine, MatrixInstruction, machines
 
 SPECS = Path(__file__).parents[2] / "specs"
 FILES = {"f32": "gemm_f32", "f16": "gemm", "bf16": "gemm_bf16", "i8": "gemm_i8"}
@@ -65,6 +65,9 @@ def check(callable_: Kernel, dtype: str, m: int, n: int, k: int) -> None:
         (0, 0, 0),
         (4, 5, 0),
         (576, 512, 384),
+        (800, 900, 400),
+        (64, 700, 400),
+        (700, 64, 400),
         (577, 513, 400),
         (575, 511, 1040),
         (37, 70, 1024),
@@ -106,21 +109,45 @@ def test_every_variant_is_exact(dtype: str, machine: Machine) -> None:
     missing = set(machine.requires) - cpu_features()
     if missing:
         pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
-    for sizes in ((600, 530, 1040), (5, 3, 0), (1, 1, 16)):
+    for sizes in ((600, 530, 1040), (780, 800, 400), (30, 300, 400), (300, 30, 400), (5, 3, 0), (1, 1, 16)):
         check(kernel(dtype, machine.variant), dtype, *sizes)
 
 
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("sizes", [(50, 70, 2048), (700, 70, 2048)], ids=str)
+def test_the_largest_products_of_bytes_are_exact(machine: Machine, sizes: tuple[int, int, int]) -> None:
+    if set(machine.requires) - cpu_features():
+        pytest.skip("not on this CPU")
+    m, n, k = sizes
+    for left, right in ((-128, -128), (-128, 127), (127, -128)):
+        a, b = torch.full((m, k), left, dtype=torch.int8), torch.full((n, k), right, dtype=torch.int8)
+        assert (kernel("i8", machine.variant)(a, b) == left * right * k).all()
+
+
+def row_of(dtype: str, *, inner: bool) -> MatrixInstruction:
+    """The best outer or inner product of this machine for a type."""
+    rows = (row for row in best_variant("cpu").instructions if dtype in {kind.name for kind in row.inputs})
+    return next(row for row in rows if row.emit.startswith("inner:") == inner)
+
+
 @cache
-def small(dtype: str, value: int) -> Kernel:
+def small(dtype: str, value: int, *, inner: bool) -> Kernel:
     """Tiles so small that little sizes meet every edge; ``value`` is what the sums start at."""
-    best = best_variant("cpu")
-    row = next(row for row in best.instructions if dtype in {kind.name for kind in row.inputs})
-    gemm = Gemm(dtype=dtype, tile=(2 * row.m, 2 * row.n, 2 * row.k), wave=(None, None), value=value)
+    best, row = best_variant("cpu"), row_of(dtype, inner=inner)
+    tile = 2 * row.m, 2 * row.n, 2 * row.k
+    gemm = Gemm(dtype=dtype, tile=tile, wave=(None, None), value=value, mma=row.name)
     return Kernel(build(gemm.spec, "cpu", only=best))
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(DTYPES), st.sampled_from([0, -2]), st.integers(0, 150), st.integers(0, 150), st.integers(0, 300))
-def test_any_size_is_exact(dtype: str, value: int, m: int, n: int, k: int) -> None:
+@given(
+    st.sampled_from(DTYPES),
+    st.sampled_from([0, -2]),
+    st.booleans(),
+    st.integers(0, 150),
+    st.integers(0, 150),
+    st.integers(0, 300),
+)
+def test_any_size_is_exact(dtype: str, value: int, inner: bool, m: int, n: int, k: int) -> None:
     a, b = whole_numbers(dtype, m, n, k)
-    assert torch.equal(small(dtype, value)(a, b).double(), product(a, b) + value)
+    assert torch.equal(small(dtype, value, inner=inner)(a, b).double(), product(a, b) + value)
