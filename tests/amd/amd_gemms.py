@@ -17,19 +17,33 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
 
+from benchmarks.peer_gemms import FIXED, PEER_GEMMS, PeerGemm, Sizes
 from wavespec.pipeline import build_variant
-from wavespec.schema import loads
+from wavespec.schema import KernelSpec, loads
 from wavespec.targets.machine import machines
 
 DISASSEMBLER = "llvm-objdump-22"
 _VARIABLE = "WAVESPEC_AMD_EMULATOR"
 _ACCUMULATOR = {"f16": "f32", "bf16": "f32", "f32": "f32", "i8": "i32"}
 _PROMISES = {"f16": 8, "bf16": 8, "f32": 4, "i8": 16}
+
+
+class AnyGemm(Protocol):
+    """What the functions below need of a GEMM; it is hashable."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+    @property
+    def tile(self) -> tuple[int, int, int]: ...
+    @property
+    def spec(self) -> KernelSpec: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +59,12 @@ class Gemm:
     waves: tuple[int, int] = (2, 2)
     sizes: tuple[str, str, str] | None = None
     target: str = "gfx942"
+    schedule: str = "{stages: 1}"
+
+    @property
+    def spec(self) -> KernelSpec:
+        """The checked spec."""
+        return loads(self.text)
 
     @property
     def text(self) -> str:
@@ -78,8 +98,42 @@ graph:
         - b_tile: {{read: b}}
         - acc: {{mma: [a_tile, b_tile, acc]}}
   - {{write: k_loop.acc, to: c}}
+schedule: {self.schedule}
 targets: {{gfx942: {{}}, gfx950: {{}}}}
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One of the eight GEMMs that a peer has figures for, by its number; ``sides``: of M, N and K, None = any."""
+
+    number: int
+    target: str = "gfx942"
+    sides: tuple[int, int, int] | None = None
+    dtype: str = "f16"
+
+    @property
+    def case(self) -> PeerGemm:
+        return PEER_GEMMS[self.number]
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return self.case.tile
+
+    @property
+    def spec(self) -> KernelSpec:
+        """The checked spec."""
+        sizes: Sizes = {dim: {"value": side} for dim, side in zip("MNK", self.sides or (), strict=False)}
+        return self.case.spec(self.target, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAsMeasured(Peer):
+    """At the sizes of the peer's figures."""
+
+    @property
+    def spec(self) -> KernelSpec:
+        return self.case.spec(self.target, FIXED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,36 +171,62 @@ def require_emulator() -> None:
 
 
 @functools.cache
-def hsaco(gemm: Gemm) -> bytes:
+def hsaco(gemm: AnyGemm) -> bytes:
     """The code object."""
     (machine,) = machines(gemm.target)
-    artifact, _ = build_variant(loads(gemm.text), machine)
+    artifact, _ = build_variant(gemm.spec, machine)
     return next(binary.data for binary in artifact.binaries if binary.format == "hsaco")
 
 
 @functools.cache
-def loaded(gemm: Gemm) -> tuple[Any, dict[str, Any]]:
+def loaded(gemm: AnyGemm) -> tuple[Any, dict[str, Any]]:
     """The kernel as the emulator runs it, and the figures in the notes of the code object."""
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # the emulator leaves closing to the collector
         path = Path(directory) / "gemm.hsaco"
         path.write_bytes(hsaco(gemm))
         code = importlib.import_module("hsaco").Hsaco(str(path))
-        kernel = importlib.import_module("gfx_emulator").Kernel(str(path))
-        return kernel, code.figures(next(iter(code.kernels)))
+        return _waves_apart()(str(path)), code.figures(next(iter(code.kernels)))
 
 
-def figures(gemm: Gemm) -> dict[str, Any]:
+class _AnyPlace(int):
+    """Equal to every other: where one wave waits is no news to another."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _waves_apart() -> Any:
+    """The emulator's kernel, for waves that wait at different barriers of the code at the same time.
+
+    It takes that for a mistake; for waves that take turns it is the point.  What a barrier orders, it goes by how many
+    each wave has passed, so that races are found all the same.
+    """
+    kernel: Any = importlib.import_module("gfx_emulator").Kernel
+
+    class Apart(kernel):
+        def step(self, w: Any, max_ins: int) -> None:
+            super().step(w, max_ins)  # pyright: ignore[reportUnknownMemberType]
+            if not w.done:
+                w.pc = _AnyPlace(w.pc)
+
+    return Apart
+
+
+def figures(gemm: AnyGemm) -> dict[str, Any]:
     """Registers, memory and sizes from the notes of the code object."""
     return loaded(gemm)[1]
 
 
-def opcodes(gemm: Gemm) -> list[str]:
+def opcodes(gemm: AnyGemm) -> list[str]:
     """The instructions of the code object, in order, without their operands."""
     return [one.base for one in loaded(gemm)[0].ins]
 
 
-def loop(gemm: Gemm) -> list[str]:
+def loop(gemm: AnyGemm) -> list[str]:
     """Opcodes of the loop with the most matrix instructions."""
     kernel, _ = loaded(gemm)
     every = opcodes(gemm)
@@ -163,7 +243,7 @@ def count(names: list[str], *starts: str) -> int:
     return sum(name.startswith(starts) for name in names)
 
 
-def run(gemm: Gemm, m: int, n: int, k: int, order: str = "fwd") -> Run:
+def run(gemm: AnyGemm, m: int, n: int, k: int, order: str = "fwd") -> Run:
     """Multiply small integers, whose sums every type of accumulator holds exactly."""
     emulator = importlib.import_module("gfx_emulator")
     numbers = np.random.default_rng(m + n + k)
@@ -173,8 +253,8 @@ def run(gemm: Gemm, m: int, n: int, k: int, order: str = "fwd") -> Run:
     memory = emulator.Memory()
     addresses = [memory.add(array, name) for name, array in (("a", a), ("b", b), ("c", out))]
     grid = (-(-m // gemm.tile[0]), -(-n // gemm.tile[1]), 1)
-    written = gemm.sizes or ("", "", "")
-    sizes = [size for size, promise in zip((m, n, k), written, strict=True) if "value" not in promise]
+    dims = gemm.spec.dims.values()
+    sizes = [size for size, dim in zip((m, n, k), dims, strict=True) if dim.value is None]
     executed, statistics = loaded(gemm)[0].run(grid, [*addresses, *sizes], mem=memory, order=order)
     expected = a.astype(np.int64) @ b.astype(np.int64).T
     return Run(memory.get(addresses[2]), expected, Counter(executed), statistics)
