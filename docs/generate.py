@@ -30,6 +30,7 @@ from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
 from wavespec.schema import loads
 from wavespec.schema.json_schema import json_schema
 from wavespec.schema.models import TARGETS
+from wavespec.schema.ops import FUNCTIONS
 from wavespec.targets.machine import machines
 
 _DOCS = Path(__file__).parent
@@ -127,6 +128,16 @@ def models(*names: str) -> str:
     return "\n".join(lines)
 
 
+def elementwise() -> str:
+    """The elementwise ops, a row each."""
+    takes = {"numbers": "any", "floats": "floating point", "small floats": "floating point up to f32"}
+    rows = [
+        f"| `{row.word}` | {'value' if row.operands == 1 else '[lhs, rhs]'} | {takes[row.dtypes]} | {_cell(row.doc)} |"
+        for row in FUNCTIONS
+    ]
+    return "\n".join(["| op | operands | element types | result |", "| --- | --- | --- | --- |", *rows])
+
+
 def target_table() -> str:
     """The machines and their matrix instructions."""
     rows: list[str] = []
@@ -154,6 +165,7 @@ def errors() -> str:
 
 
 _PARTS: dict[str, Callable[..., str]] = {
+    "elementwise": elementwise,
     "errors": errors,
     "folders": folders,
     "models": models,

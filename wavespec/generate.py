@@ -18,11 +18,11 @@ from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote
 from wavespec.emit.interface import size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
-from wavespec.pipeline import build, build_variant
-from wavespec.runtime.artifact import KernelArtifact, replace_file, save_artifact
+from wavespec.pipeline import build, build_variant, join_cases, join_variants
+from wavespec.runtime.artifact import KernelArtifact, file_stem, replace_file, save_artifact
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.json_schema import json_schema
-from wavespec.schema.models import TARGETS
+from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.schema.source_files import SPEC_SUFFIX, read_text
 from wavespec.targets.machine import machines
 
@@ -119,7 +119,7 @@ def project_files(root: Path, *, report: Callable[[str], None] = lambda words: N
         source = f"specs/{path.name}"
         report(source)
         spec = loads(read_text(path, None, follow_links=False), source, path.parent)
-        for name, data in kernel_files(spec, TARGETS, source, command="wavespec generate").items():
+        for name, data in kernel_files(spec, targets_of(spec), source, command="wavespec generate").items():
             files[PurePosixPath("generated", name)] = data
     return files
 
@@ -158,14 +158,18 @@ def isa_text(dumped: Mapping[str, bytes]) -> tuple[str, str]:
 
 
 def _build_with_isa(spec: KernelSpec, target: str, texts: dict[str, bytes]) -> KernelArtifact:
+    cases = cases_for_target(spec, target)
     built: list[KernelArtifact] = []
-    for machine in machines(target):
-        artifact, compiled = build_variant(spec, machine, intermediates=True)
-        built.append(artifact)
-        label = "" if machine.variant == target else f".{machine.variant}"
-        suffix, text = isa_text(compiled.dumped)
-        texts[f"{target}{label}{suffix}"] = text.encode()
-    return replace(built[0], binaries=tuple(binary for artifact in built for binary in artifact.binaries))
+    for index, case in enumerate(cases):
+        variants: list[KernelArtifact] = []
+        for machine in machines(target):
+            artifact, compiled = build_variant(case.spec, machine, intermediates=True)
+            variants.append(artifact)
+            suffix, text = isa_text(compiled.dumped)
+            stem = file_stem(target, index if case.when else None, machine.variant)
+            texts[f"{stem}{suffix}"] = text.encode()
+        built.append(join_variants(variants))
+    return join_cases(cases, built)
 
 
 def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> WrapperInput:

@@ -6,19 +6,21 @@ specs/*.wave.yaml -> KernelSpec -> tile kernel -> passes -> thread kernel -> MLI
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.emit.compiler import Compiled, compiler_version
-from wavespec.emit.interface import launch_interface
+from wavespec.emit.interface import case_conditions, launch_interface
+from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
-from wavespec.runtime.artifact import KernelArtifact, pack_artifact, unpack_artifact
+from wavespec.runtime.artifact import ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, spec_for_target
+from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
 from wavespec.version import __version__, fingerprint
@@ -81,29 +83,59 @@ def build_variant(
 
 
 def build(
-    spec: KernelSpec, target: str, *, cache: CompileCache | None = None, only: Machine | None = None
+    spec: KernelSpec,
+    target: str,
+    *,
+    cache: CompileCache | None = None,
+    only: Machine | None = None,
+    cubins: bool = False,
 ) -> KernelArtifact:
-    """The compiled kernel for a target, with every variant of it (or ``only`` one); kept in the cache.
+    """The compiled kernel for a target, with all cases and every variant of it (or ``only`` one); kept in the cache.
+
+    ``cubins`` adds machine code to PTX where ``ptxas`` is found: another one writes other bytes.
 
     Raises:
         WavespecError: unknown target, or a spec that does not fit the machine.
     """
-    resolved = spec_for_target(spec, target)
+    cases = cases_for_target(spec, target)
     chosen = machines(target) if only is None else (only,)
+    ptxas = find_ptxas() if cubins and chosen[0].backend == "cuda" else None
     parts = {
-        "spec": dump_yaml(resolved),
+        "cases": [[[str(condition) for condition in case.when], dump_yaml(case.spec)] for case in cases],
         "target": target,
         "variants": [machine.variant for machine in chosen],
         "wavespec": __version__,
         "sources": fingerprint(),
         "iree": compiler_version(),
+        "ptxas": ptxas_version(ptxas) if ptxas else "",
     }
 
     def work() -> bytes:
-        built = [build_variant(spec, machine)[0] for machine in chosen]
-        return pack_artifact(replace(built[0], binaries=tuple(binary for one in built for binary in one.binaries)))
+        artifact = join_cases(cases, [_build_case(case, chosen) for case in cases])
+        return pack_artifact(with_cubins(artifact, ptxas) if ptxas else artifact)
 
     return unpack_artifact((cache or CompileCache()).get_or_build(cache_key(parts), work))
+
+
+def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
+    """One artifact of the same kernel for several variants of its target, best first."""
+    return replace(built[0], binaries=tuple(binary for one in built for binary in one.binaries))
+
+
+def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> KernelArtifact:
+    """One artifact of what was built for each of `cases`, whose last one is for all sizes."""
+    *some, every = built
+    conditions = [case_conditions(case, every) for case in cases]
+    # What a case is chosen by needs no second check.
+    kernels = [
+        replace(kernel, assumptions=tuple(assumption for assumption in kernel.assumptions if assumption not in chosen))
+        for kernel, chosen in zip(some, conditions, strict=False)
+    ]
+    return replace(every, cases=tuple(map(ArtifactCase, conditions, kernels)))
+
+
+def _build_case(case: TargetCase, variants: Sequence[Machine]) -> KernelArtifact:
+    return join_variants([build_variant(case.spec, machine)[0] for machine in variants])
 
 
 def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None = None) -> Kernel:
@@ -114,7 +146,7 @@ def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None
     from wavespec.runtime.kernel import Kernel
 
     only = best_variant(target) if target == "cpu" else None
-    return Kernel(build(spec, target, cache=cache, only=only))
+    return Kernel(build(spec, target, cache=cache, only=only, cubins=True))
 
 
 def best_variant(target: str) -> Machine:
