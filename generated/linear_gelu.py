@@ -38,7 +38,8 @@ def linear_gelu(a: Tensor, b: Tensor, bias: Tensor, *, out: Tensor | None = None
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False) or getattr(bias, "requires_grad", False)):
+    inputs = (a, b, bias)
+    if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("linear_gelu", a=a, b=b, bias=bias)
     if out is None:
         return _linear_gelu_op(a, b, bias)

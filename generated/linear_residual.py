@@ -38,7 +38,8 @@ def linear_residual(a: Tensor, b: Tensor, residual: Tensor, *, out: Tensor | Non
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False) or getattr(residual, "requires_grad", False)):
+    inputs = (a, b, residual)
+    if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("linear_residual", a=a, b=b, residual=residual)
     if out is None:
         return _linear_residual_op(a, b, residual)

@@ -35,7 +35,8 @@ class Linear(Gemm):
     def spec(self) -> KernelSpec:
         given = spec_for_target(load(SPECS / f"{self.name}.wave.yaml"), self.target)
         tiles = {"BLOCK_M": TILE, "BLOCK_N": TILE, "BLOCK_K": 32}
-        return given.model_copy(update={"params": {name: Num(size) for name, size in tiles.items()}, "schedule": None})
+        params = {**given.params, **{name: Num(size) for name, size in tiles.items()}}
+        return given.model_copy(update={"params": params, "schedule": None})
 
     @property
     def text(self) -> str:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.lower.gemms import Gemm
+from tests.lower.hopper_gemms import CLUSTERS, PING_PONG, TOGETHER, hopper_gemm
 from wavespec.runtime import Kernel
 
 pytestmark = [
@@ -18,6 +19,7 @@ pytestmark = [
         reason="the CUDA device is no sm_90",
     ),
 ]
+ROWS_OF_16 = ("", "multiple_of: 8", "multiple_of: 16")
 CASES = {
     "f16": Gemm("f16", (128, 128, 32), (64, 64), dims=("", "", "multiple_of: 8"), stages=3),
     "bf16": Gemm("bf16", (256, 128, 64), (64, 64), dims=("", "", "multiple_of: 8"), stages=4),
@@ -28,6 +30,14 @@ CASES = {
         "f32", (128, 128, 32), (32, 64), "mma3_m16n8k8_f32", ("", "", "multiple_of: 4"), stages=3
     ),
     "f16, one stage": Gemm("f16", (128, 128, 32), (64, 64)),
+    "f16, roles": hopper_gemm(tile=(128, 256, 64), wave=(64, 256), stages=4),
+    "bf16, in turns": hopper_gemm(dtype="bf16", tile=(128, 128, 64), wave=(128, 128), schedule=PING_PONG, stages=5),
+    "f16, clusters": hopper_gemm(tile=(128, 176, 64), wave=(64, 176), schedule=CLUSTERS),
+    "i8, roles": hopper_gemm(dtype="i8", tile=(128, 128, 128), dims=ROWS_OF_16, wave=(64, 128)),
+    "f16, few rows": hopper_gemm(tile=(16, 64, 128), wave=(16, 64), schedule=TOGETHER, stages=6),
+    "f16, columns": hopper_gemm(orders=("K, M", "K, N", "M, N"), dims=("multiple_of: 8",) * 3),
+    "f16, a in registers": hopper_gemm(spaces=("global", "shared")),
+    "f16, copied by lanes": hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4),
 }
 TORCH = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i8": torch.int8}
 
@@ -38,6 +48,13 @@ def kernel(name: str) -> Kernel:
     from wavespec.pipeline import build
 
     return Kernel(build(CASES[name].spec, "sm_90"))
+
+
+def fitted(name: str, sizes: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The sizes, rounded up to what the kernel's spec promises."""
+    multiples = [int(promise.removeprefix("multiple_of: ") or 1) for promise in CASES[name].dims]
+    m, n, k = (-(-size // multiple) * multiple for size, multiple in zip(sizes, multiples, strict=True))
+    return m, n, k
 
 
 def operands(name: str, sizes: tuple[int, int, int], integers: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,6 +7,7 @@ from tests.lower.gemms import Gemm
 ROWS_OF_8 = ("", "multiple_of: 8", "multiple_of: 8")
 TOGETHER = "waves: {producers: 1}"
 PERSISTENT = f"{TOGETHER}, workgroups: {{group: 2, persistent: true}}"
+CLUSTERS = f"{TOGETHER}, workgroups: {{cluster: 2, persistent: true}}"
 PING_PONG = "waves: {producers: 1, order: ping_pong}, workgroups: {persistent: true}"
 
 

@@ -73,15 +73,15 @@ class _Encoder:
 
     def __call__(self, address: int, shape: tuple[int, ...]) -> bytes:
         """Encode; `ArgumentError` for a tensor that no map can describe, which the kernel's conditions on
-        sizes should have kept away."""
+        sizes should have kept away.  No box of an empty tensor is ever copied, so its map says nothing."""
+        if 0 in shape:
+            return bytes(TENSOR_MAP_BYTES)
         sizes, strides = (ctypes.c_uint64 * self._rank)(), (ctypes.c_uint64 * self._rank)()
         pitch = self._element_bytes
         for dim, size in enumerate(reversed(shape)):
             sizes[dim] = size
             pitch *= size
             strides[dim] = pitch  # of the next dim; the last is not read
-            if not size:
-                raise ArgumentError(f"{self._where} of shape {list(shape)} is empty: it has no tensor map.")
             if dim + 1 < self._rank and pitch % _PITCH_BYTES:
                 raise ArgumentError(
                     f"{self._where} of shape {list(shape)} has rows {pitch} bytes apart: a tensor map needs a "
