@@ -11,7 +11,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.lower.specialize_waves import TURN, WAVES_IN_TURN
+from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 

@@ -1,0 +1,162 @@
+"""A loop that fills shared memory and uses it in the same step: its ring of buffers, and the place of a step in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import Expr, ceildiv, const, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
+from wavespec.ir.thread import Mask
+
+TURN = "turn"
+"""Symbol of which of the waves that take turns this one is, and signal that gives a turn."""
+WAVES_IN_TURN = 2
+COPIES = frozenset(("bulk_copy", "copy_async", "store"))
+READS = ("memory", "a_memory", "b_memory")
+"""Attributes by which an operation names shared memory that it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRing:
+    """The buffers of one loop: which one a step uses, and in which round."""
+
+    name: str
+    filled: frozenset[str]
+    """The shared memories."""
+    stages: int
+    done: Expr
+    """Steps before this loop, modulo two rounds."""
+    lets: tuple[Op, ...]
+    """What says how many those are."""
+    step: Expr
+    """Number of the current step of this loop."""
+    steps: Expr
+    full_arrivals: int
+    empty_arrivals: int
+    everywhere: bool
+    """Whether other workgroups of the cluster fill its buffers as well."""
+
+    def index(self, step: Expr) -> Expr:
+        return (self.done + step) % self.stages
+
+    def round(self, step: Expr) -> Expr:
+        """The parity of the round: a signal's phase."""
+        return (self.done + step) // self.stages % 2
+
+    @property
+    def full(self) -> str:
+        return f"{self.name}_full"
+
+    @property
+    def empty(self) -> str:
+        return f"{self.name}_empty"
+
+    @property
+    def signals(self) -> tuple[Memory, Memory]:
+        return (
+            signal(self.full, self.stages, self.full_arrivals),
+            signal(self.empty, self.stages, self.empty_arrivals),
+        )
+
+
+def rings_of(kernel: Kernel) -> dict[str, BufferRing]:
+    """The ring of every loop that has one, by the loop's induction."""
+    return {loop["induction"]: _ring(kernel, loop, around) for loop, around in _loops(kernel.body, ())}
+
+
+def _loops(ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
+    for op in ops:
+        if op.name == "for" and filled_by(op):
+            yield op, around
+        elif op.region is not None:
+            yield from _loops(op.region.ops, (*around, op) if op.name == "for" else around)
+
+
+def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
+    induction: str = loop["induction"]
+    filled = filled_by(loop)
+    stages = max(kernel.memory(name).buffers for name in filled)
+    done, lets = const(0), tuple[Op, ...]()
+    if around:
+        passed = const(0)
+        for outer in around:
+            passed = passed * trips(outer) + step_of(kernel, outer)
+        done = symbol(f"done_{induction}", 0, 2 * stages - 1)
+        lets = (make("let", symbol=f"done_{induction}", value=passed * trips(loop) % (2 * stages)),)
+    boxes = [op for op in loop.body.ops if op.name == "bulk_copy"]
+    by_lanes = any(is_by_lanes(op, filled) for op in loop.body.ops)
+    everywhere = any(is_shared(kernel, box) for box in boxes)
+    waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
+    return BufferRing(
+        induction,
+        filled,
+        stages,
+        done,
+        lets,
+        step_of(kernel, loop),
+        trips(loop),
+        full_arrivals=(kernel.lanes * kernel.producers if by_lanes else 0) + bool(boxes),
+        empty_arrivals=waves * (kernel.cluster if everywhere else 1),
+        everywhere=everywhere,
+    )
+
+
+def filled_by(loop: Op) -> frozenset[str]:
+    """Shared memories that a loop's body fills and reads in the same step."""
+    if loop.name != "for":
+        return frozenset()
+    written = {op["memory"] for op in loop.body.ops if op.name in COPIES}
+    read = {op.get(key) for op in loop.body.ops if op.name not in COPIES for key in READS}
+    return frozenset(written & read)
+
+
+def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
+    """Whether lanes do this copy themselves."""
+    return op.name in ("copy_async", "store") and op["memory"] in filled
+
+
+def is_shared(kernel: Kernel, box: Op) -> bool:
+    """Whether all workgroups of a cluster, which differ along axis 0, copy the same."""
+    same = all("wg0" not in coordinate.symbols for coordinate in box["origin"])
+    return kernel.cluster > 1 and same and box["box"][0] % kernel.cluster == 0
+
+
+def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:
+    """The copies into ``filled`` with all that computes what they store, in order."""
+    needed: set[str] = set()
+    result: list[Op] = []
+    for op in reversed(ops):
+        if (op.name in COPIES and op["memory"] in filled) or any(value.name in needed for value in op.results):
+            needed |= {value.name for value in op.operands}
+            result.append(op)
+    return result[::-1]
+
+
+def step_of(kernel: Kernel, loop: Op) -> Expr:
+    """How often a loop's body ran before."""
+    return (kernel.symbol(loop["induction"]) - loop["lower"]) // loop["step"]
+
+
+def trips(loop: Op) -> Expr:
+    """How often a loop's body runs."""
+    extent, step = loop["upper"] - loop["lower"], loop["step"]
+    return ceildiv(extent, step.value) if step.is_const else (extent + step - 1) // step
+
+
+def signal(name: str, count: int, arrivals: int) -> Memory:
+    return Memory(name, DTYPES["i64"], (), (), "signal", buffers=count, arrivals=arrivals)
+
+
+def make(name: str, **attributes: object) -> Op:
+    """An operation without values."""
+    return Op(name, attributes=attribute_pairs(attributes))
+
+
+def only_if(mask: Mask, *ops: Op) -> Op:
+    return Op("if", attributes=attribute_pairs({"mask": mask}), region=Region((), ops, ()))
+
+
+def in_first_lane(kernel: Kernel, *ops: Op, mask: Mask = ()) -> Op:
+    return only_if(((kernel.symbol("lane"), const(1)), *mask), *ops)

@@ -1,0 +1,116 @@
+"""The role that uses shared memory: wait until a buffer is full, compute, signal that it is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
+from wavespec.ir.thread import Mask
+from wavespec.schedule.buffer_ring import (
+    READS,
+    TURN,
+    WAVES_IN_TURN,
+    BufferRing,
+    copies_into,
+    filled_by,
+    in_first_lane,
+    make,
+    step_of,
+)
+
+_GROUPS = frozenset(("async_commit", "async_wait"))
+
+
+class Consumer:
+    """Keeps everything of a kernel but its copies."""
+
+    def __init__(self, kernel: Kernel, rings: Mapping[str, BufferRing], fresh: Callable[[str], str]) -> None:
+        self.kernel, self.rings, self.fresh = kernel, rings, fresh
+        self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
+
+    def body(self) -> tuple[Op, ...]:
+        """What the role runs; stores in flight are awaited before shared memory goes away."""
+        ops = self._kept(self.kernel.body, ())
+        if any(op.name == "bulk_store" for op in self.kernel.walk()):
+            ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))
+        return ops
+
+    def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
+        result: list[Op] = []
+        for op in ops:
+            if op.name == "for" and filled_by(op):
+                result += self._loop(op, self.rings[op["induction"]], around)
+            elif op.region is not None:
+                inner = (*around, op) if op.name == "for" else around
+                region = replace(op.region, ops=self._kept(op.region.ops, inner))
+                if self.turn is not None and not around:  # every other tile
+                    first, step = op["lower"] + op["step"] * self.turn, op["step"] * WAVES_IN_TURN
+                    op = op.with_(lower=first, step=step)
+                result.append(replace(op, region=region))
+            else:
+                result.append(op)
+        return tuple(result)
+
+    def _loop(self, loop: Op, ring: BufferRing, around: tuple[Op, ...]) -> list[Op]:
+        copies = set(map(id, copies_into(loop.body.ops, ring.filled)))
+        used = [op for op in loop.body.ops if id(op) not in copies and op.name not in _GROUPS]
+        index = ring.index(ring.step)
+        ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
+        ops += [_of_buffer(op, ring.filled, index) for op in used]
+        wait, give = self._turns(around)
+        last = ops[-1]
+        # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
+        registers = any(op.name == "mma_async" and len(op.operands) > 1 for op in ops)
+        kept = {value.name for value in last.results} <= {value.name for value in loop.body.yields}
+        if last.name == "mma_wait" and kept and not registers:
+            return [*ring.lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
+        ops.append(self._release(ring, index))
+        return [*ring.lets, *wait, replace(loop, region=replace(loop.body, ops=tuple(ops))), *give]
+
+    def _overlapped(self, loop: Op, ring: BufferRing, ops: list[Op], wait: Op, give: Sequence[Op]) -> list[Op]:
+        """Wait for the products of the step before, and empty its buffer; the last ones are awaited behind the loop."""
+        in_flight = dict(zip((value.name for value in wait.results), wait.operands, strict=True))
+        before = ring.index(ring.step + (ring.stages - 1))
+        ops = [*ops, make("mma_wait", pending=1), self._release(ring, before, ((const(0), ring.step),))]
+        yields = tuple(in_flight.get(value.name, value) for value in loop.body.yields)
+        waited = [value.name in in_flight for value in loop.body.yields]
+        results = tuple(
+            Value(self.fresh(value.name), value.type) if awaited else value
+            for value, awaited in zip(loop.results, waited, strict=True)
+        )
+        pairs = [pair for pair, awaited in zip(zip(results, loop.results, strict=True), waited, strict=True) if awaited]
+        done = Op(
+            "mma_wait",
+            tuple(inside for inside, _ in pairs),
+            tuple(outside for _, outside in pairs),
+            attribute_pairs({"pending": 0}),
+            span=wait.span,
+        )
+        last = ring.index(ring.steps + (ring.stages - 1))
+        return [
+            replace(loop, results=results, region=Region(loop.body.arguments, tuple(ops), yields)),
+            *give,
+            done,
+            self._release(ring, last, ((const(0), ring.steps),)),
+        ]
+
+    def _turns(self, around: tuple[Op, ...]) -> tuple[list[Op], list[Op]]:
+        """Wait for this wave's turn to multiply; give it to the other one."""
+        if self.turn is None:
+            return [], []
+        before = (step_of(self.kernel, around[0]) + 1) // WAVES_IN_TURN  # turns given to this wave
+        wait = make("signal_wait", signal=TURN, index=self.turn, phase=(before + 1) % 2)
+        arrive = make("signal_arrive", signal=TURN, index=const(1) - self.turn, bytes=0)
+        return [wait], [in_first_lane(self.kernel, arrive)]
+
+    def _release(self, ring: BufferRing, index: Expr, mask: Mask = ()) -> Op:
+        attributes = {"everywhere": True} if ring.everywhere else {}
+        arrive = make("signal_arrive", signal=ring.empty, index=index, bytes=0, **attributes)
+        return in_first_lane(self.kernel, arrive, mask=mask)
+
+
+def _of_buffer(op: Op, filled: frozenset[str], index: Expr) -> Op:
+    buffers = {key.replace("memory", "buffer"): index for key in READS if op.get(key) in filled}
+    return op.with_(**buffers) if buffers else op

@@ -1,0 +1,98 @@
+"""The role that fills shared memory: wait until a buffer is empty, copy, signal that it is full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Op, Region
+from wavespec.schedule.buffer_ring import (
+    BufferRing,
+    copies_into,
+    filled_by,
+    in_first_lane,
+    is_by_lanes,
+    is_shared,
+    make,
+    only_if,
+)
+
+
+class Producer:
+    """Keeps the copies of a kernel and the loops around them."""
+
+    def __init__(self, kernel: Kernel, rings: Mapping[str, BufferRing]) -> None:
+        self.kernel, self.rings = kernel, rings
+        self.by_lanes = any(
+            is_by_lanes(inner, filled_by(op)) for op in kernel.walk() if filled_by(op) for inner in op.body.ops
+        )
+
+    def body(self) -> tuple[Op, ...]:
+        """What the role runs; one lane is enough to have boxes copied."""
+        ops = self._kept(self.kernel.body)
+        return ops if self.by_lanes else (in_first_lane(self.kernel, *ops),)
+
+    def _kept(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        result: list[Op] = []
+        for op in ops:
+            if op.name == "let":
+                result.append(op)
+            elif op.name == "for" and filled_by(op):
+                result += self._loop(op, self.rings[op["induction"]])
+            elif op.name == "for" and any(filled_by(inner) for inner in op.walk()):
+                region = Region((), self._kept(op.body.ops), ())
+                result.append(replace(op, operands=(), results=(), region=region))
+        return tuple(result)
+
+    def _loop(self, loop: Op, ring: BufferRing) -> list[Op]:
+        copies = copies_into(loop.body.ops, ring.filled)
+        boxes = [op for op in copies if op.name == "bulk_copy"]
+        by_lanes = [op for op in copies if op.name != "bulk_copy"]
+        index = ring.index(ring.step)
+        body = [make("signal_wait", signal=ring.empty, index=index, phase=const(1) - ring.round(ring.step))]
+        after: list[Op] = []
+        if boxes:
+            issue = self._boxes(boxes, ring, index)
+            body += [in_first_lane(self.kernel, *issue)] if by_lanes else issue
+        if by_lanes:
+            inside, after = self._by_lanes(by_lanes, ring, index)
+            body += inside
+        return [*ring.lets, replace(loop, operands=(), results=(), region=Region((), tuple(body), ())), *after]
+
+    def _boxes(self, boxes: Sequence[Op], ring: BufferRing, index: Expr) -> list[Op]:
+        """Announce all bytes, then have the boxes copied; what a cluster shares, each workgroup copies a part of."""
+        bytes_ = sum(math.prod(box["box"]) * self.kernel.memory(box["memory"]).dtype.bytes for box in boxes)
+        parts = [_part(self.kernel, box) if is_shared(self.kernel, box) else box for box in boxes]
+        return [
+            make("signal_arrive", signal=ring.full, index=index, bytes=bytes_),
+            *(box.with_(buffer=index, signal=ring.full, index=index) for box in parts),
+        ]
+
+    def _by_lanes(self, copies: Sequence[Op], ring: BufferRing, index: Expr) -> tuple[list[Op], list[Op]]:
+        """In the loop: copy, and signal what has landed.  Behind it: the rest.
+
+        Groups of asynchronous copies land a few steps later; a consumer empties a buffer one step late as well.
+        """
+        asynchronous = any(op.name == "copy_async" for op in copies)
+        late = max(0, ring.stages - 2) if asynchronous else 0
+        inside = [op.with_(buffer=index) if op.get("memory") in ring.filled else op for op in copies]
+        inside += [make("async_commit"), make("async_wait", pending=late)] if asynchronous else []
+        arrive = make("signal_arrive", signal=ring.full, index=ring.index(ring.step - late), bytes=0)
+        inside += [make("fence_async"), only_if(((const(late - 1), ring.step),), arrive) if late else arrive]
+        after = [make("async_wait", pending=0), make("fence_async")] if late else []
+        for number in range(late, 0, -1):
+            arrive = make("signal_arrive", signal=ring.full, index=ring.index(ring.steps - number), bytes=0)
+            after.append(only_if(((const(number - 1), ring.steps),), arrive))
+        return inside, after
+
+
+def _part(kernel: Kernel, box: Op) -> Op:
+    """This workgroup's rows of a box, for every workgroup of its cluster."""
+    memory, (rows, *columns) = kernel.memory(box["memory"]), box["box"]
+    (row, *others), (first, *rest) = memory.dims, box["origin"]
+    start = kernel.symbol("rank") * (rows // kernel.cluster)
+    offset = memory.unswizzled_offset({row: start, **dict.fromkeys(others, const(0))})
+    part = {"box": (rows // kernel.cluster, *columns), "origin": (first + start, *rest)}
+    return box.with_(**part, offset=box["offset"] + offset, everywhere=True)
