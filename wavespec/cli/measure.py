@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
 from wavespec.schema.ops import AnyOp, Cast, Elementwise, Iterate, Mma, Read, Register, ValueOp
 from wavespec.sim.reference import reference
+from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
 
 _WARM_UP = 3
@@ -47,7 +47,7 @@ def random_inputs(spec: KernelSpec, sizes: Mapping[str, int], seed: int, device:
 def accuracy(spec: KernelSpec, inputs: Sequence[Tensor], results: Tensor | Sequence[Tensor]) -> Accuracy:
     """How far `results` are from the truth, and how far torch is."""
     return accuracy_of(
-        _as_list(results), _as_list(reference(spec, *inputs)), _as_list(reference(spec, *inputs, compute=None))
+        as_list(results), as_list(reference(spec, *inputs)), as_list(reference(spec, *inputs, compute=None))
     )
 
 
@@ -59,7 +59,7 @@ def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int
         for call, found in zip(calls, times, strict=True):
             for _ in range(_WARM_UP):
                 call()
-            found += [_gpu_seconds(call) if device == "cuda" else _cpu_seconds(call) for _ in range(block)]
+            found += [gpu_seconds(call) if device == "cuda" else cpu_seconds(call) for _ in range(block)]
     return [statistics.median(found) for found in times]
 
 
@@ -97,22 +97,3 @@ def _operations(
             case _:
                 assert not isinstance(op, ValueOp), f"'{op.word}' makes a value of unknown dims"
     return total
-
-
-def _as_list(results: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    return [results] if isinstance(results, Tensor) else list(results)
-
-
-def _cpu_seconds(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-def _gpu_seconds(call: Callable[[], Any]) -> float:
-    before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    before.record()
-    call()
-    after.record()
-    after.synchronize()
-    return before.elapsed_time(after) / 1e3

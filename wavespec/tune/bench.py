@@ -131,7 +131,7 @@ class _Workload:
         for _ in range(_WARM_UP):
             call()
         times: list[float] = []
-        timed = _gpu_seconds if self.device == "cuda" else _cpu_seconds
+        timed = gpu_seconds if self.device == "cuda" else cpu_seconds
         while len(times) < _FEWEST_CALLS or (len(times) < _MOST_CALLS and sum(times) < _SECONDS_PER_ROUND):
             self.flushed.zero_()
             times.append(timed(call))
@@ -150,11 +150,11 @@ class _Inputs:
             random_tensor([sizes.get(str(dim), dim) for dim in tensor.dims], DTYPES[tensor.dtype], generator)  # type: ignore[misc]
             for tensor in artifact.inputs
         ]
-        self.exact = _as_list(workload.exact(*self.tensors))
-        self.rounded = _as_list(workload.rounded(*self.tensors))
+        self.exact = as_list(workload.exact(*self.tensors))
+        self.rounded = as_list(workload.rounded(*self.tensors))
 
     def accuracy(self, kernel: Kernel) -> Accuracy:
-        return accuracy_of(_as_list(kernel(*self.tensors)), self.exact, self.rounded)
+        return accuracy_of(as_list(kernel(*self.tensors)), self.exact, self.rounded)
 
 
 def kernel_file(workload: int, candidate: str) -> str:
@@ -194,17 +194,20 @@ def _is_alive() -> bool:
     return True
 
 
-def _as_list(results: Tensor | Sequence[Tensor]) -> list[Tensor]:
+def as_list(results: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    """Outputs of a call: one tensor, or several."""
     return [results] if isinstance(results, Tensor) else list(results)
 
 
-def _cpu_seconds(call: Callable[[], Any]) -> float:
+def cpu_seconds(call: Callable[[], Any]) -> float:
+    """Seconds of one call by the clock."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
-def _gpu_seconds(call: Callable[[], Any]) -> float:
+def gpu_seconds(call: Callable[[], Any]) -> float:
+    """Seconds of one call on the current stream."""
     before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     before.record()
     call()
