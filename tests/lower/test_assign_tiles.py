@@ -99,7 +99,7 @@ def test_split_of_a_dim_that_no_tensor_has_is_ignored() -> None:
 
 def test_all_tiles_that_do_not_fit_the_instruction_are_reported_together() -> None:
     assert (
-        refused(Gemm(tile=(32, 64, 24), wave=(8, 32)), AMD)
+        refused(Gemm(tile=(32, 64, 24), wave=(8, 32), mma="f32_16x16x16_f16"), AMD)
         == """\
 gemm.wave.yaml:19:23: error[tile-not-divisible]: The tile of K of 24 elements is not a multiple of the matrix instruction's extent, 16.
     |

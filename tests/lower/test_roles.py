@@ -114,7 +114,7 @@ def test_masks_know_that_a_cluster_may_reach_beyond_the_edge() -> None:
     ("gemm", "code", "hint"),
     [
         (hopper_gemm(dtype="f32"), "roles-not-possible", "Leave out 'producers'"),
-        (Gemm(mma="wgmma_m64n64k16_f16", tile=(128, 64, 64), wave=(64, 64)), "roles-not-possible", "producers: 1"),
+        (Gemm(mma="wgmma_m64n64k16_f16", tile=(128, 64, 64), wave=(64, 64)), "producer-needed", "producers: 1"),
         (
             hopper_gemm(dtype="i8", orders=("K, M", "N, K", "M, N"), dims=("multiple_of: 16",) * 3),
             "operand-not-contiguous",
@@ -138,6 +138,33 @@ def test_what_cannot_be_is_refused_with_a_way_out(gemm: Gemm, code: str, hint: s
     error = refusal(gemm)
     assert error.code == code
     assert any(hint in text for text in error.diagnostics[0].hints)
+
+
+@pytest.mark.parametrize(
+    ("tile", "registers", "hint"),
+    [
+        ((128, 64, 64), (256, 256), "With 256 for a producer, the others can have 128."),
+        ((128, 64, 64), (40, 240), "the others can have 232."),
+        ((128, 64, 64), (24, 32), "Give 'consumer' more"),
+    ],
+)
+def test_registers_fit_the_machine_and_the_sums(
+    tile: tuple[int, int, int], registers: tuple[int, int], hint: str
+) -> None:
+    shared = f"registers: {{producer: {registers[0]}, consumer: {registers[1]}}}"
+    error = refusal(hopper_gemm(tile=tile, schedule=f"waves: {{producers: 1, {shared}}}"))
+    assert error.code == "registers-not-possible"
+    assert hint in error.diagnostics[0].hints[0]
+
+
+def test_registers_are_handed_over_by_a_producer_only() -> None:
+    gemm = Gemm(schedule="waves: {registers: {producer: 40, consumer: 232}}")
+    assert refusal(gemm).code == "registers-not-possible"
+
+
+@pytest.mark.parametrize("plan", ["auto: modulo", "loops: {k_loop: {unroll: 2}}"])
+def test_roles_and_another_plan_of_the_loop_contradict(plan: str) -> None:
+    assert refusal(hopper_gemm(schedule=f"{TOGETHER}, {plan}")).code == "planned-by-roles"
 
 
 def test_a_machine_without_such_a_unit_refuses_producers() -> None:

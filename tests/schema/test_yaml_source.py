@@ -156,9 +156,9 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_hostile_text_is_refused_at_once(name: str) -> None:
     text, expected = BOMBS[name]
-    start = time.perf_counter()
+    start = time.process_time()
     if expected:
         assert code_of(text) == expected
     else:
         yaml_to_nodes(text, "f")
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0

@@ -232,6 +232,7 @@ class WaveRoles:
     order: Literal["together", "ping_pong"] = "together"
     registers: tuple[int, int] = (0, 0)
     span: Span | None = field(default=None, compare=False)
+    registers_span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +256,7 @@ class Distribution:
     """Of the loops that have one of their own; `stages` and `auto` hold for the others."""
     instruction_span: Span | None = field(default=None, compare=False)
     stages_span: Span | None = field(default=None, compare=False)
+    workgroups_span: Span | None = field(default=None, compare=False)
 
     def schedule_of(self, loop: str) -> LoopSchedule:
         """The schedule of the loop called ``loop``."""

@@ -14,6 +14,8 @@ from wavespec.lower.choose_instructions import instruction_of
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
+_REGISTER_STEP = 8  # in which a machine hands registers from wave to wave
+
 
 class TileNotDivisible(WavespecError, code="tile-not-divisible"):
     def __init__(self, where: Where, what: str, tile: int, by: str, part: int) -> None:
@@ -75,6 +77,11 @@ class ClusterNotPossible(WavespecError, code="cluster-not-possible"):
         super().__init__(where, f"A cluster of {cluster} workgroups is not possible here.", hints=[hint])
 
 
+class RegistersNotPossible(WavespecError, code="registers-not-possible"):
+    def __init__(self, where: Where, why: str, hint: str) -> None:
+        super().__init__(where, f"Registers cannot be shared like this: {why}.", hints=[hint])
+
+
 class AssignTiles(Pass):
     """Turn the distribution into extents, origins, the grid and the waves of a workgroup.
 
@@ -84,7 +91,8 @@ class AssignTiles(Pass):
             one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.
     Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim`` at the
-            operation; ``turns-not-possible``, ``cluster-not-possible`` at the schedule.
+            operation; ``turns-not-possible``, ``cluster-not-possible``,
+            ``registers-not-possible`` at the schedule.
     """
 
     name: ClassVar[str] = "assign-tiles"
@@ -106,11 +114,12 @@ class AssignTiles(Pass):
             waves = ((TURN, WAVES_IN_TURN), *waves)
         lanes = max((row.lanes for _, row in products), default=machine.lanes)
         if plan.cluster > 1 and not (plan.persistent and plan.roles.producers and plan.cluster in machine.clusters):
-            raise ClusterNotPossible(plan.roles.span or plan.stages_span, plan.cluster, machine)
+            raise ClusterNotPossible(plan.workgroups_span, plan.cluster, machine)
         kernel = replace(kernel, waves=waves, lanes=lanes, producers=plan.roles.producers, cluster=plan.cluster)
         if machine.concurrent_waves and kernel.threads > machine.max_threads:
             raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel, machine)
 
+        _check_registers(kernel, machine, products)
         kernel, origins = _placed(kernel, sizes)
         types: dict[str, TileType | VectorType] = {
             value.name: replace(
@@ -165,6 +174,31 @@ class AssignTiles(Pass):
                 )
         raise_all(errors)
         return tiles
+
+
+def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> None:
+    """The registers of all lanes fit the machine, and sums fit those of the waves that compute."""
+    roles = kernel.distribution.roles
+    few, many = roles.registers
+    if not many:
+        return
+    where = roles.registers_span
+    if not kernel.producers:
+        why, hint = "no wave only copies, and could do with fewer", "Leave out 'registers', or add 'producers: 1'."
+        raise RegistersNotPossible(where, why, hint)
+    waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
+    needed = kernel.lanes * (kernel.producers * few + kernel.wave_count * many)
+    if needed > machine.register_file:
+        free = machine.register_file // kernel.lanes - kernel.producers * few
+        most = free // kernel.wave_count // _REGISTER_STEP * _REGISTER_STEP
+        why = f"the waves would have {needed}, the machine has {machine.register_file}"
+        raise RegistersNotPossible(where, why, f"With {few} for a producer, the others can have {most}.")
+    tiles = {split.dim: split.tile for split in kernel.distribution.workgroup}
+    for op, row in products:
+        sums = tiles.get(op["m"], row.m) * tiles.get(op["n"], row.n) // waves // kernel.lanes * row.acc.dtype.bytes // 4
+        if sums >= many:
+            why = f"the sums of '{op.result.name}' alone take {sums} of each lane"
+            raise RegistersNotPossible(where, why, "Give 'consumer' more, or use smaller wave tiles.")
 
 
 def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:

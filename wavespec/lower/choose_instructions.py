@@ -43,14 +43,21 @@ class NoMatrixInstruction(WavespecError, code="no-matrix-instruction"):
 
 
 class RolesNotPossible(WavespecError, code="roles-not-possible"):
-    def __init__(self, where: Where, row: MatrixInstruction, producers: int) -> None:
-        if producers:
-            message = f"Waves that only copy need an instruction that reads shared memory itself; {row.name} does not."
-            hint = "Leave out 'producers' for this target or these types."
-        else:
-            message = f"{row.name} reads shared memory itself, which a wave of its own has to fill."
-            hint = "Add 'waves: {producers: 1}' to the schedule."
-        super().__init__(where, message, hints=[hint])
+    def __init__(self, where: Where, row: MatrixInstruction) -> None:
+        super().__init__(
+            where,
+            f"Waves that only copy need an instruction that reads shared memory itself; {row.name} does not.",
+            hints=["Leave out 'producers' for this target or these types."],
+        )
+
+
+class ProducerNeeded(WavespecError, code="producer-needed"):
+    def __init__(self, where: Where, row: MatrixInstruction) -> None:
+        super().__init__(
+            where,
+            f"{row.name} reads shared memory itself, which a wave of its own has to fill.",
+            hints=["Add 'waves: {producers: 1}' to the schedule."],
+        )
 
 
 class OperandNotContiguous(WavespecError, code="operand-not-contiguous"):
@@ -81,8 +88,9 @@ class ChooseInstructions(Pass):
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores).
             Instructions that read shared memory themselves are for kernels with waves that only copy.
-    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction`` at the hardware constraint; ``not-matrices`` at
-            the mma; ``roles-not-possible`` at the schedule's waves; ``operand-not-contiguous`` at the read.
+    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint;
+            ``not-matrices`` at the mma; ``roles-not-possible`` at the schedule's waves; ``operand-not-contiguous`` at
+            the read.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -108,15 +116,21 @@ class ChooseInstructions(Pass):
             raise NoMatrixInstruction(where, a.dtype.name, acc.dtype.name, written, machine)
         roles = kernel.distribution.roles
         if not (suited := [row for row in rows if row.reads_shared == bool(roles.producers)]):
-            raise RolesNotPossible(roles.span or where, rows[0], roles.producers)
+            if roles.producers:
+                raise RolesNotPossible(roles.span, rows[0])
+            raise ProducerNeeded(where, rows[0])
         (k,) = (dim for dim in a.dims if dim in b.dims and dim not in acc.dims)
         (m,) = (dim for dim in a.dims if dim != k)
         (n,) = (dim for dim in b.dims if dim != k)
         for value in op.operands[:2]:
             _check_major(kernel, suited[0], value.name, k)
-        # The best instruction that fits the tiles; none does: the best, and `AssignTiles` says what is wrong.
+
+        def misfits(each: tuple[MatrixInstruction, tuple[str, str]]) -> int:
+            return _misfits(kernel, each[0], (*each[1], k), machine)
+
+        # The best instruction that fits the tiles; none does: one that nearly does, and `AssignTiles` says why not.
         ways = [(row, way) for way in ((m, n), (n, m)) for row in suited]
-        row, way = next(((r, w) for r, w in ways if _fits(kernel, r, (*w, k), machine)), ways[0])
+        row, way = next((each for each in ways if not misfits(each)), min(ways[: len(suited)], key=misfits))
         contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
         swapped = way == (n, m) or _wider_when_swapped(row, m, n, contiguous)
         return op.with_(instruction=row.name + (":swapped" if swapped else ""), m=m, n=n, k=k)
@@ -133,13 +147,14 @@ def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -
             raise OperandNotContiguous(read.span, row, memory, k)
 
 
-def _fits(kernel: Kernel, row: MatrixInstruction, dims: Sequence[str], machine: Machine) -> bool:
-    """Whether the tiles of the distribution are whole numbers of the instruction."""
+def _misfits(kernel: Kernel, row: MatrixInstruction, dims: Sequence[str], machine: Machine) -> int:
+    """In how many dims the tiles of the distribution are no whole numbers of the instruction."""
     plan = kernel.distribution
     tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
     if machine.concurrent_waves:
         tiles |= {split.dim: split.tile for split in plan.waves}
-    return all(tiles.get(dim, extent) % extent == 0 for dim, extent in zip(dims, (row.m, row.n, row.k), strict=True))
+    extents = zip(dims, (row.m, row.n, row.k), strict=True)
+    return sum(tiles.get(dim, extent) % extent != 0 for dim, extent in extents)
 
 
 def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[str]) -> bool:

@@ -49,7 +49,7 @@ class PersistWorkgroups(Pass):
         if not plan.persistent:
             return kernel
         if not machine.processors:
-            raise PersistenceNotPossible(plan.stages_span, machine)
+            raise PersistenceNotPossible(plan.workgroups_span, machine)
         rows = ceildiv(kernel.grid[0], kernel.cluster)
         places = (rows, *kernel.grid[1:])
         tiles = const(1)

@@ -13,6 +13,7 @@ from wavespec.schedule.dependences import staged_memories
 from wavespec.schedule.errors import (
     MOST_PRODUCTS,
     NotInnermost,
+    PlannedByRoles,
     ScheduleTakesRegisters,
     ScheduleTooLong,
     StagesNotPossible,
@@ -37,14 +38,17 @@ class PipelineLoops(Pass):
             the plan needs, each step uses its own.  See `SoftwarePipeline`.
     Errors: ``stages-not-possible``, ``unknown-loop``, ``unknown-node``, ``repeated-node``, ``broken-dependence``,
             ``no-modulo-schedule``, ``turns-not-possible``, ``steps-beyond-end``, ``not-innermost``,
-            ``schedule-too-long``, ``schedule-takes-registers`` at the line of the schedule;
+            ``schedule-too-long``, ``schedule-takes-registers``, ``planned-by-roles`` at the line of the schedule;
             ``shared-memory-exceeded`` there, or at the tile.
     """
 
     name: ClassVar[str] = "pipeline-loops"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        plan = kernel.distribution
         if kernel.producers:  # `SpecializeWaves` has pipelined them
+            if plan.schedules or plan.auto:
+                raise PlannedByRoles(plan.schedules[0].where() if plan.schedules else plan.stages_span)
             return kernel
         loops = [op.node for op in kernel.walk() if op.name == "for" and op.node]
         for schedule in kernel.distribution.schedules:

@@ -92,6 +92,7 @@ def _distribution(spec: KernelSpec) -> Distribution:
         persistent=schedule.workgroups.persistent if schedule.workgroups else False,
         cluster=schedule.workgroups.cluster if schedule.workgroups else 1,
         roles=_roles(schedule),
+        workgroups_span=schedule.span_of("workgroups"),
         auto=schedule.auto or "",
         schedules=_schedules(schedule),
         instruction_span=hardware.settings.span_of("mma") if hardware else None,
@@ -120,4 +121,4 @@ def _roles(schedule: Schedule) -> WaveRoles:
     if waves is None:
         return WaveRoles()
     registers = (waves.registers.producer, waves.registers.consumer) if waves.registers else (0, 0)
-    return WaveRoles(waves.producers, waves.order, registers, schedule.span_of("waves"))
+    return WaveRoles(waves.producers, waves.order, registers, schedule.span_of("waves"), waves.span_of("registers"))

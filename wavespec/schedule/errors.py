@@ -53,6 +53,15 @@ class NotInnermost(WavespecError, code="not-innermost"):
         )
 
 
+class PlannedByRoles(WavespecError, code="planned-by-roles"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "Waves with roles have the plan of their loops: the producer copies as far ahead as there are stages.",
+            hints=["Leave out 'auto' and 'loops', or 'producers'."],
+        )
+
+
 class UnknownLoop(WavespecError, code="unknown-loop"):
     def __init__(self, where: Where, name: str, known: list[str]) -> None:
         super().__init__(where, f"The graph has no loop {quote(name)}.", hints=name_hints(name, known, "Its loops are"))

@@ -39,6 +39,8 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
         ((word, limit),) = context.items()
         return OutOfRange(where, field, f"{_LIMITS[word]} {limit}", str(found))
+    if kind == "multiple_of":
+        return OutOfRange(where, field, f"a multiple of {context['multiple_of']}", str(found))
     if kind in ("too_long", "too_short"):
         word, limit = ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])
         unit = "entry" if limit == 1 else "entries"
