@@ -24,6 +24,8 @@ _COMPILING = 0.5
 """The part of the budget after which no further candidate is compiled."""
 _PROCESSORS = 256
 """Of a GPU that does not say how many it has: large ones have about as many."""
+_NOISE = 0.3
+"""Between rounds of the same settings, as a part of their median: more is a busy machine."""
 
 
 class ConflictingOptions(WavespecError, code="conflicting-options"):
@@ -186,6 +188,12 @@ def _keep(results: Results, spec: KernelSpec, target: str, place: Path, earlier:
                 "" if winner.untuned is None else f", {winner.untuned / winner.microseconds:.2f} x as fast as untuned"
             )
             print(f"{sizes_in_words(winner.sizes)}: {winner.microseconds:.1f} us, {winner.words}{gain}")
+            if winner.spread > _NOISE:
+                print(
+                    f"warning: rounds of the same settings differ by {winner.spread:.0%}; the machine was busy, so "
+                    "measure again before you trust this.",
+                    file=sys.stderr,
+                )
         print(f"{place}" if text is not None else "nothing is faster than the spec as it is")
     if not found:
         print("Nothing was measured: give it more time with --budget.", file=sys.stderr)

@@ -47,6 +47,10 @@ def bench(folder: Path, seconds: float) -> None:
     results = start_or_resume(folder)
     artifact = _artifact(folder, 0, results.names(0)[0])
     device = "cpu" if artifact.backend == "cpu" else "cuda"
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit(
+            f"These kernels are for {artifact.target}: measure them on a machine with such a GPU and a torch for it."
+        )
     results.data["machine"] = _machine(device)
     references = _references(folder)
     end = time.monotonic() + seconds

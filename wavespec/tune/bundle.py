@@ -51,7 +51,7 @@ _MEASURING = (
 _RUN = '''\
 """Measure the kernels of this bundle: `python run.py [--budget SECONDS]`; leaves results.json. Run it again to go on.
 
-Needs torch, and cuda-bindings for NVIDIA GPUs or iree-base-runtime for others and CPUs.
+Needs torch with CUDA for NVIDIA GPUs; torch and iree-base-runtime for others and CPUs.
 """
 
 import sys

@@ -35,6 +35,8 @@ class Winner:
     words: str
     microseconds: float
     untuned: float | None
+    spread: float
+    """How far rounds of the same settings lie apart, as a part of their median: noise of the machine."""
     entry: dict[str, Any] | None
 
 
@@ -73,7 +75,9 @@ def winners(results: Results) -> list[Winner]:
         figures = {"machine": results.data["machine"], "timings": [timing]}
         settings = candidate["settings"]
         entry = None if settings is None else {"when": workload["when"], **settings, "measured": figures}
-        found.append(Winner(workload["sizes"], workload["when"], candidate["words"], measured[best], untuned, entry))
+        spread = max(results.spread(index, name) for name in {best, UNTUNED} & set(measured))
+        sizes, when, words = workload["sizes"], workload["when"], candidate["words"]
+        found.append(Winner(sizes, when, words, measured[best], untuned, spread, entry))
     return found
 
 
