@@ -53,7 +53,7 @@ class PipelineLoops(Pass):
         loops = [op.node for op in kernel.walk() if op.name == "for" and op.node]
         for schedule in kernel.distribution.schedules:
             if schedule.loop not in loops:
-                raise UnknownLoop(schedule.where(), schedule.loop, loops)
+                raise UnknownLoop(schedule.where_key(), schedule.loop, loops)
         fresh, pipelined = fresh_names(kernel), dict[str, LoopPlan]()
 
         def change(op: Op) -> tuple[Op, ...]:

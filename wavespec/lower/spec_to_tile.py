@@ -111,6 +111,7 @@ def _schedules(schedule: Schedule) -> tuple[LoopSchedule, ...]:
             loop.buffers or 0,
             loop.unroll,
             functools.partial(schedule.where, "loops", name),
+            functools.partial(schedule.where_key, "loops", name),
         )
         for name, loop in schedule.loops.items()
     )

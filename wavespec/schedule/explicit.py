@@ -52,7 +52,7 @@ def explicit_plan(kernel: Kernel, loop: Op, schedule: LoopSchedule, machine: Mac
     stages = dict(schedule.nodes)
     for name in stages:
         if name not in known:
-            raise UnknownNode(schedule.where("nodes", name), name, schedule.loop, known)
+            raise UnknownNode(schedule.where_key("nodes", name), name, schedule.loop, known)
     group: dict[str, int] = {}
     for number, cluster in enumerate(schedule.clusters):
         for at, name in enumerate(cluster):

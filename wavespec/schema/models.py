@@ -191,7 +191,7 @@ class KernelSpec(SpecModel):
         default_factory=dict[TargetName, TargetOverride]
     )
     """What differs per machine."""
-    only: Annotated[tuple[TargetName, ...], Field(max_length=16)] = ()
+    only: Annotated[tuple[TargetName, ...], Field(min_length=1, max_length=16)] | None = None
     """The targets that the kernel is for, where others lack its types; absent: all of them."""
     workloads: Annotated[tuple[dict[Name, Extent], ...], Field(max_length=256)] = ()
     """Sizes of the dims for `check` and `bench`."""
