@@ -144,6 +144,12 @@ def test_condition_in_python_prints_as_yaml() -> None:
 
 NAME = st.from_regex(r"[a-z][a-z0-9_]{0,5}x", fullmatch=True)
 EXPRESSION = st.sampled_from([16, 64, "P / 2", "max(P, 16)", "P - -4", "(P + 4) * 2", "ceildiv(P, 3)"])
+# The numbers that each type of an accumulator holds and that are no integers.
+FLOATS = {
+    "f32": st.floats(allow_nan=False, width=32),
+    "f64": st.floats(allow_nan=False),
+    "i32": st.nothing(),
+}
 DOC = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" \n"), max_size=60)
 
 
@@ -166,7 +172,7 @@ def kernels(draw: st.DrawFn) -> KernelSpec:
     kernel.tiling(k, 32)
     kernel.hardware(draw(st.from_regex(r"[a-z0-9_]{1,9}", fullmatch=True)))
     shape = kernel._sections["tensors"]["c"]["shape"]
-    start = kernel.register("start", shape, total, draw(st.integers(-9, 9) | st.floats(allow_nan=False)))
+    start = kernel.register("start", shape, total, draw(st.integers(-9, 9) | FLOATS[total]))
     with kernel.iterate("loop", k, acc=start) as loop:
         kernel.mma("acc", kernel.read("left", a), kernel.read("right", b), loop["acc"])
     kernel.write(loop["acc"], c)
