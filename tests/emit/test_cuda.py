@@ -106,6 +106,7 @@ class _Emitter(ThreadToCuda):
         for name, size in (("M", 32), ("N", 32), ("wg0", 32), ("wg1", 32)):
             self.indices.define(name, f"%{name}", size)
         self.workgroup_ids()
+        self.order_workgroups()
         return self.text.lines(), self.indices.symbols["wg0"].name, self.indices.symbols["wg1"].name
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavespec.emit.cuda_products import mma_sync, mma_sync_split, outer_product, word_type
-from wavespec.emit.raster import banded_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
@@ -36,6 +35,7 @@ class ThreadToCuda(ThreadToMlir):
                     f"llvm.getelementptr {start}[{bytes_.start}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"
                 )
         self.workgroup_ids()
+        self.order_workgroups()
         self.lanes_and_waves(self.text.op("nvvm.read.ptx.sreg.tid.x : i32"))
 
     def places(self) -> dict[str, range]:
@@ -51,18 +51,6 @@ class ThreadToCuda(ThreadToMlir):
 
     def shared_bytes(self) -> int:
         return max((bytes_.stop for bytes_ in self.places().values()), default=0)
-
-    def workgroup_ids(self) -> None:
-        super().workgroup_ids()
-        group = self.kernel.distribution.group or self.machine.raster_group
-        # A dim of fixed size that is one tile long has no id: nothing to reorder.
-        if group == 1 or len(self.kernel.grid) != 2 or not {"wg0", "wg1"} <= self.indices.symbols.keys():
-            return
-        rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
-        row, column = (self.indices.symbols[name].name for name in ("wg0", "wg1"))
-        row, column = banded_ids(self.text, (rows, columns), (row, column), group)
-        self.indices.define("wg0", row, 32)
-        self.indices.define("wg1", column, 32)
 
     def binding(self, number: int, space: int, *, read_only: bool = True) -> str:
         """Pointer to an argument; all pointers are made in the outermost block."""

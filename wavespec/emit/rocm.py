@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from wavespec.emit.indices import uniform_and_varying
 from wavespec.emit.interface import expr_to_size
-from wavespec.emit.raster import banded_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
@@ -58,6 +57,7 @@ class ThreadToRocm(ThreadToMlir):
             if m.space == "shared"
         }
         self.workgroup_ids()
+        self.order_workgroups()
         thread = self.text.op(f"gpu.thread_id x upper_bound {self.kernel.threads}")
         self.thread = self.text.op(f"arith.index_cast {thread} : index to i32")
         self.lanes_and_waves(self.thread)
@@ -70,18 +70,6 @@ class ThreadToRocm(ThreadToMlir):
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "
             f"workgroup_size = [{self.kernel.threads}, 1, 1] subgroup_size = {self.machine.lanes}>"
         )
-
-    def workgroup_ids(self) -> None:
-        super().workgroup_ids()
-        group = self.kernel.distribution.group or self.machine.raster_group
-        # A dim of fixed size that is one tile long has no id: nothing to reorder.
-        if group == 1 or len(self.kernel.grid) != 2 or not {"wg0", "wg1"} <= self.indices.symbols.keys():
-            return
-        rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
-        row, column = (self.indices.symbols[name].name for name in ("wg0", "wg1"))
-        row, column = banded_ids(self.text, (rows, columns), (row, column), group, self.machine.chiplets)
-        self.indices.define("wg0", row, 32)
-        self.indices.define("wg1", column, 32)
 
     def loop_attribute(self) -> str:
         """Loops stay as the schedule has them."""

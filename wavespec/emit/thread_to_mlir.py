@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from wavespec.emit.elementwise import elementwise
 from wavespec.emit.indices import Indices
 from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.raster import banded_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
@@ -152,6 +153,18 @@ class ThreadToMlir:
         if any(symbol.args[0] == "workgroup" for symbol in self.kernel.symbols):
             index = self.text.op("hal.interface.workgroup.id[0] : index")
             self.indices.define("workgroup", self.text.op(f"arith.index_cast {index} : index to i32"), 32)
+
+    def order_workgroups(self) -> None:
+        """Let workgroups that run together share what they read: bands of rows, as the schedule or the machine says."""
+        group = self.kernel.distribution.group or self.machine.raster_group
+        # A dim of fixed size that is one tile long has no id: nothing to reorder.
+        if group == 1 or len(self.kernel.grid) != 2 or not {"wg0", "wg1"} <= self.indices.symbols.keys():
+            return
+        rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
+        row, column = (self.indices.symbols[name].name for name in ("wg0", "wg1"))
+        row, column = banded_ids(self.text, (rows, columns), (row, column), group, self.machine.chiplets)
+        self.indices.define("wg0", row, 32)
+        self.indices.define("wg1", column, 32)
 
     def lanes_and_waves(self, thread: str) -> None:
         """Define ``lane`` and the wave symbols from the flat thread number, an ``i32``; the last wave symbol runs
