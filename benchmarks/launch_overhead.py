@@ -27,13 +27,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+from wavespec.runtime import Kernel, KernelSet, load_artifact
+from wavespec.runtime import cuda_launcher as cuda
+from wavespec.runtime.checks import DTYPES
+from wavespec.runtime.cuda_driver import CudaDriver
 
-from wavespec.runtime import Kernel, KernelSet, load_artifact  # noqa: E402
-from wavespec.runtime import cuda_launcher as cuda  # noqa: E402
-from wavespec.runtime.checks import DTYPES  # noqa: E402
-from wavespec.runtime.cuda_driver import CudaDriver  # noqa: E402
+ROOT = Path(__file__).parents[1]
 
 # µs above the bare launch: what a launch by our launcher, and a call through torch's dispatcher, may cost.
 LIMITS = {"launcher": 2.0, "operator, out=": 5.0, "operator, new tensor": 5.0}
@@ -55,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.stand_in and not torch.cuda.is_available():
         parser.error("torch finds no GPU here; --stand-in measures Python's part alone.")
+    sys.path.insert(0, str(ROOT))  # `generated` is no package that is installed
     wrapper = import_module(options.kernel)
     device = torch.device("cpu") if options.stand_in else torch.device("cuda", torch.cuda.current_device())
     if options.stand_in:

@@ -76,6 +76,10 @@ class TensorParameter:
     dims: tuple[str | int, ...]
     output: bool = False
 
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Its extents where the dims have these ``sizes``."""
+        return tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims)
+
 
 @dataclass(frozen=True, slots=True)
 class Assumption:

@@ -79,7 +79,7 @@ def check_outputs(
     for label, parameter, tensor in zip(labels, expected, outputs, strict=True):
         _check_tensor(artifact, parameter, tensor, label)
         where = f"{artifact.name}: argument '{label}'"
-        shape = tuple(size if isinstance(size, int) else sizes[size] for size in parameter.dims)
+        shape = parameter.shape(sizes)
         if tuple(tensor.shape) != shape:
             raise ArgumentError(
                 f"{where} has shape {_shape(tensor.shape)}, expected {_shape(shape)} = {_dims(parameter)}."

@@ -34,10 +34,7 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     return LaunchPlan(
         sizes=dict(sizes),
         constants=tuple(sizes[name] for name in taken.dynamic_dims),
-        shapes=tuple(
-            tuple(size if isinstance(size, int) else sizes[size] for size in parameter.dims)
-            for parameter in artifact.tensors
-        ),
+        shapes=tuple(parameter.shape(sizes) for parameter in artifact.tensors),
         grid=(x, y, z),
         workgroups=x * y * z,
         scratch_bytes=tuple(evaluate(expression, sizes) for expression in taken.scratch_bytes),

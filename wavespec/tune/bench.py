@@ -151,8 +151,7 @@ class _Inputs:
         sizes: dict[str, int] = workload.results.workloads[workload.index]["sizes"]
         artifact = _artifact(workload.folder, workload.index, workload.results.names(workload.index)[0])
         self.tensors = [
-            random_tensor([sizes.get(str(dim), dim) for dim in tensor.dims], DTYPES[tensor.dtype], generator)  # type: ignore[misc]
-            for tensor in artifact.inputs
+            random_tensor(tensor.shape(sizes), DTYPES[tensor.dtype], generator) for tensor in artifact.inputs
         ]
         self.exact = as_list(workload.exact(*self.tensors))
         self.rounded = as_list(workload.rounded(*self.tensors))
