@@ -35,6 +35,9 @@ CASES = {
     "f16, clusters": hopper_gemm(tile=(128, 176, 64), wave=(64, 176), schedule=CLUSTERS),
     "i8, roles": hopper_gemm(dtype="i8", tile=(128, 128, 128), dims=ROWS_OF_16, wave=(64, 128)),
     "f16, few rows": hopper_gemm(tile=(16, 64, 128), wave=(16, 64), schedule=TOGETHER, stages=6),
+    "f16, split": hopper_gemm(
+        tile=(64, 64, 64), wave=(64, 64), schedule=f"{TOGETHER}, workgroups: {{split: 4}}", stages=6
+    ),
     "f16, columns": hopper_gemm(orders=("K, M", "K, N", "M, N"), dims=("multiple_of: 8",) * 3),
     "f16, a in registers": hopper_gemm(spaces=("global", "shared")),
     "f16, copied by lanes": hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4),

@@ -26,6 +26,8 @@ _ROLES = (
     "waves: {producers: 1}, workgroups: {persistent: true, group: 2}",
     "waves: {producers: 1}, workgroups: {persistent: true, cluster: 2}",
     "waves: {producers: 1, order: ping_pong}, workgroups: {persistent: true}",
+    "waves: {producers: 1}, workgroups: {split: 2}",
+    "waves: {producers: 1}, workgroups: {split: 4}",
 )
 _DTYPES = ("f32", "f16", "bf16", "i8")
 
@@ -128,7 +130,7 @@ def _swap(machine: Machine, data: st.DataObject) -> tuple[Gemm, Machine, dict[st
 @given(st.data())
 def test_roles_and_schedules_never_change_a_result(data: st.DataObject) -> None:
     """Few processors, so that a workgroup computes several tiles."""
-    machine = replace(NVIDIA, processors=2, clusters={2: 1})
+    machine = replace(NVIDIA, processors=2, clusters={2: 1, 4: 1})
     wave = (64 * data.draw(st.sampled_from([1, 1, 2])), data.draw(st.sampled_from([8, 16, 32, 64])))
     schedule = data.draw(st.sampled_from(_ROLES))
     waves = 1 if "ping_pong" in schedule else data.draw(st.sampled_from([1, 2]))

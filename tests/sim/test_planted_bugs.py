@@ -96,7 +96,7 @@ PIPELINED: dict[str, tuple[Bug, str]] = {
     "off-by-one mask of a copy": (off_by_one("copy_async", source="a"), "out-of-bounds"),
     "off-by-one mask of a store": (off_by_one("store"), "out-of-bounds"),
 }
-FEW = replace(NVIDIA, processors=2, clusters={2: 2})
+FEW = replace(NVIDIA, processors=2, clusters={2: 2, 4: 1})
 """Every workgroup walks over several tiles."""
 ROLES: dict[str, tuple[Gemm, tuple[int, int, int]]] = {
     "persistent": (hopper_gemm(), (200, 136, 200)),
@@ -104,6 +104,10 @@ ROLES: dict[str, tuple[Gemm, tuple[int, int, int]]] = {
     "cluster": (
         hopper_gemm(schedule="waves: {producers: 1}, workgroups: {persistent: true, cluster: 2}"),
         (300, 72, 328),
+    ),
+    "split": (
+        hopper_gemm(schedule="waves: {producers: 1}, workgroups: {split: 4}"),
+        (200, 72, 328),
     ),
     "copies by lanes": (hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4), (200, 136, 202)),
 }
@@ -116,6 +120,11 @@ BUGS_OF_ROLES: tuple[tuple[str, str, Bug, str], ...] = (
     ("cluster", "copy to one workgroup", for_itself_only("bulk_copy"), "deadlock"),
     ("cluster", "release to one workgroup", for_itself_only("signal_arrive"), "deadlock"),
     ("cluster", "release by one workgroup for all", with_arrivals("at_K_empty", 2), "race"),
+    ("split", "sums that are read before all are there", dropped("signal_wait", signal="sums_met"), "race"),
+    ("split", "sums that not every lane has laid down", dropped("barrier", 0), "race"),
+    ("split", "sums that one wave does not wait for", with_arrivals("sums_met", 7), "race"),
+    ("split", "sums that are announced to one workgroup", for_itself_only("signal_arrive"), "deadlock"),
+    ("split", "sums of one workgroup twice", altered("load", "rank", lambda rank: rank // 2 * 2, rank=1), "wrong"),
     ("copies by lanes", "dropped fence", dropped("fence_async"), "unfenced-access"),
     ("copies by lanes", "late wait", altered("async_wait", "pending", lambda n: n + 1), "unwaited-copy"),
     ("copies by lanes", "arrivals of a part of the lanes", with_arrivals("at_K_full", 64), "race"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from wavespec.emit.cuda import ThreadToCuda
 from wavespec.emit.matrix_descriptor import swizzle_bytes
+from wavespec.emit.registers import Part, Parts, vector_type
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.runtime.artifact import TensorMap
@@ -101,7 +102,7 @@ class BulkCopies(ThreadToCuda):
     def _signal_arrive(self, op: Op) -> None:
         at = self._signal(op)
         if op.get("everywhere"):
-            self._arrive_everywhere(at)
+            self._arrive_everywhere(at, ".release.cluster" if op.get("release") else "")
             return
         if not op["bytes"]:
             self.text.op(f"nvvm.mbarrier.arrive {at} : !llvm.ptr<3> -> i64")
@@ -109,15 +110,15 @@ class BulkCopies(ThreadToCuda):
         bytes_ = self.text.constant(op["bytes"], "i32")
         self.text.do(f"nvvm.mbarrier.arrive.expect_tx {at}, {bytes_} : !llvm.ptr<3>, i32")
 
-    def _arrive_everywhere(self, at: str) -> None:
+    def _arrive_everywhere(self, at: str, scope: str) -> None:
         """On the signal at the same place in every workgroup of the cluster.
 
-        Without a scope of its own: `release.cluster` would empty the caches of the processor
+        Without a scope where nothing was written for others: `release.cluster` empties the caches of the processor
         (https://docs.nvidia.com/cuda/parallel-thread-execution/#parallel-synchronization-and-communication-instructions-mbarrier-arrive).
         """
         address = self.text.op(f"llvm.ptrtoint {at} : !llvm.ptr<3> to i32")
         code = "".join(
-            f"mapa.shared::cluster.u32 there, $0, {rank}; mbarrier.arrive.shared::cluster.b64 _, [there]; "
+            f"mapa.shared::cluster.u32 there, $0, {rank}; mbarrier.arrive{scope}.shared::cluster.b64 _, [there]; "
             for rank in range(self.kernel.cluster)
         )
         self.text.do(
@@ -127,15 +128,17 @@ class BulkCopies(ThreadToCuda):
 
     def _signal_wait(self, op: Op) -> None:
         at, phase = self._signal(op), self.indices.integer(op["phase"], 32)
-        if not self.bounded_waits:
+        scope = ".acquire.cluster" if op.get("acquire") else ""
+        if not self.bounded_waits and not scope:
             pause = self.text.constant(_NANOSECONDS, "i32")
             self.text.do(f"nvvm.mbarrier.try_wait.parity {at}, {phase}, {pause} : !llvm.ptr<3>, i32, i32")
             return
         address = self.text.op(f"llvm.ptrtoint {at} : !llvm.ptr<3> to i32")
+        bound = f"add.u32 tries, tries, 1; setp.gt.u32 late, tries, {_ATTEMPTS}; @late trap; "
         code = (
             "{ .reg .pred done; .reg .pred late; .reg .u32 tries; mov.u32 tries, 0; again: "
-            f"mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1, {_NANOSECONDS}; @done bra over; "
-            f"add.u32 tries, tries, 1; setp.gt.u32 late, tries, {_ATTEMPTS}; @late trap; bra again; over: }}"
+            f"mbarrier.try_wait.parity{scope}.shared::cta.b64 done, [$0], $1, {_NANOSECONDS}; @done bra over; "
+            f"{bound if self.bounded_waits else ''}bra again; over: }}"
         )
         self.text.do(
             f'llvm.inline_asm has_side_effects asm_dialect = att "{code}", "r,r,~{{memory}}" {address}, {phase} : '
@@ -144,6 +147,17 @@ class BulkCopies(ThreadToCuda):
 
     def _signal(self, op: Op) -> str:
         return self._address(self.kernel.memory(op["signal"]), op["index"])
+
+    def load(self, op: Op, memory: Memory) -> Parts:
+        """What another workgroup of the cluster has is read at the same place there."""
+        if op.get("rank") is None:
+            return super().load(op, memory)
+        size = op.result.vector.elements
+        address, rank = self._address(memory, self.buffered(op, memory)), self.text.constant(op["rank"], "i32")
+        there = self.text.op(f"nvvm.mapa {address}, {rank} : !llvm.ptr<3> -> !llvm.ptr<7>")
+        type_ = vector_type(memory.dtype, size)
+        attributes = f"alignment = {size * memory.dtype.bytes} : i64, ordering = 0 : i64"
+        return (Part(self.text.op(f'"llvm.load"({there}) <{{{attributes}}}> : (!llvm.ptr<7>) -> {type_}'), size),)
 
     def _bulk_copy(self, op: Op) -> None:
         memory = self.memory_of(op)

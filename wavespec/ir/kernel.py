@@ -252,6 +252,8 @@ class Distribution:
     """Whether one workgroup per processor walks over the tiles."""
     cluster: int = 1
     """Workgroups along axis 0 that can write each other's shared memory."""
+    split: int = 1
+    """Workgroups that share out the steps of the loop over one tile; they are a cluster along an axis of their own."""
     roles: WaveRoles = WaveRoles()
     auto: Literal["", "prefetch", "modulo"] = ""
     schedules: tuple[LoopSchedule, ...] = ()
@@ -314,6 +316,14 @@ class Kernel:
         for _, count in self.waves:
             total *= count
         return total
+
+    @property
+    def wave_number(self) -> Expr:
+        """The number of a wave that computes, among those of its workgroup."""
+        number = const(0)
+        for name, count in self.waves:
+            number = number * count + self.symbol(name)
+        return number
 
     @property
     def threads(self) -> int:

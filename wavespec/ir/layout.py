@@ -123,6 +123,34 @@ def _axes_text(axes: tuple[RegisterAxis, ...]) -> str:
     return ", ".join(f"{axis.extent} by " + " ".join(f"{d} {s}" for d, s in axis.strides) for axis in axes)
 
 
+def spread(dims: tuple[str, str], extents: tuple[int, int], width: int, thread: Expr, threads: int) -> Layout:
+    """Rows of a tile over the lanes of a workgroup, ``width`` elements a lane at once: neighbours take neighbours.
+
+    Where the tile is no multiple of what all lanes take, some reach beyond it.
+    """
+    (row, column), (height, depth) = dims, extents
+    per_row = depth // width
+    columns, rows_at_once = min(per_row, threads), max(1, threads // per_row)
+    base = ((row, thread // columns), (column, thread % columns * width))
+    layout = Layout(base, (RegisterAxis(width, ((column, 1),)),), 1)
+    layout = layout.repeated(column, -(-per_row // columns), columns * width)
+    return layout.repeated(row, -(-height // rows_at_once), rows_at_once)
+
+
+def widest_spread(extents: tuple[int, int], widest: int, threads: int) -> int:
+    """The most elements, at most ``widest``, that lanes can take at once so that `spread` gives every element to one
+    of them; 0 where that is not possible."""
+    height, depth = extents
+    width = 1 << widest.bit_length() - 1
+    while width:
+        per_row, rest = divmod(depth, width)
+        columns = min(per_row, threads)
+        if not rest and not per_row % columns and not threads % columns and not height % (threads // columns):
+            return width
+        width //= 2
+    return 0
+
+
 @dataclass(frozen=True, slots=True)
 class Swizzle:
     """Spreads the rows of a staged tile over the banks: chunk index ``c`` becomes ``c ^ (row // period % width)``.

@@ -228,6 +228,7 @@ class _Reader:
         self.expect("group")
         group, persistent, roles = self.integer(), self.accept("persistent"), WaveRoles()
         cluster = self.integer() if self.accept("cluster") else 1
+        split = self.integer() if self.accept("split") else 1
         if self.accept("roles"):
             producers, order = self.integer(), self.take("name")
             roles = WaveRoles(
@@ -247,6 +248,7 @@ class _Reader:
             group=group,
             persistent=persistent,
             cluster=cluster,
+            split=split,
             roles=roles,
             auto="modulo" if auto == "modulo" else "prefetch" if auto else "",
             schedules=tuple(schedules),

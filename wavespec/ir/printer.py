@@ -47,6 +47,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
         text += " persistent"
     if plan.cluster > 1:
         text += f" cluster {plan.cluster}"
+    if plan.split > 1:
+        text += f" split {plan.split}"
     if plan.roles != WaveRoles():
         roles = plan.roles
         text += f" roles {roles.producers} {roles.order} {roles.registers[0]} {roles.registers[1]}"

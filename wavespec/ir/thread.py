@@ -8,7 +8,7 @@ memory.
 | operation | operands -> results | attributes |
 |---|---|---|
 | constant | -> T x n | value: every element |
-| load | -> T x n | memory, offset, buffer, mask, valid |
+| load | -> T x n | memory, offset, buffer, mask, valid, rank (absent: this one): which workgroup of the cluster has the shared memory |
 | store | T x n -> | memory, offset, buffer, mask, valid |
 | accumulate | T x n -> | memory, offset, buffer, mask, valid, onto: a store, with what the memory holds added where ``onto``, a conjunction like ``mask``, holds |
 | prefetch | -> | memory, offset: a hint that this lane soon accesses what is there |
@@ -31,8 +31,8 @@ memory.
 | if | -> | mask: only the lanes for which it holds run the region, which has no values |
 | role | -> | first, waves, registers: only these waves run the region; the roles of a block run at the same time. ``registers`` of a lane, 0 = as compiled |
 | bulk_copy | -> | source, origin (a coordinate per dim), box (an extent per dim), memory, offset, buffer, signal, index: this lane has a box of a tensor copied to shared memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal; ``everywhere`` (absent: false): at the same place in every workgroup of the cluster, and on the signal of each |
-| signal_arrive | -> | signal, index, bytes: this lane arrives (``everywhere``: on the signal of every workgroup of the cluster), and announces as many bytes of bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived |
-| signal_wait | -> | signal, index, phase: until the phase of that parity is complete; parity 1 passes a fresh signal |
+| signal_arrive | -> | signal, index, bytes: this lane arrives (``everywhere``: on the signal of every workgroup of the cluster), and announces as many bytes of bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived. ``release`` (absent: false): other workgroups that wait for it see what this lane knows of memory |
+| signal_wait | -> | signal, index, phase: until the phase of that parity is complete; parity 1 passes a fresh signal. ``acquire`` (absent: false): the other half of ``release`` |
 | fence_async | -> | what this lane wrote to shared memory is visible to matrix units and bulk copies that are ordered after it |
 | mma_fence | -> | registers of this lane are ready for the mma_async that follow |
 | mma_async | acc -> acc; a, acc -> acc | instruction, b_memory, b_offset, b_buffer, b_major, and a_* where a is no value: the matrix unit reads tiles of shared memory from these offsets on (of elements, before any swizzle); major: ``k`` or ``mn``, the dim contiguous in memory; the result is in flight |
@@ -117,10 +117,22 @@ class ThreadBuilder:
         buffer: Expr | int = 0,
         mask: Mask = (),
         valid: Expr | None = None,
+        rank: int | None = None,
         hint: str = "loaded",
     ) -> Value:
         result = self.value(hint, dtype, elements)
-        self.add("load", (), (result,), memory=memory, offset=offset, buffer=as_expr(buffer), mask=mask, valid=valid)
+        place: dict[str, Any] = {} if rank is None else {"rank": rank}
+        self.add(
+            "load",
+            (),
+            (result,),
+            memory=memory,
+            offset=offset,
+            buffer=as_expr(buffer),
+            mask=mask,
+            valid=valid,
+            **place,
+        )
         return result
 
     def store(

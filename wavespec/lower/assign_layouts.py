@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
-from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
@@ -44,7 +44,7 @@ class AssignLayouts(Pass):
     After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values
             that carry an accumulator through loops, constants, writes and elementwise operations share its layout.
             An operand with fewer dims than the result has the layout's projection on its dims.  What the matrix
-            unit reads itself has none.
+            unit reads itself has none.  Rows of a `cluster_sum` are spread over all lanes.
     Errors: ``no-layout`` for a tile that no mma reaches; ``layout-mismatch`` at an operation whose operands are
             distributed in different ways; ``too-many-registers`` at the wave's tile.
     """
@@ -62,6 +62,8 @@ class AssignLayouts(Pass):
                     op.operands[2].name: acc,
                     op.result.name: acc,
                 }
+            if op.name == "cluster_sum":
+                layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
         changed = True
         while changed:
@@ -87,6 +89,13 @@ class AssignLayouts(Pass):
                 if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
                     raise LayoutMismatch(op.span, value.name, op.result.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+
+
+def _over_lanes(kernel: Kernel, op: Op) -> Layout:
+    tile, (row, column) = op.result.tile, kernel.memory(op["memory"]).dims
+    thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
+    extents = (tile.extent(row), tile.extent(column))
+    return spread((row, column), extents, op["width"], thread, kernel.wave_count * kernel.lanes)
 
 
 def _alike(op: Op) -> list[tuple[Value, ...]]:

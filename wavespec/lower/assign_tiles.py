@@ -115,7 +115,8 @@ class AssignTiles(Pass):
         lanes = max((row.lanes for _, row in products), default=machine.lanes)
         if plan.cluster > 1 and not (plan.persistent and plan.roles.producers and plan.cluster in machine.clusters):
             raise ClusterNotPossible(plan.workgroups_span, plan.cluster, machine)
-        kernel = replace(kernel, waves=waves, lanes=lanes, producers=plan.roles.producers, cluster=plan.cluster)
+        cluster = plan.cluster * plan.split
+        kernel = replace(kernel, waves=waves, lanes=lanes, producers=plan.roles.producers, cluster=cluster)
         if machine.concurrent_waves and kernel.threads > machine.max_threads:
             raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel, machine)
 
@@ -222,14 +223,18 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
     origins: dict[str, Expr] = {}
     axes: dict[int, Expr] = {}
     added: list[Expr] = []
+    first = 0
+    if kernel.distribution.split > 1:  # workgroups of one tile are neighbours
+        first, axes[0] = 1, const(kernel.cluster)
+        added.append(symbol("wg0", 0, kernel.cluster - 1))
     for split in kernel.distribution.workgroup:
-        size = sizes[split.dim]
+        size, axis = sizes[split.dim], first + split.axis
         last = None if size.high is None else max(0, (size.high - 1) // split.tile)
-        if last is not None and split.axis == 0:  # clusters are whole: the last ones may lie beyond the edge
+        if last is not None and axis == 0:  # clusters are whole: the last ones may lie beyond the edge
             last += -(last + 1) % kernel.cluster
-        added.append(symbol(f"wg{split.axis}", 0, last))
+        added.append(symbol(f"wg{axis}", 0, last))
         origins[split.dim] = added[-1] * split.tile
-        axes[split.axis] = ceildiv(size, split.tile)
+        axes[axis] = ceildiv(size, split.tile)
     added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
     added.append(symbol("lane", 0, kernel.lanes - 1))
     for split in kernel.distribution.loops:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
-from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import remaining
@@ -90,20 +90,13 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     (row,) = rows
     height, depth = (extent.value for extent in shared.shape)
     width = copy_width(source, shared, machine)
-    thread, threads = const(0), kernel.threads
+    threads, wave = kernel.threads, kernel.wave_number
     if kernel.producers:
-        threads = kernel.producers * kernel.lanes
-    else:
-        for name, count in kernel.waves:
-            thread = thread * count + kernel.symbol(name)
-    thread = thread * kernel.lanes + kernel.symbol("lane")
+        threads, wave = kernel.producers * kernel.lanes, const(0)
+    thread = wave * kernel.lanes + kernel.symbol("lane")
     per_row = depth // width
-    rows_at_once = max(1, threads // per_row)
-    columns = min(per_row, threads)
-    base = ((row, thread // columns), (column, thread % columns * width))
-    layout = Layout(base, (RegisterAxis(width, ((column, 1),)),), 1)
-    layout = layout.repeated(column, -(-per_row // columns), columns * width)
-    layout = layout.repeated(row, -(-height // rows_at_once), rows_at_once)
+    rows_at_once, columns = max(1, threads // per_row), min(per_row, threads)
+    layout = spread((row, column), (height, depth), width, thread, threads)
     guard: list[tuple[Expr, Expr]] = []
     if threads % columns:
         guard.append((thread, const(rows_at_once * columns)))

@@ -25,7 +25,7 @@ class MaskEdges(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
         tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
-        tiles |= {split.dim: split.tile * kernel.cluster for split in plan.workgroup if split.axis == 0}
+        tiles |= {split.dim: split.tile * plan.cluster for split in plan.workgroup if split.axis == 0}
 
         def masked(memory: Memory) -> tuple[str, ...]:
             sizes = zip(memory.dims, memory.shape, strict=True)

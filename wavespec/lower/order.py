@@ -16,12 +16,14 @@ from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
+from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
     ChooseInstructions(),
     AssignTiles(),
+    SplitK(),
     PromoteShared(),
     SplitReduction(),
     AssignLayouts(),

@@ -72,7 +72,7 @@ class PromoteShared(Pass):
         stages = kernel.distribution.stages if kernel.producers else 1
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name == "write" and kernel.producers:
+            if op.name == "write" and kernel.producers and kernel.distribution.split == 1:
                 row, m = products[0]
                 staged = staging_of(kernel.memory(op["memory"]), row, m, kernel.wave_count, machine)
                 if staged:
@@ -126,12 +126,13 @@ class PromoteShared(Pass):
         def use(op: Op) -> tuple[Op, ...]:
             return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
 
-        staged = list(added.values())
+        memories = (*kernel.memories, *added.values())
+        staged = [memory for memory in memories if memory.space == "shared"]
         needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
         if needed > machine.shared.bytes:
             where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
             raise SharedMemoryExceeded(where, needed, machine, staged)
-        return replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *staged))
+        return replace(kernel, body=rewrite(body, use), memories=memories)
 
 
 def _arrangement(

@@ -91,6 +91,7 @@ def _distribution(spec: KernelSpec) -> Distribution:
         group=schedule.workgroups.group or 0 if schedule.workgroups else 0,
         persistent=schedule.workgroups.persistent if schedule.workgroups else False,
         cluster=schedule.workgroups.cluster if schedule.workgroups else 1,
+        split=schedule.workgroups.split if schedule.workgroups else 1,
         roles=_roles(schedule),
         workgroups_span=schedule.span_of("workgroups"),
         auto=schedule.auto or "",

@@ -6,11 +6,12 @@ from types import ModuleType
 from typing import Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops import cast, elementwise, iterate, mma, read, register, write
+from wavespec.ops import cast, cluster_sum, elementwise, iterate, mma, read, register, write
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 
 _OPS: dict[str, ModuleType] = {
     "cast": cast,
+    "cluster_sum": cluster_sum,
     "elementwise": elementwise,
     "iterate": iterate,
     "mma": mma,

@@ -145,8 +145,10 @@ def read_fragments(
     hint: str,
     machine: Machine,
     clamped: Sequence[str] = (),
+    rank: int | None = None,
 ) -> tuple[Value, ...]:
-    """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read."""
+    """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read.
+    ``rank``: from the shared memory of that workgroup of the cluster."""
     granule = granule_elements(memory, layout, origin)
     if _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
@@ -154,7 +156,7 @@ def read_fragments(
     places = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates(granule)]
     coordinates = [{d: minimum(at, last[d]) if d in last else at for d, at in place.items()} for place in places]
     loaded: list[Value] = []
-    if moves_matrices(memory, layout, machine):
+    if rank is None and moves_matrices(memory, layout, machine):
         loaded = [
             build.load_matrix(memory.name, memory.dtype, count, offset, hint=hint)
             for count, offset in matrix_places(memory, layout, origin)
@@ -163,7 +165,16 @@ def read_fragments(
         for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine, granule=granule):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             loaded.append(
-                build.load(memory.name, memory.dtype, piece.width, piece.offset, mask=mask, valid=valid, hint=hint)
+                build.load(
+                    memory.name,
+                    memory.dtype,
+                    piece.width,
+                    piece.offset,
+                    mask=mask,
+                    valid=valid,
+                    rank=rank,
+                    hint=hint,
+                )
             )
     return tuple(regroup(build, loaded, layout.fragment_elements, hint))
 

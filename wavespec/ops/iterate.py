@@ -62,9 +62,8 @@ def _loop(op: Op, context: ThreadContext) -> None:
     inner, context.build = context.build, outer
     outer.span, outer.node = op.span, op.node
     flat = tuple(v for values in carried for v in values)
-    results = iter(
-        outer.loop(op["induction"], 0, op["extent"], op["step"], flat, tuple(arguments), tuple(inner.ops), yields)
-    )
+    bounds = op.get("lower", 0), op["extent"], op["step"]
+    results = iter(outer.loop(op["induction"], *bounds, flat, tuple(arguments), tuple(inner.ops), yields))
     context.fragments |= {
         r.name: tuple(next(results) for _ in values) for r, values in zip(op.results, carried, strict=True)
     }

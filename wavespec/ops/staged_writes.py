@@ -109,9 +109,7 @@ def write_staged(
     The lanes of a wave need each other only; waves do not wait for waves.
     """
     row, column = output.dims
-    wave = const(0)
-    for name, count in kernel.waves:
-        wave = wave * count + kernel.symbol(name)
+    wave = kernel.wave_number
     height = staged[0].shape[0].value // kernel.wave_count
     first, rest = layout.axes[len(layout.repeats)], layout.axes[len(layout.repeats) + 1 :]
     lane = {dim: layout.base_of(dim) - _without_lane(layout.base_of(dim)) for dim in output.dims}

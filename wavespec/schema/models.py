@@ -84,6 +84,9 @@ class WorkgroupSchedule(SpecModel):
     """Workgroups along axis 0 that run together with their neighbours along axis 1; absent: the machine's choice."""
     cluster: Annotated[int, Field(ge=1, le=16)] = 1
     """Neighbours along axis 0 that run at the same time and copy what they share once, each a part, for all of them."""
+    split: Annotated[int, Field(ge=1, le=16)] = 1
+    """Workgroups that share out the steps of the loop over a tile, and add up their sums through each other's shared
+    memory. For grids with fewer tiles than the machine has processors."""
     persistent: bool = False
     """One workgroup per processor walks over the tiles, so that copies for the next tile run under this one's end."""
 

@@ -50,8 +50,10 @@ class MemoryUnit:
     def load(self, op: Op) -> Array:
         """``[threads, elements]``; zeros where masked off or out of bounds."""
         count = op.result.vector.elements
-        source = self.memories[op["memory"]]
-        return self._read(op, source, op["offset"], op.get("buffer"), self._active(op, count), required_alignment=False)
+        rank: int | None = op.get("rank")
+        memories = self.memories if rank is None else self.workgroup.cluster[rank].memories
+        active = self._active(op, count)
+        return self._read(op, memories[op["memory"]], op["offset"], op.get("buffer"), active, required_alignment=False)
 
     def store(self, op: Op, values: Array) -> None:
         target = self.memories[op["memory"]]

@@ -169,6 +169,10 @@ def _variants(split: Split, machine: Machine) -> Iterator[tuple[Split, dict[str,
         staged = replace(split, stages=stages)
         if fits(staged, machine):
             yield from ((staged, schedule) for schedule in _schedules(staged, machine))
+        for size in machine.clusters if split.producers else ():
+            shared_out = replace(staged, split=size)
+            if fits(shared_out, machine):
+                yield shared_out, {**next(_schedules(staged, machine)), "workgroups": {"split": size}}
 
 
 def _schedules(split: Split, machine: Machine) -> Iterator[dict[str, Any]]:
@@ -216,4 +220,5 @@ def _schedule_in_words(schedule: Mapping[str, Any]) -> list[str]:
     words += [f"{waves['producers']} producer"] if waves else []
     words += ["ping-pong"] if waves.get("order") == "ping_pong" else []
     words += ["persistent"] if workgroups.get("persistent") else []
+    words += [f"split {workgroups['split']}"] if "split" in workgroups else []
     return words

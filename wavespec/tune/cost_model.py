@@ -29,6 +29,10 @@ _RATE_THROUGH_REGISTERS = 0.65
 _VECTOR_PIPES = 2
 _COPY_BYTES_PER_CLOCK = 8
 _ACCUMULATE_BYTES_PER_CLOCK = 16
+_PADDING = 8
+"""Elements behind a row of sums in shared memory."""
+_MEETING_CLOCKS = 1500
+"""Until the workgroups of a cluster have laid down their sums and waited for each other."""
 _STEP_CLOCKS = 200
 """Beginning and end of a step on a CPU."""
 
@@ -51,6 +55,8 @@ class Split:
     waves: tuple[int, int] = (1, 1)
     stages: int = 1
     producers: int = 0
+    split: int = 1
+    """Workgroups that share out the steps of a tile."""
 
     @property
     def wave(self) -> tuple[int, int]:
@@ -63,7 +69,7 @@ class Split:
 
 def fits(split: Split, machine: Machine) -> bool:
     """Whether a workgroup has the threads, the shared memory and the registers that the split asks for."""
-    if split.threads > machine.max_threads or _step_bytes(split) * split.stages > machine.shared.bytes:
+    if split.threads > machine.max_threads or _shared_bytes(split) > machine.shared.bytes:
         return False
     needed = _registers(split)
     return not machine.registers or (needed <= machine.registers and needed * split.threads <= _register_file(machine))
@@ -73,6 +79,12 @@ def _step_bytes(split: Split) -> int:
     """Shared memory of the tiles of one step, in the types that the instruction takes."""
     m, n, k = split.block
     return k * (m * split.row.a.dtype.bytes + n * split.row.b.dtype.bytes)
+
+
+def _shared_bytes(split: Split) -> int:
+    """Of all steps in flight, and of the sums that workgroups hand each other."""
+    (m, n, _), parts = split.block, split.split > 1
+    return _step_bytes(split) * split.stages + parts * m * (n + _PADDING) * split.row.acc.dtype.bytes
 
 
 def _registers(split: Split) -> int:
@@ -91,14 +103,17 @@ def _register_file(machine: Machine) -> int:
 def clocks(split: Split, product: Product, machine: Machine, processors: int) -> float:
     """About the clocks of one call; `processors` run workgroups at the same time."""
     m, n, k = split.block
-    workgroups = -(-product.m // m) * -(-product.n // n)
-    steps = -(-product.k // k)
+    workgroups = -(-product.m // m) * -(-product.n // n) * split.split
+    steps = -(-product.k // (k * split.split))
     if machine.resources is None:
         return -(-workgroups // processors) * steps * _cpu_step(split, machine)
     resident = _resident(split, machine)
     step, latency = _gpu_step(split, machine, machine.resources, resident)
     bytes_per_clock = machine.resources.ops["global_store"].bytes_per_clock * _PARTS
     tile = steps * step + latency + m * n * split.row.acc.dtype.bytes / bytes_per_clock
+    if split.split > 1:
+        tile += _MEETING_CLOCKS
+        processors = min(processors, machine.clusters[split.split] * split.split)
     full, rest = divmod(workgroups, processors * resident)
     # The last round runs with as few neighbours as are left.
     return full * resident * tile + -(-rest // processors) * tile
@@ -142,5 +157,5 @@ def _gpu_step(split: Split, machine: Machine, resources: Resources, resident: in
 def _resident(split: Split, machine: Machine) -> int:
     """Workgroups that share a processor."""
     by_registers = _register_file(machine) // (_registers(split) * split.threads)
-    by_shared = machine.shared.bytes // (_step_bytes(split) * split.stages)
+    by_shared = machine.shared.bytes // _shared_bytes(split)
     return max(1, min(by_registers, by_shared, _MOST_RESIDENT))

@@ -1,0 +1,31 @@
+"""`cluster_sum`: sums that the workgroups of a cluster have of one tile, added up; each goes on with its rows."""
+
+from __future__ import annotations
+
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Op, Region, Value, attribute_pairs
+from wavespec.ops.accesses import read_fragments, write_fragments
+from wavespec.ops.contexts import ThreadContext
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    """Lay the sums down, wait until all others have, add up rank after rank, so that repeats are equal."""
+    build, kernel = context.build, context.kernel
+    memory, result, (sums,) = kernel.memory(op["memory"]), op.result, op.operands
+    laid_out, layout = sums.tile.layout, result.tile.layout
+    assert laid_out is not None and layout is not None
+    whole = dict.fromkeys(memory.dims, const(0))
+    write_fragments(build, memory, laid_out, whole, (), context.fragments[sums.name], context.machine)
+    build.add("barrier", (), (), first=kernel.wave_number, waves=1)
+    met = {"signal": op["signal"], "index": op["index"]}
+    announced = attribute_pairs({"bytes": 0, "everywhere": True, "release": True, **met})
+    arrive = Op("signal_arrive", attributes=announced, span=op.span)
+    build.add("if", (), (), Region((), (arrive,), ()), mask=((kernel.symbol("lane"), const(1)),))
+    build.add("signal_wait", (), (), phase=const(0), acquire=True, **met)
+    origin = context.origin(op)
+    total: tuple[Value, ...] = ()
+    for rank in range(kernel.cluster):
+        part = read_fragments(build, memory, layout, origin, (), result.name, context.machine, rank=rank)
+        add = zip(total, part, strict=True)
+        total = tuple(build.elementwise("add", one, other, hint=result.name) for one, other in add) if total else part
+    context.fragments[result.name] = total
