@@ -41,7 +41,10 @@ class UndefinedName(WavespecError, code="undefined-name"):
 
 class ContradictoryCase(WavespecError, code="contradictory-case"):
     def __init__(self, where: Where, condition: Expression) -> None:
-        super().__init__(where, f"No call meets {quote(str(condition))} and the other conditions of this case.")
+        super().__init__(
+            where,
+            f"No call meets {quote(str(condition))}, the other conditions of this case and what 'dims' promises.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
