@@ -62,7 +62,7 @@ class PipelineLoops(Pass):
                 return (op,)
             if not _is_innermost(op):
                 if any(op.node == schedule.loop for schedule in kernel.distribution.schedules):
-                    raise NotInnermost(kernel.distribution.schedule_of(op.node).where(), op.node)
+                    raise NotInnermost(kernel.distribution.schedule_of(op.node).where_key(), op.node)
                 return (op,)
             plan = _plan(kernel, op, machine)
             if plan is None:
