@@ -36,6 +36,17 @@ def test_json_holds_every_file(wavespec: Command, small: Path) -> None:
     assert diagnostic["span"]["line"] == 2
 
 
+def test_a_tuned_file_is_checked_with_the_spec_beside_it(wavespec: Command, small: Path) -> None:
+    measured = "      measured: {machine: a machine, timings: []}\n"
+    settings = f"    - when: [M <= 64]\n      params: {{BLOCK_M: 48}}\n{measured}"
+    tuned = small.with_name("small.tuned.yaml")
+    tuned.write_text(f"apiVersion: wavespec/v1\nkind: Tuned\nkernel: small\ntargets:\n  cpu:\n{settings}")
+    assert wavespec("check", tuned).out == "small.tuned.yaml: ok\n"
+    tuned.write_text(tuned.read_text().replace("BLOCK_M: 48", "BLOCK_M: 47"))  # no multiple of an instruction's rows
+    result = wavespec("check", tuned)
+    assert result.code == 2 and "error[tile-not-divisible]" in result.err and "unknown-value" not in result.err
+
+
 def test_a_missing_file_is_a_diagnostic(wavespec: Command) -> None:
     result = wavespec("check", "nothing.wave.yaml")
     assert result.code == 2

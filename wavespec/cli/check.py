@@ -1,4 +1,4 @@
-"""`wavespec check`: specs in, all their mistakes out."""
+"""`wavespec check`: specs and tuned files in, all their mistakes out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
-    """Validate specs; report every mistake with its line."""
+    """Validate specs and tuned files; report every mistake with its line."""
     from wavespec.diagnostics import render, to_json
 
     failures.MODE.json = json
@@ -54,16 +54,23 @@ def check(
 def _diagnostics(path: Path, targets: tuple[str, ...]) -> tuple[Diagnostic, ...]:
     from wavespec.diagnostics import WavespecError, in_order
     from wavespec.schema import load_with_warnings
+    from wavespec.schema.load import is_tuned_file, load_tuned
     from wavespec.schema.models import TARGETS
     from wavespec.schema.resolve import targets_of
 
+    found: tuple[Diagnostic, ...] = ()
     try:
-        spec, found = load_with_warnings(path)
+        if is_tuned_file(path):
+            spec, tuned = load_tuned(path)
+            named = tuple(tuned.targets)
+        else:
+            spec, found = load_with_warnings(path)
+            named = tuple(spec.targets)
     except WavespecError as error:
         return error.diagnostics
     wanted = targets_of(spec)
     asked = wanted if targets == TARGETS else targets
-    return in_order([*found, *_misfits(spec, asked or tuple(name for name in spec.targets if name in wanted))])
+    return in_order([*found, *_misfits(spec, asked or tuple(name for name in named if name in wanted))])
 
 
 def _misfits(spec: KernelSpec, targets: tuple[str, ...]) -> list[Diagnostic]:
