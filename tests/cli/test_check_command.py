@@ -61,6 +61,23 @@ def test_a_spec_that_a_machine_cannot_run_is_found_with_target(wavespec: Command
     assert "small.wave.yaml:" in result.err
 
 
+def test_a_mistake_of_the_kernel_is_no_mistake_of_its_cases(wavespec: Command, small: Path) -> None:
+    cases = "  gfx942:\n    cases:\n      - {when: [M <= 16], params: {BLOCK_M: 64}}\n"
+    cases += "      - when: [M <= 64]\n        params: {BLOCK_M: 1024}\n"
+    small.write_text(SMALL.replace("workloads:", f"{cases}workloads:"))
+    result = wavespec("check", small)
+    assert result.code == 2 and "1 mistake in 1 of 1 file." in result.err
+    assert "small.wave.yaml:30:15: error[shared-memory-exceeded]" in result.err
+    assert "= note: In the case at line 30: when [M <= 64]." in result.err
+    built = wavespec("build", small, "--target", "gfx942", "-o", "out")
+    assert built.code == 2 and "= note: In the case at line 30: when [M <= 64]." in built.err
+    shown = wavespec("show", small, "--target", "gfx942", "--case", "1")
+    assert shown.code == 2 and "= note: In the case at line 30: when [M <= 64]." in shown.err
+    small.write_text(small.read_text().replace("{mma: auto}", "{mma: none}"))
+    result = wavespec("check", small)
+    assert result.err.count("error[unknown-matrix-instruction]: gfx942") == 1 and "In the case" not in result.err
+
+
 def test_unknown_target_names_the_nearest(wavespec: Command, small: Path) -> None:
     result = wavespec("check", small, "--target", "gfx924")
     assert result.code == 2

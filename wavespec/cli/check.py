@@ -15,6 +15,7 @@ from wavespec.cli.progress import progress
 if TYPE_CHECKING:
     from wavespec.diagnostics import Diagnostic
     from wavespec.schema import KernelSpec
+    from wavespec.targets.machine import Machine
 
 
 def check(
@@ -75,17 +76,28 @@ def _diagnostics(path: Path, targets: tuple[str, ...]) -> tuple[Diagnostic, ...]
 
 def _misfits(spec: KernelSpec, targets: tuple[str, ...]) -> list[Diagnostic]:
     """What the passes find wrong for each machine: instructions, tiles, memory."""
-    from wavespec.diagnostics import WavespecError
-    from wavespec.pipeline import lower
+    from wavespec.schema.case_errors import in_case
     from wavespec.schema.resolve import cases_for_target
     from wavespec.targets.machine import machines
 
     found: list[Diagnostic] = []
     for target in targets:
+        *some, whole = cases_for_target(spec, target)
         for machine in machines(target):
-            for case in cases_for_target(spec, target):
-                try:
-                    lower(case.spec, machine)
-                except WavespecError as error:
-                    found += error.diagnostics
+            general = _problems(whole.spec, machine)
+            found += general
+            for case in some:
+                # What is wrong for all sizes is no mistake of the case.
+                found += [in_case(one, case) for one in _problems(case.spec, machine) if one not in general]
     return found
+
+
+def _problems(spec: KernelSpec, machine: Machine) -> tuple[Diagnostic, ...]:
+    from wavespec.diagnostics import WavespecError
+    from wavespec.pipeline import lower
+
+    try:
+        lower(spec, machine)
+    except WavespecError as error:
+        return error.diagnostics
+    return ()

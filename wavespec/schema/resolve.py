@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
@@ -55,6 +55,8 @@ class TargetCase:
     """Conditions on dims and parameters, all of which hold for these sizes; none for all sizes."""
     spec: KernelSpec
     """The plain spec, whose dims promise what the conditions say."""
+    case: Case | None = None
+    """What the spec was made of, with its places; none for all sizes."""
 
 
 def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
@@ -133,6 +135,18 @@ def resolve_params(spec: KernelSpec) -> dict[str, int]:
     return values
 
 
+def names_behind(spec: KernelSpec, names: Iterable[str]) -> frozenset[str]:
+    """The parameters among `names`, and all that their values are made of."""
+    reached: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in reached and name in spec.params:
+            reached.add(name)
+            pending += spec.params[name].names()
+    return frozenset(reached)
+
+
 def constant_values(spec: KernelSpec) -> dict[str, int]:
     """What an expression may use before the kernel runs: the parameters, and the dims of one fixed size."""
     return {**fixed_dims(spec), **resolve_params(spec)}
@@ -199,7 +213,7 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
         raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
     # The workloads are those of all cases.
     narrowed = changed.model_copy(update={"dims": dims, "workloads": ()})
-    return TargetCase(case.when, narrowed)
+    return TargetCase(case.when, narrowed, case)
 
 
 def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:
