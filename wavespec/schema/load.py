@@ -96,7 +96,18 @@ def loads(text: str, file: str = "<text>", directory: str | os.PathLike[str] | N
     return spec if base is None else _with_tuned(spec, file, base)
 
 
-def _text_to_spec(text: str, name: str, path: Path | None) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
+def loads_plain(text: str) -> KernelSpec:
+    """The plain spec of a target or case that was written as `text`; it shares its schedule with others.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake.
+    """
+    return _text_to_spec(text, "<plain>", None, is_plain=True)[0]
+
+
+def _text_to_spec(
+    text: str, name: str, path: Path | None, *, is_plain: bool = False
+) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
     errors: list[WavespecError] = []
     root = project_root(path) if path else None
     node = _read_with_extends(text, name, path, root, errors, ())
@@ -104,11 +115,12 @@ def _text_to_spec(text: str, name: str, path: Path | None) -> tuple[KernelSpec, 
         raise TunedAsSpec(kind.span, spec_path(Path(name)))
     result = nodes_to_spec(node)
     errors += result.errors
-    if result.spec is not None:
-        errors += check_kernel(result.spec, result.broken, is_whole=not errors)
+    spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
+    if spec is not None:
+        errors += check_kernel(spec, result.broken, is_whole=not errors)
     raise_all(errors)
-    assert result.spec is not None
-    return result.spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
+    assert spec is not None
+    return spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
 
 
 def _with_tuned(spec: KernelSpec, name: str, path: Path) -> KernelSpec:

@@ -102,7 +102,11 @@ def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
         raise NotForTarget(spec.where("only"), target)
     override = _override_of(spec, target)
     plain = spec if override is None else spec_with_override(spec, override)
-    return plain.model_copy(update={"targets": {}})
+    plain = plain.model_copy(update={"targets": {}})
+    if plain.has_own_schedule is not None:
+        return plain
+    is_own = override is not None and override.schedule is not None
+    return plain.with_own_schedule(is_own or len(targets_of(spec)) == 1)
 
 
 def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
@@ -213,7 +217,7 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
         raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
     # The workloads are those of all cases.
     narrowed = changed.model_copy(update={"dims": dims, "workloads": ()})
-    return TargetCase(case.when, narrowed, case)
+    return TargetCase(case.when, narrowed.with_own_schedule(case.schedule is not None), case)
 
 
 def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:
