@@ -99,6 +99,8 @@ as registers limit them.  Loop: all instructions, of them MFMA / other vector / 
 Barriers: in the whole kernel.  Stores: of C by each lane; the peer's are 4 bytes wide.  MLIR: milliseconds from YAML to
 MLIR, best of 20 in a warm process, of CPU time (the peer's: its passes and emission, on an idle machine).
 
+![our part of the peer's figures](amd.svg)
+
 | case | VGPR | waves | LDS bytes | loop | barriers | loads | stores | MLIR |
 |---|---|---|---|---|---|---|---|---|"""
 

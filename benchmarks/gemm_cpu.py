@@ -7,7 +7,7 @@ of its own that exists before.  GF/s are 2·M·N·K over the time of a call.  Th
 while this ran, the minimum what the code can do; the ratio is the median over rounds, in which both met the same load.
 Beside that, GF per second of processor time, times the number of threads: what the code does while it runs, whoever
 else has the cores in between (it says nothing about threads that wait for each other).
-``--write`` puts the table into a file of ``benchmarks/results/``.
+``--write`` puts the table into a file of ``benchmarks/results/``; ``plot.py`` draws the chart beside it.
 
 The peak is that of the matrix instruction alone (``cpu_peak.py``), timed in turn with the rest.
 """
@@ -38,6 +38,7 @@ SIZES = (
     (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096),
     (1, 4096, 4096), (16, 4096, 4096), (4096, 16, 4096), (1000, 1017, 513), (333, 4000, 777),
 )  # fmt: skip
+HEAD = "| dtype | M x N x K | wavespec | torch | ratio | wavespec running | torch running | ratio | peak | share |"
 LONGEST_CALL = 2.0
 """Seconds: torch's f16 takes longer for the largest size, which is left out then."""
 DEPTH_STEP = 16
@@ -80,7 +81,7 @@ def main() -> None:
         "one call each, in brackets of the fastest calls; above 1 is faster than torch.  `running`: the same work per "
         "second of processor time, times the threads, at the median: it does not depend on who else has the cores.  "
         "The peak is that of the same matrix instruction without memory traffic, also by processor time.", "",
-        "| dtype | M x N x K | wavespec | torch | ratio | wavespec running | torch running | ratio | peak | share |",
+        HEAD,
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]  # fmt: skip
     print("\n".join(lines), flush=True)
@@ -91,7 +92,10 @@ def main() -> None:
     lines += ["", *notes()]
     print("\n".join(lines[-len(notes()) :]))
     if arguments.write:
-        (ROOT / "benchmarks/results" / arguments.write).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        place = ROOT / "benchmarks/results" / arguments.write
+        table = lines.index(HEAD)
+        lines[table:table] = [f"![ratio to torch while running]({place.stem}.svg)", ""]
+        place.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def rows(dtype: str, seconds: float) -> list[str]:

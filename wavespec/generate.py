@@ -21,6 +21,7 @@ from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artif
 from wavespec.pipeline import build, build_variant, join_cases, join_variants
 from wavespec.runtime.artifact import KernelArtifact, file_stem, replace_file, save_artifact
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.case_errors import naming_case
 from wavespec.schema.json_schema import json_schema
 from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.schema.source_files import SPEC_SUFFIX, read_text
@@ -163,7 +164,8 @@ def _build_with_isa(spec: KernelSpec, target: str, texts: dict[str, bytes]) -> K
     for index, case in enumerate(cases):
         variants: list[KernelArtifact] = []
         for machine in machines(target):
-            artifact, compiled = build_variant(case.spec, machine, intermediates=True)
+            with naming_case(case):
+                artifact, compiled = build_variant(case.spec, machine, intermediates=True)
             variants.append(artifact)
             suffix, text = isa_text(compiled.dumped)
             stem = file_stem(target, index if case.when else None, machine.variant)

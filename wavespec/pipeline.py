@@ -20,6 +20,7 @@ from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.runtime.artifact import ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, spec_for_target
+from wavespec.schema.case_errors import naming_case
 from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
@@ -111,7 +112,9 @@ def build(
     }
 
     def work() -> bytes:
-        artifact = join_cases(cases, [_build_case(case, chosen) for case in cases])
+        # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
+        whole = _build_case(cases[-1], chosen)
+        artifact = join_cases(cases, [*(_build_case(case, chosen) for case in cases[:-1]), whole])
         return pack_artifact(with_cubins(artifact, ptxas) if ptxas else artifact)
 
     return unpack_artifact((cache or CompileCache()).get_or_build(cache_key(parts), work))
@@ -135,7 +138,8 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> 
 
 
 def _build_case(case: TargetCase, variants: Sequence[Machine]) -> KernelArtifact:
-    return join_variants([build_variant(case.spec, machine)[0] for machine in variants])
+    with naming_case(case):
+        return join_variants([build_variant(case.spec, machine)[0] for machine in variants])
 
 
 def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None = None) -> Kernel:

@@ -36,6 +36,17 @@ def test_json_holds_every_file(wavespec: Command, small: Path) -> None:
     assert diagnostic["span"]["line"] == 2
 
 
+def test_a_tuned_file_is_checked_with_the_spec_beside_it(wavespec: Command, small: Path) -> None:
+    measured = "      measured: {machine: a machine, timings: []}\n"
+    settings = f"    - when: [M <= 64]\n      params: {{BLOCK_M: 48}}\n{measured}"
+    tuned = small.with_name("small.tuned.yaml")
+    tuned.write_text(f"apiVersion: wavespec/v1\nkind: Tuned\nkernel: small\ntargets:\n  cpu:\n{settings}")
+    assert wavespec("check", tuned).out == "small.tuned.yaml: ok\n"
+    tuned.write_text(tuned.read_text().replace("BLOCK_M: 48", "BLOCK_M: 47"))  # no multiple of an instruction's rows
+    result = wavespec("check", tuned)
+    assert result.code == 2 and "error[tile-not-divisible]" in result.err and "unknown-value" not in result.err
+
+
 def test_a_missing_file_is_a_diagnostic(wavespec: Command) -> None:
     result = wavespec("check", "nothing.wave.yaml")
     assert result.code == 2
@@ -48,6 +59,23 @@ def test_a_spec_that_a_machine_cannot_run_is_found_with_target(wavespec: Command
     result = wavespec("check", small, "--target", "gfx942")
     assert result.code == 2
     assert "small.wave.yaml:" in result.err
+
+
+def test_a_mistake_of_the_kernel_is_no_mistake_of_its_cases(wavespec: Command, small: Path) -> None:
+    cases = "  gfx942:\n    cases:\n      - {when: [M <= 16], params: {BLOCK_M: 64}}\n"
+    cases += "      - when: [M <= 64]\n        params: {BLOCK_M: 1024}\n"
+    small.write_text(SMALL.replace("workloads:", f"{cases}workloads:"))
+    result = wavespec("check", small)
+    assert result.code == 2 and "1 mistake in 1 of 1 file." in result.err
+    assert "small.wave.yaml:30:15: error[shared-memory-exceeded]" in result.err
+    assert "= note: In the case at line 30: when [M <= 64]." in result.err
+    built = wavespec("build", small, "--target", "gfx942", "-o", "out")
+    assert built.code == 2 and "= note: In the case at line 30: when [M <= 64]." in built.err
+    shown = wavespec("show", small, "--target", "gfx942", "--case", "1")
+    assert shown.code == 2 and "= note: In the case at line 30: when [M <= 64]." in shown.err
+    small.write_text(small.read_text().replace("{mma: auto}", "{mma: none}"))
+    result = wavespec("check", small)
+    assert result.err.count("error[unknown-matrix-instruction]: gfx942") == 1 and "In the case" not in result.err
 
 
 def test_unknown_target_names_the_nearest(wavespec: Command, small: Path) -> None:

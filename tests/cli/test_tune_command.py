@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.command import Command
 from wavespec.tune import bundle
+from wavespec.tune.results import PLAN
 from wavespec.tune.supervise import BenchFailed
 
 SIZES = "M=8,N=48,K=32"
@@ -93,6 +94,7 @@ def test_interrupted_run_says_how_to_go_on_and_does(
         (["--workload", "M=8"], 2, "missing-size"),
         (["--workload", "M=8,N=8,K=9"], 2, "bad-size"),
         (["--workload", "M=8,N=8,L=8"], 2, "unknown-dim"),
+        (["--workload", SIZES, "--workload", "M=0,N=8,K=8"], 2, "empty-workload"),
         (["--bundle", "x", "--results", "y"], 2, "conflicting-options"),
         (["--results", "missing.json"], 2, "bad-results"),
         (["--target", "sm_90"], 1, "no-device"),
@@ -103,6 +105,19 @@ def test_mistake_is_an_error(wavespec: Command, small: Path, arguments: list[str
     result = wavespec("tune", small, *arguments)
     assert (result.code, f"error[{problem}]" in result.err) == (code, True), result.err
     assert list(Path().glob("*.tuned.yaml")) == []
+
+
+def test_empty_workloads_of_the_spec_are_left_out(wavespec: Command, small: Path) -> None:
+    text = small.read_text()
+    small.write_text(text.replace("{M: 40, N: 24, K: 64}", "{M: 0, N: 24, K: 64}"))
+    result = wavespec("tune", small, "--bundle", "packed")
+    assert result.code == 2
+    assert "small.wave.yaml:28:" in result.err and "error[empty-workload]: With 'M' of 0" in result.err
+    small.write_text(text + "  - {M: 40, N: 24, K: 0}\n")
+    result = wavespec("tune", small, "--bundle", "packed", "--json")
+    assert result.code == 0 and "note: 1 workload with a size of 0 left out" in result.err
+    plan = json.loads((Path("packed") / PLAN).read_text())
+    assert [workload["sizes"] for workload in plan["workloads"]] == [{"M": 40, "N": 24, "K": 64}]
 
 
 def test_what_does_not_compile_or_start_is_an_error(

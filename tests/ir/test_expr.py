@@ -10,8 +10,9 @@ import pytest
 import sympy
 
 from wavespec.ir.expr import Expr, at_most, ceildiv, const, less, maximum, minimum, symbol
+from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.expr_sympy import from_sympy, to_sympy
-from wavespec.ir.parser import IRSyntaxError, parse_expr
+from wavespec.ir.tokens import IRSyntaxError
 
 LANE = symbol("lane", 0, 63)
 STEP = symbol("step", 0, 100)

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.expr_sympy import from_sympy, to_sympy
-from wavespec.ir.parser import parse_expr
 
 SYMBOLS: dict[str, Expr] = {
     "lane": symbol("lane", 0, 63),

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.ir.kernels import thread_kernel, tile_kernel
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.parser import IRSyntaxError, parse_kernel
+from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import attribute_text, print_kernel
+from wavespec.ir.tokens import IRSyntaxError
 from wavespec.ir.verifier import verify
 
 

@@ -117,6 +117,23 @@ def test_schedules_that_cannot_hold_are_refused_where_they_are_written(schedule:
     assert diagnostic.where is not None and diagnostic.where.line == line  # pyright: ignore
 
 
+@pytest.mark.parametrize(
+    ("schedule", "marked"),
+    [
+        ("loops: {kloop: {stages: 2}}", "kloop"),
+        ("loops: {k_loop: {nodes: {a_tile.lod: 0}}}", "a_tile.lod"),
+        ("loops: {k_loop: {clusters: [[acc], [tile]]}}", "tile"),
+    ],
+)
+def test_carets_are_at_the_name_that_is_unknown(schedule: str, marked: str) -> None:
+    with pytest.raises(WavespecError) as caught:
+        replace(GEMM, schedule=schedule).lowered(AMD)
+    (diagnostic,) = caught.value.diagnostics
+    span = diagnostic.span
+    assert span is not None and span.source is not None
+    assert span.source.lines[span.line - 1][span.column - 1 : span.end_column - 1] == marked
+
+
 def test_the_dependence_that_is_broken_is_said_with_both_stages() -> None:
     with pytest.raises(WavespecError) as caught:
         scheduled("nodes: {a_tile: 1, acc: 0}").lowered(AMD)

@@ -16,7 +16,7 @@ VALUES = {"BLOCK": 64, "F": 48}
 
 
 def narrowed(*conditions: str) -> dict[str, Dim] | Expression:
-    return narrowed_dims(DIMS, map(parse_expression, conditions), VALUES)
+    return narrowed_dims(DIMS, [*map(parse_expression, conditions)], VALUES)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,39 @@ def test_the_condition_that_leaves_no_size_is_named(conditions: tuple[str, ...])
 
 
 @pytest.mark.parametrize(
+    "conditions",
+    [
+        ("K % 8 == 1",),
+        ("1 == K % 8",),
+        ("2 * 4 == K % 8",),
+        ("K % 8 != 0",),
+        ("K % 8 > 0",),
+        ("K % 16 > 8",),
+        ("8 < K % 16",),
+        ("M % BLOCK == 64",),
+        ("M % 4 == 1", "M % 8 == 2"),
+        ("M % 8 == 0", "M % 4 == 1"),
+        ("M % 4 == 1", "M % 8 == 0"),
+        ("M % 16 == 9", "M < 9"),
+        ("M >= 10", "M % 16 == 9", "M < 25"),
+        ("M % 16 == 9", "M == 8"),
+    ],
+)
+def test_remainders_that_no_size_has_are_named(conditions: tuple[str, ...]) -> None:
+    assert narrowed(*conditions) == parse_expression(conditions[-1])
+
+
+def test_condition_that_the_one_size_does_not_meet_is_named() -> None:
+    assert narrowed("M % 3 != 0", "M == 9") == parse_expression("M % 3 != 0")
+    assert narrowed("M == 9", "M * M <= 80") == parse_expression("M * M <= 80")
+
+
+@pytest.mark.parametrize("condition", ["K % 16 != 0", "K % 16 == 8", "K % 16 >= 8", "K % 64 < 1", "M % 8 == 1"])
+def test_remainders_that_some_size_has_are_allowed(condition: str) -> None:
+    assert narrowed(condition) == DIMS
+
+
+@pytest.mark.parametrize(
     ("conditions", "by", "expected"),
     [
         (["M <= 64"], ["M < 33", "K > 0"], True),
@@ -66,7 +99,9 @@ def test_implication(conditions: list[str], by: list[str], expected: bool) -> No
 
 
 PARTS = st.builds(
-    "M {} {}".format, st.sampled_from(["<", "<=", ">", ">=", "==", "% 3 ==", "% 4 =="]), st.integers(0, 12)
+    "M {} {}".format,
+    st.sampled_from(["<", "<=", ">", ">=", "==", "% 3 ==", "% 4 ==", "% 4 !=", "% 6 >", "% 6 <"]),
+    st.integers(0, 12),
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.command import SMALL
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, load, loads
+from wavespec.schema.load import is_tuned_file, load_tuned
 from wavespec.schema.resolve import cases_for_target
 from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.schema.tuned import tuned_path
@@ -97,6 +98,31 @@ def test_case_behind_a_wider_tuned_one_is_a_mistake(project: Path) -> None:
     (project / "small.tuned.yaml").write_text(HEAD + ENTRY + ENTRY.replace("64]", "32]"))
     with pytest.raises(WavespecError, match=r"small\.tuned\.yaml:13:[0-9]+: error\[unreachable-case\]"):
         load(project / "small.wave.yaml")
+
+
+def test_file_is_known_by_its_name_or_its_kind(project: Path) -> None:
+    assert is_tuned_file(project / "small.tuned.yaml") and not is_tuned_file(project / "small.wave.yaml")
+    (project / "small.tuned.yaml").rename(project / "best.yaml")
+    assert is_tuned_file(project / "best.yaml") and not is_tuned_file(project / "missing.yaml")
+
+
+def test_settings_are_checked_as_cases_of_the_spec_beside_them(project: Path) -> None:
+    spec, tuned = load_tuned(project / "small.tuned.yaml")
+    assert (blocks(spec), list(tuned.targets)) == (["48", "24"], ["cpu"])
+
+
+@pytest.mark.parametrize(("name", "words"), [("big.tuned.yaml", "no 'big.wave.yaml'"), ("best.yaml", "to no spec")])
+def test_settings_without_a_spec_are_a_mistake(project: Path, name: str, words: str) -> None:
+    (project / "small.tuned.yaml").rename(project / name)
+    with pytest.raises(WavespecError, match=rf"{name}:3:9: error\[tuned-without-spec\]: .*{words}"):
+        load_tuned(project / name)
+
+
+def test_settings_are_no_spec(project: Path) -> None:
+    with pytest.raises(WavespecError) as caught:
+        load(project / "small.tuned.yaml")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "tuned-as-spec" and "'small.wave.yaml'" in diagnostic.hints[0]
 
 
 def test_only_specs_have_a_tuned_file() -> None:

@@ -1,4 +1,4 @@
-"""`wavespec check`: specs in, all their mistakes out."""
+"""`wavespec check`: specs and tuned files in, all their mistakes out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from wavespec.cli.progress import progress
 if TYPE_CHECKING:
     from wavespec.diagnostics import Diagnostic
     from wavespec.schema import KernelSpec
+    from wavespec.targets.machine import Machine
 
 
 def check(
@@ -25,7 +26,7 @@ def check(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
-    """Validate specs; report every mistake with its line."""
+    """Validate specs and tuned files; report every mistake with its line."""
     from wavespec.diagnostics import render, to_json
 
     failures.MODE.json = json
@@ -54,31 +55,49 @@ def check(
 def _diagnostics(path: Path, targets: tuple[str, ...]) -> tuple[Diagnostic, ...]:
     from wavespec.diagnostics import WavespecError, in_order
     from wavespec.schema import load_with_warnings
+    from wavespec.schema.load import is_tuned_file, load_tuned
     from wavespec.schema.models import TARGETS
     from wavespec.schema.resolve import targets_of
 
+    found: tuple[Diagnostic, ...] = ()
     try:
-        spec, found = load_with_warnings(path)
+        if is_tuned_file(path):
+            spec, tuned = load_tuned(path)
+            named = tuple(tuned.targets)
+        else:
+            spec, found = load_with_warnings(path)
+            named = tuple(spec.targets)
     except WavespecError as error:
         return error.diagnostics
     wanted = targets_of(spec)
     asked = wanted if targets == TARGETS else targets
-    return in_order([*found, *_misfits(spec, asked or tuple(name for name in spec.targets if name in wanted))])
+    return in_order([*found, *_misfits(spec, asked or tuple(name for name in named if name in wanted))])
 
 
 def _misfits(spec: KernelSpec, targets: tuple[str, ...]) -> list[Diagnostic]:
     """What the passes find wrong for each machine: instructions, tiles, memory."""
-    from wavespec.diagnostics import WavespecError
-    from wavespec.pipeline import lower
+    from wavespec.schema.case_errors import in_case
     from wavespec.schema.resolve import cases_for_target
     from wavespec.targets.machine import machines
 
     found: list[Diagnostic] = []
     for target in targets:
+        *some, whole = cases_for_target(spec, target)
         for machine in machines(target):
-            for case in cases_for_target(spec, target):
-                try:
-                    lower(case.spec, machine)
-                except WavespecError as error:
-                    found += error.diagnostics
+            general = _problems(whole.spec, machine)
+            found += general
+            for case in some:
+                # What is wrong for all sizes is no mistake of the case.
+                found += [in_case(one, case) for one in _problems(case.spec, machine) if one not in general]
     return found
+
+
+def _problems(spec: KernelSpec, machine: Machine) -> tuple[Diagnostic, ...]:
+    from wavespec.diagnostics import WavespecError
+    from wavespec.pipeline import lower
+
+    try:
+        lower(spec, machine)
+    except WavespecError as error:
+        return error.diagnostics
+    return ()

@@ -10,6 +10,7 @@ from wavespec.diagnostics import WavespecError, listing, name_hints, quote, rais
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
+    from wavespec.schema.resolve import TargetCase
 
 ALL = "all"
 """As a target: every target."""
@@ -108,8 +109,8 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") 
     return ({name: sizes[name] for name in spec.dims},)
 
 
-def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequence[str]) -> KernelSpec:
-    """The plain spec of the case `number` of `target`; else of the one for the sizes `texts`, else for all sizes.
+def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequence[str]) -> TargetCase:
+    """The case `number` of `target`; else the one for the sizes `texts`, else the one for all sizes.
 
     Raises:
         UnknownCase: the target has no such case.
@@ -118,10 +119,10 @@ def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequen
 
     cases = cases_for_target(spec, target)
     if number is None:
-        return case_for_sizes(cases, chosen_sizes(spec, texts)[0]).spec if texts else cases[-1].spec
+        return case_for_sizes(cases, chosen_sizes(spec, texts)[0]) if texts else cases[-1]
     if not 0 <= number < len(cases) - 1:
         raise UnknownCase(number, spec.name, target, len(cases) - 1)
-    return cases[number].spec
+    return cases[number]
 
 
 def chosen_stage(name: str, stages: Sequence[str]) -> str:

@@ -46,13 +46,16 @@ def show(
     """Print the kernel as IR, MLIR or ISA at any point on its way."""
     from wavespec.pipeline import STAGES
     from wavespec.schema import load
+    from wavespec.schema.case_errors import naming_case
 
     if stages:
         print("\n".join(STAGES))
         return
     stage = chosen_stage(after or STAGES[-3], STAGES)
     machine = machine_of(chosen_target(target), variant)
-    print(stage_text(chosen_case(load(spec), target, case, dim or []), machine, stage), end="")
+    chosen = chosen_case(load(spec), target, case, dim or [])
+    with naming_case(chosen):
+        print(stage_text(chosen.spec, machine, stage), end="")
 
 
 def machine_of(target: str, variant: str) -> Machine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from wavespec.cli import failures
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
-from wavespec.diagnostics import WavespecError, quote
+from wavespec.diagnostics import WavespecError, Where, quote, raise_all
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
@@ -42,6 +43,17 @@ class NoTunedFile(WavespecError, code="no-tuned-file"):
     def __init__(self, spec: Path) -> None:
         super().__init__(
             None, f"{quote(str(spec))} has no place for tuned settings.", hints=["Call it NAME.wave.yaml."]
+        )
+
+
+class EmptyWorkload(WavespecError, code="empty-workload"):
+    """A workload has a size of 0, so no work."""
+
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"With {quote(dim)} of 0 nothing is computed, so there is nothing to measure.",
+            hints=["Tune for sizes of at least 1."],
         )
 
 
@@ -112,7 +124,7 @@ def _subject(spec: KernelSpec, target: str, texts: list[str], *, is_here: bool) 
     from wavespec.targets.machine import machines
     from wavespec.tune.bundle import Subject
 
-    workloads = [chosen_sizes(spec, text.split(","), "--workload")[0] for text in texts] or list(chosen_sizes(spec, []))
+    workloads = _asked(spec, texts) if texts else _of_spec(spec)
     distinct = tuple({tuple(sizes.values()): sizes for sizes in workloads}.values())
     variants = machines(target)
     if target == "cpu":
@@ -124,6 +136,29 @@ def _subject(spec: KernelSpec, target: str, texts: list[str], *, is_here: bool) 
             raise NoDevice(target, "'--bundle DIR' writes a folder that a machine with it can measure.")
         processors = variants[0].processors or _PROCESSORS
     return Subject(spec, target, variants, distinct, processors)
+
+
+def _asked(spec: KernelSpec, texts: list[str]) -> list[dict[str, int]]:
+    workloads = [chosen_sizes(spec, text.split(","), "--workload")[0] for text in texts]
+    empty = [(text, _empty_dim(sizes)) for text, sizes in zip(texts, workloads, strict=True)]
+    raise_all(EmptyWorkload(f"--workload {text}", dim) for text, dim in empty if dim is not None)
+    return workloads
+
+
+def _of_spec(spec: KernelSpec) -> list[dict[str, int]]:
+    """The workloads of the spec, which are there for `check` and `bench` too and may be empty."""
+    every = chosen_sizes(spec, [])
+    workloads = [sizes for sizes in every if _empty_dim(sizes) is None]
+    if not workloads:
+        raise EmptyWorkload(spec.where("workloads"), _empty_dim(every[0]) or "")
+    if len(workloads) < len(every):
+        empty = len(every) - len(workloads)
+        _report(f"note: {empty} workload{'s' * (empty > 1)} with a size of 0 left out; nothing is computed there")
+    return workloads
+
+
+def _empty_dim(sizes: Mapping[str, int]) -> str | None:
+    return next((name for name, size in sizes.items() if size == 0), None)
 
 
 def _pack(subject: Subject, folder: Path, end: float, *, is_new: bool, json: bool) -> None:

@@ -261,6 +261,9 @@ class Distribution:
     instruction_span: Span | None = field(default=None, compare=False)
     stages_span: Span | None = field(default=None, compare=False)
     workgroups_span: Span | None = field(default=None, compare=False)
+    group_span: Span | None = field(default=None, compare=False)
+    is_for_target: bool = field(default=False, compare=False)
+    """Whether the schedule was written for this target alone, so that all of it should have a meaning."""
 
     def schedule_of(self, loop: str) -> LoopSchedule:
         """The schedule of the loop called ``loop``."""

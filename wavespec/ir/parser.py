@@ -1,12 +1,13 @@
-"""Text in, kernel out: reads what `printer.print_kernel` writes (and index expressions on their own)."""
+"""Text in, kernel out: reads what `printer.print_kernel` writes."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any
 
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, symbol
+from wavespec.ir.expr_parser import ExprReader
 from wavespec.ir.kernel import (
     Distribution,
     Kernel,
@@ -22,137 +23,20 @@ from wavespec.ir.kernel import (
 )
 from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, Swizzle
 from wavespec.ir.printer import default_attributes
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<float>-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|(?:-?inf|nan)\b)
-    |(?P<int>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<value>(?<![\w)])%[\w.]+)|(?P<global>@\w+)
-    |(?P<text>"(?:[^"\\]|\\.)*")|(?P<sign>//|\.\.|[-+*%()\[\]{}<>,:;=|!/^]))""",
-    re.VERBOSE,
-)
-
-
-class IRSyntaxError(ValueError):
-    """The text is not a printed kernel; the message has the place and what was expected."""
-
-
-def parse_expr(text: str, symbols: dict[str, Expr]) -> Expr:
-    """An index expression over the given symbols; raises `IRSyntaxError`."""
-    reader = _Reader(text, symbols)
-    result = reader.expression()
-    reader.expect_end()
-    return result
+from wavespec.ir.tokens import IRSyntaxError
 
 
 def parse_kernel(text: str) -> Kernel:
-    """A printed kernel; spans are not part of the text."""
-    return _Reader(text, {}).kernel()
+    """A printed kernel; spans are not part of the text.  Raises `IRSyntaxError`."""
+    return _KernelReader(text, {}).kernel()
 
 
-class _Reader:
-    """Recursive descent over the token list; one method per rule of the printed form."""
+class _KernelReader(ExprReader):
+    """Recursive descent over the tokens; one method per rule of the printed form."""
 
     def __init__(self, text: str, symbols: dict[str, Expr]) -> None:
-        self.text, self.symbols = text, symbols
-        self.tokens: list[tuple[str, str, int]] = []
+        super().__init__(text, symbols)
         self.values: dict[str, Value] = {}
-        at, end = 0, len(text.rstrip())
-        while at < end:
-            found = _TOKEN.match(text, at)
-            if not found:
-                raise IRSyntaxError(f"at {self._place(at)}: unexpected character {text[at : at + 1]!r}")
-            kind = cast(str, found.lastgroup)
-            self.tokens.append((kind, found.group(kind), found.start(kind)))
-            at = found.end()
-        self.at = 0
-
-    def _place(self, offset: int) -> str:
-        line = self.text.count("\n", 0, offset) + 1
-        return f"{line}:{offset - self.text.rfind(chr(10), 0, offset)}"
-
-    def fail(self, expected: str) -> IRSyntaxError:
-        _, text, offset = self.tokens[self.at] if self.at < len(self.tokens) else ("end", "the end", len(self.text))
-        return IRSyntaxError(f"at {self._place(offset)}: expected {expected}, found '{text}'")
-
-    def peek(self, text: str) -> bool:
-        return self.at < len(self.tokens) and self.tokens[self.at][1] == text and self.tokens[self.at][0] != "text"
-
-    def text_at(self, ahead: int) -> str:
-        """The text of a later token; empty behind the end."""
-        return self.tokens[self.at + ahead][1] if self.at + ahead < len(self.tokens) else ""
-
-    def accept(self, text: str) -> bool:
-        if self.peek(text):
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        if not self.accept(text):
-            raise self.fail(f"'{text}'")
-
-    def expect_end(self) -> None:
-        if self.at != len(self.tokens):
-            raise self.fail("the end")
-
-    def take(self, kind: str) -> str:
-        if self.at >= len(self.tokens) or self.tokens[self.at][0] != kind:
-            raise self.fail(f"a {kind}")
-        self.at += 1
-        return self.tokens[self.at - 1][1]
-
-    def integer(self) -> int:
-        sign = -1 if self.accept("-") else 1
-        return sign * int(self.take("int"))
-
-    # ---------------------------------------------------------------------------------------------------- expressions
-
-    def expression(self) -> Expr:
-        total = self.term()
-        while self.peek("+") or self.peek("-"):
-            total = total + self.term() if self.accept("+") else (self.expect("-"), total - self.term())[1]
-        return total
-
-    def term(self) -> Expr:
-        value = self.factor()
-        while True:
-            if self.accept("*"):
-                value = value * self.factor()
-            elif self.accept("//"):
-                value = value // self.factor()
-            elif self.accept("%"):
-                value = value % self.factor()
-            else:
-                return value
-
-    def factor(self) -> Expr:
-        if self.accept("-"):
-            return -self.factor()
-        if self.accept("("):
-            value = self.expression()
-            self.expect(")")
-            return value
-        if self.at < len(self.tokens) and self.tokens[self.at][0] == "int":
-            return const(self.integer())
-        name = self.take("name")
-        if name in ("min", "max", "xor"):
-            self.expect("(")
-            left = self.expression()
-            self.expect(",")
-            right = self.expression()
-            self.expect(")")
-            return {"min": minimum, "max": maximum, "xor": Expr.__xor__}[name](left, right)
-        if name not in self.symbols:
-            self.at -= 1
-            raise self.fail(f"a known symbol ({', '.join(sorted(self.symbols))})")
-        return self.symbols[name]
-
-    def bracketed(self) -> Expr:
-        self.expect("[")
-        value = self.expression()
-        self.expect("]")
-        return value
-
-    # --------------------------------------------------------------------------------------------------------- header
 
     def kernel(self) -> Kernel:
         level = self.take("name")
@@ -311,8 +195,6 @@ class _Reader:
             self.at -= 1
             raise self.fail("an element type")
         return DTYPES[name]
-
-    # ----------------------------------------------------------------------------------------------------- operations
 
     def type(self) -> TileType | VectorType:
         name = self.take("name")

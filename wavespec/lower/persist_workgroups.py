@@ -9,6 +9,7 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.lower.base import Pass
+from wavespec.schema.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
 _MOST_TILES = 2**30  # sums with small numbers stay within 32 bits
@@ -39,13 +40,16 @@ class PersistWorkgroups(Pass):
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor.  A cluster
             takes tiles that are neighbours along axis 0, the last of which may lie beyond the edge.
-    Errors: ``persistence-not-possible`` at the schedule.
+    Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule.
     """
 
     name: ClassVar[str] = "persist-workgroups"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
+        if plan.group > 1 and plan.is_for_target and not machine.concurrent_waves:
+            why = f"workgroups of {machine.target} run one after another on each core"
+            raise UselessSetting(plan.group_span, "group", why, "Leave it out for this target.")
         if not plan.persistent:
             return kernel
         if not machine.processors:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
+from wavespec.diagnostics import WavespecError, raise_all
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.lower.base import Pass, fresh_names
@@ -26,6 +28,7 @@ from wavespec.schedule.modulo_plan import modulo_plan
 from wavespec.schedule.ping_pong import ping_pong_plan
 from wavespec.schedule.prefetch import prefetch_plan, program_plan, words
 from wavespec.schedule.software_pipeline import SoftwarePipeline
+from wavespec.schema.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
 
@@ -39,6 +42,7 @@ class PipelineLoops(Pass):
     Errors: ``stages-not-possible``, ``unknown-loop``, ``unknown-node``, ``repeated-node``, ``broken-dependence``,
             ``no-modulo-schedule``, ``turns-not-possible``, ``steps-beyond-end``, ``not-innermost``,
             ``schedule-too-long``, ``schedule-takes-registers``, ``planned-by-roles`` at the line of the schedule;
+            ``useless-setting`` there, where it was written for this target alone;
             ``shared-memory-exceeded`` there, or at the tile.
     """
 
@@ -62,7 +66,7 @@ class PipelineLoops(Pass):
                 return (op,)
             if not _is_innermost(op):
                 if any(op.node == schedule.loop for schedule in kernel.distribution.schedules):
-                    raise NotInnermost(kernel.distribution.schedule_of(op.node).where(), op.node)
+                    raise NotInnermost(kernel.distribution.schedule_of(op.node).where_key(), op.node)
                 return (op,)
             plan = _plan(kernel, op, machine)
             if plan is None:
@@ -81,6 +85,8 @@ class PipelineLoops(Pass):
 
         _check_possible(kernel, machine)
         body = rewrite(kernel.body, change)
+        if kernel.distribution.is_for_target:
+            raise_all(_unused(kernel, frozenset(pipelined), machine))
         notes = tuple(line for plan in pipelined.values() for line in plan.report)
         return replace(kernel, body=body, notes=(*kernel.notes, *notes))
 
@@ -124,6 +130,29 @@ def _widened(kernel: Kernel, loop: Op, unroll: int) -> tuple[Kernel, Op]:
     longer = symbol(name, low, high, divisor * unroll)
     symbols: tuple[Expr, ...] = tuple(longer if known.args[0] == name else known for known in kernel.symbols)
     return replace(kernel, symbols=symbols), loop
+
+
+def _unused(kernel: Kernel, pipelined: frozenset[str], machine: Machine) -> Iterator[WavespecError]:
+    """What the schedule says of loops that had no use for it."""
+    plan = kernel.distribution
+    why, hint = "no tensor that the loop reads is staged", "Mark one with 'space: shared', or leave it out here."
+    if machine.resources is None:
+        why, hint = f"steps do not overlap on {machine.target}", "Leave it out for this target."
+    for loop in plan.schedules:
+        fields = {
+            "stages": loop.stages > 1 and loop.stages != plan.stages,
+            "auto": loop.auto and loop.auto != plan.auto,
+            "nodes": loop.nodes,
+            "clusters": loop.clusters,
+            "buffers": loop.buffers,
+            "unroll": loop.unroll > 1,
+        }
+        settings = [name for name, value in fields.items() if value and loop.loop not in pipelined]
+        yield from (UselessSetting(loop.where_key(name), name, why, hint) for name in settings)
+    planned = {loop.loop for loop in plan.schedules if loop.nodes or loop.clusters}
+    if plan.roles.order == "ping_pong" and not pipelined - planned:
+        why, hint = "there is no loop in which waves could take turns", "A loop needs staged tensors, and no 'nodes'."
+        yield UselessSetting(plan.roles.span, "order", why, hint)
 
 
 def _check_shared(kernel: Kernel, loop: str, machine: Machine) -> None:

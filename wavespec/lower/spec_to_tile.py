@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split
 from wavespec.lower.base import fresh_names
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
+from wavespec.schema.check_schedules import is_for_one_target
 from wavespec.schema.constraints import Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.models import KernelSpec, Schedule
 from wavespec.schema.resolve import constant_values, evaluate_constant
@@ -94,6 +95,8 @@ def _distribution(spec: KernelSpec) -> Distribution:
         split=schedule.workgroups.split if schedule.workgroups else 1,
         roles=_roles(schedule),
         workgroups_span=schedule.span_of("workgroups"),
+        group_span=schedule.workgroups.key_span_of("group") if schedule.workgroups else None,
+        is_for_target=is_for_one_target(spec),
         auto=schedule.auto or "",
         schedules=_schedules(schedule),
         instruction_span=hardware.settings.span_of("mma") if hardware else None,

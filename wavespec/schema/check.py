@@ -9,6 +9,7 @@ from wavespec.schema.base import SpecModel
 from wavespec.schema.check_cases import check_cases
 from wavespec.schema.check_constraints import check_constraints
 from wavespec.schema.check_graph import RedefinedName, check_graph
+from wavespec.schema.check_schedules import check_schedules
 from wavespec.schema.check_tiles import check_tiles
 from wavespec.schema.errors import BadName
 from wavespec.schema.models import Dim, KernelSpec
@@ -64,6 +65,8 @@ def check_kernel(
     errors += check_graph(spec, broken, is_whole=is_whole)
     if is_whole:
         errors += _bindings(spec)
+        # What a plain spec took over from the whole one may be of use to others.
+        errors += check_schedules(spec) if spec.has_own_schedule is None else ()
     return errors
 
 

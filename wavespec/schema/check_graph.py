@@ -1,4 +1,4 @@
-"""The graph of a spec goes in; undefined and redefined names and types that do not fit come out."""
+"""The graph of a spec goes in; names, types and writes that do not fit come out, at their lines."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ class NeverWritten(WavespecError, code="never-written"):
             where,
             f"Nothing is written to the output {quote(tensor)}.",
             hints=[f"End the graph with '- {{write: value, to: {tensor}}}'."],
+        )
+
+
+class WrittenTwice(WavespecError, code="written-twice"):
+    def __init__(self, where: Where, tensor: str, first: Span | None) -> None:
+        super().__init__(
+            where,
+            f"{quote(tensor)} is written already; every output is written once.",
+            hints=["Delete one of the writes, or give the second value an output of its own."],
+            related=[Related(first, "first")] if first else [],
         )
 
 
@@ -71,6 +81,7 @@ class _GraphScope:
         self.frames = [_Frame({})]
         self.loops: set[str] = set()
         self.used: set[str] = set()
+        self.writes: dict[str, Span | None] = {}
         self.errors: list[WavespecError] = []
 
     def run(self, body: tuple[Op, ...]) -> None:
@@ -106,6 +117,13 @@ class _GraphScope:
         tensor = self.spec.tensors.get(name)
         is_sound = tensor is not None and len({*tensor.shape} & {*self.spec.dims}) == len(tensor.shape)
         return tensor if is_sound else None
+
+    def write(self, op: Op, *path: str | int) -> None:
+        name = str(_field(op, path))
+        if name in self.writes:
+            self.report(WrittenTwice(op.where(*path), name, self.writes[name]))
+        else:
+            self.writes[name] = op.span_of(*path)
 
     def dim(self, op: Op, *path: str | int) -> str | None:
         name = str(_field(op, path))

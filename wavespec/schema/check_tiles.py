@@ -11,6 +11,7 @@ from wavespec.schema.resolve import (
     NoConstantValue,
     evaluate_constant,
     fixed_dims,
+    names_behind,
     resolve_params,
     spec_for_target,
     spec_with_override,
@@ -155,14 +156,8 @@ class _Target:
 
     def _override_of(self, names: tuple[str, ...]) -> Where:
         """Where the target, or the case, overrides a parameter that a value made of `names` depends on."""
-        reached: dict[str, None] = {}
-        pending = list(names)
-        while pending:
-            name = pending.pop()
-            if name not in reached and name in self.spec.params:
-                reached[name] = None
-                pending += self.spec.params[name].names()
-        settled = [over for over in self.overrides if reached.keys() & over.params.keys()]
+        reached = names_behind(self.spec, names)
+        settled = [over for over in self.overrides if reached & over.params.keys()]
         places = [over.where("params", name) for over in settled[:1] for name in over.params if name in reached]
         if not places or isinstance(places[0], str):
             return f"targets.{self.name}.{places[0]}" if places else None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import lcm
+from math import gcd, lcm
 
 from wavespec.schema.expressions import Binary, Compare, EvaluationError, Expression, Name
 from wavespec.schema.models import Dim
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _LARGEST_MULTIPLE = 2**31 - 1
+_Sizes = tuple[int, int]
+"""The sizes ``first + i * step``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def promise_of(condition: Expression, dims: Iterable[str], values: Mapping[str, 
     Args:
         values: the parameters, which conditions may use.
     """
-    if not isinstance(condition, Compare) or condition.op not in _MIRRORED:
+    if not isinstance(condition, Compare) or condition.op == "!=":
         return None
     op, left, right = condition.op, condition.left, condition.right
     if (number := _constant(right, values)) is None:
@@ -80,24 +82,66 @@ def promise_of(condition: Expression, dims: Iterable[str], values: Mapping[str, 
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`dim % divisor op number`: no promise to the compiler, but it may contradict one."""
+
+    dim: str
+    divisor: int
+    op: str
+    number: int
+
+    def among(self, sizes: _Sizes) -> _Sizes | None:
+        """Those of `sizes` that meet an equation, all of them where it is another comparison; `None` where none do."""
+        first, step = sizes
+        common = gcd(step, self.divisor)
+        least = first % common
+        most = self.divisor - common + least
+        match self.op:
+            case "==":
+                is_met = 0 <= self.number < self.divisor and self.number % common == least
+            case "!=":
+                is_met = (least, most) != (self.number, self.number)
+            case "<":
+                is_met = least < self.number
+            case "<=":
+                is_met = least <= self.number
+            case ">":
+                is_met = most > self.number
+            case _:
+                is_met = most >= self.number
+        if not is_met or self.op != "==":
+            return sizes if is_met else None
+        parts = self.divisor // common
+        steps = (self.number - first) // common * pow(step // common, -1, parts) % parts
+        return first + step * steps, step * parts
+
+
 def narrowed_dims(
-    dims: Mapping[str, Dim], conditions: Iterable[Expression], values: Mapping[str, int]
+    dims: Mapping[str, Dim], conditions: Sequence[Expression], values: Mapping[str, int]
 ) -> dict[str, Dim] | Expression:
     """`dims` with what `conditions` promise of them, or the first condition that no size of a call can meet."""
     narrowed = dict(dims)
+    remainders: dict[str, list[Remainder]] = {name: [] for name in dims}
     for condition in conditions:
         if (promise := promise_of(condition, dims, values)) is not None:
-            dim = promise.narrows(narrowed[promise.dim])
+            name, dim = promise.dim, promise.narrows(narrowed[promise.dim])
             if dim is None:
                 return condition
-            narrowed[promise.dim] = dim
-        elif _constant(condition, values) == 0:
+            narrowed[name] = dim
+        elif (remainder := _remainder_of(condition, dims, values)) is not None:
+            name = remainder.dim
+            remainders[name].append(remainder)
+        else:
+            continue
+        if not _has_sizes(narrowed[name], remainders[name]):
             return condition
-    return narrowed
+    known = {**values, **{name: dim.value for name, dim in narrowed.items() if dim.value is not None}}
+    return next((condition for condition in conditions if _constant(condition, known) == 0), narrowed)
 
 
 def are_implied(
-    conditions: Iterable[Expression], by: Iterable[Expression], dims: Mapping[str, Dim], values: Mapping[str, int]
+    conditions: Iterable[Expression], by: Sequence[Expression], dims: Mapping[str, Dim], values: Mapping[str, int]
 ) -> bool:
     """Whether sizes that meet all of `by` surely meet all of `conditions`."""
     texts = {str(condition) for condition in by}
@@ -109,6 +153,33 @@ def are_implied(
         if not holds and str(condition) not in texts:
             return False
     return True
+
+
+def _remainder_of(condition: Expression, dims: Iterable[str], values: Mapping[str, int]) -> Remainder | None:
+    if not isinstance(condition, Compare):
+        return None
+    op, left, right = condition.op, condition.left, condition.right
+    if (number := _constant(right, values)) is None:
+        op, left, right = _MIRRORED[op], right, left
+        number = _constant(right, values)
+    match left:
+        case Binary(op="%", left=Name(name=name), right=by) if name in dims:
+            divisor = _constant(by, values)
+            if number is None or divisor is None or divisor <= 0:
+                return None
+            return Remainder(name, divisor, op, number)
+        case _:
+            return None
+
+
+def _has_sizes(dim: Dim, remainders: Iterable[Remainder]) -> bool:
+    sizes: _Sizes | None = 0, dim.multiple_of
+    for remainder in remainders:
+        sizes = remainder.among(sizes)
+        if sizes is None:
+            return False
+    first, step = sizes
+    return dim.max is None or dim.min + (first - dim.min) % step <= dim.max
 
 
 def _constant(expression: Expression, values: Mapping[str, int]) -> int | None:

@@ -58,8 +58,8 @@ class WrongType(WavespecError, code="wrong-type"):
 class OutOfRange(WavespecError, code="out-of-range"):
     """A number or a length is outside its limits; `limit` reads "at least 1"."""
 
-    def __init__(self, where: Where, field: str, limit: str, found: str) -> None:
-        super().__init__(where, f"{quote(field)} is {limit}, not {found}.")
+    def __init__(self, where: Where, field: str, limit: str, found: str, hint: str = "") -> None:
+        super().__init__(where, f"{quote(field)} is {limit}, not {found}.", hints=[hint] if hint else [])
 
 
 class BadName(WavespecError, code="bad-name"):

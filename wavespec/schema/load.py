@@ -10,7 +10,15 @@ from wavespec.schema.check import check_kernel
 from wavespec.schema.errors import MissingField, WrongType
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.source_files import UnsafePath, extended_path, project_root, read_text
-from wavespec.schema.tuned import TunedForAnother, TunedSpec, spec_with_tuned, tuned_path
+from wavespec.schema.tuned import (
+    TunedAsSpec,
+    TunedForAnother,
+    TunedSpec,
+    TunedWithoutSpec,
+    spec_path,
+    spec_with_tuned,
+    tuned_path,
+)
 from wavespec.schema.yaml_source import Entry, MappingNode, Node, ScalarNode, yaml_to_nodes
 from wavespec.schema.yaml_to_spec import nodes_to_spec, nodes_to_tuned
 
@@ -48,6 +56,35 @@ def load_with_warnings(path: str | os.PathLike[str]) -> tuple[KernelSpec, tuple[
     return _with_tuned(spec, os.fspath(path), file), warnings
 
 
+def is_tuned_file(path: str | os.PathLike[str]) -> bool:
+    """Whether the file at `path` has tuned settings, by its name or by its `kind`."""
+    file = Path(path)
+    if spec_path(file) is not None:
+        return True
+    try:
+        node, _ = yaml_to_nodes(read_text(file, None, follow_links=True), os.fspath(path))
+    except WavespecError:
+        return False
+    return _tuned_kind(node) is not None
+
+
+def load_tuned(path: str | os.PathLike[str]) -> tuple[KernelSpec, TunedSpec]:
+    """The spec beside the tuned settings at `path`, with them in place of its own cases, and the settings.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake of the settings, or else of the spec.
+    """
+    file = Path(path)
+    tuned = _text_to_tuned(read_text(file, None, follow_links=True), os.fspath(path))
+    beside = spec_path(file)
+    if beside is None or not os.path.lexists(beside):
+        raise TunedWithoutSpec(tuned.where("kernel"), tuned.kernel, beside)
+    name = os.path.join(os.path.dirname(os.fspath(path)), beside.name)
+    spec, _ = _text_to_spec(read_text(beside, None, follow_links=True), name, beside)
+    _check_tuned(spec, tuned)
+    return spec_with_tuned(spec, tuned, alone=True), tuned
+
+
 def loads(text: str, file: str = "<text>", directory: str | os.PathLike[str] | None = None) -> KernelSpec:
     """Like `load`, for text; `file` is its name in messages, `directory` the folder that it is in, if any.
 
@@ -59,17 +96,31 @@ def loads(text: str, file: str = "<text>", directory: str | os.PathLike[str] | N
     return spec if base is None else _with_tuned(spec, file, base)
 
 
-def _text_to_spec(text: str, name: str, path: Path | None) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
+def loads_plain(text: str) -> KernelSpec:
+    """The plain spec of a target or case that was written as `text`; it shares its schedule with others.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake.
+    """
+    return _text_to_spec(text, "<plain>", None, is_plain=True)[0]
+
+
+def _text_to_spec(
+    text: str, name: str, path: Path | None, *, is_plain: bool = False
+) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
     errors: list[WavespecError] = []
     root = project_root(path) if path else None
     node = _read_with_extends(text, name, path, root, errors, ())
+    if kind := _tuned_kind(node):
+        raise TunedAsSpec(kind.span, spec_path(Path(name)))
     result = nodes_to_spec(node)
     errors += result.errors
-    if result.spec is not None:
-        errors += check_kernel(result.spec, result.broken, is_whole=not errors)
+    spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
+    if spec is not None:
+        errors += check_kernel(spec, result.broken, is_whole=not errors)
     raise_all(errors)
-    assert result.spec is not None
-    return result.spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
+    assert spec is not None
+    return spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
 
 
 def _with_tuned(spec: KernelSpec, name: str, path: Path) -> KernelSpec:
@@ -82,15 +133,30 @@ def _read_tuned(spec: KernelSpec, name: str, path: Path) -> TunedSpec | None:
     if file is None or not os.path.lexists(file):
         return None
     name = os.path.join(os.path.dirname(name), file.name)
-    node, found = yaml_to_nodes(read_text(file, None, follow_links=False), name)
+    tuned = _text_to_tuned(read_text(file, None, follow_links=False), name)
+    _check_tuned(spec, tuned)
+    return tuned
+
+
+def _text_to_tuned(text: str, name: str) -> TunedSpec:
+    node, found = yaml_to_nodes(text, name)
     tuned, errors = nodes_to_tuned(node)
     raise_all([*found, *errors])
     assert tuned is not None
+    return tuned
+
+
+def _check_tuned(spec: KernelSpec, tuned: TunedSpec) -> None:
     if tuned.kernel != spec.name:
         raise TunedForAnother(tuned.span_of("kernel"), tuned.kernel, spec.name)
     # Alone: a tuned case may well stand in front of one that the spec has for the same sizes.
     raise_all(check_kernel(spec_with_tuned(spec, tuned, alone=True)))
-    return tuned
+
+
+def _tuned_kind(node: Node) -> ScalarNode | None:
+    """What says that a file has tuned settings."""
+    kind = node.get("kind") if isinstance(node, MappingNode) else None
+    return kind if isinstance(kind, ScalarNode) and kind.value == "Tuned" else None
 
 
 def _read_with_extends(

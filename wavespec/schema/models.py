@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
 
 from wavespec.schema.base import SpecModel
@@ -198,6 +198,19 @@ class KernelSpec(SpecModel):
     """The targets that the kernel is for, where others lack its types; absent: all of them."""
     workloads: Annotated[tuple[dict[Name, Extent], ...], Field(max_length=256)] = ()
     """Sizes of the dims for `check` and `bench`."""
+
+    _has_own_schedule: bool | None = PrivateAttr(default=None)
+
+    @property
+    def has_own_schedule(self) -> bool | None:
+        """Whether the schedule of a plain spec was written for its target or case alone; `None` for a whole spec."""
+        return self._has_own_schedule
+
+    def with_own_schedule(self, is_own: bool) -> KernelSpec:
+        """The spec as a plain one."""
+        plain = self.model_copy()
+        plain._has_own_schedule = is_own
+        return plain
 
     def in_words(self, *path: str | int) -> str:
         return ".".join([self.name, *map(str, path)])

@@ -16,6 +16,11 @@ _TYPES = {
     "bool_type": "true or false",
 }
 _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_INSTEAD_OF_NONE = {
+    "only": "Name its targets, such as 'only: [cpu]', or leave 'only' out: then the kernel is for all of them.",
+    "when": "Write what holds for all sizes under the target itself.",
+}
+"""What to write instead of an empty list."""
 
 
 def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owner: str) -> WavespecError:
@@ -44,7 +49,9 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
     if kind in ("too_long", "too_short"):
         word, limit = ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])
         unit = "entry" if limit == 1 else "entries"
-        return OutOfRange(where, field, f"{word} {limit} {unit} long", str(context["actual_length"]))
+        length: int = context["actual_length"]
+        hint = "" if length else _INSTEAD_OF_NONE.get(field, "")
+        return OutOfRange(where, field, f"{word} {limit} {unit} long", str(length), hint)
     if kind == "string_too_long":
         return OutOfRange(where, field, f"at most {context['max_length']} characters long", str(len(found)))
     if kind == "string_pattern_mismatch":

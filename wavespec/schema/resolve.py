@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
@@ -41,7 +41,10 @@ class UndefinedName(WavespecError, code="undefined-name"):
 
 class ContradictoryCase(WavespecError, code="contradictory-case"):
     def __init__(self, where: Where, condition: Expression) -> None:
-        super().__init__(where, f"No call meets {quote(str(condition))} and the other conditions of this case.")
+        super().__init__(
+            where,
+            f"No call meets {quote(str(condition))}, the other conditions of this case and what 'dims' promises.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class TargetCase:
     """Conditions on dims and parameters, all of which hold for these sizes; none for all sizes."""
     spec: KernelSpec
     """The plain spec, whose dims promise what the conditions say."""
+    case: Case | None = None
+    """What the spec was made of, with its places; none for all sizes."""
 
 
 def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
@@ -97,7 +102,11 @@ def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
         raise NotForTarget(spec.where("only"), target)
     override = _override_of(spec, target)
     plain = spec if override is None else spec_with_override(spec, override)
-    return plain.model_copy(update={"targets": {}})
+    plain = plain.model_copy(update={"targets": {}})
+    if plain.has_own_schedule is not None:
+        return plain
+    is_own = override is not None and override.schedule is not None
+    return plain.with_own_schedule(is_own or len(targets_of(spec)) == 1)
 
 
 def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
@@ -128,6 +137,18 @@ def resolve_params(spec: KernelSpec) -> dict[str, int]:
     for name in spec.params:
         _resolve(spec, name, values, [])
     return values
+
+
+def names_behind(spec: KernelSpec, names: Iterable[str]) -> frozenset[str]:
+    """The parameters among `names`, and all that their values are made of."""
+    reached: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in reached and name in spec.params:
+            reached.add(name)
+            pending += spec.params[name].names()
+    return frozenset(reached)
 
 
 def constant_values(spec: KernelSpec) -> dict[str, int]:
@@ -196,7 +217,7 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
         raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
     # The workloads are those of all cases.
     narrowed = changed.model_copy(update={"dims": dims, "workloads": ()})
-    return TargetCase(case.when, narrowed)
+    return TargetCase(case.when, narrowed.with_own_schedule(case.schedule is not None), case)
 
 
 def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:

@@ -28,6 +28,27 @@ class TunedForAnother(WavespecError, code="tuned-for-another"):
         )
 
 
+class TunedWithoutSpec(WavespecError, code="tuned-without-spec"):
+    def __init__(self, where: Where, kernel: str, spec: Path | None) -> None:
+        message = (
+            f"There is no {quote(spec.name)} beside these settings" if spec else "These settings belong to no spec"
+        )
+        hint = (
+            f"Put it there, or call this file like the spec of {quote(kernel)}."
+            if spec
+            else f"Call the file NAME{TUNED_SUFFIX} where the spec is NAME{SPEC_SUFFIX}."
+        )
+        super().__init__(where, f"{message}; they cannot be checked without the kernel.", hints=[hint])
+
+
+class TunedAsSpec(WavespecError, code="tuned-as-spec"):
+    """Tuned settings were given where a kernel has to be."""
+
+    def __init__(self, where: Where, spec: Path | None) -> None:
+        hint = f"Name the spec, {quote(spec.name)}: the settings beside it are taken." if spec else "Name the spec."
+        super().__init__(where, "This file has settings of a kernel, not the kernel.", hints=[hint])
+
+
 class Timing(SpecModel):
     """Median times of one workload, in microseconds."""
 
@@ -75,6 +96,13 @@ def tuned_path(spec: Path) -> Path | None:
     if not spec.name.endswith(SPEC_SUFFIX):
         return None
     return spec.with_name(spec.name.removesuffix(SPEC_SUFFIX) + TUNED_SUFFIX)
+
+
+def spec_path(tuned: Path) -> Path | None:
+    """Where the spec is whose settings are at `tuned`; `None` for a file that is not called like settings."""
+    if not tuned.name.endswith(TUNED_SUFFIX):
+        return None
+    return tuned.with_name(tuned.name.removesuffix(TUNED_SUFFIX) + SPEC_SUFFIX)
 
 
 def spec_with_tuned(spec: KernelSpec, tuned: TunedSpec, *, alone: bool = False) -> KernelSpec:

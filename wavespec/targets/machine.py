@@ -13,8 +13,8 @@ import yaml
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import symbol
+from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.layout import Layout, RegisterAxis
-from wavespec.ir.parser import parse_expr
 
 TARGETS = ("cpu", "sm_90", "gfx942", "gfx950")
 

@@ -14,7 +14,7 @@ from typing import Any
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import build_variant, join_variants
 from wavespec.runtime.artifact import pack_artifact, replace_file
-from wavespec.schema import loads
+from wavespec.schema.load import loads_plain
 from wavespec.targets.machine import machines
 
 
@@ -22,7 +22,7 @@ def compile_job(job: dict[str, Any]) -> str | None:
     """Compile the plain spec ``job["spec"]`` for the ``variants`` of ``target`` into ``output``; returns what is wrong
     with it, or None."""
     try:
-        spec = loads(job["spec"], "candidate")
+        spec = loads_plain(job["spec"])
         chosen = [machine for machine in machines(job["target"]) if machine.variant in job["variants"]]
         artifact = join_variants([build_variant(spec, machine)[0] for machine in chosen])
     except WavespecError as error:

@@ -44,6 +44,10 @@ class Scope(Protocol):
         """The tensor that the field at `path` names."""
         ...
 
+    def write(self, op: Op, *path: str | int) -> None:
+        """Record that the op writes the tensor that the field at `path` names."""
+        ...
+
     def dim(self, op: Op, *path: str | int) -> str | None:
         """The dim that the field at `path` names."""
         ...

@@ -37,6 +37,8 @@ class Write(EffectOp):
             return None
         if tensor.role != "output":
             scope.report(WriteToInput(self.where("to"), self.to))
+        else:
+            scope.write(self, "to")
         if value is None:
             return None
         if value.dims != tensor.shape:
