@@ -172,6 +172,7 @@ def rotation(pending: int):
       store %part {{memory = "B", offset = [t*128 + lane*4]}}
       yield %part
     end
+    async_wait {{pending = 0}}
     """
     memories = [tensor("A", "input", 512), tensor("B", "output", 512), shared("S", 128, buffers=3)]
     return kernel(NVIDIA, memories, body, symbols="symbol t in 0..3 by 1")

@@ -147,6 +147,15 @@ class MemoryUnit:
             self.clocks.landed[self.clocks.copies + self.lanes] = last
         del self._groups[:finished]
 
+    def finish(self) -> None:
+        """The workgroup ends: report copies into shared memory that may be another's by then."""
+        for copy in (copy for group in (*(group for _, group in self._groups), self._open) for copy in group):
+            self.findings.add(
+                "unwaited-copy",
+                copy.op,
+                lambda copy=copy: f"The workgroup ends while 'copy_async' to @{copy.target.memory.name} is under way.",
+            )
+
     def _read(
         self,
         op: Op,
