@@ -22,6 +22,8 @@ _BEYOND = 0x7FFFFFF0
 _WORD_BYTES = 4
 _DESCRIPTOR_FLAGS = 0x27000  # raw buffer, 32-bit data format: CDNA3 ISA, buffer resource descriptor
 
+_GROUPS = {"matrix": "mfma_wmma", "shared_load": "ds_read", "copy": "ldsdma", "global_load": "vmem_read"}
+
 
 class ThreadToRocm(ThreadToMlir):
     """Emits for the ``rocm`` backend.
@@ -302,6 +304,9 @@ class ThreadToRocm(ThreadToMlir):
 
     def schedule_fence(self) -> None:
         self.text.do("amdgpu.sched_barrier allow = none")
+
+    def schedule_group(self, kind: str, count: int) -> None:
+        self.text.do(f"rocdl.sched.group.barrier {_GROUPS[kind]}, {count}, 0")
 
     def stagger(self, apart: bool) -> None:
         """One half of the waves waits for a barrier that the other half reaches a phase later."""
