@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.peer_gemms import F16_16, F16_32, PEER_GEMMS, PeerGemm
-from wavespec.pipeline import build_variant, emit
+from wavespec.pipeline import build_variant, emit, lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.targets.machine import Machine, machines
 
@@ -108,10 +108,11 @@ OTHERS = """
 ## Other sizes, types and gfx950
 
 Prefetching.  Sizes: "open" to the call with K promised a multiple of 16, "any", or fixed to 4096.  Loop: instructions
-of one step of K (MFMA / other vector / scalar / waits).  Stores: of C, in the whole kernel.
+(MFMA / other vector / scalar / waits).  Steps: of K in the loop.  Loads: in the loop, of them copies into LDS.  Stores:
+of C, in the whole kernel.
 
-| target | tile, waves | instruction | sizes | VGPR | SGPR | LDS bytes | loop | loads | stores |
-|---|---|---|---|---|---|---|---|---|---|"""
+| target | tile, waves | instruction | sizes | VGPR | SGPR | LDS bytes | loop | steps | loads | copies | stores |
+|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 def main() -> None:
@@ -191,14 +192,16 @@ def row(case: Case) -> str:
         acc="i32" if case.dtype == "i8" else "f32", mma=case.mma,
     )  # fmt: skip
     (machine,) = machines(case.target)
-    code = compiled(loads(text), machine)
+    code, kernel = compiled(loads(text), machine), lower(loads(text), machine)
+    step = next(op["step"] for op in kernel.walk() if op.name == "for")
+    copies = sum(op.name == "copy_async" for loop in kernel.body if loop.name == "for" for op in loop.walk())
     used = next(name for name in code.loop if name.startswith("v_mfma")) if code.loop else "unrolled"
     counts = f"{len(code.loop)} ({', '.join(map(str, kinds(code.loop)))})".replace(", ", "/")
     sizes = "any" if case.sizes == ANY else "open" if case.sizes == PROMISED else "4096"
     split = f"{'x'.join(map(str, case.tile))}, {case.waves[0]}x{case.waves[1]}"
     registers = [code.notes[name] for name in ("vgpr_count", "sgpr_count", "group_segment_fixed_size")]
-    accesses = [tally(code.loop, "buffer_load_"), tally(code.every, "buffer_store_")]
-    cells = [case.target, split, f"`{used}`", sizes, *registers, counts, *accesses]
+    accesses = [tally(code.loop, "buffer_load_"), copies, tally(code.every, "buffer_store_")]
+    cells = [case.target, split, f"`{used}`", sizes, *registers, counts, step // case.tile[2], *accesses]
     return f"| {' | '.join(map(str, cells))} |"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from wavespec.cache import CompileCache, cache_key, default_directory
+from wavespec.version import PACKAGES
 
 _PARTS = {
     "spec": "name: gemm",
@@ -208,3 +209,7 @@ def test_nothing_is_ever_unpickled() -> None:
     for path in [package / "cache.py", *(package / "runtime").glob("*.py")]:
         for word in ("pickle", "eval(", "exec(", "marshal"):
             assert word not in path.read_text(), (path.name, word)
+
+
+def test_all_that_turns_specs_into_kernels_is_in_the_key() -> None:
+    assert {"ir", "schema", "ops", "lower", "schedule", "emit", "targets"} <= set(PACKAGES)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lower.gemms import AMD, Gemm
+from tests.lower.gemms import AMD, AMD_COPYING, Gemm
 from wavespec.pipeline import build_variant, emit
 from wavespec.runtime.size_expr import evaluate
 
@@ -93,3 +93,44 @@ def test_tiles_that_a_descriptor_cannot_reach_are_refused() -> None:
 def test_tiles_that_are_known_to_be_small_need_no_check() -> None:
     bounded = replace(DEFAULT, dims=("", "max: 4096", "multiple_of: 8, max: 4096"))
     assert [limit.text for limit in emit(bounded.spec, AMD).interface.assumptions] == ["N <= 4096", "K <= 4096"]
+
+
+COPIED = replace(DEFAULT, stages=2)
+
+
+def copying(gemm: Gemm) -> str:
+    return emit(gemm.spec, AMD_COPYING).text
+
+
+def test_copies_move_16_bytes_to_where_the_first_lane_of_a_wave_says() -> None:
+    text = copying(COPIED)
+    copies = re.findall(r'"rocdl.raw.ptr.buffer.load.async.lds"\((.*)\)', text)
+    assert len(copies) == 3 * 4, "before the loop, and a round for each of two buffers"
+    assert {operands.split(", ")[2] for operands in copies} == set(
+        re.findall(r"(%\w+) = arith.constant 16 : i32", text)
+    )
+    assert "rocdl.raw.ptr.buffer.load %" not in text
+    assert text.count("rocdl.readfirstlane") == 1, "places in shared memory are the wave's"
+
+
+def test_waits_count_groups() -> None:
+    for stages in (2, 3):
+        body = loop(copying(replace(COPIED, stages=stages)))
+        assert set(re.findall(r"rocdl.wait.asyncmark (\d)", body)) == {str(stages - 2)}
+        assert body.count("rocdl.asyncmark") == body.count("gpu.barrier") == (2 if stages == 2 else 1)
+
+
+def test_copies_that_are_masked_off_read_out_of_range() -> None:
+    beyond = "0x7FFFFFF0" if "0x7FFFFFF0" in copying(COPIED) else "2147483632"
+    assert re.search(rf"arith.constant {beyond} : i32", copying(COPIED))
+    assert loop(copying(COPIED)).count("arith.select") == 2 * 4
+    assert "arith.select" not in loop(copying(replace(COPIED, dims=("", "", "multiple_of: 64"))))
+
+
+def test_groups_name_kinds_of_instructions() -> None:
+    found = re.findall(r"rocdl.sched.group.barrier (\w+), (\d+), 0", loop(copying(COPIED)))
+    assert set(found) == {("mfma_wmma", "1"), ("ldsdma", "1"), ("mfma_wmma", "12")}
+
+
+def test_nothing_changes_without_copies() -> None:
+    assert not re.search("asyncmark|readfirstlane|ldsdma", mlir(replace(DEFAULT, stages=2)))

@@ -38,6 +38,8 @@ M = symbol("M", 1, None)
         (LANE - LANE, "0"),
         (LANE ^ LANE, "0"),
         (LANE ^ 0, "lane"),
+        (LANE ^ K ^ STEP ^ K, "xor(lane, step)"),
+        (LANE ^ (STEP ^ LANE), "step"),
         (minimum(LANE, 64), "lane"),
         (maximum(LANE, 64), "64"),
         (minimum(LANE, LANE + STEP), "lane"),

@@ -16,6 +16,8 @@ from wavespec.sim.simt import SimulationReport, simulate
 from wavespec.targets.machine import Machine, machines
 
 NVIDIA, AMD = machines("sm_90")[0], machines("gfx942")[0]
+AMD_COPYING = machines("gfx950")[0]
+"""With asynchronous copies, which write in the order of lanes."""
 CPU = next(machine for machine in machines("cpu") if machine.variant == "x86_64_v4_bf16")
 MACHINES = tuple(machine for target in ("cpu", "sm_90", "gfx942", "gfx950") for machine in machines(target))
 ACCUMULATOR = {"f32": "f32", "f16": "f32", "bf16": "f32", "i8": "i32"}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
+from tests.lower.gemms import AMD, AMD_COPYING, CPU, NVIDIA, Gemm, lines
 from wavespec.targets.machine import Machine
 
 KNOWN = ("", "", "multiple_of: 8")
@@ -69,3 +72,46 @@ def test_panels_turn_what_lies_the_other_way(dtype: str, order: str, expected: s
 def test_panels_are_filled_as_far_as_they_are_read() -> None:
     _, b = copies(Gemm("f32", tile=(24, 64, 8), wave=(None, None)), CPU)
     assert "min(0 - wg1*64 + ((N + 31)//32)*32, 64)" in b, "a panel has 32 columns"
+
+
+COPIED = Gemm(tile=(64, 64, 64), wave=(32, 32), stages=2, dims=KNOWN)
+
+
+def is_asynchronous(gemm: Gemm, machine: Machine = AMD_COPYING) -> list[bool]:
+    return ["asynchronous = true" in copy for copy in copies(gemm, machine)]
+
+
+def test_lanes_that_write_in_order_read_what_the_swizzle_puts_there() -> None:
+    a, _ = copies(COPIED, AMD_COPYING)
+    assert layout(a) == (
+        "{M = wave_M*16 + wave_N*8 + lane//8, K = xor(wave_N, xor(lane//8, lane%8))*8; 1 by K 64, 2 by M 32 | 8 by K 1}"
+    )
+    kernel = COPIED.lowered(AMD_COPYING, "distribute-copies")
+    copy = next(op for op in kernel.walk() if op.name == "copy")
+    shared, waves = kernel.memory(copy["memory"]), {"wave_M": 1, "wave_N": 1}
+    for first in list(copy["layout"].coordinates())[::8]:
+        places = [shared.offset(first).evaluate({"lane": lane, **waves}) for lane in range(64)]
+        assert places == list(range(places[0], places[0] + 64 * 8, 8))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stages": 1},
+        {"schedule": "waves: {order: ping_pong}"},
+        {"dims": ("", "", "multiple_of: 2")},
+        {"tile": (64, 48, 64), "wave": (16, 48)},
+        {"tile": (256, 256, 128), "wave": (128, 128)},
+        {"tile": (32, 32, 128)},
+    ],
+    ids=["no-overlap", "turns", "part-of-a-vector", "lanes-left-over", "no-room", "swizzle-across-rounds"],
+)
+def test_tiles_go_through_registers_where_copies_do_not_fit(changes: dict[str, Any]) -> None:
+    assert is_asynchronous(COPIED) == [True, True]
+    assert is_asynchronous(replace(COPIED, **changes)) == [False, False]
+
+
+def test_one_tile_through_registers_decides_for_all() -> None:
+    gemm = replace(COPIED, orders=("M, K", "K, N", "M, N"))
+    assert is_asynchronous(gemm) == [False, False]
+    assert is_asynchronous(gemm, NVIDIA) == [True, False]

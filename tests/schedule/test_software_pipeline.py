@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.lower.gemms import AMD, NVIDIA, Gemm, run
+from tests.lower.gemms import AMD, AMD_COPYING, NVIDIA, Gemm, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
 from wavespec.lower.pipeline_loops import PipelineLoops
@@ -34,6 +34,14 @@ def test_first_rounds_stand_before_the_loop() -> None:
     loads = sum(op.node.endswith(".load") for op in inside)
     assert sum(op.node.endswith(".load") for op in before) == 2 * loads, "of the first two steps"
     assert sum(op.node.endswith(".store") for op in before) == loads, "of the first one"
+
+
+@pytest.mark.parametrize(("auto", "after"), [("prefetch", ["async_wait"]), ("modulo", ["async_commit", "async_wait"])])
+def test_copies_behind_the_last_commit_are_closed_and_awaited_behind_the_loop(auto: str, after: list[str]) -> None:
+    gemm = replace(GEMM, tile=(64, 64, 64), wave=(32, 32), stages=2, schedule=f"auto: {auto}")
+    body = gemm.lowered(AMD_COPYING, "pipeline-loops").body
+    loop = next(at for at, op in enumerate(body) if op.name == "for")
+    assert [op.name for op in body[loop + 1 :] if op.name.startswith("async")] == after
 
 
 def test_hardware_that_checks_ranges_needs_no_masks_for_steps_beyond_the_end() -> None:

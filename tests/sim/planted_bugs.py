@@ -72,7 +72,7 @@ def swapped_operands(name: str) -> Bug:
     return planted(change)
 
 
-def unswizzled(name: str, **wanted: object) -> Bug:
+def unswizzled(name: str, attribute: str = "offset", **wanted: object) -> Bug:
     """Chunks of shared memory are accessed where they would lie without a swizzle: ``xor(a, b)`` becomes ``a``."""
 
     def plain(offset: Expr) -> Expr:
@@ -84,7 +84,7 @@ def unswizzled(name: str, **wanted: object) -> Bug:
             offset = rest + min(node.args, key=lambda argument: len(argument.symbols)) * scale
         return offset
 
-    return altered(name, "offset", plain, **wanted)
+    return altered(name, attribute, plain, **wanted)
 
 
 def off_by_one(name: str, **wanted: object) -> Bug:

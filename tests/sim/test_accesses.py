@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.lower.gemms import AMD_COPYING
 from tests.sim.simulated_kernels import AMD, CPU, NVIDIA, built, kernel, line, numbers, shared, tensor
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.thread import ThreadBuilder
@@ -150,6 +151,32 @@ def test_async_copy_read_without_wait_or_without_barrier_is_found() -> None:
     assert simulate(async_copy(True, False, shift=0), NVIDIA, {"A": a}, {}).ok
 
 
+@pytest.mark.parametrize(("offset", "kinds"), [("lane*8", set[str]()), ("(63 - lane)*8", {"scattered-copy"})])
+def test_lanes_that_do_not_copy_one_behind_another_are_found(offset: str, kinds: set[str]) -> None:
+    body = f"""
+    copy_async {{source = "A", source_offset = [(63 - lane)*8], memory = "S", offset = [{offset}], elements = 8,
+                 mask = (), valid = none}}
+    async_commit
+    async_wait {{pending = 0}}
+    """
+    memories = [tensor("A", "input", 512, dtype="f16"), shared("S", 512, dtype="f16")]
+    report = simulate(kernel(AMD_COPYING, memories, body), AMD_COPYING, {"A": np.zeros(512, np.float16)}, {})
+    assert report.kinds() == kinds
+
+
+@pytest.mark.parametrize("commit", ["", "async_commit"])
+def test_copy_that_nobody_waits_for_is_found(commit: str) -> None:
+    body = f"""
+    copy_async {{source = "A", source_offset = [lane*4], memory = "S", offset = [lane*4], elements = 4,
+                 mask = (), valid = none}}
+    {commit}
+    """
+    report = simulate(
+        kernel(NVIDIA, [tensor("A", "input", 128), shared("S", 128)], body), NVIDIA, {"A": numbers(128)}, {}
+    )
+    assert report.kinds() == {"unwaited-copy"} and "under way" in report.render()
+
+
 def rotation(pending: int):
     """Four tiles of 128 elements through three buffers, two copies ahead."""
 
@@ -172,6 +199,7 @@ def rotation(pending: int):
       store %part {{memory = "B", offset = [t*128 + lane*4]}}
       yield %part
     end
+    async_wait {{pending = 0}}
     """
     memories = [tensor("A", "input", 512), tensor("B", "output", 512), shared("S", 128, buffers=3)]
     return kernel(NVIDIA, memories, body, symbols="symbol t in 0..3 by 1")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, Gemm, operands, run, source
+from tests.lower.gemms import AMD, AMD_COPYING, CPU, MACHINES, NVIDIA, Gemm, operands, run, source
 from wavespec.ir.kernel import Kernel, Op, Region
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -66,6 +66,20 @@ def test_gemm_on_cpu_is_exact(machine: Machine, dtype: str, size: str) -> None:
 def test_pipelined_gemm_is_exact(stages: int, depth: int) -> None:
     gemm = Gemm(tile=(64, 64, 32), wave=(32, 32), stages=stages, dims=("", "", "multiple_of: 8"))
     exact(gemm, NVIDIA, (65, 70, depth))
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("auto", ["prefetch", "modulo"])
+@pytest.mark.parametrize(("dtype", "tile"), [("f16", (64, 64, 32)), ("f16", (64, 64, 128)), ("i8", (64, 64, 64))])
+@pytest.mark.parametrize("depth", [0, 16, 64, 208])
+def test_gemm_with_copies_in_lane_order_is_exact_and_free_of_bank_conflicts(
+    dtype: str, tile: tuple[int, int, int], auto: str, stages: int, depth: int
+) -> None:
+    promise = ("", "", "multiple_of: 16")
+    gemm = Gemm(dtype, tile, wave=(32, 32), stages=stages, dims=promise, schedule=f"auto: {auto}")
+    assert any(op.name == "copy_async" for op in gemm.lowered(AMD_COPYING).walk())
+    conflicts = exact(gemm, AMD_COPYING, (65, 70, depth))
+    assert set(conflicts.values()) <= {1.0}, conflicts
 
 
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)

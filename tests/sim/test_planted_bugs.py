@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.lower.gemms import AMD, NVIDIA, Gemm, operands, run, source
+from tests.lower.gemms import AMD, AMD_COPYING, NVIDIA, Gemm, operands, run, source
 from tests.lower.hopper_gemms import PING_PONG, hopper_gemm
 from tests.sim.planted_bugs import (
     Bug,
@@ -129,6 +129,16 @@ BUGS_OF_ROLES: tuple[tuple[str, str, Bug, str], ...] = (
     ("copies by lanes", "late wait", altered("async_wait", "pending", lambda n: n + 1), "unwaited-copy"),
     ("copies by lanes", "arrivals of a part of the lanes", with_arrivals("at_K_full", 64), "race"),
 )
+COPIED: dict[str, tuple[Bug, str]] = {
+    "dropped barrier in the loop": (dropped("barrier", 1), "race"),
+    "wrong rotation": (altered("load", "buffer", lambda index: 1 - index, memory="a_shared"), "race"),
+    "dropped wait": (dropped("async_wait"), "unwaited-copy"),
+    "dropped commit": (dropped("async_commit"), "unwaited-copy"),
+    "wrong swizzle": (unswizzled("load", memory="a_shared"), "wrong"),
+    "copy to where the swizzle would store": (unswizzled("copy_async", "source_offset", source="b"), "wrong"),
+    "lanes that do not copy one behind another": (altered("copy_async", "offset", lambda at: at * 2), "scattered-copy"),
+    "off-by-one mask of a copy": (off_by_one("copy_async", source="a"), "out-of-bounds"),
+}
 STAGED: dict[str, tuple[Bug, str]] = {
     "dropped barrier before the tile is overwritten": (dropped("barrier", 0), "race"),
     "dropped barrier before the tile is read": (dropped("barrier", 1), "race"),
@@ -171,7 +181,9 @@ def test_bug_in_a_specialized_gemm_is_caught(bug: str, order: Order) -> None:
     assert kind in found(*run_gemm(plant(specialized_gemm()), order))
 
 
-@pytest.mark.parametrize(("machine", "bugs"), [(NVIDIA, PIPELINED), (AMD, STAGED)], ids=["sm_90", "gfx942"])
+@pytest.mark.parametrize(
+    ("machine", "bugs"), [(NVIDIA, PIPELINED), (AMD, STAGED), (AMD_COPYING, COPIED)], ids=["sm_90", "gfx942", "gfx950"]
+)
 def test_bugs_in_a_lowered_gemm_are_caught(machine: Machine, bugs: dict[str, tuple[Bug, str]]) -> None:
     kernel = lower(loads(source("gemm.wave.yaml"), "gemm.wave.yaml"), machine)
     report, right = run_lowered(kernel, machine)

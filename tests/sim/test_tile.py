@@ -69,6 +69,7 @@ def gemm() -> Kernel:
             for i in range(16):
                 acc[i] = body.mma("mma_m16n8k16_f16", left[i // 4], right[i % 4], acc[i])
         results = build.loop("t", 0, 4, 1, zeros, arguments, tuple(body.ops), tuple(acc))
+        build.add("async_wait", (), (), pending=0)
         for i, result in enumerate(results):
             for half in range(2):
                 place = (row + i // 4 * 16 + lane // 4 + 8 * half) * 128 + column + i % 4 * 8 + lane % 4 * 2

@@ -153,3 +153,11 @@ def test_fma_reads_of_shared_memory_hit_every_bank_at_most_once() -> None:
             for first in range(0, 32, 8):
                 addresses = {offset.substitute({"lane": const(lane)}).value for lane in range(first, first + 8)}
                 assert len({address // 4 % 8 for address in addresses}) == len(addresses)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.variant)
+def test_asynchronous_copies_are_no_wider_than_accesses(machine: Machine) -> None:
+    copies = machine.globals.async_copies
+    assert all(0 < size <= machine.globals.access_bytes for size in copies.bytes)
+    assert list(copies.bytes) == sorted(set(copies.bytes))
+    assert copies.bytes or not copies.in_lane_order

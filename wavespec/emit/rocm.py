@@ -22,6 +22,8 @@ _BEYOND = 0x7FFFFFF0
 _WORD_BYTES = 4
 _DESCRIPTOR_FLAGS = 0x27000  # raw buffer, 32-bit data format: CDNA3 ISA, buffer resource descriptor
 
+_GROUPS = {"matrix": "mfma_wmma", "shared_load": "ds_read", "copy": "ldsdma", "global_load": "vmem_read"}
+
 
 class ThreadToRocm(ThreadToMlir):
     """Emits for the ``rocm`` backend.
@@ -40,6 +42,7 @@ class ThreadToRocm(ThreadToMlir):
         zero = self.text.constant(0, "index")
         self.pointers: dict[str, str] = {}
         self.descriptors: dict[tuple[str, Expr], str] = {}
+        self.starts: dict[str, str] = {}
         for number, memory in enumerate(self.bindings()):
             element = mlir_type(memory.dtype)
             buffer = f"memref<?x{element}, #hal.descriptor_type<storage_buffer>>"
@@ -131,6 +134,39 @@ class ThreadToRocm(ThreadToMlir):
                     self.text.do(f"vector.store {name}, {place} : {memref}, {type_}")
             return
         self._store_global(op, memory, (Part(name, size),))
+
+    def copy_async(self, op: Op, source: Memory, memory: Memory) -> None:
+        """The lanes of a wave write one after another, so that only the first one's place counts."""
+        assert op["valid"] is None, "a copy is inside of a row or not there at all"
+        access = op.with_(memory=source.name, offset=op["source_offset"])
+        descriptor, lane, scalar = self._place(access, source)
+        place = self._masked(access, source, lane)
+        first = self.indices.integer(self.buffered(op, memory).substitute({"lane": 0}), 32)
+        element, pointer = mlir_type(memory.dtype), "!llvm.ptr<3>"
+        to = self.text.op(
+            f"llvm.getelementptr {self._shared_pointer(memory)}[{first}] : ({pointer}, i32) -> {pointer}, {element}"
+        )
+        size, zero = self.text.constant(op["elements"] * memory.dtype.bytes, "i32"), self.text.constant(0, "i32")
+        types = f"(!llvm.ptr<8>, {pointer}, i32, i32, i32, i32) -> ()"
+        operands = f"{descriptor}, {to}, {size}, {place}, {scalar}, {zero}"
+        self.text.do(f'"rocdl.raw.ptr.buffer.load.async.lds"({operands}) : {types}')
+
+    def _shared_pointer(self, memory: Memory) -> str:
+        """The start of a shared memory, made outside of all loops."""
+        if memory.name not in self.starts:
+            name = self.shared[memory.name]
+            address = self.text.op(f"memref.extract_aligned_pointer_as_index {name} : {_lds_type(memory)} -> index", 0)
+            address = self.text.op(f"arith.index_cast {address} : index to i32", 0)
+            self.starts[memory.name] = self.text.op(f"llvm.inttoptr {address} : i32 to !llvm.ptr<3>", 0)
+        return self.starts[memory.name]
+
+    def asynchronous(self, op: Op) -> None:
+        self.text.do(f"rocdl.wait.asyncmark {op['pending']}" if op.name == "async_wait" else "rocdl.asyncmark")
+
+    def wave_number(self, name: str) -> str:
+        """In a scalar register, where copies name their place in shared memory by it."""
+        copies = any(op.name == "copy_async" for op in self.kernel.walk())
+        return self.text.op(f"rocdl.readfirstlane {name} : i32") if copies else name
 
     def block(self, ops: Sequence[Op]) -> None:
         """Stores that may stick out of a row share one branch: most workgroups store whole vectors only."""
@@ -268,6 +304,9 @@ class ThreadToRocm(ThreadToMlir):
 
     def schedule_fence(self) -> None:
         self.text.do("amdgpu.sched_barrier allow = none")
+
+    def schedule_group(self, kind: str, count: int) -> None:
+        self.text.do(f"rocdl.sched.group.barrier {_GROUPS[kind]}, {count}, 0")
 
     def stagger(self, apart: bool) -> None:
         """One half of the waves waits for a barrier that the other half reaches a phase later."""

@@ -107,6 +107,9 @@ class ThreadToMlir:
     def schedule_fence(self) -> None:
         """Keep the order of operations here; nothing where the compiler behind decides on its own."""
 
+    def schedule_group(self, kind: str, count: int) -> None:
+        """Issue so many operations of a kind next; nothing where the compiler behind decides on its own."""
+
     def priority(self, level: int) -> None:
         """Raise or lower the wave; nothing where waves have no priorities."""
 
@@ -253,6 +256,9 @@ class ThreadToMlir:
 
     def _schedule_fence(self, op: Op) -> None:
         self.schedule_fence()
+
+    def _schedule_group(self, op: Op) -> None:
+        self.schedule_group(op["kind"], op["count"])
 
     def _stagger(self, op: Op) -> None:
         self.stagger(op["ahead"] == 1)

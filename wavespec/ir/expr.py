@@ -395,11 +395,35 @@ def _xor(left: Expr, right: Expr) -> Expr:
         return const(0)
     if left.is_const and right.is_const:
         return const(left.value ^ right.value)
+    cancelled = _without_pairs((*_xor_terms(left), *_xor_terms(right)))
+    if cancelled is not None:
+        return cancelled
     a, b = sorted((left, right), key=_order)
     high: int | None = None
     if a.low is not None and b.low is not None and min(a.low, b.low) >= 0 and a.high is not None and b.high is not None:
         high = (1 << max(a.high, b.high).bit_length()) - 1
     return _intern("xor", (a, b), 0 if high is not None else None, high, 1, a.symbols | b.symbols)
+
+
+def _xor_terms(node: Expr) -> tuple[Expr, ...]:
+    return tuple(term for argument in node.args for term in _xor_terms(argument)) if node.kind == "xor" else (node,)
+
+
+def _without_pairs(terms: tuple[Expr, ...]) -> Expr | None:
+    """The exclusive or of what occurs an odd number of times; None where nothing occurs twice.  A swizzle undoes
+    itself."""
+    left: dict[Expr, None] = {}
+    for term in terms:
+        if term in left:
+            del left[term]
+        else:
+            left[term] = None
+    if len(left) == len(terms):
+        return None
+    result = const(0)
+    for term in left:
+        result = _xor(result, term)
+    return result
 
 
 def _minimum_value(left: Any, right: Any) -> Any:

@@ -207,7 +207,8 @@ def _nowhere(*_: str | int) -> Where:
 class LoopSchedule:
     """What a spec says of the steps of a loop: `wavespec.schema.models.LoopSchedule`, with the defaults filled in.
 
-    ``buffers``: copies of a staged tile, 0 = as few as the stages allow.  ``where``: the place of a part in the spec;
+    ``buffers``: copies of a staged tile, 0 = as few as the stages allow.  ``unroll``: steps written out in one round, 0
+    = as the plan has them.  ``where``: the place of a part in the spec;
     ``where_key``: of its name.
     """
 
@@ -217,7 +218,7 @@ class LoopSchedule:
     nodes: tuple[tuple[str, int], ...] = ()
     clusters: tuple[tuple[str, ...], ...] = ()
     buffers: int = 0
-    unroll: int = 1
+    unroll: int = 0
     where: Callable[..., Where] = field(default=_nowhere, compare=False)
     where_key: Callable[..., Where] = field(default=_nowhere, compare=False)
 

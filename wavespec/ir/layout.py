@@ -207,14 +207,15 @@ class Arrangement:
         for digit in self.digits:
             coordinate = coordinates[digit.dim]
             if self.swizzle and digit.dim == self.swizzle.column and digit.step == 1:
-                coordinate = self._swizzled(coordinate, coordinates[self.swizzle.row])
+                coordinate = self.swizzled(coordinate, coordinates[self.swizzle.row])
             span = digit.step * digit.extent
             largest = max(d.step * d.extent for d in self.digits if d.dim == digit.dim)
             value = coordinate // digit.step
             total = total + (value % digit.extent if span < largest else value) * digit.stride
         return total
 
-    def _swizzled(self, column: Expr, row: Expr) -> Expr:
+    def swizzled(self, column: Expr, row: Expr) -> Expr:
+        """Where in its row the swizzle puts a column; what lies there is the column that it puts here."""
         assert self.swizzle is not None
         swizzle, chunk = self.swizzle, self.swizzle.chunk
         place = (column // chunk) ^ (row // swizzle.period % swizzle.width)

@@ -19,6 +19,7 @@ memory.
 | async_wait | -> | pending: groups of this lane that may stay in flight |
 | barrier | -> | first, waves: which waves of the workgroup meet (absent: all); shared memory is coherent after it |
 | schedule_fence | -> | no compiler moves operations across |
+| schedule_group | -> | kind, count: of the operations since the last fence, the compiler issues as many of a kind (`kind_of`) here, behind those of the groups before |
 | priority | -> | level: from here on this wave goes before others of a lower level when both are ready |
 | stagger | -> | ahead: from here on the first half of the waves is one barrier ahead of the other (1), or together with it again (0): the other half, or the first, waits for one barrier more |
 | mma | a, b, acc -> acc | instruction |

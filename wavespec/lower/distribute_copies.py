@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.targets.machine import Machine
 
@@ -26,8 +27,11 @@ class DistributeCopies(Pass):
     Before: ``copy`` has source, memory and origin.
     After:  also ``layout`` (per lane), ``loops`` (symbol, extent, step) on machines where one lane walks over the
             whole tile, ``guard`` (pairs left < right) and ``bounded`` (dims) where some lanes would reach beyond the
-            tile, and ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels.
+            tile, ``transpose`` = (rows, columns, unit) when elements change order on the way into packed panels, and
+            ``asynchronous`` where the machine copies without registers.
     Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
+               where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
+               reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
             4. waves that only copy, tensors whose rows the machine copies by itself: ``boxes`` alone, each
                (start, extent) per dim.
@@ -37,6 +41,7 @@ class DistributeCopies(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         added: list[Expr] = []
+        in_lane_order = copies_in_lane_order(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
             if op.name != "copy":
@@ -45,27 +50,13 @@ class DistributeCopies(Pass):
             if kernel.producers and (boxes := boxes_of(source, shared, machine)):
                 return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
-                return (_over_lanes(kernel, op, source, shared, machine),)
+                return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
             added.extend(symbols)
             return (changed,)
 
         body = rewrite(kernel.body, change)
         return replace(kernel.with_symbols(*added), body=body)
-
-
-def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
-    """Elements that one lane can move at once: limited by the machine, by what is known of alignment, and by the
-    arrangement."""
-    assert shared.arrangement is not None
-    column = source.contiguous_dim
-    width = min(machine.globals.access_bytes // source.dtype.bytes, machine.shared.access_bytes // shared.dtype.bytes)
-    width = 1 << min(width, shared.arrangement.run(column)).bit_length() - 1
-    while shared.shape[-1].value % width:
-        width //= 2
-    while width > 1 and not machine.globals.aligned(source.shape[-1].divisor, width, source.dtype.bytes):
-        width //= 2
-    return width
 
 
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:
@@ -85,7 +76,7 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...
     return tuple(((row, rows), (column, columns)) for row, column in starts)
 
 
-def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine) -> Op:
+def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine, *, in_lane_order: bool) -> Op:
     *rows, column = source.dims
     (row,) = rows
     height, depth = (extent.value for extent in shared.shape)
@@ -97,11 +88,21 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     per_row = depth // width
     rows_at_once, columns = max(1, threads // per_row), min(per_row, threads)
     layout = spread((row, column), (height, depth), width, thread, threads)
+    if in_lane_order and shared.arrangement is not None and shared.arrangement.swizzle is not None:
+        places = dict(layout.base)
+        swizzled = shared.arrangement.swizzled(places[column], places[row])
+        layout = replace(layout, base=((row, places[row]), (column, swizzled)))
     guard: list[tuple[Expr, Expr]] = []
     if threads % columns:
         guard.append((thread, const(rows_at_once * columns)))
     bounded = (row,) if height % rows_at_once else ()
     bounded += (column,) if per_row % columns else ()
+    # What is masked off gets zeros, so lanes without a place in the tile need the other way.
+    copies, every_lane = machine.globals.async_copies, not guard and not bounded
+    alike = source.dtype == shared.dtype and width * source.dtype.bytes in copies.bytes
+    asynchronous = in_lane_order if copies.in_lane_order else alike and every_lane
+    if asynchronous:
+        op = op.with_(asynchronous=True)
     return op.with_(layout=layout, loops=(), guard=tuple(guard), bounded=bounded, transpose=())
 
 

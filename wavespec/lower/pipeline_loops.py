@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -71,6 +71,8 @@ class PipelineLoops(Pass):
             plan = _plan(kernel, op, machine)
             if plan is None:
                 return (op,)
+            if not kernel.distribution.schedule_of(op.node).unroll and not _can_run_beyond_end(kernel, op, plan, fresh):
+                plan = replace(plan, unroll=1)
             _check_shared(_buffered(kernel, plan), op.node, machine)
             kernel, op = _widened(_buffered(kernel, plan), op, plan.unroll)
             pipelined[op.node] = plan
@@ -105,12 +107,18 @@ def _plan(kernel: Kernel, loop: Op, machine: Machine) -> LoopPlan | None:
     elif schedule.auto == "modulo":
         plan = modulo_plan(kernel, loop, schedule.buffers or schedule.stages, machine, schedule.where("auto"))
     elif schedule.stages > 1 or schedule.auto:
-        plan = prefetch_plan(kernel, loop, max(2, schedule.stages), machine.registers_of(kernel.threads))
+        plan = prefetch_plan(kernel, loop, max(2, schedule.stages), machine)
     else:
         plan = program_plan(kernel, loop)
-        if schedule.unroll == 1 and (machine.resources is None or not plan.between):
+        if schedule.unroll <= 1 and (machine.resources is None or not plan.between):
             return None
-    return replace(plan, unroll=schedule.unroll)
+    return replace(plan, unroll=schedule.unroll or plan.unroll)
+
+
+def _can_run_beyond_end(kernel: Kernel, loop: Op, plan: LoopPlan, fresh: Callable[[str], str]) -> bool:
+    """Whether nobody sees the steps that unrolling adds behind the last one."""
+    pipeline = SoftwarePipeline(loop, kernel.symbol(loop["induction"]), plan, fresh)
+    return not pipeline.sums_beyond_end or pipeline.zeros_change_nothing()
 
 
 def _buffered(kernel: Kernel, plan: LoopPlan) -> Kernel:

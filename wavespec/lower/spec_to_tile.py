@@ -113,7 +113,7 @@ def _schedules(schedule: Schedule) -> tuple[LoopSchedule, ...]:
             tuple(loop.nodes.items()),
             loop.clusters,
             loop.buffers or 0,
-            loop.unroll,
+            loop.unroll or 0,
             functools.partial(schedule.where, "loops", name),
             functools.partial(schedule.where_key, "loops", name),
         )

@@ -223,7 +223,7 @@ def write_fragments(
 def copy_tile(
     build: ThreadBuilder, source: Memory, shared: Memory, op: Op, origin: Coordinates, machine: Machine
 ) -> Callable[[], None]:
-    """Stage one tile, asynchronously where the machine can and nothing changes on the way.
+    """Stage one tile, by copies that go on by themselves where it is ``asynchronous``.
 
     Loads are issued now; the function returned stores what arrived, once the loads of other copies are on their way
     too.
@@ -231,10 +231,6 @@ def copy_tile(
     layout: Layout = op["layout"]
     width = layout.fragment_elements if not op["transpose"] else op["transpose"][1] * op["transpose"][2]
     local = list(layout.coordinates())
-    bytes_ = width * source.dtype.bytes
-    # An asynchronous copy writes zeros where it is masked off, so lanes without a place in the tile need the other way.
-    every_lane = not op["guard"] and not op["bounded"] and not op["transpose"]
-    asynchronous = source.dtype == shared.dtype and every_lane and 4 <= bytes_ <= machine.globals.async_copy_bytes
     waiting: list[tuple[Value, Coordinates, Mask]] = []
     for start in range(0, len(local), width):
         inside = local[start]
@@ -242,7 +238,7 @@ def copy_tile(
         mask, valid = edge(source, op["masked"], at, width)
         guard: Mask = op["guard"] + tuple((inside[d], shared.shape[shared.dims.index(d)]) for d in op["bounded"])
         offset = shared.offset(inside)
-        if asynchronous:
+        if op.get("asynchronous"):
             build.copy_async(
                 source.name, source.offset(at), shared.name, offset, width, mask=(*mask, *guard), valid=valid
             )

@@ -6,7 +6,8 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.schedule.dependences import staged_memories
 from wavespec.schedule.loop_plan import LoopPlan
-from wavespec.schedule.prefetch import feeding_stores, slices_of
+from wavespec.schedule.prefetch import feeding_stores
+from wavespec.schedule.slices import slices_of
 from wavespec.targets.machine import Machine
 
 

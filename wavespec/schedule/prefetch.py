@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.schedule.costs import kind_of
 from wavespec.schedule.dependences import staged_memories
+from wavespec.schedule.grouped_copies import grouped_copies_plan
 from wavespec.schedule.loop_plan import LoopPlan, fences
+from wavespec.schedule.slices import Slice, in_groups, slices_of
+from wavespec.targets.machine import Machine
 
-_FRAGMENT_OPS = frozenset(("load", "load_matrix", "slice", "pack", "cast", "transpose"))
 _OTHER_REGISTERS = 32  # for offsets, bounds and the like, besides fragments, results and a 64-bit address for each copy
 
 
-@dataclass(slots=True)
-class Slice:
-    """One step of k inside a tile, by numbers of operations: ``loads`` make the fragments that ``mmas`` use."""
-
-    loads: list[int]
-    mmas: list[int]
-
-
-def prefetch_plan(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPlan:
-    """Copies or loads ``stages - 1`` steps ahead; ``registers`` of a lane, 0 = any number."""
-    if any(op.name == "copy_async" for op in loop.body.ops):
-        return _of_copies(kernel, loop, stages, registers)
-    return _through_registers(kernel, loop, stages)
+def prefetch_plan(kernel: Kernel, loop: Op, stages: int, machine: Machine) -> LoopPlan:
+    """Copies or loads ``stages - 1`` steps ahead."""
+    if not any(op.name == "copy_async" for op in loop.body.ops):
+        return _through_registers(kernel, loop, stages, grouped=machine.schedule_groups)
+    if machine.schedule_groups:
+        return grouped_copies_plan(kernel, loop, stages)
+    return _of_copies(kernel, loop, stages, machine.registers_of(kernel.threads))
 
 
 def program_plan(kernel: Kernel, loop: Op) -> LoopPlan:
@@ -70,10 +65,11 @@ def _of_copies(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPla
     return LoopPlan(tuple(stage), tuple(order), buffers)
 
 
-def _through_registers(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
+def _through_registers(kernel: Kernel, loop: Op, stages: int, *, grouped: bool) -> LoopPlan:
     """Loads go to registers first: loads ``stages - 1`` steps ahead, stores one, behind the last fragment's load.
 
-    One round: ``loads of the next step; fragments; [fence; mmas] of every slice; stores of the next step``.
+    One round: ``loads of the next step; fragments; [fence; mmas] of every slice; stores of the next step``; or, where
+    the compiler takes groups and there is a product for each load, loads under the first products (`in_groups`).
     """
     ops, last = loop.body.ops, stages - 1
     staged = staged_memories(kernel, ops)
@@ -89,8 +85,14 @@ def _through_registers(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
         stage[number] = ahead
     for number in loads:
         stage[number] = 0
-    order, places = [*loads], list[int]()
     slices = slices_of(ops, rest)
+    # Narrow loads, which are many and masked, gain nothing from being kept apart.
+    if grouped and slices and len(loads) <= len(slices[0].mmas):
+        order, added = in_groups(ops, slices, loads, "global_load")
+        places = fences([len(order)])
+        order = (*order, *between, *stores)
+        return LoopPlan(tuple(stage), order, dict.fromkeys(staged, 1), (*added, *places))
+    order, places = [*loads], list[int]()
     for at, part in enumerate(slices):
         order += part.loads if at == 0 else []
         places += [len(order)] if at else []
@@ -112,21 +114,6 @@ def feeding_stores(ops: Sequence[Op], stores: Sequence[int]) -> list[int]:
             found.append(number)
             wanted |= {value.name for value in ops[number].operands}
     return found[::-1]
-
-
-def slices_of(ops: Sequence[Op], numbers: Sequence[int]) -> list[Slice]:
-    """The slices of a body, or nothing where it does more than load fragments and multiply them."""
-    slices: list[Slice] = []
-    for number in numbers:
-        if ops[number].name == "mma" and slices:
-            slices[-1].mmas.append(number)
-        elif ops[number].name in _FRAGMENT_OPS:
-            if not slices or slices[-1].mmas:
-                slices.append(Slice([], []))
-            slices[-1].loads.append(number)
-        else:
-            return []
-    return slices if slices and slices[-1].mmas else []
 
 
 def _registers(loop: Op, slices: Sequence[Slice], copies: int) -> int:

@@ -65,8 +65,17 @@ class SoftwarePipeline:
         loop = replace(
             self.loop.with_(**attributes), operands=tuple(inits), results=tuple(results.values()), region=region
         )
-        waits = [op.with_(pending=0) for op in self.ops if op.name == "async_wait"]
-        return (*before, *self.plan.around[0], loop, *waits, *self.plan.around[1])
+        return (*before, *self.plan.around[0], loop, *self._drain(), *self.plan.around[1])
+
+    def _drain(self) -> list[Op]:
+        """What lands the copies that the last rounds have issued, those behind the last commit included."""
+        place = {number: at for at, number in enumerate(self.plan.order)}
+        copies, commits, waits = (
+            [number for number, op in enumerate(self.ops) if op.name == name]
+            for name in ("copy_async", "async_commit", "async_wait")
+        )
+        behind = [self.ops[one] for one in commits if any(place[copy] > place[one] for copy in copies)]
+        return [*behind, *(self.ops[one].with_(pending=0) for one in waits)]
 
     def zeros_change_nothing(self) -> bool:
         """Whether a step that loads zeros leaves what the loop carries as it is: sums of products of what is loaded."""

@@ -107,8 +107,9 @@ class LoopSchedule(SpecModel):
     """Groups of nodes, in the order in which one round of the loop runs them; nodes left out come last."""
     buffers: Annotated[int, Field(ge=1, le=32)] | None = None
     """Copies of every staged tile; absent: as few as the stages allow."""
-    unroll: Annotated[int, Field(ge=1, le=8)] = 1
-    """Steps written out in one round of the loop."""
+    unroll: Annotated[int, Field(ge=1, le=8)] | None = None
+    """Steps written out in one round of the loop; absent: as many as have buffers of their own, where that saves
+    arithmetic, else one."""
 
 
 class Schedule(SpecModel):

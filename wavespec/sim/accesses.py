@@ -123,6 +123,7 @@ class MemoryUnit:
         everywhere = np.repeat(self.enabled[:, None], count, axis=1)
         index, inside = self._elements(op, target, op["offset"], op.get("buffer"), count, everywhere)
         self._check_alignment(op, target, index, inside, required=True)
+        self._check_lane_order(op, target, index)
         self.statistics.access(op, "async store", target, index, inside)
         where, lanes = index[inside], self._lanes(inside)
         assert target.shadow is not None, f"copy_async into the input @{target.memory.name}"
@@ -148,6 +149,15 @@ class MemoryUnit:
             self.clocks.complete(self.lanes, self.clocks.copies + self.lanes, last)
             self.clocks.landed[self.clocks.copies + self.lanes] = last
         del self._groups[:finished]
+
+    def finish(self) -> None:
+        """The workgroup ends: report copies into shared memory that may be another's by then."""
+        for copy in (copy for group in (*(group for _, group in self._groups), self._open) for copy in group):
+            self.findings.add(
+                "unwaited-copy",
+                copy.op,
+                lambda copy=copy: f"The workgroup ends while 'copy_async' to @{copy.target.memory.name} is under way.",
+            )
 
     def _read(
         self,
@@ -251,6 +261,24 @@ class MemoryUnit:
                     f"@{target.memory.name}, which is not a multiple of {piece}, in {self._thread(thread)}."
                 ),
                 severity="error" if required else "warning",
+                count=int(wrong.sum()),
+            )
+
+    def _check_lane_order(self, op: Op, target: SimulatedMemory, index: Integers) -> None:
+        if not self.machine.globals.async_copies.in_lane_order:
+            return
+        count, lanes = index.shape[1], self.machine.lanes
+        waves = index[:, 0].reshape(-1, lanes)
+        wrong = self.enabled & (waves != waves[:, :1] + np.arange(lanes) * count).reshape(-1)
+        if wrong.any():
+            thread = int(np.argmax(wrong))
+            self.findings.add(
+                "scattered-copy",
+                op,
+                lambda: (
+                    f"'{op.name}' names element {int(index[thread, 0])} of @{target.memory.name}, which is not "
+                    f"{count} behind that of the lane before, in {self._thread(thread)}."
+                ),
                 count=int(wrong.sum()),
             )
 

@@ -14,6 +14,7 @@ Kind = Literal[
     "race",
     "unwritten-read",
     "unwaited-copy",
+    "scattered-copy",
     "out-of-bounds",
     "output-conflict",
     "unwritten-output",
@@ -37,8 +38,9 @@ class Finding:
     """One mistake of the kernel: its first occurrence; ``count`` counts elements over the whole run.
 
     ``race``: two threads use one element, one writes, no barrier between.  ``unwaited-copy``: an element is
-    used while an asynchronous copy into it is in flight.  ``replica-mismatch``: lanes that hold the same
-    matrix element disagree.  ``symbol-range``: a symbol leaves the range that the compiler was told.
+    used while an asynchronous copy into it is in flight.  ``scattered-copy``: lanes of a wave do not copy one behind
+    another, on a machine that does only that.  ``replica-mismatch``: lanes that hold the same matrix element
+    disagree.  ``symbol-range``: a symbol leaves the range that the compiler was told.
     ``misaligned`` is an error for matrix loads and asynchronous copies, else a warning: the machine splits
     the access.  ``unfenced-access``: a matrix unit or bulk copy uses what lanes wrote without `fence_async`;
     ``unfenced-registers``: a product starts from registers that were written after the last `mma_fence`;

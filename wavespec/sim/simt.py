@@ -126,6 +126,7 @@ def _run(cluster: Sequence[Workgroup], strands: Sequence[Strand], order: Order) 
         return
     for strand in strands:
         strand.bulk.finish()
+        strand.memory.finish()
     for workgroup in cluster:
         for signal in (signal for signals in workgroup.signals.values() for signal in signals):
             if signal.bytes:

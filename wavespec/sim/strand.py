@@ -184,7 +184,7 @@ class Strand:
                 self.memory.store(op, operands[0])
             case "accumulate":
                 self.memory.accumulate(op, operands[0])
-            case "prefetch" | "schedule_fence" | "priority":
+            case "prefetch" | "schedule_fence" | "schedule_group" | "priority":
                 pass
             case "load_tile":
                 self._define(op, self.memory.load_tile(op))

@@ -101,6 +101,16 @@ class SharedMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class AsyncCopies:
+    """Copies of one lane into shared memory that go on by themselves until they are waited for."""
+
+    bytes: tuple[int, ...] = ()
+    """What one copy can move; nothing: the machine has no copies worth using."""
+    in_lane_order: bool = False
+    """Whether the lanes of a wave write one after another, behind the place that the first lane names."""
+
+
+@dataclass(frozen=True, slots=True)
 class GlobalMemory:
     """Memory of the device."""
 
@@ -110,8 +120,7 @@ class GlobalMemory:
     """Whether a wide access may start at any element."""
     masked_vectors: bool
     """Whether one access can leave out some of its elements."""
-    async_copy_bytes: int
-    """Widest asynchronous copy into shared memory; 0 = none."""
+    async_copies: AsyncCopies = AsyncCopies()
     checked_stores: bool = False
     """Whether wide stores are emitted where only the call's sizes decide their alignment, with narrow ones beside
     them."""
@@ -190,6 +199,9 @@ class Machine:
     """Parts of the device with a cache each, to which consecutive workgroups go in turns."""
     resources: Resources | None = None
     """None: waves take turns, nothing overlaps."""
+    schedule_groups: bool = False
+    """Whether the compiler behind can be told which kinds of operations to issue in turn; elsewhere the order of a plan
+    is what it starts from."""
     wave_priorities: int = 0
     """Levels above the usual one that a wave can raise itself to; 0 = none."""
     requires: tuple[str, ...] = ()
@@ -233,7 +245,7 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
         register_file=data.get("register_file", 0),
         vector_bytes=data.get("vector_bytes", 0),
         shared=SharedMemory(**data["shared"]),
-        globals=GlobalMemory(**data["global"]),
+        globals=_global_memory(data["global"]),
         instructions=tuple(
             _instruction(member, lanes) for row in data["matrix_instructions"] for member in _members(row)
         ),
@@ -243,9 +255,17 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
         raster_group=data.get("raster_group", 1),
         chiplets=data.get("chiplets", 1),
         resources=_resources(data["resources"]) if "resources" in data else None,
+        schedule_groups=data.get("schedule_groups", False),
         wave_priorities=data.get("wave_priorities", 0),
         requires=tuple(data.get("requires", ())),
     )
+
+
+def _global_memory(data: dict[str, Any]) -> GlobalMemory:
+    copies: dict[str, Any] = data.get("async_copies", {})
+    rest = {key: value for key, value in data.items() if key != "async_copies"}
+    widths, in_lane_order = tuple(copies.get("bytes", ())), copies.get("in_lane_order", False)
+    return GlobalMemory(**rest, async_copies=AsyncCopies(widths, in_lane_order))
 
 
 def _resources(data: dict[str, Any]) -> Resources:

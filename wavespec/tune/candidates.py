@@ -164,8 +164,7 @@ def _variants(split: Split, machine: Machine) -> Iterator[tuple[Split, dict[str,
     if not machine.concurrent_waves:
         yield split, {}
         return
-    overlaps = machine.globals.async_copy_bytes or split.row.reads_shared
-    for stages in _STAGES if overlaps else (2, 1):
+    for stages in _stages(split, machine):
         staged = replace(split, stages=stages)
         if fits(staged, machine):
             yield from ((staged, schedule) for schedule in _schedules(staged, machine))
@@ -173,6 +172,13 @@ def _variants(split: Split, machine: Machine) -> Iterator[tuple[Split, dict[str,
             shared_out = replace(staged, split=size)
             if fits(shared_out, machine):
                 yield shared_out, {**next(_schedules(staged, machine)), "workgroups": {"split": size}}
+
+
+def _stages(split: Split, machine: Machine) -> tuple[int, ...]:
+    copies = machine.globals.async_copies
+    if split.row.reads_shared or (copies.bytes and not copies.in_lane_order):
+        return _STAGES
+    return (2, 3, 1) if copies.bytes else (2, 1)
 
 
 def _schedules(split: Split, machine: Machine) -> Iterator[dict[str, Any]]:
