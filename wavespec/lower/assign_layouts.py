@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
+from wavespec.lower.spread_tile import spread_tile
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
@@ -65,13 +67,12 @@ class AssignLayouts(Pass):
             if op.name == "cluster_sum":
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
-        changed = True
-        while changed:
-            changed = False
-            for one, other in links:
-                for known, value in ((one, other), (other, one)):
-                    if known.name in layouts and value.name not in layouts and _covers(known, value):
-                        layouts[value.name], changed = _layout_like(known, layouts[known.name], value), True
+        _follow(links, layouts)
+        tiles = (value for op in kernel.walk() if not op.get("by_unit") for value in op.results)
+        for value in sorted(tiles, key=lambda value: -len(value.tile.dims)):
+            if value.name not in layouts:  # no matrix product says how
+                layouts[value.name] = spread_tile(kernel, value.tile, machine)
+                _follow(links, layouts)
         types: dict[str, TileType | VectorType] = {}
         for op in kernel.walk():
             if op.get("by_unit"):
@@ -91,6 +92,17 @@ class AssignLayouts(Pass):
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
+def _follow(links: Sequence[tuple[Value, Value]], layouts: dict[str, Layout]) -> None:
+    """Give linked values layouts until there is nothing more to say."""
+    changed = True
+    while changed:
+        changed = False
+        for one, other in links:
+            for known, value in ((one, other), (other, one)):
+                if known.name in layouts and value.name not in layouts and _covers(known, value):
+                    layouts[value.name], changed = _layout_like(known, layouts[known.name], value), True
+
+
 def _over_lanes(kernel: Kernel, op: Op) -> Layout:
     tile, (row, column) = op.result.tile, kernel.memory(op["memory"]).dims
     thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
@@ -103,6 +115,8 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
     if op.region:
         groups = (op.results, op.operands, op.region.arguments, op.region.yields)
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
+    if op.name == "reduce":  # the result, and what it starts from, have what is left of the operand
+        return [(op.operands[0], op.result, *op.operands[1:])]
     return [(op.result, *op.operands)] if op.name in ("elementwise", "cast") else []
 
 

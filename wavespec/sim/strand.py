@@ -11,7 +11,7 @@ from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.sim.accesses import MemoryUnit
 from wavespec.sim.bulk import BulkUnit
-from wavespec.sim.elements import Array, Integers, converted, elementwise, numpy_dtype
+from wavespec.sim.elements import Array, Integers, converted, elementwise, joined, numpy_dtype
 from wavespec.sim.fragments import MatrixUnit, matrix_unit
 from wavespec.sim.interleaving import Course, Meetings, Wait
 from wavespec.sim.products import ProductUnit
@@ -235,6 +235,17 @@ class Strand:
                 self._define(op, converted(operands[0], dtype) + numpy_dtype(dtype).type(op.get("bias", 0)))
             case "broadcast":
                 self._define(op, np.repeat(operands[0], op.result.vector.elements, axis=1))
+            case "reduce":
+                self._define(op, joined(op["function"], operands[0]))
+            case "shuffle":
+                lanes = np.arange(self.symbols.threads)
+                self._define(op, operands[0][lanes ^ int(op["mask"])])
+            case "pad":
+                places = self.symbols.per_thread(op["start"])[:, None]
+                places = places + int(op["stride"]) * np.arange(operands[0].shape[1])
+                inside = places < self.symbols.per_thread(op["limit"])[:, None]
+                number = converted(np.asarray(op["value"]), op.result.vector.dtype)
+                self._define(op, np.where(inside, operands[0], number))
             case "elementwise":
                 self._define(op, elementwise(op["function"], operands))
             case _:
