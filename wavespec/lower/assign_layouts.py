@@ -16,11 +16,6 @@ from wavespec.lower.spread_tile import spread_tile
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
-class NoLayout(WavespecError, code="no-layout"):
-    def __init__(self, where: Where, name: str) -> None:
-        super().__init__(where, f"Nothing says how '{name}' is distributed: it is not connected to a matrix product.")
-
-
 class TooManyRegisters(WavespecError, code="too-many-registers"):
     def __init__(self, where: Where, name: str, needed: int, machine: Machine) -> None:
         super().__init__(
@@ -46,8 +41,8 @@ class AssignLayouts(Pass):
     After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values
             that carry an accumulator through loops, constants, writes and elementwise operations share its layout.
             An operand with fewer dims than the result has the layout's projection on its dims.  What the matrix
-            unit reads itself has none.  Rows of a `cluster_sum` are spread over all lanes.
-    Errors: ``no-layout`` for a tile that no mma reaches; ``layout-mismatch`` at an operation whose operands are
+            unit reads itself has none.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes.
+    Errors: ``layout-mismatch`` at an operation whose operands are
             distributed in different ways; ``too-many-registers`` at the wave's tile.
     """
 
@@ -78,8 +73,6 @@ class AssignLayouts(Pass):
             if op.get("by_unit"):
                 continue
             for value in (*op.results, *(op.region.arguments if op.region else ())):
-                if value.name not in layouts:
-                    raise NoLayout(op.span, value.name)
                 types[value.name] = replace(value.tile, layout=layouts[value.name])
                 needed = layouts[value.name].elements * value.tile.dtype.bits // 32
                 if machine.registers and needed > machine.registers:

@@ -116,7 +116,8 @@ class AssignTiles(Pass):
         raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = self._wave_tiles(kernel, machine, products)
-        waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in plan.workgroup)
+        split = (*plan.workgroup, *(loop for loop in plan.loops if loop.dim in wave_tiles))
+        waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in split)
         if plan.roles.producers and plan.roles.order == "ping_pong":
             if not plan.persistent:
                 raise TurnsNotPossible(plan.roles.span)
@@ -179,6 +180,8 @@ class AssignTiles(Pass):
             tiles[split.dim] = tile
         for split in plan.loops:
             part = issue.get(split.dim, 1)
+            if split.dim in written and split.dim not in issue and machine.concurrent_waves:
+                tiles[split.dim] = written[split.dim].tile
             if split.tile % part:
                 errors.append(
                     TileNotDivisible(

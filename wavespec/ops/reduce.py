@@ -54,7 +54,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     if waves:
-        joined = _waves(context, joined, waves, function, result.name)
+        joined = _waves(context, joined, waves, function, op.node or result.name)
     if init:
         start = [build.cast(part, compute, result.name) for part in context.fragments[init[0].name]]
         joined = [build.elementwise(function, *both, hint=result.name) for both in zip(start, joined, strict=True)]
@@ -68,7 +68,9 @@ def identity(function: str, dtype: DType) -> float | int:
         return float(number)
     if isinstance(number, int):
         return number
-    low, high = (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+    low, high = (
+        (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+    )
     return low if number < 0 else high
 
 
@@ -162,7 +164,8 @@ def _waves(
     counts = dict(kernel.waves)
     sizes = [value.vector.elements for value in values]
     each = sum(sizes) * kernel.lanes
-    name = f"{hint}_parts" if not context.memories else f"{hint}_parts_{len(context.memories)}"
+    taken = {memory.name for memory in (*kernel.memories, *context.memories)}
+    name = next(one for n in itertools.count() if (one := f"{hint}_parts{n or ''}") not in taken)
     dims, extents = ("element",), (kernel.wave_count * each,)
     dtype = values[0].vector.dtype
     context.memories.append(
