@@ -68,10 +68,8 @@ def identity(function: str, dtype: DType) -> float | int:
         return float(number)
     if isinstance(number, int):
         return number
-    low, high = (
-        (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
-    )
-    return low if number < 0 else high
+    low, count = (0 if dtype.kind == "uint" else -(2 ** (dtype.bits - 1))), 2**dtype.bits
+    return low if number < 0 else low + count - 1
 
 
 def _padded(

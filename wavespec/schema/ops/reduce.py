@@ -33,7 +33,7 @@ REDUCTIONS: tuple[Reduction, ...] = (
 
 
 class Reduce(ValueOp):
-    """Joins the elements along a dim. Inside `iterate` over the dim those of one step: `init` takes the value so far."""
+    """Joins the elements along a dim; inside `iterate` over it those of one step, onto `init`, the value so far."""
 
     headline: ClassVar[tuple[str, ...]] = ("value",)
     reduction: ClassVar[Reduction]
