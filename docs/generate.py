@@ -30,7 +30,7 @@ from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
 from wavespec.schema import loads
 from wavespec.schema.json_schema import json_schema
 from wavespec.schema.models import TARGETS
-from wavespec.schema.ops import FUNCTIONS
+from wavespec.schema.ops import FUNCTIONS, REDUCTIONS
 from wavespec.targets.machine import machines
 
 _DOCS = Path(__file__).parent
@@ -138,6 +138,12 @@ def elementwise() -> str:
     return "\n".join(["| op | operands | element types | result |", "| --- | --- | --- | --- |", *rows])
 
 
+def reductions() -> str:
+    """The reductions, a row each."""
+    rows = [f"| `{row.word}` | {_cell(row.doc)} |" for row in REDUCTIONS]
+    return "\n".join(["| op | result |", "| --- | --- |", *rows])
+
+
 def target_table() -> str:
     """The machines and their matrix instructions."""
     rows: list[str] = []
@@ -170,6 +176,7 @@ _PARTS: dict[str, Callable[..., str]] = {
     "folders": folders,
     "models": models,
     "passes": passes,
+    "reductions": reductions,
     "stages": stages,
     "targets": target_table,
 }

@@ -14,7 +14,7 @@ from wavespec.schema import loads
 from wavespec.schema.constraints import CONSTRAINTS
 from wavespec.schema.ops import ELEMENTWISE, OPS
 
-NAMES = {op.word for op in ELEMENTWISE}
+NAMES = {op.word for op in (*ELEMENTWISE, *REDUCE)}
 _DOCS = Path(__file__).parents[2] / "docs"
 _PAGES = sorted(_DOCS.rglob("*.md"))
 

@@ -45,20 +45,6 @@ def test_lane_takes_the_k_of_several_steps_from_one_run() -> None:
     )
 
 
-def test_value_without_a_product_is_reported() -> None:
-    text = Gemm().text.replace("  - k_loop", "  - other: {register: [M, N], dtype: f32, value: 1}\n  - k_loop")
-    with pytest.raises(WavespecError) as caught:
-        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
-    assert (
-        str(caught.value)
-        == """\
-gemm.wave.yaml:25:12: error[no-layout]: Nothing says how 'other' is distributed: it is not connected to a matrix product.
-    |
- 25 |   - other: {register: [M, N], dtype: f32, value: 1}
-    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"""
-    )
-
-
 def test_wave_tile_that_no_register_file_holds_is_reported() -> None:
     with pytest.raises(WavespecError) as caught:
         Gemm(tile=(256, 256, 32), wave=(256, 256)).lowered(NVIDIA)

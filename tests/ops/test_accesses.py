@@ -68,7 +68,7 @@ def test_edge_of_an_aligned_row_is_a_mask_and_of_another_a_count() -> None:
 
 def test_regroup_cuts_and_joins() -> None:
     build = builder()
-    values = [build.constant(0.0, DTYPES["f16"], size) for size in (3, 3, 2)]
+    values = [build.constant(at, DTYPES["f16"], size) for at, size in enumerate((3, 3, 2))]
     sizes = [value.vector.elements for value in regroup(build, values, 4, "x")]
     assert sizes == [4, 4]
     assert [op.name for op in build.ops[3:]] == ["slice", "pack", "slice", "pack"]

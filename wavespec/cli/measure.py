@@ -12,7 +12,7 @@ from torch import Tensor
 from wavespec.diagnostics import WavespecError
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
-from wavespec.schema.ops import AnyOp, Cast, Elementwise, Iterate, Mma, Read, Register, ValueOp
+from wavespec.schema.ops import AnyOp, Cast, Elementwise, Iterate, Mma, Read, Reduce, Register, ValueOp
 from wavespec.sim.reference import reference
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
@@ -91,6 +91,8 @@ def _operations(
                 dims |= {f"{op.name}.{name}": shape for name, shape in carried.items()}
             case Cast():
                 dims[op.name] = dims[op.value]
+            case Reduce():
+                dims[op.name] = tuple(dim for dim in dims[op.value] if dim != op.dim)
             case Elementwise():
                 operands = (getattr(op, field) for field in op.headline)
                 dims[op.name] = max((dims[name] for name in operands if isinstance(name, str)), key=len)

@@ -212,6 +212,13 @@ class ThreadToCuda(ThreadToMlir):
     def barrier(self, op: Op) -> None:
         self.text.do("nvvm.barrier")
 
+    def shuffle(self, name: str, mask: int, dtype: DType) -> str:
+        type_ = mlir_type(dtype)
+        word = name if dtype.bits == 32 else ""
+        assert word, f"lanes exchange words, not {dtype}"
+        everyone, distance, clamp = (self.text.constant(value, "i32") for value in (-1, mask, 31))
+        return self.text.op(f"nvvm.shfl.sync bfly {everyone}, {name}, {distance}, {clamp} : {type_} -> {type_}")
+
     def cast_sizes(self, value: Value, after: DType) -> list[int]:
         elements = value.vector.elements
         if _in_pairs(value.vector.dtype, after) and elements % 2 == 0:

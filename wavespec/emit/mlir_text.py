@@ -93,8 +93,8 @@ def _float_text(value: float, type_: str) -> str:
     if not math.isfinite(value):
         infinity, minus_infinity, not_a_number = _SPECIAL[type_]
         return not_a_number if math.isnan(value) else infinity if value > 0 else minus_infinity
-    text = repr(value)
-    return text if "." in text or "e" in text else text + ".0"
+    digits, mark, exponent = repr(value).partition("e")
+    return (digits if "." in digits else digits + ".0") + mark + exponent
 
 
 def _escaped(text: str) -> str:

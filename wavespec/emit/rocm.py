@@ -325,6 +325,13 @@ class ThreadToRocm(ThreadToMlir):
         powers = ", ".join(self.exp2(element, 1) for element in elements)
         return self.text.op(f"vector.from_elements {powers} : {kind}")
 
+    def shuffle(self, name: str, mask: int, dtype: DType) -> str:
+        assert dtype.bits == 32, f"lanes exchange words, not {dtype}"
+        distance, width = (self.text.constant(value, "i32") for value in (mask, self.machine.lanes))
+        result = self.text.name()
+        self.text.do(f"{result}:2 = gpu.shuffle xor {name}, {distance}, {width} : {mlir_type(dtype)}")
+        return f"{result}#0"
+
     def barrier(self, op: Op) -> None:
         self.text.do(f"gpu.barrier memfence [{_LDS}]")
 

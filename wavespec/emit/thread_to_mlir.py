@@ -351,6 +351,57 @@ class ThreadToMlir:
             made.append(Part(name, size))
         self.values[op.result.name] = tuple(made)
 
+    def _reduce(self, op: Op) -> None:
+        """Vector registers with each other, then halves of one with each other."""
+        (value,), function, dtype = op.operands, op["function"], op.result.vector.dtype
+        parts = [*self.values[value.name]]
+        while len(parts) > 1 or parts[0].size > 1:
+            if len({part.size for part in parts}) > 1:
+                parts = [*self.parts(value, [1] * value.vector.elements)] if len(parts) > 1 else parts
+            if len(parts) == 1:
+                half = parts[0].size // 2
+                parts = [*resized(self.text, (parts[0],), dtype, [half, half, *([1] * (parts[0].size % 2))])]
+                continue
+            left, right, *rest = parts
+            name = elementwise(self.text, function, [left.name, right.name], dtype, left.size)
+            parts = [*rest, Part(name, left.size)]
+        self.values[op.result.name] = (parts[0],)
+
+    def _shuffle(self, op: Op) -> None:
+        (value,) = op.operands
+        dtype = value.vector.dtype
+        parts = self.parts(value, [1] * value.vector.elements)
+        moved = tuple(Part(self.shuffle(part.name, op["mask"], dtype), 1) for part in parts)
+        self.values[op.result.name] = moved
+
+    def shuffle(self, name: str, mask: int, dtype: DType) -> str:
+        """One element of the lane whose number differs in the bits of ``mask``."""
+        raise NotImplementedError
+
+    def _pad(self, op: Op) -> None:
+        (value,), dtype = op.operands, op.result.vector.dtype
+        start, limit = (self.indices.integer(op[key], 32) for key in ("start", "limit"))
+        padded: list[Part] = []
+        first = 0
+        for part in self.parts(value, self.native_sizes(dtype, value.vector.elements)):
+            offset = list(range(first, first + part.size))
+            word, flags = vector_type(DTYPES["i32"], part.size), vector_type(DTYPES["bool"], part.size)
+            places = [self.text.constant(at * op["stride"], "i32") for at in offset]
+            if part.size == 1:
+                at, end = self.text.op(f"arith.addi {start}, {places[0]} : i32"), limit
+            else:
+                steps = self.text.op(f"vector.from_elements {', '.join(places)} : {word}")
+                at = self.text.op(f"vector.broadcast {start} : i32 to {word}")
+                at = self.text.op(f"arith.addi {at}, {steps} : {word}")
+                end = self.text.op(f"vector.broadcast {limit} : i32 to {word}")
+            inside = self.text.op(f"arith.cmpi slt, {at}, {end} : {word}")
+            type_ = vector_type(dtype, part.size)
+            other = self.text.constant(op["value"], type_)
+            name = self.text.op(f"arith.select {inside}, {part.name}, {other} : {flags}, {type_}")
+            padded.append(Part(name, part.size))
+            first += part.size
+        self.values[op.result.name] = tuple(padded)
+
     def _transpose(self, op: Op) -> None:
         """A transpose of the whole block; units of several elements travel as one integer."""
         (value,) = op.operands

@@ -27,6 +27,9 @@ memory.
 | slice | T x n -> T x size | start, size |
 | transpose | T x (r·c·u) -> T x (r·c·u) | rows, columns, unit: row-major to column-major, moving units of u elements |
 | cast | T x n -> U x n | bias: a whole number added on the way (in U, wrapping round; absent = 0) |
+| reduce | T x n -> T x 1 | function: joins all elements, in any order |
+| shuffle | T x n -> T x n | mask: what the lane has whose number differs in these bits |
+| pad | T x n -> T x n | start, stride, limit, value: element i becomes ``value`` unless start + i * stride < limit |
 | for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values |
 | let | -> | symbol, value: from here on in this block the symbol stands for the value |
 | if | -> | mask: only the lanes for which it holds run the region, which has no values |
@@ -47,6 +50,7 @@ memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -58,7 +62,7 @@ from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
 
-PURE = frozenset(("broadcast", "cast", "constant", "elementwise", "pack", "slice", "transpose"))
+PURE = frozenset(("broadcast", "cast", "constant", "elementwise", "pack", "pad", "reduce", "slice", "transpose"))
 """Operations that make values of values and do nothing else."""
 
 
@@ -80,12 +84,14 @@ class ThreadBuilder:
         self.span: Span | None = None
         self.node = ""
         self._packed: dict[str, tuple[Value, ...]] = {}
+        self._constants: dict[tuple[float, float, DType, int], Value] = {}
 
     def nested(self) -> ThreadBuilder:
         """A builder for the body of a loop, sharing names and span."""
         inner = ThreadBuilder(self.fresh)
         inner.span, inner.node = self.span, self.node
         inner._packed = self._packed
+        inner._constants = dict(self._constants)
         return inner
 
     def add(
@@ -104,9 +110,11 @@ class ThreadBuilder:
         return Value(self.fresh(hint), VectorType(dtype, elements))
 
     def constant(self, value: float | int, dtype: DType, elements: int, hint: str = "constant") -> Value:
-        result = self.value(hint, dtype, elements)
-        self.add("constant", (), (result,), value=value)
-        return result
+        key = (value, math.copysign(1, value), dtype, elements)  # 0.0 and -0.0 are equal, but not the same
+        if key not in self._constants:
+            self._constants[key] = self.value(hint, dtype, elements)
+            self.add("constant", (), (self._constants[key],), value=value)
+        return self._constants[key]
 
     def load(
         self,
@@ -257,6 +265,23 @@ class ThreadBuilder:
     def elementwise(self, function: str, *operands: Value, hint: str = "element") -> Value:
         result = Value(self.fresh(hint), operands[-1].type)
         self.add("elementwise", operands, (result,), function=function)
+        return result
+
+    def reduce(self, function: str, value: Value, hint: str = "joined") -> Value:
+        if value.vector.elements == 1:
+            return value
+        result = self.value(hint, value.vector.dtype, 1)
+        self.add("reduce", (value,), (result,), function=function)
+        return result
+
+    def shuffle(self, value: Value, mask: int, hint: str = "shuffled") -> Value:
+        result = Value(self.fresh(hint), value.type)
+        self.add("shuffle", (value,), (result,), mask=mask)
+        return result
+
+    def pad(self, value: Value, start: Expr, stride: int, limit: Expr, number: float | int) -> Value:
+        result = Value(self.fresh(value.name), value.type)
+        self.add("pad", (value,), (result,), start=start, stride=stride, limit=limit, value=number)
         return result
 
     def mma(self, instruction: str, a: Value, b: Value, acc: Value, hint: str = "acc") -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,12 +12,8 @@ from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
+from wavespec.lower.spread_tile import spread_tile
 from wavespec.targets.machine import Machine, MatrixInstruction
-
-
-class NoLayout(WavespecError, code="no-layout"):
-    def __init__(self, where: Where, name: str) -> None:
-        super().__init__(where, f"Nothing says how '{name}' is distributed: it is not connected to a matrix product.")
 
 
 class TooManyRegisters(WavespecError, code="too-many-registers"):
@@ -44,8 +41,8 @@ class AssignLayouts(Pass):
     After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values
             that carry an accumulator through loops, constants, writes and elementwise operations share its layout.
             An operand with fewer dims than the result has the layout's projection on its dims.  What the matrix
-            unit reads itself has none.  Rows of a `cluster_sum` are spread over all lanes.
-    Errors: ``no-layout`` for a tile that no mma reaches; ``layout-mismatch`` at an operation whose operands are
+            unit reads itself has none.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes.
+    Errors: ``layout-mismatch`` at an operation whose operands are
             distributed in different ways; ``too-many-registers`` at the wave's tile.
     """
 
@@ -65,20 +62,17 @@ class AssignLayouts(Pass):
             if op.name == "cluster_sum":
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
-        changed = True
-        while changed:
-            changed = False
-            for one, other in links:
-                for known, value in ((one, other), (other, one)):
-                    if known.name in layouts and value.name not in layouts and _covers(known, value):
-                        layouts[value.name], changed = _layout_like(known, layouts[known.name], value), True
+        _follow(links, layouts)
+        tiles = (value for op in kernel.walk() if not op.get("by_unit") for value in op.results)
+        for value in sorted(tiles, key=lambda value: -len(value.tile.dims)):
+            if value.name not in layouts:  # no matrix product says how
+                layouts[value.name] = spread_tile(kernel, value.tile, machine)
+                _follow(links, layouts)
         types: dict[str, TileType | VectorType] = {}
         for op in kernel.walk():
             if op.get("by_unit"):
                 continue
             for value in (*op.results, *(op.region.arguments if op.region else ())):
-                if value.name not in layouts:
-                    raise NoLayout(op.span, value.name)
                 types[value.name] = replace(value.tile, layout=layouts[value.name])
                 needed = layouts[value.name].elements * value.tile.dtype.bits // 32
                 if machine.registers and needed > machine.registers:
@@ -89,6 +83,17 @@ class AssignLayouts(Pass):
                 if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
                     raise LayoutMismatch(op.span, value.name, op.result.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+
+
+def _follow(links: Sequence[tuple[Value, Value]], layouts: dict[str, Layout]) -> None:
+    """Give linked values layouts until there is nothing more to say."""
+    changed = True
+    while changed:
+        changed = False
+        for one, other in links:
+            for known, value in ((one, other), (other, one)):
+                if known.name in layouts and value.name not in layouts and _covers(known, value):
+                    layouts[value.name], changed = _layout_like(known, layouts[known.name], value), True
 
 
 def _over_lanes(kernel: Kernel, op: Op) -> Layout:
@@ -103,6 +108,8 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
     if op.region:
         groups = (op.results, op.operands, op.region.arguments, op.region.yields)
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
+    if op.name == "reduce":  # the result, and what it starts from, have what is left of the operand
+        return [(op.operands[0], op.result, *op.operands[1:])]
     return [(op.result, *op.operands)] if op.name in ("elementwise", "cast") else []
 
 

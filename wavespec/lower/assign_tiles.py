@@ -57,6 +57,15 @@ class UntiledDim(WavespecError, code="untiled-dim"):
         )
 
 
+class ReductionSplit(WavespecError, code="reduction-split"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"Workgroups have parts of '{dim}', and cannot join what the others have along it.",
+            hints=[f"Walk over '{dim}' in tiles: {{tiling: {dim}, tile: ...}} and an 'iterate' over it."],
+        )
+
+
 class TurnsNotPossible(WavespecError, code="turns-not-possible"):
     def __init__(self, where: Where) -> None:
         super().__init__(
@@ -90,8 +99,8 @@ class AssignTiles(Pass):
             ``origin``, one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run
             one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.
-    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim`` at the
-            operation; ``turns-not-possible``, ``cluster-not-possible``,
+    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim``,
+            ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
             ``registers-not-possible`` at the schedule.
     """
 
@@ -107,7 +116,8 @@ class AssignTiles(Pass):
         raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = self._wave_tiles(kernel, machine, products)
-        waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in plan.workgroup)
+        split = (*plan.workgroup, *(loop for loop in plan.loops if loop.dim in wave_tiles))
+        waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in split)
         if plan.roles.producers and plan.roles.order == "ping_pong":
             if not plan.persistent:
                 raise TurnsNotPossible(plan.roles.span)
@@ -134,6 +144,9 @@ class AssignTiles(Pass):
             if op.name in ("read", "write"):
                 memory = kernel.memory(op["memory"])
                 return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in memory.dims)),)
+            if op.name == "reduce":
+                dim = op["dim"]
+                return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "iterate":
                 dim = op["dim"]
                 return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)
@@ -153,9 +166,9 @@ class AssignTiles(Pass):
         tiles: dict[str, int] = {}
         for split in plan.workgroup:
             wave = written.get(split.dim)
-            tile = wave.tile if wave and machine.concurrent_waves else split.tile
+            tile = wave.tile if wave else split.tile
             if not machine.concurrent_waves:
-                tile = issue.get(split.dim, split.tile)
+                tile = issue.get(split.dim, split.tile if products else tile)
             where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
             if machine.concurrent_waves and tile % part:
                 errors.append(
@@ -167,6 +180,8 @@ class AssignTiles(Pass):
             tiles[split.dim] = tile
         for split in plan.loops:
             part = issue.get(split.dim, 1)
+            if split.dim in written and split.dim not in issue and machine.concurrent_waves:
+                tiles[split.dim] = written[split.dim].tile
             if split.tile % part:
                 errors.append(
                     TileNotDivisible(
@@ -252,6 +267,8 @@ def _unplaced(
     """Values that no tile bounds: ``inside`` are the dims of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
+        if op.name == "reduce" and op["dim"] in tiled:
+            yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:
                 if dim in walked and dim not in inside:

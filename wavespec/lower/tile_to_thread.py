@@ -44,7 +44,8 @@ class TileToThread(Pass):
 
         context = ThreadContext(kernel, machine, build, block)
         block(kernel.body)
-        return replace(kernel, level="thread", body=tuple(build.ops))
+        memories = (*kernel.memories, *context.memories)
+        return replace(kernel, level="thread", body=tuple(build.ops), memories=memories)
 
 
 def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:

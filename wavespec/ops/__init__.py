@@ -6,8 +6,9 @@ from types import ModuleType
 from typing import Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops import cast, cluster_sum, elementwise, iterate, mma, read, register, write
+from wavespec.ops import cast, cluster_sum, elementwise, iterate, mma, read, reduce, register, write
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.schema.ops import REDUCTIONS
 
 _OPS: dict[str, ModuleType] = {
     "cast": cast,
@@ -16,9 +17,11 @@ _OPS: dict[str, ModuleType] = {
     "iterate": iterate,
     "mma": mma,
     "read": read,
+    "reduce": reduce,
     "register": register,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
+    **dict.fromkeys((one.word for one in REDUCTIONS), reduce),
 }
 """By the word of a statement, and by the name of a tile operation."""
 

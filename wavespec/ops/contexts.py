@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.targets.machine import Machine
 
@@ -58,7 +58,7 @@ class ThreadContext:
     """Builds one lane's operations from tile operations.
 
     ``fragments``: the registers of every tile.  ``by_unit``: the reads of tiles that stay in shared memory.
-    ``constants``: what the inductions of unrolled loops stand for.
+    ``constants``: what the inductions of unrolled loops stand for.  ``memories``: those that operations add.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class ThreadContext:
         self.fragments: dict[str, tuple[Value, ...]] = {}
         self.by_unit: dict[str, Op] = {}
         self.constants: dict[str, Expr] = {}
+        self.memories: list[Memory] = []
 
     def origin(self, op: Op) -> dict[str, Expr]:
         """Where the access of ``op`` starts, dim by dim."""

@@ -11,7 +11,7 @@ from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.sim.accesses import MemoryUnit
 from wavespec.sim.bulk import BulkUnit
-from wavespec.sim.elements import Array, Integers, converted, elementwise, numpy_dtype
+from wavespec.sim.elements import Array, Flags, Integers, converted, elementwise, joined, numpy_dtype
 from wavespec.sim.fragments import MatrixUnit, matrix_unit
 from wavespec.sim.interleaving import Course, Meetings, Wait
 from wavespec.sim.products import ProductUnit
@@ -235,10 +235,23 @@ class Strand:
                 self._define(op, converted(operands[0], dtype) + numpy_dtype(dtype).type(op.get("bias", 0)))
             case "broadcast":
                 self._define(op, np.repeat(operands[0], op.result.vector.elements, axis=1))
+            case "reduce":
+                self._define(op, joined(op["function"], operands[0]))
+            case "shuffle":
+                lanes = np.arange(self.symbols.threads)
+                self._define(op, operands[0][lanes ^ int(op["mask"])])
+            case "pad":
+                self._define(op, self._padded(op, operands[0]))
             case "elementwise":
                 self._define(op, elementwise(op["function"], operands))
             case _:
                 raise ValueError(f"the simulator does not know the operation '{op.name}' ({op.span})")
+
+    def _padded(self, op: Op, values: Array) -> Array:
+        steps: Integers = np.arange(values.shape[1], dtype=np.int64) * int(op["stride"])
+        places = self.symbols.per_thread(op["start"])[:, None] + steps
+        inside: Flags = places < self.symbols.per_thread(op["limit"])[:, None]
+        return np.where(inside, values, converted(np.asarray(op["value"]), op.result.vector.dtype))
 
     def _define(self, op: Op, values: Array) -> None:
         kind = op.result.vector

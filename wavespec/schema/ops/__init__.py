@@ -16,12 +16,14 @@ from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elem
 from wavespec.schema.ops.iterate import Iterate
 from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
+from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.write import Write
 
 __all__ = [
     "FUNCTIONS",
     "OPS",
+    "REDUCTIONS",
     "AnyOp",
     "Binary",
     "Cast",
@@ -32,6 +34,8 @@ __all__ = [
     "Mma",
     "Op",
     "Read",
+    "Reduce",
+    "Reduction",
     "Register",
     "Scope",
     "Unary",
@@ -40,10 +44,10 @@ __all__ = [
     "Write",
 ]
 
-_MODELS: tuple[type[Op], ...] = (Register, Read, Mma, Iterate, Cast, *ELEMENTWISE, Write)
+_MODELS: tuple[type[Op], ...] = (Register, Read, Mma, Iterate, Cast, *ELEMENTWISE, *REDUCE, Write)
 
 if TYPE_CHECKING:
-    AnyOp = Register | Read | Mma | Iterate | Cast | Unary | Binary | Write
+    AnyOp = Register | Read | Mma | Iterate | Cast | Unary | Binary | Reduce | Write
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from wavespec.diagnostics import WavespecError, Where, listing, quote
+from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
-from wavespec.schema.ops.cast import Cast
-from wavespec.schema.ops.elementwise import Elementwise
 
 if TYPE_CHECKING:
     from wavespec.schema.ops import AnyOp
@@ -40,16 +37,6 @@ class CarryTypeMismatch(WavespecError, code="carry-type-mismatch"):
         super().__init__(where, f"{quote(name)} enters the loop as {first} and leaves each step as {later}.")
 
 
-class NotInLoop(WavespecError, code="not-in-loop"):
-    def __init__(self, where: Where, word: str, loop: str, carried: Iterable[str]) -> None:
-        results = listing([f"{loop}.{name}" for name in carried])
-        super().__init__(
-            where,
-            f"{quote(word)} is inside {quote(loop)}; it takes whole values, and steps of a loop have parts of them.",
-            hints=[f"Move it behind the loop, whose results are {results}."],
-        )
-
-
 class Iterate(ValueOp):
     """Runs `body` once for each tile of a dim. `loop.name` is the last value of a carried name."""
 
@@ -70,9 +57,6 @@ class Iterate(ValueOp):
         if dim and not scope.is_tiled(dim):
             scope.report(DimNotTiled(self.where("dim"), dim))
         first = {name: scope.value(self, "carry", name) for name in self.carry}
-        for op in self.body:
-            if isinstance(op, Cast | Elementwise):
-                scope.report(NotInLoop(op.where("op"), op.word, self.name, self.carry))
         defined = scope.inside(first, self.body)
         for name, before in first.items():
             after = defined.get(name)

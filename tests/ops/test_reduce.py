@@ -1,0 +1,85 @@
+"""Reductions: exact on whole numbers on every machine, however the elements are spread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, lines
+from tests.ops.rows import Rows
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
+from wavespec.targets.machine import Machine
+
+GPUS = [NVIDIA, AMD]
+EACH = [*GPUS, CPU]
+
+
+def names(machine: Machine) -> str:
+    return machine.variant
+
+
+def check(rows: Rows, machine: Machine, sizes: tuple[int, int]) -> None:
+    report, right = rows.run(machine, sizes)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"].astype(np.float64), right)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=names)
+@pytest.mark.parametrize("sizes", [(8, 128), (7, 70), (1, 1), (5, 0), (9, 191)], ids=str)
+def test_rows_of_any_length(machine: Machine, sizes: tuple[int, int]) -> None:
+    check(Rows(), machine, sizes)
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize(
+    "rows", [Rows("max", init=-99), Rows("min", init=99), Rows("prod", init=1)], ids=lambda r: r.word
+)
+def test_what_lies_beyond_a_row_changes_nothing(rows: Rows, machine: Machine) -> None:
+    check(rows, machine, (6, 77 if rows.word != "prod" else 20))
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i32", "i64"])
+def test_every_type_that_is_computed_with(machine: Machine, dtype: str) -> None:
+    if dtype in ("f64", "i64") and machine is not CPU:
+        pytest.skip("lanes exchange words of 32 bits")
+    check(Rows(dtype=dtype), machine, (3, 13))
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+def test_columns(machine: Machine) -> None:
+    """The dim that is not contiguous: nothing is exchanged where lanes run along the other one."""
+    rows = Rows(dim="M", tile=(8, 256), wave=(8, 256))
+    check(rows, machine, (21, 300))
+    assert not lines(lower(rows.spec, machine), "shuffle")
+
+
+@pytest.mark.parametrize("machine", GPUS, ids=names)
+@pytest.mark.parametrize(
+    "rows", [Rows(tile=(2, 512), wave=(1, 128)), Rows(tile=(4, 256), wave=(4, 64))], ids=["4 by 2", "4"]
+)
+def test_waves_along_the_dim_meet_in_shared_memory(rows: Rows, machine: Machine) -> None:
+    check(rows, machine, (5, 700))
+    kernel = lower(rows.spec, machine)
+    assert [memory.name for memory in kernel.memories if memory.space == "shared"] == ["total_parts"]
+    assert lines(kernel, "barrier")
+
+
+def test_waves_in_turn_take_whole_rows() -> None:
+    check(Rows(tile=(4, 256), wave=(2, 64)), CPU, (5, 700))
+
+
+def test_a_promise_takes_the_padding_away() -> None:
+    assert lines(lower(Rows().spec, NVIDIA), "pad")
+    assert not lines(lower(Rows(promise="multiple_of: 64").spec, NVIDIA), "pad")
+
+
+def test_workgroups_cannot_join_what_others_have() -> None:
+    text = Rows().spec
+    constraints = [c for c in text.constraints if getattr(c, "dim", "") != "N"]
+    moved = text.constraints[0].model_copy(update={"dim": "N", "axis": 1})
+    spec = text.model_copy(update={"constraints": (*constraints, moved)})
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, NVIDIA)
+    assert "reduction-split" in {diagnostic.code for diagnostic in caught.value.diagnostics}

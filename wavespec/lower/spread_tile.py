@@ -1,0 +1,64 @@
+"""A tile that no matrix product distributes in, its layout out: neighbouring lanes take neighbouring elements."""
+
+from __future__ import annotations
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, TileType
+from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.targets.machine import Machine
+
+_COMPUTED_BYTES = 4
+"""Of one element while it is computed with."""
+
+
+def spread_tile(kernel: Kernel, tile: TileType, machine: Machine) -> Layout:
+    """Waves take their parts of the tile; lanes run along the contiguous dim first, a widest access each, then along
+    the others from the last to the first; what is left are registers.  Lanes beyond the tile repeat others.
+
+    Numbers of lanes along a dim are powers of two, so that bits of the lane number tell places along one dim apart.
+    """
+    counts = dict(kernel.waves)
+    extents = {dim: tile.extent(dim) // counts.get(f"wave_{dim}", 1) for dim in tile.dims}
+    column = _contiguous(kernel, tile)
+    width = _width(kernel, tile, column, machine)
+    while column and extents[column] % width:
+        width //= 2
+    order = [dim for dim in (column, *reversed(tile.dims)) if dim]
+    free, inner = kernel.lanes, dict[str, tuple[Expr, int]]()
+    lane = kernel.symbol("lane")
+    for dim in dict.fromkeys(order):
+        step = width if dim == column else 1
+        along = _power_of_two(extents[dim] // step, free)
+        inner[dim] = (lane % along * step if along > 1 else const(0), along * step)
+        lane, free = lane // along, free // along
+    waves = {dim: kernel.symbol(f"wave_{dim}") * extents[dim] for dim in tile.dims if f"wave_{dim}" in counts}
+    base = tuple((dim, inner[dim][0] + waves.get(dim, const(0))) for dim in tile.dims)
+    axes = (RegisterAxis(width, ((column, 1),)),) if width > 1 else ()
+    layout = Layout(base, axes, len(axes))
+    for dim in (*(dim for dim in tile.dims if dim != column), *((column,) if column else ())):
+        if (count := extents[dim] // inner[dim][1]) > 1:
+            layout = layout.repeated(dim, count, inner[dim][1])
+    return layout
+
+
+def _power_of_two(extent: int, most: int) -> int:
+    """The largest that divides ``extent`` and is at most ``most``."""
+    return min(extent & -extent, 1 << most.bit_length() - 1)
+
+
+def _contiguous(kernel: Kernel, tile: TileType) -> str:
+    """The dim whose neighbours are neighbours in memory, of the first tensor that has some of the tile's dims."""
+    accessed = [kernel.memory(op["memory"]) for op in kernel.walk() if op.name in ("read", "write")]
+    found = (memory.contiguous_dim for memory in accessed if memory.contiguous_dim in tile.dims)
+    return next(found, tile.dims[-1] if tile.dims else "")
+
+
+def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int:
+    """Elements of the widest access to any tensor, or of a vector register where there are some."""
+    if not column:
+        return 1
+    if machine.vector_bytes:
+        return machine.vector_bytes // _COMPUTED_BYTES
+    accessed = [kernel.memory(op["memory"]) for op in kernel.walk() if op.name in ("read", "write")]
+    sizes = [memory.dtype.bytes for memory in accessed if memory.contiguous_dim == column]
+    return machine.globals.access_bytes // min(sizes, default=tile.dtype.bytes)

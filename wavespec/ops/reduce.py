@@ -1,0 +1,212 @@
+"""The reductions: registers of a lane first, then lanes of a wave, then waves of a workgroup."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from wavespec.diagnostics import WavespecError, Where
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.layout import Layout, row_major
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.schema.ops.reduce import Reduce
+
+_IDENTITY = {"add": 0, "mul": 1, "maximum": -float("inf"), "minimum": float("inf")}
+"""What changes nothing; of integers the range takes the place of infinity."""
+
+
+class LanesEntangled(WavespecError, code="lanes-entangled"):
+    def __init__(self, where: Where, name: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"'{name}' is distributed over lanes in a way that '{dim}' cannot be taken out of.",
+            hints=["Reduce before the value meets a matrix product, or over its other dim."],
+        )
+
+
+def to_tile(statement: Reduce, context: TileContext) -> None:
+    value = context.names[statement.value]
+    dims = tuple(dim for dim in value.tile.dims if dim != statement.dim)
+    result = context.tile(statement.name, dims, value.tile.dtype)
+    operands = (value,) if statement.init is None else (value, context.names[statement.init])
+    function = statement.reduction.function
+    context.add(
+        "reduce", operands, (result,), statement.span, node=statement.name, function=function, dim=statement.dim
+    )
+    context.names[statement.name] = result
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    """Small floats are joined in f32."""
+    build, (value, *init) = context.build, op.operands
+    layout, result, dim, function = value.tile.layout, op.result, op["dim"], op["function"]
+    assert layout is not None and result.tile.layout is not None
+    dtype = result.tile.dtype
+    compute = DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype
+    fragments = [build.cast(part, compute, result.name) for part in context.fragments[value.name]]
+    if op.get("masked"):
+        origin, size = context.origin(op)[dim], op["size"]
+        fragments = _padded(context, fragments, layout, dim, origin, size, identity(function, compute))
+    joined = _registers(context, fragments, layout, dim, function, result.name)
+    for mask in _lane_bits(op, layout, dim, context.kernel.lanes):
+        joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
+    waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
+    if waves:
+        joined = _waves(context, joined, waves, function, op.node or result.name)
+    if init:
+        start = [build.cast(part, compute, result.name) for part in context.fragments[init[0].name]]
+        joined = [build.elementwise(function, *both, hint=result.name) for both in zip(start, joined, strict=True)]
+    context.fragments[result.name] = tuple(build.cast(part, dtype, result.name) for part in joined)
+
+
+def identity(function: str, dtype: DType) -> float | int:
+    """The number that joins with any other without changing it."""
+    number = _IDENTITY[function]
+    if dtype.is_float:
+        return float(number)
+    if isinstance(number, int):
+        return number
+    low, count = (0 if dtype.kind == "uint" else -(2 ** (dtype.bits - 1))), 2**dtype.bits
+    return low if number < 0 else low + count - 1
+
+
+def _padded(
+    context: ThreadContext,
+    fragments: Sequence[Value],
+    layout: Layout,
+    dim: str,
+    origin: Expr,
+    size: Expr,
+    number: float | int,
+) -> list[Value]:
+    """What lies beyond the tensor becomes ``number``: run by run of registers that are evenly spaced along ``dim``."""
+    build, count = context.build, layout.fragment_elements
+    places = [origin + place[dim] for place in layout.coordinates()]
+    padded: list[Value] = []
+    for at, fragment in enumerate(fragments):
+        inside = places[at * count : (at + 1) * count]
+        parts: list[Value] = []
+        start = 0
+        while start < count:
+            stride = (inside[start + 1] - inside[start]) if start + 1 < count else const(0)
+            end = start + 1
+            while end < count and inside[end] - inside[end - 1] == stride:
+                end += 1
+            part = build.slice(fragment, start, end - start, fragment.name)
+            parts.append(build.pad(part, inside[start], stride.value, size, number))
+            start = end
+        padded.append(build.pack(parts, fragment.name))
+    return padded
+
+
+def _registers(
+    context: ThreadContext, fragments: Sequence[Value], layout: Layout, dim: str, function: str, hint: str
+) -> list[Value]:
+    """One value per fragment of the layout's projection: everything that one lane has along ``dim`` joined."""
+    build, inner = context.build, layout.axes[len(layout.repeats) :]
+    groups: dict[tuple[int, ...], Value] = {}
+    counters = itertools.product(*(range(axis.extent) for axis in layout.repeats))
+    for place, fragment in zip(counters, fragments, strict=True):
+        key = tuple(number for number, axis in zip(place, layout.repeats, strict=True) if not axis.stride(dim))
+        groups[key] = build.elementwise(function, groups[key], fragment, hint=hint) if key in groups else fragment
+    along = [bool(axis.stride(dim)) for axis in inner]
+    if not any(along):
+        return list(groups.values())
+    if all(along):
+        return [build.reduce(function, value, hint) for value in groups.values()]
+    return [_inner(context, value, [axis.extent for axis in inner], along, function, hint) for value in groups.values()]
+
+
+def _inner(
+    context: ThreadContext, value: Value, extents: Sequence[int], along: Sequence[bool], function: str, hint: str
+) -> Value:
+    """The same inside of a fragment, some of whose axes are along the dim."""
+    build, kept = context.build, dict[tuple[int, ...], Value]()
+    for number, place in enumerate(itertools.product(*map(range, extents))):
+        key = tuple(index for index, gone in zip(place, along, strict=True) if not gone)
+        element = build.slice(value, number, 1, hint)
+        kept[key] = build.elementwise(function, kept[key], element, hint=hint) if key in kept else element
+    return build.pack(list(kept.values()), hint)
+
+
+def _lane_bits(op: Op, layout: Layout, dim: str, lanes: int) -> list[int]:
+    """The bits of the lane number that tell places along ``dim`` apart; every other dim has bits of its own."""
+
+    def place(name: str, lane: int) -> Expr:
+        return layout.base_of(name).substitute({"lane": const(lane)})
+
+    bits: list[int] = []
+    for bit in (1 << number for number in range((lanes - 1).bit_length())):
+        moved = [name for name in layout.dims if place(name, bit) != place(name, 0)]
+        if dim in moved:
+            bits.append(bit)
+            if len(moved) > 1:
+                raise LanesEntangled(op.span, op.operands[0].name, dim)
+    steps = {bit: place(dim, bit) - place(dim, 0) for bit in bits}
+    for lane in range(lanes):
+        total = place(dim, 0)
+        for bit in bits:
+            total = total + steps[bit] if lane & bit else total
+        if total != place(dim, lane):
+            raise LanesEntangled(op.span, op.operands[0].name, dim)
+    return bits
+
+
+def _waves(
+    context: ThreadContext, values: Sequence[Value], waves: Sequence[str], function: str, hint: str
+) -> list[Value]:
+    """Each wave lays down what it has; all waves join what those along the dim have, one after the other."""
+    build, kernel = context.build, context.kernel
+    counts = dict(kernel.waves)
+    sizes = [value.vector.elements for value in values]
+    each = sum(sizes) * kernel.lanes
+    taken = {memory.name for memory in (*kernel.memories, *context.memories)}
+    name = next(one for n in itertools.count() if (one := f"{hint}_parts{n or ''}") not in taken)
+    dims, extents = ("element",), (kernel.wave_count * each,)
+    dtype = values[0].vector.dtype
+    context.memories.append(
+        Memory(name, dtype, dims, tuple(map(const, extents)), "shared", arrangement=row_major(dims, extents))
+    )
+    starts = list(itertools.accumulate(sizes, initial=0))
+
+    def place(wave: Expr, number: int) -> Expr:
+        return wave * each + starts[number] * kernel.lanes + kernel.symbol("lane") * sizes[number]
+
+    for number, value in enumerate(values):
+        build.store(value, name, place(kernel.wave_number, number))
+    joined: list[Value] = []
+    for number, value in enumerate(values):
+        total: Value | None = None
+        for others in itertools.product(*(range(counts[wave]) for wave in waves)):
+            wave = kernel.wave_number.substitute(dict(zip(waves, map(const, others), strict=True)))
+            part = build.load(name, dtype, value.vector.elements, place(wave, number), hint=hint)
+            total = part if total is None else build.elementwise(function, total, part, hint=hint)
+        assert total is not None
+        joined.append(total)
+    return joined
+
+
+def reference(statement: Reduce, context: ReferenceContext) -> None:
+    import torch
+
+    value, dims = context.names[statement.value], context.dims[statement.value]
+    axis = dims.index(statement.dim)
+    kept = tuple(dim for dim in dims if dim != statement.dim)
+    function = statement.reduction.function
+    if value.shape[axis] == 0 and function in ("maximum", "minimum"):
+        limits = torch.finfo(value.dtype) if value.is_floating_point() else torch.iinfo(value.dtype)
+        number = (limits.min, limits.max)[function == "minimum"]
+        number = float("inf") * (1 if number > 0 else -1) if value.is_floating_point() else number
+        shape = [extent for at, extent in enumerate(value.shape) if at != axis]
+        result = torch.full(shape, number, dtype=value.dtype)
+    else:
+        whole = {"add": torch.sum, "mul": torch.prod, "maximum": torch.amax, "minimum": torch.amin}[function]
+        result = whole(value, axis).to(value.dtype)
+    if statement.init is not None:
+        own = context.dims[statement.init]
+        start = context.names[statement.init].permute([own.index(dim) for dim in kept])
+        joins = {"add": torch.add, "mul": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum}
+        result = joins[function](start, result)
+    context.define(statement.name, kept, result)
