@@ -12,7 +12,9 @@ import pytest
 from wavespec.pipeline import STAGES
 from wavespec.schema import loads
 from wavespec.schema.constraints import CONSTRAINTS
-from wavespec.schema.ops import ELEMENTWISE, OPS
+from wavespec.schema.ops import OPS
+from wavespec.schema.ops.elementwise import ELEMENTWISE
+from wavespec.schema.ops.reduce import REDUCE
 
 NAMES = {op.word for op in (*ELEMENTWISE, *REDUCE)}
 _DOCS = Path(__file__).parents[2] / "docs"

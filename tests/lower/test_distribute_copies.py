@@ -98,7 +98,7 @@ def test_lanes_that_write_in_order_read_what_the_swizzle_puts_there() -> None:
     "changes",
     [
         {"stages": 1},
-        {"schedule": "waves: {order: ping_pong}"},
+        {"stages": 1, "schedule": "waves: {order: ping_pong}"},
         {"dims": ("", "", "multiple_of: 2")},
         {"tile": (64, 48, 64), "wave": (16, 48)},
         {"tile": (256, 256, 128), "wave": (128, 128)},

@@ -81,7 +81,7 @@ def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Fo
             why = "buffers are counted out for placed nodes and by 'auto: modulo' only"
             hint = "Add 'nodes', 'clusters' or 'auto: modulo', or leave it out: the stages have the buffers they need."
             yield ("loops", name, "buffers"), why, hint
-        if loop.unroll > 1 and not is_staged:
+        if (loop.unroll or 1) > 1 and not is_staged:
             yield ("loops", name, "unroll"), "no tensor is staged", "Mark the operands with 'space: shared'."
 
 
