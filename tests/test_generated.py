@@ -18,7 +18,7 @@ from wavespec.schema.resolve import targets_of
 ROOT = Path(__file__).parents[1]
 SPECS = {path.name.removesuffix(".wave.yaml"): ws.load(path) for path in sorted((ROOT / "specs").glob("*.wave.yaml"))}
 ON_CPU = [name for name, spec in SPECS.items() if "cpu" in targets_of(spec)]
-APPROXIMATE = {"linear_gelu"}  # no whole numbers come out of it
+APPROXIMATE = {"linear_gelu", "softmax"}  # no whole numbers come out of it
 
 
 def operands(name: str, m: int, n: int, k: int, *, whole: bool = True) -> tuple[Tensor, ...]:
@@ -99,6 +99,7 @@ def test_operators_pass_opcheck(kernel: tuple[str, Any]) -> None:
 
 def test_compiles_whole_with_dynamic_shapes(kernel: tuple[str, Any]) -> None:
     name, call = kernel
+    torch.compiler.reset()  # it takes every kernel for a new shape of the same function, and gives up after eight
 
     def model(inputs: tuple[Tensor, ...]) -> Tensor:
         return call(*inputs) * 2
@@ -111,9 +112,10 @@ def test_compiles_whole_with_dynamic_shapes(kernel: tuple[str, Any]) -> None:
 
 def test_wrong_dtype_names_the_argument(kernel: tuple[str, Any]) -> None:
     name, call = kernel
-    a, b, *others = operands(name, 8, 8, 16)
-    with pytest.raises(ws.ArgumentError, match=r"'b'.*(float64|dtype)"):
-        call(a, b.double(), *others)
+    *others, last = operands(name, 8, 8, 16)
+    argument = [tensor for tensor, described in SPECS[name].tensors.items() if described.role == "input"][-1]
+    with pytest.raises(ws.ArgumentError, match=rf"'{argument}'.*(float64|dtype)"):
+        call(*others, last.double())
 
 
 def test_runs_where_compiler_pydantic_and_sympy_are_missing() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, lines
 from tests.ops.rows import Rows
+from tests.sim.planted_bugs import altered, dropped
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.targets.machine import Machine
@@ -83,3 +84,20 @@ def test_workgroups_cannot_join_what_others_have() -> None:
     with pytest.raises(WavespecError) as caught:
         lower(spec, NVIDIA)
     assert "reduction-split" in {diagnostic.code for diagnostic in caught.value.diagnostics}
+
+
+WIDE, PRODUCT = Rows(tile=(2, 512), wave=(1, 128)), Rows("prod", init=1)
+BUGS = {
+    "sums that not every wave has laid down": (WIDE, dropped("barrier", 0)),
+    "lanes that leave out a neighbour": (WIDE, altered("shuffle", "mask", lambda mask: mask if mask != 1 else 2)),
+    "padding that counts": (PRODUCT, altered("pad", "value", lambda _: 2.0)),
+    "padding from one element too late": (PRODUCT, altered("pad", "limit", lambda limit: limit + 1)),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_show(bug: str) -> None:
+    rows, plant = BUGS[bug]
+    sizes = (5, 699) if rows is WIDE else (5, 21)
+    report, right = rows.run(NVIDIA, sizes, plant(lower(rows.spec, NVIDIA)))
+    assert not report.ok or not np.array_equal(report.tensors["y"].astype(np.float64), right)

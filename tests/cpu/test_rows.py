@@ -1,0 +1,76 @@
+"""Reductions and rows on this machine's CPU: exact on whole numbers, as close as torch on others, at every edge."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.ops.rows import Rows
+from wavespec.pipeline import best_variant, build
+from wavespec.runtime.cpu_features import cpu_features
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import KernelSpec, load
+from wavespec.sim.reference import reference
+from wavespec.targets.machine import machines
+
+SPECS = Path(__file__).parents[2] / "specs"
+TORCH = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+}
+JOIN = {"sum": torch.sum, "prod": torch.prod, "max": torch.amax, "min": torch.amin}
+
+
+def kernel(spec: KernelSpec, variant: str = "") -> Kernel:
+    machine = next((m for m in machines("cpu") if m.variant == variant), best_variant("cpu"))
+    if missing := set(machine.requires) - cpu_features():
+        pytest.skip(f"this CPU has no {', '.join(sorted(missing))}")
+    return Kernel(build(spec, "cpu", only=machine))
+
+
+@cache
+def softmax() -> KernelSpec:
+    return load(SPECS / "softmax.wave.yaml")
+
+
+@pytest.mark.parametrize("dtype", TORCH)
+@pytest.mark.parametrize("word", JOIN)
+def test_every_type_and_reduction(word: str, dtype: str) -> None:
+    init = {"sum": 0, "prod": 1, "max": 0, "min": 5}[word]
+    rows = kernel(Rows(word, dtype=dtype, init=init).spec)
+    for shape in ((3, 13), (1, 1), (9, 70 if word != "prod" else 5)):
+        x = torch.randint(1, 3, shape).to(TORCH[dtype])
+        assert torch.equal(rows(x), JOIN[word](x, 1).to(TORCH[dtype]))
+
+
+@pytest.mark.parametrize("variant", [machine.variant for machine in machines("cpu")])
+def test_every_variant_sums_rows_and_columns(variant: str) -> None:
+    x = torch.randint(-9, 10, (37, 201)).float()
+    assert torch.equal(kernel(Rows(tile=(4, 64), wave=(1, 64)).spec, variant)(x), x.sum(1))
+    assert torch.equal(kernel(Rows(dim="M", tile=(8, 64), wave=(8, 32)).spec, variant)(x), x.sum(0))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 0), (0, 5), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)], ids=str)
+def test_softmax_is_as_close_as_torch(shape: tuple[int, int]) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))) * 5
+    got, exact = kernel(softmax())(x), reference(softmax(), x)
+    assert got.shape == x.shape
+    if x.numel():
+        least = torch.finfo(torch.float32).eps / 2 * exact.abs().max()
+        theirs = torch.maximum((torch.softmax(x, 1).double() - exact).abs().max(), least)
+        assert (got.double() - exact).abs().max() <= 2 * theirs
+
+
+def test_softmax_of_large_and_infinite_numbers_is_that_of_torch() -> None:
+    inf = float("inf")
+    x = torch.tensor([[1e30, 1e30, -1e30], [-inf, 0, 1], [-inf, -inf, -inf], [inf, 0, 1], [1e4, 1e4 + 1, 0]])
+    torch.testing.assert_close(kernel(softmax())(x), torch.softmax(x, 1), equal_nan=True)

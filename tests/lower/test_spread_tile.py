@@ -1,0 +1,67 @@
+"""Tiles without a matrix product: every element has a place, neighbours in memory are neighbours among lanes."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.lower.gemms import AMD, CPU, NVIDIA
+from tests.ops.rows import Rows
+from wavespec.ir.kernel import Kernel
+from wavespec.ir.layout import Layout
+from wavespec.pipeline import lower
+from wavespec.targets.machine import Machine
+
+
+def layout(rows: Rows, machine: Machine) -> tuple[Kernel, Layout]:
+    kernel = lower(rows.spec, machine, after="assign-layouts")
+    read = next(op for op in kernel.walk() if op.name == "read")
+    assert read.result.tile.layout is not None
+    return kernel, read.result.tile.layout
+
+
+def elements(kernel: Kernel, spread: Layout) -> list[tuple[int, int]]:
+    """The place of every register of every lane, wave after wave."""
+    found: list[tuple[int, int]] = []
+    counts = [(name, range(count)) for name, count in kernel.waves]
+    for waves in itertools.product(*(numbers for _, numbers in counts)):
+        for lane in range(kernel.lanes):
+            known = {"lane": lane, **{name: number for (name, _), number in zip(counts, waves, strict=True)}}
+            found += [(int(at["M"].evaluate(known)), int(at["N"].evaluate(known))) for at in spread.coordinates()]
+    return found
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        Rows(tile=(4, 512), wave=(2, 512)),
+        Rows(tile=(8, 96), wave=(4, 96)),
+        Rows(tile=(8, 64), wave=(8, 64), dtype="bf16"),
+        Rows(tile=(3, 40), wave=(3, 40)),
+        Rows(dim="M", tile=(16, 64), wave=(16, 64)),
+        Rows(dim="M", tile=(16, 64), wave=(16, 64), order="N, M"),
+    ],
+    ids=str,
+)
+def test_every_element_of_the_tile_has_a_place(rows: Rows, machine: Machine) -> None:
+    kernel, spread = layout(rows, machine)
+    tile = [range(extent) for extent in rows.tile]
+    assert set(elements(kernel, spread)) == set(itertools.product(*tile))
+
+
+@pytest.mark.parametrize(("machine", "lanes"), [(NVIDIA, 32), (AMD, 64)], ids=["sm_90", "gfx942"])
+def test_lanes_read_neighbouring_widest_accesses(machine: Machine, lanes: int) -> None:
+    _, spread = layout(Rows(tile=(4, 512), wave=(4, 512)), machine)
+    assert str(spread).startswith(f"{{M = 0, N = lane*4; 4 by M 1, {512 // (4 * lanes)} by N {4 * lanes} | 4 by N 1")
+
+
+def test_short_rows_share_a_wave() -> None:
+    _, spread = layout(Rows(tile=(8, 64), wave=(8, 64), dtype="bf16"), NVIDIA)
+    assert str(spread) == "{M = lane//8, N = (lane%8)*8; 2 by M 4 | 8 by N 1}"
+
+
+def test_vector_registers_run_along_the_contiguous_dim() -> None:
+    _, spread = layout(Rows(tile=(4, 64), wave=(1, 64)), CPU)
+    assert str(spread) == "{M = wave_M, N = 0; 4 by N 16 | 16 by N 1}"
