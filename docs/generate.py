@@ -130,9 +130,17 @@ def models(*names: str) -> str:
 
 def elementwise() -> str:
     """The elementwise ops, a row each."""
-    takes = {"numbers": "any", "floats": "floating point", "small floats": "floating point up to f32"}
+    takes = {
+        "anything": "any, bool",
+        "numbers": "any",
+        "floats": "floating point",
+        "small floats": "floating point up to f32",
+        "integers": "integers",
+        "bits": "integers, bool",
+    }
+    operands = {1: "value", 2: "[lhs, rhs]", 3: "[condition, then, otherwise]"}
     rows = [
-        f"| `{row.word}` | {'value' if row.operands == 1 else '[lhs, rhs]'} | {takes[row.dtypes]} | {_cell(row.doc)} |"
+        f"| `{row.word}` | {operands[row.operands]} | {takes[row.dtypes]} | {_cell(row.doc)} |"
         for row in FUNCTIONS
     ]
     return "\n".join(["| op | operands | element types | result |", "| --- | --- | --- | --- |", *rows])

@@ -8,19 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.ops.epilogues import epilogue
+from tests.ops.epilogues import epilogue, every_function, words_for
 from wavespec.pipeline import best_variant, build
+from wavespec.runtime.checks import DTYPES as TORCH
 from wavespec.runtime.cpu_features import cpu_features
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, load
-from wavespec.schema.ops import FUNCTIONS
 from wavespec.sim.reference import reference
 from wavespec.targets.machine import machines
 
 SPECS = Path(__file__).parents[2] / "specs"
 NAMES = ("matmul_bf16", "matmul_f16", "linear_gelu", "linear_residual")
 VARIANTS = [machine.variant for machine in machines("cpu")]
-TORCH = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 SIZES = ((1, 1, 1), (37, 70, 33), (0, 5, 16), (5, 3, 0), (577, 513, 35), (50, 40, 1100))
 
 
@@ -73,15 +72,40 @@ def test_every_variant_is_exact(variant: str) -> None:
         assert torch.equal(result, reference(spec("linear_residual"), *given).bfloat16()), sizes
 
 
-@pytest.mark.parametrize("word", [function.word for function in FUNCTIONS if function.operands == 1])
-def test_functions_err_at_most_twice_as_much_as_torch(word: str) -> None:
-    made = epilogue(f"y: {{{word}: sums.acc}}")
-    call, one = Kernel(build(made, "cpu", only=best_variant("cpu"))), torch.ones(1, 1)
-    for limit in (1.0, 20.0):
-        x = torch.linspace(-limit, limit, 20_001)[:, None]
-        exact, torchs = reference(made, x, one), reference(made, x, one, compute=None)
-        allowed = max((torchs.double() - exact).abs().max(), 2.0**-24 * exact.abs().max())
-        assert (call(x, one).double() - exact).abs().max() <= 2 * allowed, limit
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "i32", "u8", "bool"])
+def test_every_function_is_as_near_as_torch_and_exact_on_whole_numbers(dtype: str, part: int) -> None:
+    words = words_for(dtype)[part::3]
+    made = every_function(words, dtype)
+    call, random = Kernel(build(made, "cpu", only=best_variant("cpu"))), torch.Generator().manual_seed(0)
+    kind, shape = TORCH[dtype], (67, 51)
+    a, flag = 2 * torch.randn(67, 1, generator=random), torch.rand(shape, generator=random) < 0.5
+    other = (2 * torch.randn(shape, generator=random)).to(kind)
+    if not kind.is_floating_point:
+        a = torch.randint(0 if dtype == "u8" else -5, 6, (67, 1), generator=random).float()
+        other = torch.randint(0 if dtype == "bool" else 1, 5, shape, generator=random).to(kind)
+    given = a, torch.ones(51, 1), other, flag
+    for word, found, exact, torchs in zip(
+        (*words, "where"), call(*given), reference(made, *given), reference(made, *given, compute=None), strict=True
+    ):
+        assert found.dtype == torchs.dtype, word
+        if not found.is_floating_point():
+            assert torch.equal(found, torchs), word
+            continue
+        finite = torchs.isfinite()
+        assert torch.equal(found.isfinite(), finite), word
+        error, theirs = ((x.double() - exact)[finite].abs().max() for x in (found, torchs))
+        assert error <= 2 * max(theirs, 2.0**-24 * exact[finite].abs().max()), (word, error, theirs)
+
+
+def test_small_floats_are_rounded_after_each_op() -> None:
+    """IREE took what was rounded to bf16 and widened again for the number itself."""
+    made = epilogue(
+        "small: {cast: sums.acc, dtype: bf16}", "one_less: {sub: [small, 1]}", "y: {cast: one_less, dtype: f32}"
+    )
+    x = torch.tensor([[1.0001], [1.003], [1.007], [2.003]])
+    result = Kernel(build(made, "cpu", only=best_variant("cpu")))(x, torch.ones(1, 1))
+    assert torch.equal(result, (x.bfloat16() - 1).float())
 
 
 def test_not_a_number_and_infinity_pass_through() -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
-from tests.ops.epilogues import epilogue
+from tests.ops.epilogues import epilogue, every_function, words_for
 from wavespec.generate import isa_text
 from wavespec.pipeline import build_variant, emit
 from wavespec.schema import KernelSpec
@@ -85,7 +85,31 @@ def test_small_floats_become_others_and_integers_by_way_of_f32() -> None:
     assert {
         ("extf", "f16", "f32"),
         ("truncf", "f32", "bf16"),
-        ("extf", "bf16", "f32"),
         ("fptosi", "f32", "i32"),
     } <= set(steps)
     assert not {("truncf", "f16", "bf16"), ("fptosi", "bf16", "i32")} & set(steps)
+    assert re.search(r"arith.bitcast %\S+ : vector<16xbf16> to vector<16xi16>", text)  # widened by a shift
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "u8", "bool"])
+def test_no_function_calls_a_library(dtype: str) -> None:
+    text = isa(every_function(words_for(dtype), dtype, tile=(32, 32, 32), wave=(32, 32), operands="bf16"), NVIDIA)
+    assert "__nv_" not in text and "call" not in text
+
+
+def test_what_is_written_in_f64_is_computed_in_f64() -> None:
+    """IREE made f32 of it for AMD."""
+    spec = epilogue(
+        "wide: {cast: sums.acc, dtype: f64}",
+        "y: {mul: [wide, wide]}",
+        result="f64",
+        operands="bf16",
+        tile=(32, 32, 32),
+        wave=(32, 32),
+    )
+    assert "v_mul_f64" in isa(spec, AMD)
+
+
+def test_a_bool_is_a_byte_in_memory_and_a_bit_in_registers() -> None:
+    text = emit(epilogue("low: {lt: [sums.acc, 1]}", "y: {logical_not: low}", result="bool"), CPU).text
+    assert "memref<?xi1" not in text and re.search(r"vector.store .* vector<\d+xi8>", text) and "xi1>" in text

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.ops import FUNCTIONS
 
 
 def epilogue(
@@ -51,3 +55,29 @@ graph:
 """,
         "epilogue.wave.yaml",
     )
+
+
+def every_function(words: Sequence[str], dtype: str = "f32", **options: Any) -> KernelSpec:
+    """``a[M, K] · b[N, K]ᵀ`` in ``dtype``, and an output ``c_word`` for every one of ``words`` applied to it.
+
+    ``other[M, N]``, of type ``dtype``, is the second operand, and ``flag[M, N]`` a condition.
+    """
+    statements = [f"x: {{cast: sums.acc, dtype: {dtype}}}", "other_tile: {read: other}", "flag_tile: {read: flag}"]
+    tensors = [f"other: {{shape: [M, N], dtype: {dtype}}}", "flag: {shape: [M, N], dtype: bool}"]
+    for word in words:
+        row = next(row for row in FUNCTIONS if row.word == word)
+        operands = {1: "x", 2: "[x, other_tile]", 3: "[flag_tile, x, other_tile]"}[row.operands]
+        statements += [f"v_{word}: {{{word}: {operands}}}", f"{{write: v_{word}, to: c_{word}}}"]
+        made = "bool" if row.result == "bool" else dtype
+        tensors.append(f"c_{word}: {{shape: [M, N], dtype: {made}, role: output}}")
+    statements.append("y: {where: [flag_tile, x, other_tile]}")
+    return epilogue(*statements, result=dtype, tensors="\n  ".join(tensors), **options)
+
+
+def words_for(dtype: str) -> list[str]:
+    """The functions that take an element type."""
+    kinds = {"f32": ("anything", "numbers", "floats", "small floats"), "f64": ("anything", "numbers", "floats")}
+    kinds |= dict.fromkeys(("f16", "bf16"), kinds["f32"]) | {"bool": ("anything", "bits")}
+    return [
+        row.word for row in FUNCTIONS if row.dtypes in kinds.get(dtype, ("anything", "numbers", "integers", "bits"))
+    ]

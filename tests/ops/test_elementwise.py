@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,65 +13,185 @@ from tests.ops.epilogues import epilogue
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Op, Value, VectorType
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ops.elementwise import MEANINGS, Steps
+from wavespec.ops.elementwise import MEANINGS
+from wavespec.ops.steps import Steps
 from wavespec.schema.ops import FUNCTIONS
-from wavespec.sim.elements import elementwise
+from wavespec.sim.elements import converted, elementwise
 from wavespec.sim.reference import reference
 
-UNARY = [function.word for function in FUNCTIONS if function.operands == 1]
-BINARY = [function.word for function in FUNCTIONS if function.operands == 2]
-SPECIAL = (0.0, 1e30, -1e30, float("inf"), -float("inf"), float("nan"))
+ROWS = {function.word: function for function in FUNCTIONS}
+FLOATS = [function.word for function in FUNCTIONS if function.dtypes not in ("integers", "bits")]
+UNARY = [word for word in FLOATS if ROWS[word].operands == 1]
+BINARY = [word for word in FLOATS if ROWS[word].operands == 2]
+WHOLE = [function.word for function in FUNCTIONS if "floats" not in function.dtypes and function.operands < 3]
+POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt")
+TINY = 2.0**-149
+SPECIAL = (0.0, -0.0, 1e30, -1e30, float("inf"), -float("inf"), float("nan"), TINY, -TINY, 2.0**-126, 3.4e38, 1.0, -1.0)
+NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "bool": np.bool_}
 
 
 def run(ops: list[Op], values: dict[str, np.ndarray]) -> np.ndarray:
-    """The steps, one after the other, in the arithmetic of f32; the last result."""
+    """The steps, one after the other; the last result."""
     for op in ops:
-        if op.name == "constant":
-            values[op.result.name] = np.asarray(op["value"], np.float32)
-        else:
-            values[op.result.name] = elementwise(op["function"], [values[value.name] for value in op.operands])
+        operands = [values[value.name] for value in op.operands]
+        kind = NUMPY[op.result.vector.dtype.name]
+        match op.name:
+            case "constant":
+                values[op.result.name] = np.asarray(op["value"], kind)
+            case "cast":
+                values[op.result.name] = converted(operands[0], op.result.vector.dtype)
+            case "bitcast":
+                values[op.result.name] = operands[0].view(kind)
+            case _:
+                values[op.result.name] = elementwise(op["function"], operands)
     return values[ops[-1].result.name]
 
 
 def in_steps(word: str, *operands: torch.Tensor) -> torch.Tensor:
     count = itertools.count()
     build = ThreadBuilder(lambda hint: f"{hint}{next(count)}")
-    names = [Value(f"x{number}", VectorType(DTYPES["f32"], 1)) for number in range(len(operands))]
-    MEANINGS[word].steps(Steps(build, names[0], "y"), *names)
+    dtypes = {torch.uint8: "u8", torch.bool: "bool"}
+    kinds = [
+        DTYPES[dtypes.get(x.dtype, f"{'f' if x.is_floating_point() else 'i'}{x.element_size() * 8}")] for x in operands
+    ]
+    names = [Value(f"x{number}", VectorType(kind, 1)) for number, kind in enumerate(kinds)]
+    result = MEANINGS[word].steps(Steps(build, names[-1], "y"), *names)
     values = {name.name: operand.numpy() for name, operand in zip(names, operands, strict=True)}
-    return torch.tensor(run(build.ops, values))
+    return torch.tensor(run(build.ops, values) if build.ops else values[result.name])
 
 
 def by_torch(word: str, *operands: torch.Tensor) -> torch.Tensor:
-    function: Callable[..., torch.Tensor] = (
-        torch.nn.functional.gelu if word.startswith("gelu") else getattr(torch, word, torch.nn.functional.silu)
-    )
+    function = MEANINGS[word].reference
+    if isinstance(function, str):
+        function = functools.reduce(getattr, function.split("."), torch)
     return function(*operands, **MEANINGS[word].options)
+
+
+def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal bit by bit, except that one NaN is as good as another."""
+    assert actual.dtype == expected.dtype
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+    if actual.is_floating_point():
+        known = ~expected.isnan()
+        assert torch.equal(actual.signbit()[known], expected.signbit()[known])
+
+
+def within_twice(actual: torch.Tensor, torchs: torch.Tensor, exact: torch.Tensor) -> None:
+    finite = exact.isfinite() & torchs.isfinite()
+    assert torch.equal(actual.isfinite(), torchs.isfinite())
+    error, theirs = ((x.double() - exact).abs()[finite].max() for x in (actual, torchs))
+    assert error <= 2 * max(theirs, 2.0**-24 * exact[finite].abs().max())
 
 
 @pytest.mark.parametrize("word", UNARY)
 @pytest.mark.parametrize("limit", [0.01, 1.0, 4.0, 20.0])
 def test_steps_err_at_most_twice_as_much_as_torch(word: str, limit: float) -> None:
-    x = torch.linspace(-limit, limit, 100_001)
+    x = torch.linspace(0.0 if word in POSITIVE else -limit, limit, 100_001)
+    if word == "log1p":
+        x = x[x >= -1]
+    within_twice(in_steps(word, x).float(), by_torch(word, x).float(), by_torch(word, x.double()).double())
+
+
+@pytest.mark.parametrize("word", ["log", "log2", "log10", "log1p", "expm1", "sinh", "sin", "cbrt", "sqrt", "rsqrt"])
+def test_small_results_have_as_many_digits_as_large_ones(word: str) -> None:
+    """Errors in units of the last place: within 3 where torch is within 1."""
+    x = torch.logspace(-37, 1.9, 200_001)
+    near_one = torch.linspace(0.5, 1.5, 100_001) if word in POSITIVE else torch.linspace(-0.9, 0.9, 100_001)
+    x = torch.cat([x, near_one, torch.logspace(-44, -38, 1001)])
     exact = by_torch(word, x.double())
-    allowed = max((by_torch(word, x).double() - exact).abs().max(), 2.0**-24 * exact.abs().max())
-    assert (in_steps(word, x).double() - exact).abs().max() <= 2 * allowed
+    keep = exact.isfinite() & (exact.abs() > 2.0**-126)
+    error = (in_steps(word, x).double() - exact).abs() / torch.exp2(exact.abs().log2().floor() - 23)
+    assert error[keep].max() <= 3
+
+
+@pytest.mark.parametrize(("word", "limit"), [("exp", 88.7), ("expm1", 88.7), ("sinh", 89.4)])
+def test_exponentials_reach_the_largest_numbers(word: str, limit: float) -> None:
+    x = torch.linspace(-limit, limit, 10_001)
+    exact = by_torch(word, x.double())
+    assert ((in_steps(word, x).double() - exact).abs() <= 2.0**-21 * exact.abs() + 2.0**-149).all()
+
+
+@pytest.mark.parametrize("word", ["sin", "cos"])
+def test_large_angles_are_turned_back_exactly(word: str) -> None:
+    x = torch.logspace(0, 14, 100_001)
+    assert (in_steps(word, x).double() - by_torch(word, x.double())).abs().max() < 2.0**-23
 
 
 @pytest.mark.parametrize("word", UNARY)
-def test_the_largest_numbers_have_the_limits_of_the_function(word: str) -> None:
+def test_special_numbers_have_the_limits_of_the_function(word: str) -> None:
     x = torch.tensor(SPECIAL)
-    expected = by_torch(word, x.double()).float()
+    if word in ("sin", "cos"):
+        x = x[(x.abs() < 1e30) | ~x.isfinite()]
+    expected = by_torch(word, x.double())
     if word == "gelu":
-        expected[3:5] = torch.tensor([float("inf"), 0.0])  # where torch multiplies infinity by 0
-    torch.testing.assert_close(in_steps(word, x), expected, equal_nan=True)
+        expected[4:6] = torch.tensor([float("inf"), 0.0])  # where torch multiplies infinity by 0
+    if ROWS[word].result == "same":
+        expected = expected.float()
+    actual = in_steps(word, x)
+    torch.testing.assert_close(actual, expected, equal_nan=True)
+    if expected.dtype == torch.float32 and word not in ("gelu", "gelu_tanh", "silu", "relu", "sign"):
+        known = ~expected.isnan()
+        assert torch.equal(actual.signbit()[known], expected.signbit()[known])
 
 
-@pytest.mark.parametrize("word", BINARY)
+@pytest.mark.parametrize("word", [word for word in BINARY if word not in ("pow", "atan2")])
 def test_arithmetic_is_that_of_torch(word: str) -> None:
-    x, y = torch.randn(2, 1000)
+    x, y = torch.randn(2, 10_000) * torch.logspace(-3, 3, 10_000)
     x[:2], y[1:3] = float("nan"), float("nan")
-    torch.testing.assert_close(in_steps(word, x, y), by_torch(word, x, y), rtol=0, atol=0, equal_nan=True)
+    x[5:50], y[5:50] = (3 * x[5:50]).round(), (3 * y[5:50]).round()
+    x = torch.cat([x, torch.tensor(SPECIAL).repeat(len(SPECIAL))])
+    y = torch.cat([y, torch.tensor(SPECIAL).repeat_interleave(len(SPECIAL))])
+    if word in ("floor_divide", "remainder", "fmod"):
+        near = ~((x / y).abs() >= 2.0**47) | ~x.isfinite() | (y == 0)
+        x, y = x[near], y[near]
+    same(in_steps(word, x, y), by_torch(word, x, y))
+
+
+@pytest.mark.parametrize("word", ["pow", "atan2"])
+def test_functions_of_two_numbers_err_at_most_twice_as_much_as_torch(word: str) -> None:
+    special = torch.tensor((*SPECIAL, 0.5, -0.5, 2.0, 3.0, -3.0))
+    x, y = (special.repeat(len(special)), special.repeat_interleave(len(special)))
+    torch.testing.assert_close(in_steps(word, x, y), by_torch(word, x, y), rtol=1e-6, atol=0, equal_nan=True)
+    known = ~by_torch(word, x, y).isnan()
+    assert torch.equal(in_steps(word, x, y).signbit()[known], by_torch(word, x, y).signbit()[known])
+    x, y = torch.rand(2, 200_000) * 8 + 0.01
+    y = torch.where(torch.rand(200_000) < 0.5, y, -y)
+    exact = by_torch(word, x.double(), y.double())
+    error, theirs = (((z.double() - exact) / exact).abs().max() for z in (in_steps(word, x, y), by_torch(word, x, y)))
+    assert error <= 2 * max(theirs, 2.0**-24)
+    x = torch.logspace(-38, 38, 100_001)
+    y = 87 / x.log().clamp(-87, 87)
+    exact = by_torch("pow", x.double(), y.double())
+    assert ((in_steps("pow", x, y).double() - exact) / exact).abs().max() <= 2.0**-22
+
+
+@pytest.mark.parametrize("word", WHOLE)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8], ids=str)
+def test_whole_numbers_are_exact(word: str, dtype: torch.dtype) -> None:
+    limits = torch.iinfo(dtype)
+    x = torch.cat(
+        [torch.arange(limits.min, limits.min + 4), torch.arange(-4, 5), torch.arange(limits.max - 3, limits.max)]
+    )
+    x = torch.cat([x, torch.arange(0, 70), torch.randint(-(2**40), 2**40, (40,))]).to(dtype)
+    x, y = x.repeat(len(x)), x.repeat_interleave(len(x))
+    if word in ("floor_divide", "remainder", "fmod"):
+        defined = (y != 0) & ~((y == -1) & (x == limits.min))
+        x, y = x[defined], y[defined]
+    operands = (x, y)[: ROWS[word].operands]
+    expected = by_torch(word, *operands)
+    same(in_steps(word, *operands), expected)
+
+
+@pytest.mark.parametrize("word", [function.word for function in FUNCTIONS if function.dtypes in ("anything", "bits")])
+def test_truth_values_have_their_own_arithmetic(word: str) -> None:
+    operands = [torch.tensor(column) for column in zip(*itertools.product([False, True], repeat=3), strict=True)]
+    operands = operands[: ROWS[word].operands]
+    same(in_steps(word, *operands), by_torch(word, *operands))
+
+
+def test_where_takes_from_either_side() -> None:
+    condition, x, y = torch.rand(100) < 0.5, torch.randn(100), torch.randn(100)
+    same(in_steps("where", condition, x, y), torch.where(condition, x, y))
 
 
 def test_reference_matches_dims_by_name() -> None:

@@ -14,19 +14,21 @@ from wavespec.ops.elementwise import MEANINGS
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
 from wavespec.schema.json_schema import json_schema
-from wavespec.schema.ops import FUNCTIONS, OPS, Binary, Elementwise, Unary
+from wavespec.schema.ops import FUNCTIONS, OPS, Binary, Elementwise, Ternary, Unary
 from wavespec.schema.spec_to_yaml import dump_yaml
 
 WORDS = [function.word for function in FUNCTIONS]
-ALL = [
-    *(f"v{number}: {{{row.word}: sums.acc}}" for number, row in enumerate(FUNCTIONS) if row.operands == 1),
-    *(f"v{number}: {{{row.word}: [sums.acc, bias_tile]}}" for number, row in enumerate(FUNCTIONS) if row.operands == 2),
-]
 BIAS = "bias: {shape: [N], dtype: f32}"
+OPERANDS = {1: "sums.acc", 2: "[sums.acc, bias_tile]", 3: "[positive, sums.acc, 0]"}
+WHOLE = {1: "whole", 2: "[whole, 3]"}
 
 
 def everything() -> KernelSpec:
-    return epilogue("bias_tile: {read: bias}", *ALL, "y: {mul: [0.5, sums.acc]}", tensors=BIAS)
+    statements = ["bias_tile: {read: bias}", "whole: {cast: sums.acc, dtype: i32}", "positive: {gt: [sums.acc, 0]}"]
+    for number, row in enumerate(FUNCTIONS):
+        operands = WHOLE if row.dtypes in ("integers", "bits") else OPERANDS
+        statements.append(f"v{number}: {{{row.word}: {operands[row.operands]}}}")
+    return epilogue(*statements, "y: {mul: [0.5, sums.acc]}", tensors=BIAS)
 
 
 def test_every_function_has_a_model_and_a_meaning() -> None:
@@ -34,7 +36,7 @@ def test_every_function_has_a_model_and_a_meaning() -> None:
     models = [OPS[word] for word in WORDS]
     assert all(issubclass(model, Elementwise) for model in models)
     for function, model in zip(FUNCTIONS, models, strict=True):
-        assert issubclass(model, Unary if function.operands == 1 else Binary)
+        assert issubclass(model, {1: Unary, 2: Binary, 3: Ternary}[function.operands])
         assert model.__doc__ == function.doc
 
 
@@ -90,9 +92,11 @@ def test_mistakes_in_python_are_told_in_words(word: str, operands: int, code: st
         ("y: {add: [sums.acc, turned_tile]}", ("M", "N")),
         ("y: {sub: [turned_tile, bias_tile]}", ("N", "M")),
         ("y: {maximum: [1, bias_tile]}", ("N",)),
+        ("y: {mul: [scale_tile, bias_tile]}", ("M", "N")),
+        ("y: {mul: [bias_tile, scale_tile]}", ("N", "M")),
     ],
 )
-def test_the_result_has_the_dims_of_the_operand_with_most(statement: str, dims: tuple[str, ...]) -> None:
+def test_the_result_has_the_dims_of_all_operands(statement: str, dims: tuple[str, ...]) -> None:
     tensors = """bias: {shape: [N], dtype: f32}
   scale: {shape: [M], dtype: f32}
   turned: {shape: [N, M], dtype: f32}"""
@@ -114,6 +118,32 @@ def test_whole_numbers_have_arithmetic_and_no_division() -> None:
         epilogue("y: {div: [sums.acc, 2]}", operands="i8", result="i32")
     with pytest.raises(WavespecError, match="number-out-of-range"):
         epilogue("y: {mul: [sums.acc, 0.5]}", operands="i8", result="i32")
+
+
+def test_comparisons_give_bool_which_is_written_converted_and_chosen_by() -> None:
+    epilogue("y: {lt: [sums.acc, 1]}", result="bool")
+    epilogue("low: {lt: [sums.acc, 1]}", "not_low: {logical_not: low}", "y: {where: [not_low, sums.acc, -.inf]}")
+    epilogue("low: {lt: [sums.acc, 1]}", "y: {cast: low, dtype: i8}", result="i8")
+    epilogue(
+        "more_tile: {read: more}", "y: {where: [more_tile, 1, sums.acc]}", tensors="more: {shape: [N], dtype: bool}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("y: {where: [sums.acc, 1, sums.acc]}", "The condition of 'where' is bool; 'sums.acc' is f32."),
+        ("y: {where: [low, 1, 2]}", "The operands of 'where' are numbers; at least one is a value."),
+        ("y: {add: [low, sums.acc]}", "'add' takes numbers; 'low' is bool."),
+        ("y: {sqrt: low}", "'sqrt' takes floating point; 'low' is bool."),
+        ("y: {bitwise_and: [sums.acc, 1]}", "'bitwise_and' takes integers and bool; 'sums.acc' is f32."),
+        ("y: {bitwise_left_shift: [low, 1]}", "'bitwise_left_shift' takes integers; 'low' is bool."),
+    ],
+)
+def test_types_that_do_not_fit_are_named(statement: str, message: str) -> None:
+    with pytest.raises(WavespecError) as caught:
+        epilogue("low: {lt: [sums.acc, 1]}", statement)
+    assert caught.value.diagnostics[0].message == message
 
 
 @pytest.mark.parametrize("dtype", ["f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"])

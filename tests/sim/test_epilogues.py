@@ -5,16 +5,21 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 from tests.lower.gemms import MACHINES, run
-from tests.ops.epilogues import epilogue
+from tests.ops.epilogues import epilogue, every_function, words_for
 from wavespec.ir.dtype import DTYPES
+from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec
 from wavespec.sim.elements import numpy_dtype
+from wavespec.sim.reference import reference
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 
 AMX, AVX2 = machines("cpu")[0], machines("cpu")[-1]
-SIMULATED = [*(machine for machine in MACHINES if machine.concurrent_waves), AMX, AVX2]
+CONCURRENT = [machine for machine in MACHINES if machine.concurrent_waves]
+SIMULATED = [*CONCURRENT, AMX, AVX2]
 TENSORS = """bias: {shape: [N], dtype: bf16}
   scale: {shape: [M], dtype: f32}
   turned: {shape: [N, M], dtype: f32}"""
@@ -98,3 +103,26 @@ def test_sums_over_several_steps_wait_for_their_epilogue(machine: Machine) -> No
         report, expected = run(made, machine, {**sizes(machine), "K": k})
         assert report.ok, report.render()
         np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize("machine", CONCURRENT, ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("dtype", ["f32", "i32", "bool"])
+def test_every_function_computes_the_same_everywhere(machine: Machine, dtype: str) -> None:
+    words = [word for word in words_for(dtype) if "gelu" not in word]
+    made = every_function(words, dtype, tile=(32, 32, 32), wave=(16, 16), operands="bf16")
+    shape, random = {"M": 19, "N": 35}, np.random.default_rng(0)
+    kind, extents = numpy_dtype(DTYPES[dtype]), (shape["M"], shape["N"])
+    inputs = {
+        name: random.integers(-3, 4, (shape[dim], 2)).astype(ml_dtypes.bfloat16)
+        for name, dim in (("a", "M"), ("b", "N"))
+    }
+    inputs["other"] = random.integers(0 if dtype == "bool" else 1, 5, extents).astype(kind)
+    inputs["flag"] = random.integers(0, 2, extents).astype(np.bool_)
+    report = simulate(lower(made, machine), machine, inputs, {**shape, "K": 2})
+    assert report.ok, report.render()
+    tensors = [
+        torch.from_numpy(x.astype(np.float32)).bfloat16() if x.dtype == ml_dtypes.bfloat16 else torch.from_numpy(x)
+        for x in inputs.values()
+    ]
+    for word, expected in zip(words, reference(made, *tensors, compute=None), strict=False):
+        np.testing.assert_allclose(report.tensors[f"c_{word}"], expected, rtol=2e-6, err_msg=word)

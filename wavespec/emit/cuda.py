@@ -238,7 +238,7 @@ class ThreadToCuda(ThreadToMlir):
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
         """32-bit registers: accumulators as scalars, which LLVM need not take apart, fragments as words."""
-        size = max(1, 4 // dtype.bytes)
+        size = 1 if dtype.kind == "bool" else max(1, 4 // dtype.bytes)  # flags are registers of their own
         return [size] * (elements // size) if elements % size == 0 else [1] * elements
 
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:

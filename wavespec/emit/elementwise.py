@@ -19,14 +19,43 @@ _FLOAT = {
 }
 # One backend makes of arith.maximumf what loses NaN.
 _EXTREMES = {"maximum": "llvm.intr.maximum", "minimum": "llvm.intr.minimum"}
+# By name: IREE takes their operations for library calls, which machines have instructions for.
+_INTRINSICS = {
+    "floor": "llvm.floor",
+    "ceil": "llvm.ceil",
+    "trunc": "llvm.trunc",
+    "round": "llvm.roundeven",
+    "sqrt": "llvm.sqrt",
+}
 _INTEGER = {
     "add": "arith.addi",
     "sub": "arith.subi",
     "mul": "arith.muli",
+    "quotient": "arith.divsi",
+    "rest": "arith.remsi",
     "maximum": "arith.maxsi",
     "minimum": "arith.minsi",
+    "and": "arith.andi",
+    "or": "arith.ori",
+    "xor": "arith.xori",
+    "shl": "arith.shli",
+    "shr": "arith.shrsi",
 }
-_UNSIGNED = {**_INTEGER, "maximum": "arith.maxui", "minimum": "arith.minui"}
+_UNSIGNED = {
+    **_INTEGER,
+    "quotient": "arith.divui",
+    "rest": "arith.remui",
+    "maximum": "arith.maxui",
+    "minimum": "arith.minui",
+    "shr": "arith.shrui",
+}
+# What a comparison is called for floating point, signed and unsigned numbers; NaN is unlike every number.
+_PREDICATES = {
+    "lt": ("olt", "slt", "ult"),
+    "le": ("ole", "sle", "ule"),
+    "eq": ("oeq", "eq", "eq"),
+    "ne": ("une", "ne", "ne"),
+}
 _LARGEST_POWER, _SMALLEST_POWER = 129.0, -151.0
 _ROUND = 1.5 * 2.0**23  # added and subtracted, it rounds an f32 to an integer, which its low bits then hold
 # 2^x for -0.5 <= x <= 0.5: a minimax fit in f64, rounded to f32; off by 2e-9 at most.
@@ -42,25 +71,50 @@ _POWER = (
 
 
 def elementwise(text: MlirText, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
-    """A step other than ``exp2`` on ``size`` elements."""
+    """A step other than ``exp2`` on ``size`` elements of ``dtype``."""
     type_ = vector_type(dtype, size)
+    if function in _PREDICATES:
+        return compare(text, function, names[0], names[1], dtype, size)
+    if function == "where":
+        return _select(text, names[0], names[1], names[2], type_, size)
     if function == "select_less":
-        return _select_less(text, names, dtype, size)
+        condition = compare(text, "lt", names[0], names[1], dtype, size)
+        return _select(text, condition, names[2], names[3], type_, size)
+    if function == "copysign":
+        return _copysign(text, names[0], names[1], dtype, size)
     if function == "neg" and not dtype.is_float:
         return text.op(f"arith.subi {text.constant(0, type_)}, {names[0]} : {type_}")
     if function in _EXTREMES and dtype.is_float:
         return text.op(f"{_EXTREMES[function]}({', '.join(names)}) : ({type_}, {type_}) -> {type_}")
-    verbs = _FLOAT if dtype.is_float else _UNSIGNED if dtype.kind == "uint" else _INTEGER
+    if function in _INTRINSICS:
+        called = f"{_INTRINSICS[function]}.{f'v{size}' if size > 1 else ''}{dtype.name}"
+        return text.op(f'llvm.call_intrinsic "{called}"({names[0]}) : ({type_}) -> {type_}')
+    verbs = _FLOAT if dtype.is_float else _INTEGER if dtype.kind == "int" else _UNSIGNED
     return text.op(f"{verbs[function]} {', '.join(names)} : {type_}")
 
 
-def _select_less(text: MlirText, names: Sequence[str], dtype: DType, size: int) -> str:
-    left, right, then, otherwise = names
-    type_ = vector_type(dtype, size)
+def compare(text: MlirText, function: str, left: str, right: str, dtype: DType, size: int) -> str:
+    """A comparison of ``size`` elements of ``dtype``: that many flags."""
+    ordered, signed, unsigned = _PREDICATES[function]
+    verb = f"cmpf {ordered}" if dtype.is_float else f"cmpi {signed if dtype.kind == 'int' else unsigned}"
+    return text.op(f"arith.{verb}, {left}, {right} : {vector_type(dtype, size)}")
+
+
+def _select(text: MlirText, condition: str, then: str, otherwise: str, type_: str, size: int) -> str:
     flags = vector_type(DTYPES["bool"], size)
-    verb = "cmpf olt" if dtype.is_float else "cmpi ult" if dtype.kind == "uint" else "cmpi slt"
-    condition = text.op(f"arith.{verb}, {left}, {right} : {type_}")
     return text.op(f"arith.select {condition}, {then}, {otherwise} : {flags}, {type_}")
+
+
+def _copysign(text: MlirText, name: str, sign: str, dtype: DType, size: int) -> str:
+    """By bits: IREE does not take the intrinsic for every machine."""
+    number, word = vector_type(dtype, size), vector_type(DTYPES[f"i{dtype.bits}"], size)
+    top = 1 << (dtype.bits - 1)
+    parts: list[str] = []
+    for part, mask in ((name, top - 1), (sign, -top)):
+        bits = text.op(f"arith.bitcast {part} : {number} to {word}")
+        parts.append(text.op(f"arith.andi {bits}, {text.constant(mask, word)} : {word}"))
+    bits = text.op(f"arith.ori {', '.join(parts)} : {word}")
+    return text.op(f"arith.bitcast {bits} : {word} to {number}")
 
 
 def power_by_polynomial(text: MlirText, name: str, size: int) -> str:

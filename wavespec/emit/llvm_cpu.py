@@ -9,6 +9,7 @@ from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.transpose import transposed_lines
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
@@ -215,6 +216,16 @@ class ThreadToCpu(CpuProducts):
             if size > 1
             else f"memref.load {buffer}[{at}] : {type_}"
         )
+
+    def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        if (before.name, after.name) != ("bf16", "f32"):
+            return super().convert(name, before, after, old, new)
+        # IREE takes an extension of what was just rounded for the number itself; of words it does not.
+        short, word = (old.replace("bf16", integer) for integer in ("i16", "i32"))
+        name = self.text.op(f"arith.bitcast {name} : {old} to {short}")
+        name = self.text.op(f"arith.extui {name} : {short} to {word}")
+        name = self.text.op(f"arith.shli {name}, {self.text.constant(16, word)} : {word}")
+        return self.text.op(f"arith.bitcast {name} : {word} to {new}")
 
     def exp2(self, name: str, size: int) -> str:
         return power_by_polynomial(self.text, name, size)

@@ -61,6 +61,8 @@ class MlirText:
         """A constant; ``type_`` may be a vector, which is filled."""
         scalar = type_.rpartition("x")[2].rstrip(">") if type_.startswith("vector") else type_
         number = _float_text(float(value), scalar) if scalar[0] in "fb" else str(int(value))
+        if type_.endswith("xi1>"):
+            number = "true" if value else "false"
         literal = f"dense<{number}>" if type_.startswith("vector") else number
         key = (literal, type_)
         if key not in self._constants:

@@ -108,7 +108,7 @@ class ThreadToRocm(ThreadToMlir):
         )
         if op["valid"] is not None:
             name = self._zeroed(name, op["valid"], size, dtype)
-        name = self._bitcast(name, raw, type_)
+        name = self._as_type(name, raw, type_)
         return (Part(name, size),)
 
     def _zeroed(self, name: str, valid: Expr, size: int, dtype: DType) -> str:
@@ -224,7 +224,7 @@ class ThreadToRocm(ThreadToMlir):
         offset = 0
         for part in parts:
             raw = _raw_type(part.size * memory.dtype.bytes)
-            data = self._bitcast(part.name, vector_type(memory.dtype, part.size), raw)
+            data = self._as_type(part.name, vector_type(memory.dtype, part.size), raw)
             extra: Mask = ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
             place = self._masked(op, memory, lane, extra)
             if offset:
@@ -289,7 +289,7 @@ class ThreadToRocm(ThreadToMlir):
         )
         return self.text.op(f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", 0)
 
-    def _bitcast(self, name: str, before: str, after: str) -> str:
+    def _as_type(self, name: str, before: str, after: str) -> str:
         if before == after:
             return name
         if before.startswith("vector") and after.startswith("vector"):

@@ -69,7 +69,7 @@ def module_to_binaries(module: EmittedModule, *, intermediates: bool = False) ->
         compiled = _with_tensor_maps(compile_executable(module.text, intermediates=intermediates), module.interface)
         return (Binary(machine.variant, "ptx", _dumped(compiled, ".ptx")),), compiled
     flags = _cpu_flags(machine) if machine.backend == "llvm-cpu" else ()
-    compiled = compile_module(module.text, flags, intermediates=intermediates)
+    compiled = compile_module(module.text, (*flags, _WIDE_STAYS_WIDE), intermediates=intermediates)
     vmfb = Binary(machine.variant, "vmfb", compiled.module, machine.requires)
     if machine.backend == "llvm-cpu":
         return (vmfb,), compiled
@@ -108,6 +108,10 @@ def _executable_target(machine: Machine) -> str:
     return f'#hal.executable.target<"rocm", "rocm-hsaco-fb", {{abi = "hip", iree_codegen.target_info = {target}, ukernels = "none"}}>'
 
 
+_WIDE_STAYS_WIDE = "--iree-input-demote-f64-to-f32=false"
+"""By default IREE computes in f32 what is written in f64."""
+
+
 def _cpu_flags(machine: Machine) -> tuple[str, ...]:
     return (
         "--iree-hal-target-device=local",
@@ -116,5 +120,4 @@ def _cpu_flags(machine: Machine) -> tuple[str, ...]:
         "--iree-llvmcpu-target-cpu=generic",
         f"--iree-llvmcpu-target-cpu-features={machine.compiler['cpu_features']}",
         "--iree-llvmcpu-debug-symbols=false",
-        "--iree-input-demote-f64-to-f32=false",
     )

@@ -6,7 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from wavespec.emit.elementwise import elementwise
+from wavespec.emit.elementwise import compare, elementwise
+from wavespec.emit.flags_to_bytes import flags_to_bytes
 from wavespec.emit.indices import Indices
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.raster import banded_ids
@@ -37,7 +38,7 @@ class ThreadToMlir:
     """Walks a thread kernel once.  Subclasses say how memory, matrix instructions and barriers are spelled."""
 
     def __init__(self, kernel: Kernel, machine: Machine, layout: str) -> None:
-        self.kernel, self.machine, self.layout = kernel, machine, layout
+        self.kernel, self.machine, self.layout = flags_to_bytes(kernel), machine, layout
         self.text = MlirText()
         self.indices = Indices(self.text)
         self.values: dict[str, Parts] = {}
@@ -306,6 +307,9 @@ class ThreadToMlir:
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         """Convert one SSA value between element types."""
+        if after.kind == "bool":
+            size = int(old[7:].partition("x")[0]) if old.startswith("vector") else 1
+            return compare(self.text, "ne", name, self.text.constant(0, old), before, size)
         if old == new:  # signed and unsigned are one type
             return name
         small = [dtype.is_float and dtype.bits < _FLOAT.bits for dtype in (before, after)]
@@ -317,14 +321,24 @@ class ThreadToMlir:
         elif before.is_float:
             verb = "arith.fptoui" if after.kind == "uint" else "arith.fptosi"
         elif after.is_float:
-            verb = "arith.uitofp" if before.kind == "uint" else "arith.sitofp"
+            verb = "arith.sitofp" if before.kind == "int" else "arith.uitofp"
         else:
             verb = (
-                ("arith.extui" if before.kind == "uint" else "arith.extsi")
+                ("arith.extsi" if before.kind == "int" else "arith.extui")
                 if after.bits > before.bits
                 else "arith.trunci"
             )
         return self.text.op(f"{verb} {name} : {old} to {new}")
+
+    def _bitcast(self, op: Op) -> None:
+        (value,) = op.operands
+        before, after = value.vector.dtype, op.result.vector.dtype
+        made: list[Part] = []
+        for part in self.values[value.name]:
+            old, new = vector_type(before, part.size), vector_type(after, part.size)
+            name = part.name if old == new else self.text.op(f"arith.bitcast {part.name} : {old} to {new}")
+            made.append(Part(name, part.size))
+        self.values[op.result.name] = tuple(made)
 
     def _broadcast(self, op: Op) -> None:
         (value,), dtype = op.operands, op.result.vector.dtype
@@ -338,7 +352,7 @@ class ThreadToMlir:
         self.values[op.result.name] = tuple(made[size] for size in sizes)
 
     def _elementwise(self, op: Op) -> None:
-        function, kind = op["function"], op.result.vector
+        function, kind = op["function"], op.operands[-1].vector
         sizes = self.native_sizes(kind.dtype, kind.elements)
         made: list[Part] = []
         for parts in zip(*(self.parts(value, sizes) for value in op.operands), strict=True):

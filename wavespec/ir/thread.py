@@ -27,6 +27,9 @@ memory.
 | slice | T x n -> T x size | start, size |
 | transpose | T x (r·c·u) -> T x (r·c·u) | rows, columns, unit: row-major to column-major, moving units of u elements |
 | cast | T x n -> U x n | bias: a whole number added on the way (in U, wrapping round; absent = 0) |
+| bitcast | T x n -> U x n | the same bits; T and U have as many |
+| elementwise | T x n ... -> T x n | function: one step (``wavespec/sim/elements.py`` has them all); ``lt``, ``le``, ``eq`` and ``ne`` give bool, ``where`` takes one first |
+| broadcast | T x 1 -> T x n | the one element n times |
 | reduce | T x n -> T x 1 | function: joins all elements, in any order |
 | shuffle | T x n -> T x n | mask: what the lane has whose number differs in these bits |
 | pad | T x n -> T x n | start, stride, limit, value: element i becomes ``value`` unless start + i * stride < limit |
@@ -56,14 +59,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wavespec.diagnostics import Span
-from wavespec.ir.dtype import DType
+from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
 
-PURE = frozenset(("broadcast", "cast", "constant", "elementwise", "pack", "pad", "reduce", "slice", "transpose"))
+PURE = frozenset(
+    ("bitcast", "broadcast", "cast", "constant", "elementwise", "pack", "pad", "reduce", "slice", "transpose")
+)
 """Operations that make values of values and do nothing else."""
+
+
+PREDICATES = frozenset(("lt", "le", "eq", "ne"))
+"""Functions of ``elementwise`` whose result is bool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +271,16 @@ class ThreadBuilder:
         self.add("broadcast", (value,), (result,))
         return result
 
+    def bitcast(self, value: Value, dtype: DType, hint: str = "bits") -> Value:
+        if value.vector.dtype == dtype:
+            return value
+        result = self.value(hint, dtype, value.vector.elements)
+        self.add("bitcast", (value,), (result,))
+        return result
+
     def elementwise(self, function: str, *operands: Value, hint: str = "element") -> Value:
-        result = Value(self.fresh(hint), operands[-1].type)
+        kind = operands[-1].vector
+        result = self.value(hint, DTYPES["bool"] if function in PREDICATES else kind.dtype, kind.elements)
         self.add("elementwise", operands, (result,), function=function)
         return result
 

@@ -58,12 +58,33 @@ def _exp2(x: Array) -> Array:
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
-    """The product of two f32 is exact in f64; the sum is rounded twice, which shows in about one of 2^28 results."""
-    return a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    """Of f32 the product is exact in f64, and the sum is rounded twice, which shows in about one of 2^28 results; of
+    f64 the product is kept in two numbers."""
+    if a.dtype == np.float32:
+        return a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    total = product + c
+    other = total - product
+    lost = lost + ((product - (total - other)) + (c - other))
+    return np.where(np.isfinite(lost), total + lost, total)
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    """Two numbers of half as many digits, whose products are exact."""
+    large = x * (2.0**27 + 1)
+    high = large - (large - x)
+    return high, x - high
 
 
 def _select_less(a: Array, b: Array, c: Array, d: Array) -> Array:
     return np.where(a < b, c, d)
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    """Of whole numbers, rounded towards 0."""
+    return (a - np.fmod(a, b)) // b
 
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
@@ -71,20 +92,39 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
+    "quotient": _quotient,
+    "rest": np.fmod,
     "maximum": np.maximum,
     "minimum": np.minimum,
     "neg": np.negative,
     "abs": np.abs,
+    "copysign": np.copysign,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "sqrt": np.sqrt,
     "exp2": _exp2,
     "fma": _fma,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "where": np.where,
     "select_less": _select_less,
 }
 
 
 def elementwise(function: str, operands: Sequence[Array]) -> Array:
-    """One step on every element, rounded to the type of the operands; integers wrap round."""
+    """One step on every element, rounded to the type of the operands, or bool; integers wrap round."""
     with np.errstate(all="ignore"):
-        return _FUNCTIONS[function](*operands).astype(operands[-1].dtype)
+        result = _FUNCTIONS[function](*operands)
+        return result if result.dtype == np.bool_ else result.astype(operands[-1].dtype)
 
 
 def joined(function: str, values: Array) -> Array:

@@ -233,6 +233,8 @@ class Strand:
             case "cast":
                 dtype = op.result.vector.dtype
                 self._define(op, converted(operands[0], dtype) + numpy_dtype(dtype).type(op.get("bias", 0)))
+            case "bitcast":
+                self._define(op, np.ascontiguousarray(operands[0]).view(numpy_dtype(op.result.vector.dtype)))
             case "broadcast":
                 self._define(op, np.repeat(operands[0], op.result.vector.elements, axis=1))
             case "reduce":

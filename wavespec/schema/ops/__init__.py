@@ -12,7 +12,7 @@ from pydantic import Field
 
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.cast import Cast
-from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Unary
+from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.iterate import Iterate
 from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
@@ -38,6 +38,7 @@ __all__ = [
     "Reduction",
     "Register",
     "Scope",
+    "Ternary",
     "Unary",
     "ValueOp",
     "ValueType",
@@ -47,7 +48,7 @@ __all__ = [
 _MODELS: tuple[type[Op], ...] = (Register, Read, Mma, Iterate, Cast, *ELEMENTWISE, *REDUCE, Write)
 
 if TYPE_CHECKING:
-    AnyOp = Register | Read | Mma | Iterate | Cast | Unary | Binary | Reduce | Write
+    AnyOp = Register | Read | Mma | Iterate | Cast | Unary | Binary | Ternary | Reduce | Write
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
 

@@ -12,7 +12,10 @@ from wavespec.schema.ops.mma import DtypeMismatch
 
 
 class Cast(ValueOp):
-    """Converts a value: rounded to nearest even, or cut off to an integer, whose range it has to be in."""
+    """Converts a value: rounded to nearest even, or cut off to an integer, whose range it has to be in.
+
+    A bool is 1 or 0; as a bool, a number is true unless it is 0.
+    """
 
     word: ClassVar[str] = "cast"
     headline: ClassVar[tuple[str, ...]] = ("value",)
@@ -26,8 +29,8 @@ class Cast(ValueOp):
     def infer(self, scope: Scope) -> ValueType | None:
         value = scope.value(self, "value")
         for field, dtype in (("dtype", self.dtype), ("value", value and value.dtype)):
-            if dtype is not None and not is_computed(dtype):
+            if dtype is not None and dtype != "bool" and not is_computed(dtype):
                 what = "the result" if field == "dtype" else quote(self.value)
-                message = f"'cast' converts integers, and floating point of at least 16 bits; {what} is {dtype}."
+                message = f"'cast' converts bool, integers, and floating point of 16 bits or more; {what} is {dtype}."
                 scope.report(DtypeMismatch(self.where(field), message))
         return ValueType(value.dims, self.dtype) if value else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,25 +12,35 @@ from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.dtypes import DType, fits, is_computed, is_float
 from wavespec.schema.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
-from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+from wavespec.schema.ops.mma import DtypeMismatch
 from wavespec.schema.yaml_source import NumberOutOfRange
 
 
 class NoValue(WavespecError, code="no-value"):
     def __init__(self, where: Where, word: str) -> None:
-        message = f"Both operands of {quote(word)} are numbers; at least one is a value."
+        message = f"The operands of {quote(word)} are numbers; at least one is a value."
         super().__init__(where, message, hints=["Write the number that comes out of it."])
+
+
+Takes = Literal["anything", "numbers", "floats", "small floats", "integers", "bits"]
+"""Element types: numbers and bool; numbers; floating point; that of at most 32 bits, which is computed in f32; whole
+numbers; whole numbers and bool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One elementwise op of the language; `wavespec/ops/elementwise.py` has the meaning of each."""
+    """One elementwise op of the language; `wavespec/ops/elementwise.py` has the meaning of each.
+
+    Words are those of torch, where it has one.
+    """
 
     word: str
     operands: int
     doc: str
-    dtypes: Literal["numbers", "floats", "small floats"]
-    """Element types that it takes; small ones have at most 32 bits and are computed in f32."""
+    dtypes: Takes
+    """Element types that it takes."""
+    result: Literal["same", "bool"] = "same"
+    """The element type of the result: that of the operands, or bool."""
 
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -38,12 +48,52 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("sub", 2, "`lhs - rhs`.", "numbers"),
     Function("mul", 2, "`lhs * rhs`.", "numbers"),
     Function("div", 2, "`lhs / rhs`.", "floats"),
+    Function("floor_divide", 2, "`lhs / rhs` rounded down; of whole numbers, where `rhs` is not 0.", "numbers"),
+    Function("remainder", 2, "`lhs - rhs * floor_divide(lhs, rhs)`: it has the sign of `rhs`.", "numbers"),
+    Function("fmod", 2, "What a quotient rounded towards 0 leaves of `lhs`: it has the sign of `lhs`.", "numbers"),
+    Function("pow", 2, "`lhs` to the power of `rhs`.", "small floats"),
+    Function("atan2", 2, "The angle of the point with `rhs` to the right and `lhs` up.", "small floats"),
     Function("maximum", 2, "The larger of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
     Function("minimum", 2, "The smaller of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
+    Function("lt", 2, "Whether `lhs < rhs`.", "numbers", "bool"),
+    Function("le", 2, "Whether `lhs <= rhs`.", "numbers", "bool"),
+    Function("gt", 2, "Whether `lhs > rhs`.", "numbers", "bool"),
+    Function("ge", 2, "Whether `lhs >= rhs`.", "numbers", "bool"),
+    Function("eq", 2, "Whether `lhs` equals `rhs`.", "anything", "bool"),
+    Function("ne", 2, "Whether `lhs` differs from `rhs`; also where one is NaN.", "anything", "bool"),
+    Function("logical_and", 2, "Whether neither `lhs` nor `rhs` is 0.", "anything", "bool"),
+    Function("logical_or", 2, "Whether `lhs` or `rhs` is not 0.", "anything", "bool"),
+    Function("logical_xor", 2, "Whether just one of `lhs` and `rhs` is 0.", "anything", "bool"),
+    Function("bitwise_and", 2, "The bits that `lhs` and `rhs` have.", "bits"),
+    Function("bitwise_or", 2, "The bits that `lhs` or `rhs` has.", "bits"),
+    Function("bitwise_xor", 2, "The bits that just one of `lhs` and `rhs` has.", "bits"),
+    Function("bitwise_left_shift", 2, "`lhs * 2^rhs`, cut off to its bits.", "integers"),
+    Function("bitwise_right_shift", 2, "`lhs / 2^rhs`, rounded down.", "integers"),
+    Function("where", 3, "`then` where `condition` holds, else `otherwise`.", "anything"),
     Function("neg", 1, "The value with its sign changed.", "numbers"),
+    Function("abs", 1, "The value without its sign.", "numbers"),
+    Function("sign", 1, "1, 0 or -1: the sign of the value; 0 for NaN.", "numbers"),
+    Function("logical_not", 1, "Whether the value is 0.", "anything", "bool"),
+    Function("bitwise_not", 1, "The bits that the value has not.", "bits"),
     Function("relu", 1, "The value where it is positive, else 0.", "numbers"),
+    Function("floor", 1, "The value rounded down.", "floats"),
+    Function("ceil", 1, "The value rounded up.", "floats"),
+    Function("trunc", 1, "The value rounded towards 0.", "floats"),
+    Function("round", 1, "The value rounded to the nearest integer, halves to the even one.", "floats"),
+    Function("sqrt", 1, "The square root.", "floats"),
+    Function("rsqrt", 1, "`1 / sqrt(x)`.", "floats"),
+    Function("cbrt", 1, "The cube root.", "small floats"),
+    Function("reciprocal", 1, "`1 / x`.", "floats"),
     Function("exp", 1, "e to the power of the value.", "small floats"),
     Function("exp2", 1, "2 to the power of the value.", "small floats"),
+    Function("expm1", 1, "`exp(x) - 1`.", "small floats"),
+    Function("log", 1, "The natural logarithm.", "small floats"),
+    Function("log2", 1, "The logarithm to base 2.", "small floats"),
+    Function("log10", 1, "The logarithm to base 10.", "small floats"),
+    Function("log1p", 1, "`log(1 + x)`.", "small floats"),
+    Function("sin", 1, "The sine.", "small floats"),
+    Function("cos", 1, "The cosine.", "small floats"),
+    Function("sinh", 1, "The hyperbolic sine.", "small floats"),
     Function("erf", 1, "The error function.", "small floats"),
     Function("tanh", 1, "The hyperbolic tangent.", "small floats"),
     Function("sigmoid", 1, "`1 / (1 + exp(-x))`.", "small floats"),
@@ -57,17 +107,20 @@ class Elementwise(ValueOp):
     """An op that makes each element of its result from the elements of its operands at the same place."""
 
     function: ClassVar[Function]
+    flags: ClassVar[tuple[str, ...]] = ()
+    """Operands that are bool, whatever the others are."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         types = {field: scope.value(self, field) for field in self.headline if isinstance(getattr(self, field), str)}
         known = {field: value for field, value in types.items() if value is not None}
-        if not types:
+        typed = {field: value for field, value in known.items() if field not in self.flags}
+        if all(field in self.flags for field in types):
             scope.report(NoValue(self.where("op"), self.word))
         for field, value in known.items():
             self._check_dtype(scope, field, value.dtype)
-        if len(known) < len(types) or not known:
+        if len(known) < len(types) or not typed:
             return None
-        (first, value), *others = known.items()
+        (first, value), *others = typed.items()
         for field, other in others:
             if other.dtype != value.dtype:
                 found = (
@@ -82,33 +135,43 @@ class Elementwise(ValueOp):
             number = getattr(self, field)
             if field not in types and not fits(number, value.dtype):
                 scope.report(NumberOutOfRange(self.where(field), str(number), f"the numbers of {value.dtype}"))
-        return ValueType(self._dims(scope, known), value.dtype)
-
-    def _check_dtype(self, scope: Scope, field: str, dtype: DType) -> None:
-        allowed = self.function.dtypes
-        if not is_computed(dtype) or (allowed != "numbers" and not is_float(dtype)):
-            wanted = "numbers" if allowed == "numbers" else "floating point"
-            what = f"takes {wanted}" if dtype in ("bool", "i8", "i16", "i32", "i64", "u8") else "takes no 8-bit floats"
-        elif dtype == "f64" and allowed == "small floats":
-            what = "is computed in f32"
-        else:
-            return
-        scope.report(
-            DtypeMismatch(self.where(field), f"{quote(self.word)} {what}; {quote(getattr(self, field))} is {dtype}.")
+        return ValueType(
+            shared_dims(value.dims for value in known.values()),
+            "bool" if self.function.result == "bool" else value.dtype,
         )
 
-    def _dims(self, scope: Scope, known: Mapping[str, ValueType]) -> tuple[str, ...]:
-        """Those of the operand with the most; the others are repeated along what they lack."""
-        widest = max(known, key=lambda field: len(known[field].dims))
-        dims = known[widest].dims
-        for field, value in known.items():
-            if extra := [dim for dim in value.dims if dim not in dims]:
-                mine, theirs = (quote(getattr(self, name)) for name in (field, widest))
-                message = f"{mine} has the dim {quote(extra[0])}, which {theirs} lacks; one operand has all dims."
-                notes = [f"{mine} is {value}", f"{theirs} is {known[widest]}"]
-                scope.report(DimsMismatch(self.where(field), message, notes=notes))
-                break
-        return dims
+    def _check_dtype(self, scope: Scope, field: str, dtype: DType) -> None:
+        if field in self.flags:
+            if dtype != "bool":
+                message = f"The {field} of {quote(self.word)} is bool; {quote(getattr(self, field))} is {dtype}."
+                hints = [f"Compare it with something: '- name: {{ne: [{getattr(self, field)}, 0]}}'."]
+                scope.report(DtypeMismatch(self.where(field), message, hints=hints))
+            return
+        if what := _refusal(self.function.dtypes, dtype):
+            message = f"{quote(self.word)} {what}; {quote(getattr(self, field))} is {dtype}."
+            scope.report(DtypeMismatch(self.where(field), message))
+
+
+def shared_dims(operands: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The dims of an elementwise result: those of the operand with the most, then what others have beside them.
+
+    Operands are repeated along the dims that they lack.
+    """
+    first, *others = sorted(operands, key=len, reverse=True)
+    return tuple(dict.fromkeys((*first, *(dim for dims in others for dim in dims))))
+
+
+def _refusal(takes: Takes, dtype: DType) -> str:
+    """What is wrong with an operand of ``dtype``; empty for nothing."""
+    if is_float(dtype) and takes in ("integers", "bits"):
+        return "takes integers" if takes == "integers" else "takes integers and bool"
+    if is_float(dtype) and not is_computed(dtype):
+        return "takes no 8-bit floats"
+    if dtype == "bool" and takes not in ("anything", "bits"):
+        return {"numbers": "takes numbers", "integers": "takes integers"}.get(takes, "takes floating point")
+    if not is_float(dtype) and takes in ("floats", "small floats"):
+        return "takes floating point"
+    return "is computed in f32" if dtype == "f64" and takes == "small floats" else ""
 
 
 class Unary(Elementwise):
@@ -131,9 +194,26 @@ class Binary(Elementwise):
     """The right operand: a value with the dims of the other, or some of them; or a number."""
 
 
+class Ternary(Elementwise):
+    """An elementwise op that chooses between values, or a value and a number."""
+
+    headline: ClassVar[tuple[str, ...]] = ("condition", "then", "otherwise")
+    flags: ClassVar[tuple[str, ...]] = ("condition",)
+
+    condition: Reference
+    """A bool."""
+    then: Reference | int | float
+    """The result where the condition holds: a value or a number."""
+    otherwise: Reference | int | float
+    """The result elsewhere."""
+
+
+_BY_OPERANDS: dict[int, type[Elementwise]] = {1: Unary, 2: Binary, 3: Ternary}
+
+
 def _model(function: Function) -> type[Elementwise]:
     name = "".join(part.capitalize() for part in function.word.split("_"))
-    base: type[Elementwise] = Unary if function.operands == 1 else Binary
+    base = _BY_OPERANDS[function.operands]
     fields: dict[str, Any] = {"op": (Literal[function.word], function.word)}
     made: type[Elementwise] = create_model(name, __base__=base, __doc__=function.doc, __module__=__name__, **fields)
     made.word, made.function = function.word, function

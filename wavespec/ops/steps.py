@@ -1,0 +1,43 @@
+"""Steps of arithmetic in, operations of one lane out: what the functions of elementwise ops are written in."""
+
+from __future__ import annotations
+
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.kernel import Value
+from wavespec.ir.thread import ThreadBuilder
+
+Operand = Value | float | int
+
+
+class Steps:
+    """Steps on ``size`` elements of one lane; a number stands for that many, of the type of the value beside it."""
+
+    def __init__(self, build: ThreadBuilder, like: Value, hint: str) -> None:
+        self.build, self.hint = build, hint
+        self.dtype, self.size = like.vector.dtype, like.vector.elements
+
+    def __call__(self, function: str, *operands: Operand) -> Value:
+        kinds = [operand.vector.dtype for operand in operands if isinstance(operand, Value)]
+        kind = next((kind for kind in reversed(kinds) if kind.kind != "bool"), self.dtype)
+        values = [operand if isinstance(operand, Value) else self.constant(operand, kind) for operand in operands]
+        return self.build.elementwise(function, *values, hint=self.hint)
+
+    def constant(self, number: float | int, kind: DType) -> Value:
+        exact = float(number) if kind.is_float else int(number)
+        return self.build.constant(exact, kind, self.size)
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        return self.build.cast(value, DTYPES[dtype], self.hint)
+
+    def bits(self, value: Value, dtype: str) -> Value:
+        """The bits of a value as another type of the same size."""
+        return self.build.bitcast(value, DTYPES[dtype], self.hint)
+
+    def polynomial(self, x: Value, *coefficients: float) -> Value:
+        """``Σ coefficients[i] · xⁱ``."""
+        *rest, last = coefficients
+        total: Operand = last
+        for coefficient in reversed(rest):
+            total = self("fma", total, x, coefficient)
+        assert isinstance(total, Value), "a polynomial has at least two coefficients"
+        return total
