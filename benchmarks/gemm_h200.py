@@ -100,13 +100,16 @@ def main() -> None:
 
 
 def build_all(folder: Path, specs: Sequence[Path]) -> None:
-    """Compile every spec into ``folder``, one file each."""
+    """Compile every spec of one kernel into ``folder``, one file each."""
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
     from wavespec.schema import load
+    from wavespec.schema.load_family import is_family_file
 
     folder.mkdir(parents=True, exist_ok=True)
     for path in specs:
+        if is_family_file(path):
+            continue
         target = folder / path.name.replace(".wave.yaml", ".wavespec")
         target.write_bytes(pack_artifact(build(load(path), "sm_90")))
         print(target, flush=True)

@@ -28,7 +28,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
 from wavespec.schema import loads
-from wavespec.schema.json_schema import json_schema
+from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.models import TARGETS
 from wavespec.schema.ops import FUNCTIONS, REDUCTIONS
 from wavespec.targets.machine import machines
@@ -103,6 +103,12 @@ def folders() -> str:
     return "\n".join(["| where | what |", "| --- | --- |", *rows])
 
 
+def family() -> str:
+    """The fields of a family."""
+    schema = family_json_schema()
+    return _fields("Family", schema, schema["required"])
+
+
 def models(*names: str) -> str:
     """Tables of fields, from the JSON Schema that editors use; without names, of the kernel itself."""
     schema = json_schema()
@@ -117,14 +123,17 @@ def models(*names: str) -> str:
     for name, model in chosen.items():
         word = next(iter(model["properties"]))
         title = f"`{word}`" if word == name.lower() else name
-        required: list[str] = [*model.get("required", []), *always.get(name, [])]
-        lines += [f"### {title}", "", _cell(model.get("description", "")), ""]
-        lines += ["| field | type | default | meaning |", "| --- | --- | --- | --- |"]
-        for field, value in model["properties"].items():
-            default = "required" if field in required else _default(value)
-            row = (f"`{field}`", _type(value), default, _cell(value.get("description", "")))
-            lines.append(f"| {' | '.join(row)} |")
-        lines.append("")
+        lines += [_fields(title, model, [*model.get("required", []), *always.get(name, [])]), ""]
+    return "\n".join(lines)
+
+
+def _fields(title: str, model: dict[str, Any], required: list[str]) -> str:
+    lines = [f"### {title}", "", _cell(model.get("description", "")), ""]
+    lines += ["| field | type | default | meaning |", "| --- | --- | --- | --- |"]
+    for field, value in model["properties"].items():
+        default = "required" if field in required else _default(value)
+        row = (f"`{field}`", _type(value), default, _cell(value.get("description", "")))
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 
@@ -140,8 +149,7 @@ def elementwise() -> str:
     }
     operands = {1: "value", 2: "[lhs, rhs]", 3: "[condition, then, otherwise]"}
     rows = [
-        f"| `{row.word}` | {operands[row.operands]} | {takes[row.dtypes]} | {_cell(row.doc)} |"
-        for row in FUNCTIONS
+        f"| `{row.word}` | {operands[row.operands]} | {takes[row.dtypes]} | {_cell(row.doc)} |" for row in FUNCTIONS
     ]
     return "\n".join(["| op | operands | element types | result |", "| --- | --- | --- | --- |", *rows])
 
@@ -181,6 +189,7 @@ def errors() -> str:
 _PARTS: dict[str, Callable[..., str]] = {
     "elementwise": elementwise,
     "errors": errors,
+    "family": family,
     "folders": folders,
     "models": models,
     "passes": passes,

@@ -12,6 +12,9 @@ import wavespec as ws
 DOCUMENTED = [
     "ArgumentError",
     "Diagnostic",
+    "Family",
+    "FamilyBuilder",
+    "FamilySpec",
     "Kernel",
     "KernelBuilder",
     "KernelSpec",
@@ -19,7 +22,9 @@ DOCUMENTED = [
     "__version__",
     "build",
     "compile",
+    "expand",
     "load",
+    "load_family",
     "loads",
     "reference",
 ]

@@ -21,18 +21,27 @@ if TYPE_CHECKING:
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec, load, loads
     from wavespec.schema.builder import KernelBuilder
+    from wavespec.schema.expand import Family, expand
+    from wavespec.schema.family import FamilySpec
+    from wavespec.schema.family_builder import FamilyBuilder
+    from wavespec.schema.load_family import load_family
     from wavespec.sim.reference import reference
 
 _HOMES = {
     "ArgumentError": "wavespec.runtime.checks",
     "Diagnostic": "wavespec.diagnostics",
+    "Family": "wavespec.schema.expand",
+    "FamilyBuilder": "wavespec.schema.family_builder",
+    "FamilySpec": "wavespec.schema.family",
     "Kernel": "wavespec.runtime.kernel",
     "KernelBuilder": "wavespec.schema.builder",
     "KernelSpec": "wavespec.schema",
     "WavespecError": "wavespec.diagnostics",
     "build": "wavespec.pipeline",
     "compile": "wavespec.pipeline",
+    "expand": "wavespec.schema.expand",
     "load": "wavespec.schema",
+    "load_family": "wavespec.schema.load_family",
     "loads": "wavespec.schema",
     "reference": "wavespec.sim.reference",
 }
@@ -40,6 +49,9 @@ _HOMES = {
 __all__ = [
     "ArgumentError",
     "Diagnostic",
+    "Family",
+    "FamilyBuilder",
+    "FamilySpec",
     "Kernel",
     "KernelBuilder",
     "KernelSpec",
@@ -47,7 +59,9 @@ __all__ = [
     "__version__",
     "build",
     "compile",
+    "expand",
     "load",
+    "load_family",
     "loads",
     "reference",
 ]

@@ -2,6 +2,7 @@
 
 generated/gemm.py                       the wrapper: `from generated.gemm import gemm`
 generated/gemm.artifacts/cpu.json       one manifest per target, its binaries beside it
+generated/fam.artifacts/f16/cpu.json    the same for each member of a family
 specs/kernel.schema.json                what editors complete and underline with
 """
 
@@ -14,15 +15,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from wavespec.build_members import build_members
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote
+from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
 from wavespec.pipeline import build, build_variant, join_cases, join_variants
 from wavespec.runtime.artifact import KernelArtifact, file_stem, replace_file, save_artifact
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.base import SpecModel
 from wavespec.schema.case_errors import naming_case
-from wavespec.schema.json_schema import json_schema
+from wavespec.schema.check_family import place_of_size
+from wavespec.schema.expand import Family
+from wavespec.schema.family_errors import naming_member
+from wavespec.schema.json_schema import family_json_schema, json_schema
+from wavespec.schema.load_family import is_family_file, loads_family
+from wavespec.schema.models import TARGETS
 from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.schema.source_files import SPEC_SUFFIX, read_text
 from wavespec.targets.machine import machines
@@ -42,7 +51,7 @@ class ForeignFile(WavespecError, code="not-generated"):
         super().__init__(None, f"{quote(str(path))} was not written by wavespec and is not overwritten.", hints=hints)
 
 
-def spec_sha256(spec: KernelSpec) -> str:
+def spec_sha256(spec: SpecModel) -> str:
     """64 hex digits of what a spec means: comments and layout of its file do not count, its base does."""
     text = json.dumps(spec.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -73,16 +82,43 @@ def kernel_files(
     artifacts: list[KernelArtifact] = []
     for target in targets:
         texts: dict[str, bytes] = {}
-        artifact = _build_with_isa(spec, target, texts) if isa else build(spec, target, cache=cache)
-        artifacts.append(replace(artifact, spec_sha256=digest))
+        artifacts.append(_build_with_isa(spec, target, texts) if isa else build(spec, target, cache=cache))
         files |= {PurePosixPath(folder, name): data for name, data in texts.items()}
-    with tempfile.TemporaryDirectory() as directory:
-        for artifact in artifacts:
-            for path in save_artifact(artifact, Path(directory)):
-                files[PurePosixPath(folder, path.name)] = path.read_bytes()
+    files |= _artifact_files(artifacts, digest, folder)
     wrapper = wrapper_module(_wrapper_input(spec, source, digest, command))
     # Last: whoever imports the wrapper while files are replaced finds the kernels that it names.
     files[PurePosixPath(f"{spec.name}.py")] = wrapper.encode()
+    return files
+
+
+def family_files(
+    family: Family,
+    targets: Sequence[str],
+    source: str,
+    *,
+    command: str,
+    isa: bool = False,
+    cache: CompileCache | None = None,
+) -> Files:
+    """Like `kernel_files`, for a family: one wrapper, and a folder of kernels per member.
+
+    Raises:
+        WavespecError: a member that does not fit a machine.
+    """
+    files: dict[PurePosixPath, bytes] = {}
+    built = {} if isa else build_members(family.members, targets, cache=cache)
+    for member in family.members:
+        folder = f"{artifacts_directory(family.spec.name)}/{member.suffix(family.spec.name)}"
+        artifacts = [built[member.name, target] for target in targets if (member.name, target) in built]
+        for target in targets_of(member.spec) if isa else ():
+            if target in targets:
+                texts: dict[str, bytes] = {}
+                with naming_member(member.label):
+                    artifacts.append(_build_with_isa(member.spec, target, texts))
+                files |= {PurePosixPath(folder, name): data for name, data in texts.items()}
+        files |= _artifact_files(artifacts, spec_sha256(member.spec), folder)
+    wrapper = family_wrapper_module(_family_wrapper_input(family, source, command))
+    files[PurePosixPath(f"{family.spec.name}.py")] = wrapper.encode()
     return files
 
 
@@ -113,14 +149,21 @@ def project_files(root: Path, *, report: Callable[[str], None] = lambda words: N
     """
     files: dict[PurePosixPath, bytes] = {
         PurePosixPath("specs/kernel.schema.json"): schema_text().encode(),
+        PurePosixPath("specs/family.schema.json"): schema_text(family_json_schema()).encode(),
         PurePosixPath("generated/__init__.py"): _INIT.encode(),
     }
     for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}")):
         # The name goes into messages and locations: relative, so that the bytes do not depend on the folder.
         source = f"specs/{path.name}"
         report(source)
-        spec = loads(read_text(path, None, follow_links=False), source, path.parent)
-        for name, data in kernel_files(spec, targets_of(spec), source, command="wavespec generate").items():
+        text = read_text(path, None, follow_links=False)
+        if is_family_file(path):
+            family = loads_family(text, source, path.parent)
+            made = family_files(family, TARGETS, source, command="wavespec generate")
+        else:
+            spec = loads(text, source, path.parent)
+            made = kernel_files(spec, targets_of(spec), source, command="wavespec generate")
+        for name, data in made.items():
             files[PurePosixPath("generated", name)] = data
     return files
 
@@ -144,9 +187,9 @@ def orphans(files: Files, root: Path) -> list[Path]:
     return [path for path in found if path.is_file() and path not in known and "__pycache__" not in path.parts]
 
 
-def schema_text() -> str:
-    """The JSON Schema of specs, as it is written to files."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+def schema_text(schema: Mapping[str, object] | None = None) -> str:
+    """A JSON Schema, by default that of kernels, as it is written to files."""
+    return json.dumps(json_schema() if schema is None else schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def isa_text(dumped: Mapping[str, bytes]) -> tuple[str, str]:
@@ -156,6 +199,16 @@ def isa_text(dumped: Mapping[str, bytes]) -> tuple[str, str]:
             if name.endswith(theirs):
                 return ours, data.decode(errors="replace")
     raise ValueError(f"no assembly among {sorted(dumped)}")
+
+
+def _artifact_files(artifacts: Sequence[KernelArtifact], digest: str, folder: str) -> Files:
+    """Manifests and binaries in `folder`."""
+    files: dict[PurePosixPath, bytes] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        for artifact in artifacts:
+            for path in save_artifact(replace(artifact, spec_sha256=digest), Path(directory)):
+                files[PurePosixPath(folder, path.name)] = path.read_bytes()
+    return files
 
 
 def _build_with_isa(spec: KernelSpec, target: str, texts: dict[str, bytes]) -> KernelArtifact:
@@ -191,4 +244,30 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
             *(promise.text for promise in size_assumptions(spec, used)),
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
         ),
+    )
+
+
+def _family_wrapper_input(family: Family, source: str, command: str) -> FamilyWrapperInput:
+    picks: list[WrapperPick] = []
+    for pick in family.picks.values():
+        if pick.what == "size":
+            tensor, axis = place_of_size(family.members, pick.name) or ("", 0)
+            picks.append(WrapperPick("size", tensor, axis, pick.name))
+        else:
+            picks.append(WrapperPick(pick.what, pick.name))
+    return FamilyWrapperInput(
+        name=family.spec.name,
+        doc=family.spec.doc,
+        source=source,
+        sha256=spec_sha256(family.spec),
+        picks=tuple(picks),
+        members=tuple(
+            WrapperMember(
+                _wrapper_input(member.spec, source, spec_sha256(member.spec), command),
+                member.suffix(family.spec.name),
+                tuple(member.values[name] for name in family.picks),
+            )
+            for member in family.members
+        ),
+        command=command,
     )

@@ -101,15 +101,6 @@ def build(
     cases = cases_for_target(spec, target)
     chosen = machines(target) if only is None else (only,)
     ptxas = find_ptxas() if cubins and chosen[0].backend == "cuda" else None
-    parts = {
-        "cases": [[[str(condition) for condition in case.when], dump_yaml(case.spec)] for case in cases],
-        "target": target,
-        "variants": [machine.variant for machine in chosen],
-        "wavespec": __version__,
-        "sources": fingerprint(),
-        "iree": compiler_version(),
-        "ptxas": ptxas_version(ptxas) if ptxas else "",
-    }
 
     def work() -> bytes:
         # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
@@ -117,7 +108,13 @@ def build(
         artifact = join_cases(cases, [*(_build_case(case, chosen) for case in cases[:-1]), whole])
         return pack_artifact(with_cubins(artifact, ptxas) if ptxas else artifact)
 
-    return unpack_artifact((cache or CompileCache()).get_or_build(cache_key(parts), work))
+    key = _key(cases, target, chosen, ptxas_version(ptxas) if ptxas else "")
+    return unpack_artifact((cache or CompileCache()).get_or_build(key, work))
+
+
+def build_key(spec: KernelSpec, target: str) -> str:
+    """What ``build(spec, target)`` keeps its result under."""
+    return _key(cases_for_target(spec, target), target, machines(target), "")
 
 
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
@@ -135,6 +132,20 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> 
         for kernel, chosen in zip(some, conditions, strict=False)
     ]
     return replace(every, cases=tuple(map(ArtifactCase, conditions, kernels)))
+
+
+def _key(cases: Sequence[TargetCase], target: str, variants: Sequence[Machine], ptxas: str) -> str:
+    return cache_key(
+        {
+            "cases": [[[str(condition) for condition in case.when], dump_yaml(case.spec)] for case in cases],
+            "target": target,
+            "variants": [machine.variant for machine in variants],
+            "wavespec": __version__,
+            "sources": fingerprint(),
+            "iree": compiler_version(),
+            "ptxas": ptxas,
+        }
+    )
 
 
 def _build_case(case: TargetCase, variants: Sequence[Machine]) -> KernelArtifact:

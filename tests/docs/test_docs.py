@@ -9,9 +9,11 @@ from types import ModuleType
 
 import pytest
 
+from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import STAGES
 from wavespec.schema import loads
 from wavespec.schema.constraints import CONSTRAINTS
+from wavespec.schema.load_family import loads_family
 from wavespec.schema.ops import OPS
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.ops.reduce import REDUCE
@@ -36,6 +38,21 @@ def test_specs_in_the_language_page_load() -> None:
     assert specs
     for spec in specs:
         loads(spec)
+
+
+def test_family_in_the_page_about_families_and_the_mistake_shown_there() -> None:
+    text = (_DOCS / "families.md").read_text(encoding="utf-8")
+    (family,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)\n```", text, re.DOTALL)
+    assert [member.name for member in loads_family(family).members] == [
+        "scores_bf16_64",
+        "scores_f16_64",
+        "scores_f16_128",
+    ]
+    wrong = family.replace("{read: q}", "{read: {{ 'p' if HEAD == 128 else 'q' }}}")
+    with pytest.raises(WavespecError) as raised:
+        loads_family(wrong, "scores.wave.yaml")
+    assert str(raised.value) == shown
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.relative_to(_DOCS).as_posix())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.specs import KERNELS as SPECS
 from wavespec.emit.ptxas import Assembled, assemble, find_ptxas
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import emit, lower, module_to_binaries
@@ -19,7 +20,6 @@ from wavespec.targets.machine import machines
 
 MACHINE = machines("sm_90")[0]
 REGISTER_FILE = 65536
-SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.wave.yaml"))
 CASES = [
     pytest.param(case.spec, id=f"{path.name.split('.')[0]}-{number}")
     for path in SPECS

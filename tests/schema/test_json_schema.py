@@ -10,11 +10,12 @@ import jsonschema
 import pytest
 import yaml
 
-from wavespec.schema.json_schema import json_schema
+from tests.specs import FAMILIES
+from tests.specs import KERNELS as SPECS
+from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.ops import OPS
 from wavespec.schema.spec_to_yaml import dump_yaml
 
-SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.wave.yaml"))
 SCHEMA = json_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
@@ -34,6 +35,16 @@ def test_schema_is_draft_2020_12_and_names_itself() -> None:
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 def test_specs_validate_as_written(path: Path) -> None:
     VALIDATOR.validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize("path", FAMILIES, ids=lambda path: path.name)
+def test_families_validate_as_written(path: Path) -> None:
+    validator = jsonschema.Draft202012Validator(family_json_schema())
+    validator.check_schema(family_json_schema())
+    family = yaml.safe_load(path.read_text())
+    validator.validate(family)
+    for wrong in ({"pick": {"DTYPE": "type(a)"}}, {"parameters": {"DTYPE": ["f 16"]}}, {"extends": "x.wave.yaml"}):
+        assert not validator.is_valid({**family, **wrong})
 
 
 def test_dumped_spec_validates(gemm: dict[str, Any]) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.specs import KERNELS
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import load, load_with_warnings, loads, resolve_params, spec_for_target
 from wavespec.schema.resolve import targets_of
 
 SPECS = Path(__file__).parents[2] / "specs"
-KERNELS = sorted(SPECS.glob("*.wave.yaml"))
 
 SCALE = """\
 apiVersion: wavespec/v1

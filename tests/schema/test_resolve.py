@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.specs import KERNELS
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, constant_values, loads, resolve_params, spec_for_target
 from wavespec.schema.constraints import Hardware, Workgroup
@@ -104,7 +103,7 @@ def test_positions_of_every_part(spec: KernelSpec) -> None:
 def test_specs_of_the_project_have_positions_for_every_op() -> None:
     from wavespec.schema import load
 
-    for path in (Path(__file__).parents[2] / "specs").glob("*.wave.yaml"):
+    for path in KERNELS:
         kernel = load(path)
         assert all(op.span and op.key_span_of("op") for op in kernel.graph)
 

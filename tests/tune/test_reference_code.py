@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.specs import KERNELS as SPECS
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import load
 from wavespec.sim.reference import reference
 from wavespec.tune.judge import random_tensor
 from wavespec.tune.reference_code import reference_code
-
-SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.wave.yaml"))
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wavespec.cli import build, cache, check, failures, project, run, show, tune
+from wavespec.cli import build, cache, check, expand, failures, project, run, show, tune
 from wavespec.version import __version__
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("run")(run.run)
 app.command("bench")(run.bench)
 app.command("tune")(tune.tune)
 app.command("show")(show.show)
+app.command("expand")(expand.expand)
 app.command("schema")(project.schema)
 app.command("generate")(project.generate)
 app.add_typer(cache.app, name="cache")

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from wavespec.cli import failures
 from wavespec.cli.progress import progress
-from wavespec.diagnostics import WavespecError
-
-
-class NoSpecs(WavespecError, code="no-specs"):
-    """`wavespec generate` was run where no specs are."""
-
-    def __init__(self, root: Path) -> None:
-        hints = ["Run it in the folder that has 'specs/', or name that with --root."]
-        super().__init__(None, f"There is no .wave.yaml file in {root / 'specs'}.", hints=hints)
+from wavespec.cli.specs import NoSpecs
 
 
 def schema(
+    kind: Annotated[Literal["kernel", "family"], typer.Option(help="What the files describe.")] = "kernel",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there, not to stdout.")
     ] = None,
 ) -> None:
     """Print the JSON Schema of specs, for editors."""
-    from wavespec.schema.json_schema import json_schema
+    from wavespec.schema.json_schema import family_json_schema, json_schema
 
+    made = json_schema() if kind == "kernel" else family_json_schema()
     if output is None:
-        failures.write_json(json_schema())
+        failures.write_json(made)
         return
     from pathlib import PurePosixPath
 
     from wavespec.generate import schema_text, write_files
 
-    write_files({PurePosixPath(output.name): schema_text().encode()}, output.parent)
+    write_files({PurePosixPath(output.name): schema_text(made).encode()}, output.parent)
 
 
 def generate(
@@ -45,7 +39,7 @@ def generate(
 ) -> None:
     """Regenerate generated/ from every spec in specs/."""
     if not any((root / "specs").glob("*.wave.yaml")):
-        raise NoSpecs(root)
+        raise NoSpecs(root / "specs", "Run it in the folder that has 'specs/', or name that with --root.")
     from wavespec.generate import orphans, project_files, stale_files, write_files
 
     with progress("building every spec for every target"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,13 +11,16 @@ import typer
 from wavespec.cli import failures
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
 from wavespec.cli.progress import progress
+from wavespec.cli.specs import MemberOption, kernels_of, spec_files
 from wavespec.diagnostics import WavespecError
 
 if TYPE_CHECKING:
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
 
-Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec.")]
+Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, or a folder of them.")]
+Run = tuple[str, "KernelSpec", tuple[dict[str, int], ...]]
+"""What `--member` calls a kernel, the kernel, and its sizes."""
 Dims = Annotated[
     list[str] | None,
     typer.Option(
@@ -39,6 +43,7 @@ class NoDevice(WavespecError, code="no-device"):
 def run(
     spec: Spec,
     dim: Dims = None,
+    member: MemberOption = "",
     target: Target = "cpu",
     seed: Seed = 0,
     repeats: Repeats = 10,
@@ -46,21 +51,24 @@ def run(
 ) -> None:
     """Build a spec, run it on random tensors, and compare the result with the reference."""
     failures.MODE.json = json
-    kernel_spec, runs = _asked(spec, dim, target)
-    kernel, device = _built(kernel_spec, target)
-    rows: list[dict[str, Any]] = []
-    for sizes in runs:
-        with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
-            row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=False)
-        rows.append(row)
-        if not json:
-            _print_run(kernel_spec.name, target, row)
-    _finish(kernel_spec, target, rows, json)
+    found: list[tuple[str, list[dict[str, Any]]]] = []
+    for label, kernel_spec, runs in _asked(spec, dim, member, target):
+        kernel, device = _built(label, kernel_spec, target)
+        rows: list[dict[str, Any]] = []
+        for sizes in runs:
+            with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
+                row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=False)
+            rows.append(row)
+            if not json:
+                _print_run(kernel_spec.name, target, row)
+        found.append((kernel_spec.name, rows))
+    _finish(found, target, json)
 
 
 def bench(
     spec: Spec,
     dim: Dims = None,
+    member: MemberOption = "",
     target: Target = "cpu",
     seed: Seed = 0,
     repeats: Repeats = 30,
@@ -68,35 +76,49 @@ def bench(
 ) -> None:
     """Time a spec beside torch computing the same in the same process."""
     failures.MODE.json = json
-    kernel_spec, runs = _asked(spec, dim, target)
-    kernel, device = _built(kernel_spec, target)
-    width = max(len(sizes_in_words(sizes)) for sizes in runs)
-    if not json:
-        print(f"{'sizes':<{width}}  {'wavespec':>22}  {'torch':>22}  {'speed-up':>8}  {'error':>6}")
-    rows: list[dict[str, Any]] = []
-    for sizes in runs:
-        with progress(f"timing {kernel_spec.name} with {sizes_in_words(sizes)}"):
-            row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=True)
-        rows.append(row)
+    asked = _asked(spec, dim, member, target)
+    found: list[tuple[str, list[dict[str, Any]]]] = []
+    width = max(len(sizes_in_words(sizes)) for _, _, runs in asked for sizes in runs)
+    for label, kernel_spec, runs in asked:
+        kernel, device = _built(label, kernel_spec, target)
         if not json:
-            mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
-            ratio = "wrong" if not row["ok"] else f"{row['error_ratio']:.2f}"
-            print(f"{sizes_in_words(sizes):<{width}}  {mine:>22}  {torchs:>22}  {row['speed_up']:>7.2f}x  {ratio:>6}")
-    _finish(kernel_spec, target, rows, json)
+            if len(asked) > 1:
+                print(kernel_spec.name)
+            print(f"{'sizes':<{width}}  {'wavespec':>22}  {'torch':>22}  {'speed-up':>8}  {'error':>6}")
+        rows: list[dict[str, Any]] = []
+        for sizes in runs:
+            with progress(f"timing {kernel_spec.name} with {sizes_in_words(sizes)}"):
+                row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=True)
+            rows.append(row)
+            if not json:
+                mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
+                ratio = "wrong" if not row["ok"] else f"{row['error_ratio']:.2f}"
+                words = f"{sizes_in_words(sizes):<{width}}"
+                print(f"{words}  {mine:>22}  {torchs:>22}  {row['speed_up']:>7.2f}x  {ratio:>6}")
+        found.append((kernel_spec.name, rows))
+    _finish(found, target, json)
 
 
-def _asked(path: Path, dims: list[str] | None, target: str) -> tuple[KernelSpec, tuple[dict[str, int], ...]]:
-    """The spec and the sizes of every run; wrong options are found before anything is built."""
-    from wavespec.schema import load
+def _asked(path: Path, dims: list[str] | None, member: str, target: str) -> list[Run]:
+    """Every kernel and its sizes; wrong options are found before anything is built."""
+    from wavespec.schema.resolve import NotForTarget, targets_of
 
     chosen_target(target)
-    spec = load(path)
-    return spec, chosen_sizes(spec, dims or [])
+    every = [kernel for file in spec_files([path]) for kernel in kernels_of(file, member)]
+    fitting = [(label, spec) for label, spec in every if target in targets_of(spec)]
+    if not fitting:
+        raise NotForTarget(every[0][1].where("only"), target)
+    for _, spec in every:
+        if target not in targets_of(spec):
+            print(f"{spec.name}: not for {target}", file=sys.stderr)
+    return [(label, spec, chosen_sizes(spec, dims or [])) for label, spec in fitting]
 
 
-def _built(spec: KernelSpec, target: str) -> tuple[Kernel, str]:
+def _built(label: str, spec: KernelSpec, target: str) -> tuple[Kernel, str]:
     """The kernel, and the torch device it runs on."""
-    with progress(f"building {spec.name} for {target}"):
+    from wavespec.schema.family_errors import naming_member
+
+    with progress(f"building {spec.name} for {target}"), naming_member(label):
         import torch
 
         from wavespec.pipeline import compile
@@ -150,10 +172,14 @@ def _measured(
     return row
 
 
-def _finish(spec: KernelSpec, target: str, rows: list[dict[str, Any]], json: bool) -> None:
-    ok = all(row["ok"] for row in rows)
-    if json:
-        failures.write_json({"ok": ok, "kernel": spec.name, "target": target, "results": rows})
+def _finish(found: list[tuple[str, list[dict[str, Any]]]], target: str, json: bool) -> None:
+    ok = all(row["ok"] for _, rows in found for row in rows)
+    if json and len(found) == 1:
+        ((name, rows),) = found
+        failures.write_json({"ok": ok, "kernel": name, "target": target, "results": rows})
+    elif json:
+        kernels = [{"kernel": name, "results": rows} for name, rows in found]
+        failures.write_json({"ok": ok, "target": target, "kernels": kernels})
     if not ok:
         raise typer.Exit(failures.FAILED)
 

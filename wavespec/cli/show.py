@@ -9,6 +9,7 @@ import typer
 
 from wavespec.cli.inputs import chosen_case, chosen_stage, chosen_target
 from wavespec.cli.progress import progress
+from wavespec.cli.specs import MemberOption, kernel_of
 from wavespec.diagnostics import WavespecError, name_hints, quote
 
 if TYPE_CHECKING:
@@ -41,20 +42,22 @@ def show(
         list[str] | None,
         typer.Option("--dim", metavar="NAME=SIZE", help="Size of a dim (repeatable): chooses the case."),
     ] = None,
+    member: MemberOption = "",
     stages: Annotated[bool, typer.Option("--stages", help="List the stages and stop.")] = False,
 ) -> None:
     """Print the kernel as IR, MLIR or ISA at any point on its way."""
     from wavespec.pipeline import STAGES
-    from wavespec.schema import load
     from wavespec.schema.case_errors import naming_case
+    from wavespec.schema.family_errors import naming_member
 
     if stages:
         print("\n".join(STAGES))
         return
     stage = chosen_stage(after or STAGES[-3], STAGES)
     machine = machine_of(chosen_target(target), variant)
-    chosen = chosen_case(load(spec), target, case, dim or [])
-    with naming_case(chosen):
+    label, kernel = kernel_of(spec, member)
+    chosen = chosen_case(kernel, target, case, dim or [])
+    with naming_member(label), naming_case(chosen):
         print(stage_text(chosen.spec, machine, stage), end="")
 
 

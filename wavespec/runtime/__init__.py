@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         unpack_artifact,
     )
     from wavespec.runtime.checks import ArgumentError, ArgumentTypeError, no_backward
+    from wavespec.runtime.family import no_member, size_in
     from wavespec.runtime.kernel import Kernel
     from wavespec.runtime.kernel_set import KernelSet
     from wavespec.runtime.size_expr import SizeExpr
@@ -43,8 +44,10 @@ _HOMES = {
     "define_operator": "wavespec.runtime.torch_ops",
     "load_artifact": "wavespec.runtime.artifact",
     "no_backward": "wavespec.runtime.checks",
+    "no_member": "wavespec.runtime.family",
     "pack_artifact": "wavespec.runtime.artifact",
     "save_artifact": "wavespec.runtime.artifact",
+    "size_in": "wavespec.runtime.family",
     "unpack_artifact": "wavespec.runtime.artifact",
 }
 
@@ -65,8 +68,10 @@ __all__ = [
     "define_operator",
     "load_artifact",
     "no_backward",
+    "no_member",
     "pack_artifact",
     "save_artifact",
+    "size_in",
     "unpack_artifact",
 ]
 

@@ -105,7 +105,7 @@ def _dims(spec: KernelSpec) -> Iterator[WavespecError]:
         if dim.max is not None and dim.max < dim.min:
             message = f"{quote(name)} is at least {dim.min} and at most {dim.max}: no size fits."
             yield ContradictoryDim(spec.where("dims", name, "max"), message)
-        elif dim.value is not None and (problem := _size_problem(dim, dim.value)):
+        elif dim.value is not None and (problem := size_problem(dim, dim.value)):
             yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
 
 
@@ -134,14 +134,15 @@ def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
             if dim is None:
                 if name not in broken:
                     yield UndefinedName(spec.where_key("workloads", index, name), name, "a dim", list(spec.dims))
-            elif problem := _size_problem(dim, size):
+            elif problem := size_problem(dim, size):
                 yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
         for name, dim in spec.dims.items():
             if name not in workload and dim.value is None:
                 yield IncompleteWorkload(spec.where("workloads", index), name)
 
 
-def _size_problem(dim: Dim, size: int) -> str | None:
+def size_problem(dim: Dim, size: int) -> str | None:
+    """Why no call of the kernel has this size, as the end of a sentence; `None` where one may have it."""
     if dim.value is not None and size != dim.value:
         return f"but its one size is {dim.value}"
     if size % dim.multiple_of:

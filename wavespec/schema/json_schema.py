@@ -6,11 +6,13 @@ from typing import Any
 
 from wavespec.schema.base import Worded
 from wavespec.schema.constraints import CONSTRAINTS
+from wavespec.schema.family import FamilySpec
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.names import NAME_PATTERN
 from wavespec.schema.ops import OPS, ValueOp
 
 SCHEMA_ID = "urn:wavespec:v1:kernel"
+FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
@@ -30,6 +32,11 @@ def json_schema() -> Schema:
     schema: Schema = _surface({**root, "$defs": definitions})
     _allow_extends(schema)
     return {"$schema": _DIALECT, "$id": SCHEMA_ID, **schema}
+
+
+def family_json_schema() -> Schema:
+    """The same for files with `kind: Family`, whose template is text to an editor."""
+    return {"$schema": _DIALECT, "$id": FAMILY_SCHEMA_ID, **_surface(FamilySpec.model_json_schema())}
 
 
 def _worded(model: type[Worded], schema: Schema) -> Schema:

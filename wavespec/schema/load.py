@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from wavespec.diagnostics import Diagnostic, WavespecError, in_order, quote, raise_all
+from wavespec.diagnostics import Diagnostic, WavespecError, Where, in_order, quote, raise_all
 from wavespec.schema.check import check_kernel
 from wavespec.schema.errors import MissingField, WrongType
+from wavespec.schema.family import FamilySpec
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.source_files import UnsafePath, extended_path, project_root, read_text
 from wavespec.schema.tuned import (
@@ -20,13 +21,24 @@ from wavespec.schema.tuned import (
     tuned_path,
 )
 from wavespec.schema.yaml_source import Entry, MappingNode, Node, ScalarNode, yaml_to_nodes
-from wavespec.schema.yaml_to_spec import nodes_to_spec, nodes_to_tuned
+from wavespec.schema.yaml_to_spec import nodes_to_family, nodes_to_spec, nodes_to_tuned
 
 _MOST_EXTENDS = 8
 
 
 class ExtendsCycle(WavespecError, code="extends-cycle"):
     """A spec extends itself, directly or through others, or through too many."""
+
+
+class FamilyAsKernel(WavespecError, code="family-as-kernel"):
+    """A family was given where one kernel has to be."""
+
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "This file is a family of kernels, not one kernel.",
+            hints=["'wavespec expand' writes its kernels as files; in Python, 'wavespec.load_family' reads it."],
+        )
 
 
 def load(path: str | os.PathLike[str]) -> KernelSpec:
@@ -65,7 +77,22 @@ def is_tuned_file(path: str | os.PathLike[str]) -> bool:
         node, _ = yaml_to_nodes(read_text(file, None, follow_links=True), os.fspath(path))
     except WavespecError:
         return False
-    return _tuned_kind(node) is not None
+    return _kind(node, "Tuned") is not None
+
+
+def family_from_text(text: str, name: str) -> FamilySpec | None:
+    """The family that a text has, not expanded; `None` where the text says that it is something else.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake of form.
+    """
+    node, found = yaml_to_nodes(text, name)
+    if _kind(node, "Family") is None:
+        return None
+    family, errors = nodes_to_family(node)
+    raise_all([*found, *errors])
+    assert family is not None
+    return family
 
 
 def load_tuned(path: str | os.PathLike[str]) -> tuple[KernelSpec, TunedSpec]:
@@ -108,11 +135,25 @@ def loads_plain(text: str) -> KernelSpec:
 def _text_to_spec(
     text: str, name: str, path: Path | None, *, is_plain: bool = False
 ) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
-    errors: list[WavespecError] = []
-    root = project_root(path) if path else None
-    node = _read_with_extends(text, name, path, root, errors, ())
-    if kind := _tuned_kind(node):
+    node, found = yaml_to_nodes(text, name)
+    if kind := _kind(node, "Tuned"):
         raise TunedAsSpec(kind.span, spec_path(Path(name)))
+    if kind := _kind(node, "Family"):
+        raise FamilyAsKernel(kind.span)
+    return node_to_spec(node, found, name, path, is_plain=is_plain)
+
+
+def node_to_spec(
+    node: Node, errors: list[WavespecError], name: str, path: Path | None, *, is_plain: bool = False
+) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
+    """The checked kernel of a tree, and what is suspicious in it; `errors` were found before.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake, sorted by position.
+    """
+    errors = list(errors)
+    root = project_root(path) if path else None
+    node = _with_base(node, name, path, root, errors, ())
     result = nodes_to_spec(node)
     errors += result.errors
     spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
@@ -153,22 +194,20 @@ def _check_tuned(spec: KernelSpec, tuned: TunedSpec) -> None:
     raise_all(check_kernel(spec_with_tuned(spec, tuned, alone=True)))
 
 
-def _tuned_kind(node: Node) -> ScalarNode | None:
-    """What says that a file has tuned settings."""
+def _kind(node: Node, word: str) -> ScalarNode | None:
+    """What says that a file is of the kind `word`."""
     kind = node.get("kind") if isinstance(node, MappingNode) else None
-    return kind if isinstance(kind, ScalarNode) and kind.value == "Tuned" else None
+    return kind if isinstance(kind, ScalarNode) and kind.value == word else None
 
 
-def _read_with_extends(
-    text: str,
+def _with_base(
+    node: Node,
     name: str,
     path: Path | None,
     root: Path | None,
     errors: list[WavespecError],
     chain: tuple[Path, ...],
 ) -> Node:
-    node, found = yaml_to_nodes(text, name)
-    errors += found
     if not isinstance(node, MappingNode) or (extends := node.get("extends")) is None:
         return node
     own = MappingNode(tuple(entry for entry in node.entries if entry.key != "extends"), node.span)
@@ -188,8 +227,9 @@ def _read_with_extends(
     if len(chain) > _MOST_EXTENDS:
         raise ExtendsCycle(extends.span, f"Specs extend each other at most {_MOST_EXTENDS} times.")
     base_name = os.path.normpath(os.path.join(os.path.dirname(name), extends.value))
-    base_text = read_text(real, extends.span, follow_links=False)
-    return _merge(_read_with_extends(base_text, base_name, real, root, errors, chain), own)
+    base, found = yaml_to_nodes(read_text(real, extends.span, follow_links=False), base_name)
+    errors += found
+    return _merge(_with_base(base, base_name, real, root, errors, chain), own)
 
 
 def _merge(base: Node, child: Node) -> Node:

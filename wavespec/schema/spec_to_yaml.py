@@ -10,20 +10,31 @@ from typing import cast
 from wavespec.schema.base import SpecModel, Worded
 from wavespec.schema.constraints import CONSTRAINTS
 from wavespec.schema.expressions import Expression, expression_to_data
+from wavespec.schema.family import FamilySpec
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.ops import ValueOp
 from wavespec.schema.tuned import TunedSpec
 from wavespec.schema.yaml_source import plain_to_value
 
 _WIDTH = 110
-_BLANK_BEFORE = ("dims", "tensors", "constraints", "graph", "schedule", "targets", "workloads")
+_BLANK_BEFORE = (
+    "parameters",
+    "template",
+    "dims",
+    "tensors",
+    "constraints",
+    "graph",
+    "schedule",
+    "targets",
+    "workloads",
+)
 _CONSTRAINT_WORDS = {constraint.word for constraint in CONSTRAINTS}
 _PLAIN_START = re.compile(r"[^\s\-?:,\[\]{}#&*!|>'\"%@`]|-[^\s,\[\]{}]")
 
 Data = str | int | float | list["Data"] | dict[str, "Data"]
 
 
-def dump_yaml(spec: KernelSpec | TunedSpec) -> str:
+def dump_yaml(spec: KernelSpec | FamilySpec | TunedSpec) -> str:
     """The YAML text of `spec`, with everything that `extends` brought in written out."""
     return data_to_yaml(spec_to_data(spec))
 
@@ -38,6 +49,8 @@ def data_to_yaml(data: Mapping[str, Data]) -> str:
             chomp = "" if value.endswith("\n") else "-"
             text = value.removesuffix("\n").split("\n")
             lines += [f"doc: |{chomp}", *(f"  {line}" if line else "" for line in text)]
+        elif name == "template" and isinstance(value, str) and value.strip():
+            lines += _template_block(value)
         elif isinstance(value, dict | list) and value and name != "schedule":
             lines += [f"{name}:", *_block(value, 2)]
         else:
@@ -136,6 +149,14 @@ def _is_plain(text: str, in_flow: bool) -> bool:
         return plain_to_value(text) == text
     except OverflowError:
         return False
+
+
+def _template_block(text: str) -> list[str]:
+    """A literal block, whatever the lines of the text begin and end with."""
+    indent = "2" if text[0] in " \t\n" else ""
+    body = text.removesuffix("\n")
+    chomp = "-" if body == text else "+" if not body or body.endswith("\n") else ""
+    return [f"template: |{indent}{chomp}", *(f"  {line}" if line else "" for line in body.split("\n"))]
 
 
 def _is_literal_block(text: str) -> bool:

@@ -31,6 +31,7 @@ from wavespec.schema.errors import (
 )
 from wavespec.schema.expression_parser import parse_expression
 from wavespec.schema.expressions import Num
+from wavespec.schema.family import FamilySpec
 from wavespec.schema.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.models import TARGETS, KernelSpec
 from wavespec.schema.names import name_problem
@@ -72,6 +73,13 @@ def nodes_to_tuned(root: Node) -> tuple[TunedSpec | None, tuple[WavespecError, .
     return tuned, tuple(reader.errors)
 
 
+def nodes_to_family(root: Node) -> tuple[FamilySpec | None, tuple[WavespecError, ...]]:
+    """The same for a family, whose template is text still."""
+    reader = _Reader()
+    family = reader.family(root)
+    return family, tuple(reader.errors)
+
+
 class _Reader:
     def __init__(self) -> None:
         self.errors: list[WavespecError] = []
@@ -102,6 +110,13 @@ class _Reader:
             return None
         fields, positions = self._fields(root, TunedSpec)
         return self._build(TunedSpec, fields, positions, _owner(TunedSpec))
+
+    def family(self, root: Node) -> FamilySpec | None:
+        if not isinstance(root, MappingNode):
+            self.errors.append(WrongType(root.span, "a family (a mapping)", _found(root)))
+            return None
+        fields, positions = self._fields(root, FamilySpec)
+        return self._build(FamilySpec, fields, positions, _owner(FamilySpec))
 
     def _fields(
         self, node: MappingNode, model: type[SpecModel], skip: str = ""
@@ -338,6 +353,7 @@ _OWNERS = {
     "TensorOverride": "A tensor of a target",
     "TargetOverride": "A target",
     "Case": "A case",
+    "FamilySpec": "A family",
     "TunedSpec": "A tuned file",
     "TunedCase": "A tuned case",
     "Measured": "'measured'",

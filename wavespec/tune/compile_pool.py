@@ -21,11 +21,12 @@ _SECONDS_PER_JOB = 180.0
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """A kernel to be compiled: the YAML of its plain spec, and the file for the packed artifact."""
+    """A kernel to be compiled: the YAML of its spec, and the file for the packed artifact."""
 
     spec: str
     target: str
-    variants: tuple[str, ...]
+    variants: tuple[str, ...] | None
+    """Of the plain spec of a target or case; `None`: the spec is a whole one, to be built with all its cases."""
     output: Path
 
     @property

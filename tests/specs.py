@@ -1,0 +1,9 @@
+"""The specs of the project: files with one kernel, and files with a family."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_FILES = sorted((Path(__file__).parents[1] / "specs").glob("*.wave.yaml"))
+FAMILIES = [path for path in _FILES if "\nkind: Family\n" in path.read_text(encoding="utf-8")]
+KERNELS = [path for path in _FILES if path not in FAMILIES]
