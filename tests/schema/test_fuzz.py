@@ -6,11 +6,15 @@ import random
 import time
 from pathlib import Path
 
+from tests.schema.families import PRODUCT, SCORES
+from tests.specs import FAMILIES, KERNELS
 from wavespec.diagnostics import WavespecError, render_all
 from wavespec.schema import loads
+from wavespec.schema.expand import expand
+from wavespec.schema.load_family import loads_family
 from wavespec.schema.spec_to_yaml import dump_yaml
 
-SEEDS = [path.read_text() for path in sorted((Path(__file__).parents[2] / "specs").glob("*.wave.yaml"))]
+SEEDS = [path.read_text() for path in KERNELS]
 FOLDER = Path(__file__).parents[2] / "specs"
 PIECES = [
     "{",
@@ -65,6 +69,14 @@ PIECES = [
     "[]",
     "%YAML 1.2\n",
     "---\n",
+    "{{ ",
+    " }}",
+    "{% for x in [1, 2] %}",
+    "{% if K %}",
+    "{% set K = DTYPE %}",
+    "{% endif %}",
+    "{% endfor %}",
+    "{# ",
     "...\n",
 ]
 
@@ -109,3 +121,22 @@ def test_any_text_gives_a_spec_or_diagnostics() -> None:
             assert loads(dump_yaml(spec)) == spec
         assert time.perf_counter() - start < 5
     assert accepted > 20
+
+
+def test_any_text_gives_a_family_or_diagnostics() -> None:
+    chooser = random.Random(2026)
+    seeds = [PRODUCT, SCORES, *(path.read_text() for path in FAMILIES)]
+    accepted = 0
+    for _ in range(400):
+        text = mutated(chooser.choice(seeds), chooser)
+        start = time.perf_counter()
+        try:
+            family = loads_family(text, "fuzz", FOLDER)
+        except WavespecError as error:
+            assert error.diagnostics and render_all(error.diagnostics)
+            assert all(d.message.strip() and (d.span or d.where) for d in error.diagnostics), text
+        else:
+            accepted += 1
+            assert expand(family.spec).members == family.members
+        assert time.perf_counter() - start < 5
+    assert accepted > 5

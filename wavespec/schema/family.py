@@ -80,7 +80,7 @@ class FamilySpec(SpecModel):
         return ".".join([self.name, *map(str, path)])
 
     def __eq__(self, other: object) -> bool:
-        # The order of the picks is the order of the keyword arguments; that of the grid means nothing.
+        # The order of the picks is the order of the keyword arguments; that of the parameters means nothing.
         return super().__eq__(other) and isinstance(other, FamilySpec) and list(self.pick) == list(other.pick)
 
 
