@@ -112,4 +112,4 @@ def test_what_is_written_in_f64_is_computed_in_f64() -> None:
 
 def test_a_bool_is_a_byte_in_memory_and_a_bit_in_registers() -> None:
     text = emit(epilogue("low: {lt: [sums.acc, 1]}", "y: {logical_not: low}", result="bool"), CPU).text
-    assert "memref<?xi1" not in text and re.search(r"vector.store .* vector<\d+xi8>", text) and "xi1>" in text
+    assert "memref<?xi1" not in text and re.search(r"store .* vector<\d+xi8>", text) and "xi1>" in text
