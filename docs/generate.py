@@ -140,8 +140,7 @@ def elementwise() -> str:
     }
     operands = {1: "value", 2: "[lhs, rhs]", 3: "[condition, then, otherwise]"}
     rows = [
-        f"| `{row.word}` | {operands[row.operands]} | {takes[row.dtypes]} | {_cell(row.doc)} |"
-        for row in FUNCTIONS
+        f"| `{row.word}` | {operands[row.operands]} | {takes[row.dtypes]} | {_cell(row.doc)} |" for row in FUNCTIONS
     ]
     return "\n".join(["| op | operands | element types | result |", "| --- | --- | --- | --- |", *rows])
 

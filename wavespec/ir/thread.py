@@ -28,6 +28,7 @@ memory.
 | cast | T x n -> U x n | bias: a whole number added on the way (in U, wrapping round; absent = 0) |
 | bitcast | T x n -> U x n | the same bits; T and U have as many |
 | elementwise | T x n ... -> T x n | function: one step (``wavespec/sim/elements.py`` has them all); ``lt``, ``le``, ``eq`` and ``ne`` give bool, ``where`` takes one first |
+| coordinates | -> T x n | places: an index expression for each element |
 | broadcast | T x 1 -> T x n | the one element n times |
 | for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values |
 | let | -> | symbol, value: from here on in this block the symbol stands for the value |
@@ -60,7 +61,9 @@ from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
 
-PURE = frozenset(("bitcast", "broadcast", "cast", "constant", "elementwise", "pack", "slice", "transpose"))
+PURE = frozenset(
+    ("bitcast", "broadcast", "cast", "constant", "coordinates", "elementwise", "pack", "slice", "transpose")
+)
 """Operations that make values of values and do nothing else."""
 
 

@@ -85,7 +85,7 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            for value in op.operands if op.name in ("elementwise", "cast") else ():
+            for value in op.operands if op.name in ("elementwise", "cast", "bitcast") else ():
                 if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
                     raise LayoutMismatch(op.span, value.name, op.result.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
@@ -103,7 +103,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
     if op.region:
         groups = (op.results, op.operands, op.region.arguments, op.region.yields)
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
-    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast") else []
+    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast") else []
 
 
 def _covers(known: Value, value: Value) -> bool:

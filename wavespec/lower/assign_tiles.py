@@ -134,6 +134,8 @@ class AssignTiles(Pass):
             if op.name in ("read", "write"):
                 memory = kernel.memory(op["memory"])
                 return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in memory.dims)),)
+            if op.name == "index":
+                return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
             if op.name == "iterate":
                 dim = op["dim"]
                 return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)

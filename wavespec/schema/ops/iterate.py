@@ -10,8 +10,11 @@ from pydantic import Field
 from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import Elementwise
+from wavespec.schema.ops.formula import Formula
+from wavespec.schema.ops.index import Index
 
 if TYPE_CHECKING:
     from wavespec.schema.ops import AnyOp
@@ -71,8 +74,10 @@ class Iterate(ValueOp):
             scope.report(DimNotTiled(self.where("dim"), dim))
         first = {name: scope.value(self, "carry", name) for name in self.carry}
         for op in self.body:
-            if isinstance(op, Cast | Elementwise):
-                scope.report(NotInLoop(op.where("op"), op.word, self.name, self.carry))
+            if isinstance(op, Bitcast | Cast | Elementwise | Formula | Index):
+                scope.report(
+                    NotInLoop(op.where("op"), op.text if isinstance(op, Formula) else op.word, self.name, self.carry)
+                )
         defined = scope.inside(first, self.body)
         for name, before in first.items():
             after = defined.get(name)
