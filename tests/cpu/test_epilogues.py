@@ -72,8 +72,10 @@ def test_every_variant_is_exact(variant: str) -> None:
         assert torch.equal(result, reference(spec("linear_residual"), *given).bfloat16()), sizes
 
 
-@pytest.mark.parametrize("part", range(3))
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64", "i32", "u8", "bool"])
+@pytest.mark.parametrize(
+    ("dtype", "part"),
+    [("bf16", 0), ("f64", 1), *((dtype, part) for dtype in ("f32", "i32", "u8", "bool") for part in range(3))],
+)
 def test_every_function_is_as_near_as_torch_and_exact_on_whole_numbers(dtype: str, part: int) -> None:
     words = words_for(dtype)[part::3]
     made = every_function(words, dtype)

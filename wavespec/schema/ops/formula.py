@@ -115,7 +115,8 @@ class _Expansion:
                 return self._op(node, _WORDS[sign], {"lhs": (first, left), "rhs": (second, right)})
             case Call(function=function, arguments=arguments):
                 return self._call(node, function, arguments, wanted)
-        raise AssertionError(f"an expression has no {node}")
+            case _:
+                raise AssertionError(f"an expression has no {node}")
 
     def _call(self, node: Expression, function: str, arguments: tuple[Expression, ...], wanted: DType | None) -> str:
         if function == "index":
