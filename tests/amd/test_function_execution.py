@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.amd.amd_gemms import Gemm, loaded, require_emulator
-from tests.ops.epilogues import every_function, words_for
+from tests.ops.epilogues import PLACES, epilogue, every_function, words_for
 from wavespec.schema import KernelSpec
 from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import reference
@@ -89,3 +89,25 @@ def test_every_function_is_as_near_as_torch(target: str, of: str, part: int) -> 
         assert torch.equal(found.isfinite(), finite), name
         error, other = ((x.double() - right)[finite].abs().max() for x in (found, theirs))
         assert error <= 2 * max(other, 2.0**-24 * right[finite].abs().max()), (name, error, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Places(Gemm):
+    """An epilogue of what depends on where an element is."""
+
+    @property
+    def spec(self) -> KernelSpec:
+        return epilogue(*PLACES, tile=(64, 64, 32), wave=(32, 32), operands="bf16")
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_elements_know_their_place_and_their_bits(target: str) -> None:
+    places, emulator, random = Places(target=target), importlib.import_module("gfx_emulator"), np.random.default_rng(0)
+    memory, sizes = emulator.Memory(), (70, 77, 5)
+    a, b = (random.integers(-2, 3, (rows, sizes[2])).astype(ml_dtypes.bfloat16) for rows in sizes[:2])
+    out = np.full(sizes[:2], 77, np.float32)
+    addresses = [memory.add(array, name) for name, array in (("a", a), ("b", b), ("c", out))]
+    loaded(places)[0].run((2, 2, 1), [*addresses, *sizes], mem=memory)
+    tensors = [torch.tensor(array.astype(np.float32)).bfloat16() for array in (a, b)]
+    expected = reference(places.spec, *tensors, compute=torch.float32)
+    assert torch.equal(torch.tensor(np.asarray(memory.get(addresses[-1]))), expected)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
-from tests.ops.epilogues import epilogue, every_function, words_for
+from tests.ops.epilogues import PLACES, epilogue, every_function, words_for
 from wavespec.generate import isa_text
 from wavespec.pipeline import build_variant, emit
 from wavespec.schema import KernelSpec
@@ -113,3 +113,8 @@ def test_what_is_written_in_f64_is_computed_in_f64() -> None:
 def test_a_bool_is_a_byte_in_memory_and_a_bit_in_registers() -> None:
     text = emit(epilogue("low: {lt: [sums.acc, 1]}", "y: {logical_not: low}", result="bool"), CPU).text
     assert "memref<?xi1" not in text and re.search(r"store .* vector<\d+xi8>", text) and "xi1>" in text
+
+
+def test_places_and_bits_call_no_library() -> None:
+    text = isa(epilogue(*PLACES, tile=(64, 64, 32), wave=(32, 32), operands="bf16"), NVIDIA)
+    assert "call" not in text

@@ -81,3 +81,14 @@ def words_for(dtype: str) -> list[str]:
     return [
         row.word for row in FUNCTIONS if row.dtypes in kinds.get(dtype, ("anything", "numbers", "integers", "bits"))
     ]
+
+
+PLACES = (
+    'masked: "sums.acc * 2 + where(index(N) <= index(M) + 1, 0, -inf)"',
+    "row: {index: M, dtype: i64}",
+    "wide: {cast: row, dtype: f32}",
+    "placed: masked + wide",
+    "word: {bitcast: placed, dtype: i32}",
+    'y: "where((word & 1) == 0, placed, -placed)"',
+)
+"""What depends on where an element is, and on its bits."""

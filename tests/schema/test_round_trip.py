@@ -176,7 +176,11 @@ def kernels(draw: st.DrawFn) -> KernelSpec:
     start = kernel.register("start", shape, total, draw(st.integers(-9, 9) | FLOATS[total]))
     with kernel.iterate("loop", k, acc=start) as loop:
         kernel.mma("acc", kernel.read("left", a), kernel.read("right", b), loop["acc"])
-    kernel.write(loop["acc"], c)
+    formulas = ["loop.acc + 1", "where(loop.acc > 0, loop.acc, P)", "-loop.acc * (2 + loop.acc)", "loop.acc % 3"]
+    value = loop["acc"]
+    for number, text in enumerate(draw(st.lists(st.sampled_from(formulas), max_size=2))):
+        value = kernel.formula(f"step{number}", text)
+    kernel.write(value, c)
     for target in draw(st.lists(st.sampled_from(["cpu", "sm_90", "gfx950"]), unique=True)):
         kernel.target(target, {"P": draw(st.integers(1, 99))}, mma=draw(st.none() | st.just("auto")))
     return kernel.build()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.lower.gemms import MACHINES, run
-from tests.ops.epilogues import epilogue, every_function, words_for
+from tests.ops.epilogues import PLACES, epilogue, every_function, words_for
 from wavespec.ir.dtype import DTYPES
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec
@@ -126,3 +126,10 @@ def test_every_function_computes_the_same_everywhere(machine: Machine, dtype: st
     ]
     for word, expected in zip(words, reference(made, *tensors, compute=None), strict=False):
         np.testing.assert_allclose(report.tensors[f"c_{word}"], expected, rtol=2e-6, err_msg=word)
+
+
+@pytest.mark.parametrize("machine", SIMULATED, ids=lambda machine: machine.variant)
+def test_elements_know_their_place_and_their_bits(machine: Machine) -> None:
+    report, expected = run(spec(*PLACES, machine=machine, result="f32"), machine, sizes(machine))
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)

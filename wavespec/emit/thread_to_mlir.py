@@ -340,6 +340,25 @@ class ThreadToMlir:
             made.append(Part(name, part.size))
         self.values[op.result.name] = tuple(made)
 
+    def _coordinates(self, op: Op) -> None:
+        """Where elements follow each other in a fixed pattern, the first place plus that pattern."""
+        places, dtype, made, start = op["places"], op.result.vector.dtype, list[Part](), 0
+        for size in self.native_sizes(dtype, len(places)):
+            first, type_ = places[start], vector_type(dtype, size)
+            name = self.indices.integer(first, dtype.bits)
+            steps = [place - first for place in places[start : start + size]]
+            if size > 1 and all(step.is_const for step in steps):
+                pattern = ", ".join(str(step.value) for step in steps)
+                name = self.text.op(f"vector.broadcast {name} : {dtype} to {type_}")
+                pattern = self.text.op(f"arith.constant dense<[{pattern}]> : {type_}")
+                name = self.text.op(f"arith.addi {name}, {pattern} : {type_}")
+            elif size > 1:
+                names = [self.indices.integer(place, dtype.bits) for place in places[start : start + size]]
+                name = self.text.op(f"vector.from_elements {', '.join(names)} : {type_}")
+            made.append(Part(name, size))
+            start += size
+        self.values[op.result.name] = tuple(made)
+
     def _broadcast(self, op: Op) -> None:
         (value,), dtype = op.operands, op.result.vector.dtype
         name, element = self.whole(value), vector_type(dtype, 1)

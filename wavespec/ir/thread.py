@@ -29,6 +29,7 @@ memory.
 | cast | T x n -> U x n | bias: a whole number added on the way (in U, wrapping round; absent = 0) |
 | bitcast | T x n -> U x n | the same bits; T and U have as many |
 | elementwise | T x n ... -> T x n | function: one step (``wavespec/sim/elements.py`` has them all); ``lt``, ``le``, ``eq`` and ``ne`` give bool, ``where`` takes one first |
+| coordinates | -> T x n | places: an index expression for each element |
 | broadcast | T x 1 -> T x n | the one element n times |
 | reduce | T x n -> T x 1 | function: joins all elements, in any order |
 | shuffle | T x n -> T x n | mask: what the lane has whose number differs in these bits |
@@ -66,7 +67,19 @@ from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 Mask = tuple[tuple[Expr, Expr], ...]
 
 PURE = frozenset(
-    ("bitcast", "broadcast", "cast", "constant", "elementwise", "pack", "pad", "reduce", "slice", "transpose")
+    (
+        "bitcast",
+        "broadcast",
+        "cast",
+        "constant",
+        "coordinates",
+        "elementwise",
+        "pack",
+        "pad",
+        "reduce",
+        "slice",
+        "transpose",
+    )
 )
 """Operations that make values of values and do nothing else."""
 

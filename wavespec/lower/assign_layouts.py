@@ -79,7 +79,7 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            for value in op.operands if op.name in ("elementwise", "cast") else ():
+            for value in op.operands if op.name in ("elementwise", "cast", "bitcast") else ():
                 if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
                     raise LayoutMismatch(op.span, value.name, op.result.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
@@ -110,7 +110,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
     if op.name == "reduce":  # the result, and what it starts from, have what is left of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
-    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast") else []
+    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast") else []
 
 
 def _covers(known: Value, value: Value) -> bool:

@@ -147,6 +147,8 @@ class AssignTiles(Pass):
             if op.name == "reduce":
                 dim = op["dim"]
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
+            if op.name == "index":
+                return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
             if op.name == "iterate":
                 dim = op["dim"]
                 return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)

@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split
 from wavespec.lower.base import fresh_names
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
+from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.check_schedules import is_for_one_target
 from wavespec.schema.constraints import Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.models import KernelSpec, Schedule
@@ -58,7 +59,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
     context = TileContext(fresh_names(empty), to_tile, tensors)
-    for statement in spec.graph:
+    for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
     kernel = Kernel(spec.name, "tile", target, empty.symbols, memories, tuple(context.ops), _distribution(spec))
     large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]

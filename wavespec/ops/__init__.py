@@ -6,14 +6,16 @@ from types import ModuleType
 from typing import Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops import cast, cluster_sum, elementwise, iterate, mma, read, reduce, register, write
+from wavespec.ops import bitcast, cast, cluster_sum, elementwise, index, iterate, mma, read, reduce, register, write
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import REDUCTIONS
 
 _OPS: dict[str, ModuleType] = {
+    "bitcast": bitcast,
     "cast": cast,
     "cluster_sum": cluster_sum,
     "elementwise": elementwise,
+    "index": index,
     "iterate": iterate,
     "mma": mma,
     "read": read,

@@ -82,11 +82,17 @@ class ReferenceContext:
         self.spec, self.tensors, self.compute = spec, tensors, compute
         self.names: dict[str, torch.Tensor] = {}
         self.dims: dict[str, tuple[str, ...]] = {}
+        self.types: dict[str, str] = {}
         self.outputs: dict[str, torch.Tensor] = {}
         self.sizes: dict[str, int] = {}
 
     def dtype(self, name: str) -> torch.dtype:
         """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""
+        plain = self.plain(name)
+        return self.compute if self.compute is not None and plain.is_floating_point else plain
+
+    def plain(self, name: str) -> torch.dtype:
+        """The torch dtype of a spec dtype."""
         import torch
 
         words = {
@@ -101,8 +107,7 @@ class ReferenceContext:
             "f8e4m3fnuz": "float8_e4m3fnuz",
             "f8e5m2fnuz": "float8_e5m2fnuz",
         }
-        plain = getattr(torch, words.get(name, "int" + name[1:]))
-        return self.compute if self.compute is not None and plain.is_floating_point else plain
+        return getattr(torch, words.get(name, "int" + name[1:]))
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

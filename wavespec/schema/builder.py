@@ -109,14 +109,104 @@ def ceildiv(left: Symbol | int, right: Symbol | int) -> Symbol:
     return Symbol(Call("ceildiv", (_symbol(left).expression, _symbol(right).expression)))
 
 
+class Arithmetic:
+    """What values, and expressions of them, can be written with: operators that make text."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Operand) -> Formula:
+        return _formula(self, "+", other)
+
+    def __radd__(self, other: float) -> Formula:
+        return _formula(other, "+", self)
+
+    def __sub__(self, other: Operand) -> Formula:
+        return _formula(self, "-", other)
+
+    def __rsub__(self, other: float) -> Formula:
+        return _formula(other, "-", self)
+
+    def __mul__(self, other: Operand) -> Formula:
+        return _formula(self, "*", other)
+
+    def __rmul__(self, other: float) -> Formula:
+        return _formula(other, "*", self)
+
+    def __truediv__(self, other: Operand) -> Formula:
+        return _formula(self, "/", other)
+
+    def __rtruediv__(self, other: float) -> Formula:
+        return _formula(other, "/", self)
+
+    def __floordiv__(self, other: Operand) -> Formula:
+        return _formula(self, "//", other)
+
+    def __mod__(self, other: Operand) -> Formula:
+        return _formula(self, "%", other)
+
+    def __pow__(self, other: Operand) -> Formula:
+        return _formula(self, "**", other)
+
+    def __and__(self, other: Operand) -> Formula:
+        return _formula(self, "&", other)
+
+    def __or__(self, other: Operand) -> Formula:
+        return _formula(self, "|", other)
+
+    def __lt__(self, other: Operand) -> Formula:
+        return _formula(self, "<", other)
+
+    def __le__(self, other: Operand) -> Formula:
+        return _formula(self, "<=", other)
+
+    def __gt__(self, other: Operand) -> Formula:
+        return _formula(self, ">", other)
+
+    def __ge__(self, other: Operand) -> Formula:
+        return _formula(self, ">=", other)
+
+    def __neg__(self) -> Formula:
+        return Formula(f"-{_operand(self)}")
+
+    def __invert__(self) -> Formula:
+        return Formula(f"~{_operand(self)}")
+
+
 @dataclass(frozen=True, slots=True)
-class Value:
+class Value(Arithmetic):
     """A value of the graph, or a tensor, by its name."""
 
     name: str
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Formula(Arithmetic):
+    """An expression of values that is not in the graph yet: `KernelBuilder.formula` gives it a name."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Operand = Arithmetic | Symbol | float
+
+
+def call(function: str, *operands: Operand) -> Formula:
+    """A function of the elementwise ops, `where`, or `index`, of values: `call("where", x > 0, x, -x)`."""
+    return Formula(f"{function}({', '.join(map(str, operands))})")
+
+
+def _formula(left: Operand, sign: str, right: Operand) -> Formula:
+    return Formula(f"{_operand(left)} {sign} {_operand(right)}")
+
+
+def _operand(operand: Operand) -> str:
+    text = str(operand)
+    return text if isinstance(operand, Value | float | int) or text.isidentifier() else f"({text})"
 
 
 @dataclass(slots=True)
@@ -185,6 +275,16 @@ class KernelBuilder:
 
     def cast(self, name: str, value: Value, dtype: str) -> Value:
         return self._op("cast", name, value=str(value), dtype=dtype)
+
+    def bitcast(self, name: str, value: Value, dtype: str) -> Value:
+        return self._op("bitcast", name, value=str(value), dtype=dtype)
+
+    def index(self, name: str, dim: Symbol | str, dtype: str = "i32") -> Value:
+        return self._op("index", name, dim=str(dim), dtype=dtype)
+
+    def formula(self, name: str, expression: Formula | str) -> Value:
+        """An expression by the name of its value: `k.formula("y", x * 2 + 1)`, or its text, `"where(x > 0, x, 0)"`."""
+        return self._op("formula", name, text=str(expression))
 
     def elementwise(self, function: str, name: str, *operands: Value | float) -> Value:
         """An elementwise op by its word: `k.elementwise("add", "y", x, bias)`, `k.elementwise("mul", "y", x, 0.5)`."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote
 from wavespec.schema.constraints import Tiling
+from wavespec.schema.dtypes import DType
 from wavespec.schema.errors import ANY_NAME
 from wavespec.schema.models import KernelSpec, Tensor
+from wavespec.schema.ops import AnyOp, Formula, Iterate
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
-from wavespec.schema.resolve import UndefinedName
+from wavespec.schema.resolve import UndefinedName, resolve_params
 
 
 class RedefinedName(WavespecError, code="redefined-name"):
@@ -51,6 +54,14 @@ class UnusedTensor(WavespecError, code="unused-tensor", severity="warning"):
         super().__init__(where, f"The graph never reads {quote(tensor)}.")
 
 
+def plain_graph(spec: KernelSpec) -> tuple[tuple[AnyOp, ...], dict[str, ValueType]]:
+    """The graph of a checked spec with plain ops in place of every expression, and the type of every value."""
+    scope = _GraphScope(spec, frozenset(), is_whole=True)
+    scope.run(spec.graph)
+    assert not scope.errors, f"{spec.name} was not checked: {scope.errors[0]}"
+    return tuple(scope.plain(spec.graph)), scope.types
+
+
 def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> list[WavespecError]:
     scope = _GraphScope(spec, broken, is_whole)
     scope.run(spec.graph)
@@ -83,6 +94,10 @@ class _GraphScope:
         self.used: set[str] = set()
         self.writes: dict[str, Span | None] = {}
         self.errors: list[WavespecError] = []
+        self.types: dict[str, ValueType] = {}
+        self.expanded: dict[int, tuple[Op, ...]] = {}
+        self.taken = {*spec.dims, *spec.params, *spec.tensors, *_names(spec.graph)}
+        self.params: dict[str, int] | None = None
 
     def run(self, body: tuple[Op, ...]) -> None:
         for op in body:
@@ -92,7 +107,7 @@ class _GraphScope:
             if isinstance(op, ValueOp):
                 frame = self.frames[-1]
                 frame.spans[op.name] = op.key_span_of("name")
-                frame.defined[op.name] = result
+                self.define(op.name, result)
                 if not op.is_value:
                     self.loops.add(op.name)
 
@@ -151,6 +166,39 @@ class _GraphScope:
 
     def define(self, name: str, value: ValueType | None) -> None:
         self.frames[-1].defined[name] = value
+        if value is not None:
+            self.types[name] = value
+
+    def param(self, name: str) -> int | None:
+        if name not in self.spec.params:
+            return None
+        if self.params is None:
+            try:
+                self.params = resolve_params(self.spec)
+            except WavespecError:  # reported where parameters are checked
+                self.params = dict.fromkeys(self.spec.params, 1)
+        return self.params[name]
+
+    def dtype_of(self, name: str) -> DType | None:
+        for frame in reversed(self.frames):
+            for names in (frame.defined, frame.incoming):
+                if found := names.get(name):
+                    return found.dtype
+        return None
+
+    def is_taken(self, name: str) -> bool:
+        return name in self.taken
+
+    def expand(self, op: Op, plain: tuple[Op, ...]) -> None:
+        self.expanded[id(op)] = plain
+
+    def plain(self, body: Sequence[AnyOp]) -> Iterator[AnyOp]:
+        """The ops of a body, those that expressions stand for in their place."""
+        for op in body:
+            if isinstance(op, Formula):
+                yield from cast("tuple[AnyOp, ...]", self.expanded[id(op)])
+            else:
+                yield op.model_copy(update={"body": tuple(self.plain(op.body))}) if isinstance(op, Iterate) else op
 
     def _refuse_redefinition(self, op: ValueOp) -> None:
         where = op.where_key("name")
@@ -185,6 +233,14 @@ class _GraphScope:
     def _visible(self) -> list[str]:
         names = [name for frame in self.frames for name in (*frame.incoming, *frame.defined)]
         return [name for name in dict.fromkeys(names) if name not in self.loops]
+
+
+def _names(body: Sequence[AnyOp]) -> Iterator[str]:
+    for op in body:
+        if isinstance(op, ValueOp):
+            yield op.name
+        if isinstance(op, Iterate):
+            yield from _names(op.body)
 
 
 def _field(op: Op, path: tuple[str | int, ...]) -> object:

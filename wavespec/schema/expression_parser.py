@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from wavespec.diagnostics import Source, Span, WavespecError, listing, nearest, quote
 from wavespec.schema.expressions import (
@@ -36,7 +36,7 @@ from wavespec.schema.expressions import (
 
 _DEEPEST = 32
 _MOST_NODES = 200
-_TOKEN = re.compile(
+TOKEN_PATTERN = (
     r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<op>\*\*|//|<=|>=|==|!=|[-+*/%<>(),]))"
 )
@@ -60,7 +60,9 @@ class UnknownFunction(WavespecError, code="unknown-function"):
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class Token:
+    """A piece of the text: what it is, and where it starts."""
+
     kind: str
     text: str
     offset: int
@@ -74,16 +76,26 @@ def parse_expression(
     Raises:
         WavespecError: malformed, too large, or with a function outside `functions`.
     """
+    return parse_with(ExpressionParser, text, span, functions)
+
+
+def parse_with(
+    parser: type[ExpressionParser], text: str, span: Span | None, functions: Mapping[str, tuple[int, int]]
+) -> Expression:
+    """Parse `text` in the grammar of `parser`."""
     if span is None:
         span = Span("<expression>", 1, 1, 1, len(text) + 1, Source.of("<expression>", text))
     if len(text) > LONGEST_EXPRESSION:
         message = f"An expression has at most {LONGEST_EXPRESSION} characters; this one has {len(text)}."
         raise ExpressionTooLarge(span, message)
-    parser = _Parser(text, span, functions)
-    return parser.whole()
+    return parser(text, span, functions).whole()
 
 
-class _Parser:
+class ExpressionParser:
+    """Reads the grammar above; a subclass reads a larger one."""
+
+    pattern: ClassVar[re.Pattern[str]] = re.compile(TOKEN_PATTERN)
+
     def __init__(self, text: str, span: Span, functions: Mapping[str, tuple[int, int]]) -> None:
         self.span = span
         self.functions = functions
@@ -161,7 +173,7 @@ class _Parser:
         found = quote(token.text) if token.kind != "end" else "the end"
         self._fail(token, f"{found} is not expected here; a number, a name or '(' was.")
 
-    def _call(self, function: _Token) -> Expression:
+    def _call(self, function: Token) -> Expression:
         if function.text not in self.functions:
             raise UnknownFunction(self.span.part(function.offset, len(function.text)), function.text, self.functions)
         self._deeper(self._next())
@@ -175,7 +187,9 @@ class _Parser:
         fewest, most = self.functions[function.text]
         if not fewest <= len(arguments) <= most:
             counts = str(fewest) if fewest == most else f"{fewest} to {most}"
-            self._fail(function, f"{quote(function.text)} takes {counts} arguments, not {len(arguments)}.")
+            self._fail(
+                function, f"{quote(function.text)} takes {counts} argument{'s' * (most > 1)}, not {len(arguments)}."
+            )
         at = (function.offset, close.offset + 1 - function.offset)
         return self._count(Call(function.text, tuple(arguments), at=at))
 
@@ -183,7 +197,7 @@ class _Parser:
         self._number_only(left, right)
         return self._count(Binary(op, left, right, at=self._cover(left, right)))
 
-    def _number(self, token: _Token) -> int | float:
+    def _number(self, token: Token) -> int | float:
         if not token.text.isdigit():
             value = float(token.text)
             if value == float("inf"):
@@ -212,43 +226,43 @@ class _Parser:
             )
         return node
 
-    def _deeper(self, token: _Token) -> None:
+    def _deeper(self, token: Token) -> None:
         self.depth += 1
         if self.depth > _DEEPEST:
             self._too_large(token, f"An expression nests at most {_DEEPEST} levels.")
 
-    def _peek(self) -> _Token:
+    def _peek(self) -> Token:
         return self.tokens[self.position]
 
-    def _next(self) -> _Token:
+    def _next(self) -> Token:
         token = self.tokens[self.position]
         self.position = min(self.position + 1, len(self.tokens) - 1)
         return token
 
-    def _expect(self, text: str) -> _Token:
+    def _expect(self, text: str) -> Token:
         token = self._next()
         if token.text != text:
             found = quote(token.text) if token.kind != "end" else "the end"
             self._fail(token, f"{found} is not expected here; {quote(text)} was.")
         return token
 
-    def _tokenize(self, text: str) -> list[_Token]:
-        tokens: list[_Token] = []
+    def _tokenize(self, text: str) -> list[Token]:
+        tokens: list[Token] = []
         offset = 0
         while text[offset:].strip():
-            match = _TOKEN.match(text, offset)
+            match = self.pattern.match(text, offset)
             if match is None:
                 offset += len(text[offset:]) - len(text[offset:].lstrip())
-                wrong = _Token("wrong", text[offset], offset)
+                wrong = Token("wrong", text[offset], offset)
                 self._fail(wrong, f"{quote(text[offset])} has no meaning in an expression.")
             kind = match.lastgroup or ""
-            tokens.append(_Token(kind, match[kind], match.start(kind)))
+            tokens.append(Token(kind, match[kind], match.start(kind)))
             offset = match.end()
-        return [*tokens, _Token("end", "", self.end)]
+        return [*tokens, Token("end", "", self.end)]
 
-    def _fail(self, token: _Token, message: str, hint: str = "") -> NoReturn:
+    def _fail(self, token: Token, message: str, hint: str = "") -> NoReturn:
         span = self.span.part(token.offset, len(token.text))
         raise MalformedExpression(span, message, hints=[hint] if hint else [])
 
-    def _too_large(self, token: _Token, message: str) -> NoReturn:
+    def _too_large(self, token: Token, message: str) -> NoReturn:
         raise ExpressionTooLarge(self.span.part(token.offset, len(token.text)), message)

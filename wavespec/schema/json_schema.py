@@ -75,7 +75,7 @@ def _statement() -> Schema:
                 "minProperties": 1,
                 "maxProperties": 1,
                 "propertyNames": {"pattern": NAME_PATTERN, "not": {"enum": words}},
-                "additionalProperties": {"type": "object", "anyOf": named},
+                "additionalProperties": {"anyOf": [{"type": "string", "minLength": 1}, *named]},
             },
             *effects,
         ],

@@ -12,7 +12,7 @@ from wavespec.schema.constraints import CONSTRAINTS
 from wavespec.schema.expressions import Expression, expression_to_data
 from wavespec.schema.family import FamilySpec
 from wavespec.schema.models import KernelSpec
-from wavespec.schema.ops import ValueOp
+from wavespec.schema.ops import Formula, ValueOp
 from wavespec.schema.tuned import TunedSpec
 from wavespec.schema.yaml_source import plain_to_value
 
@@ -62,6 +62,8 @@ def spec_to_data(model: SpecModel) -> dict[str, Data]:
     """The model as the plain data of its YAML form; fields at their defaults are left out."""
     data: dict[str, Data] = {}
     names = tuple(type(model).model_fields)
+    if isinstance(model, Formula):
+        return {model.name: model.text}
     if isinstance(model, Worded):
         head = [_to_data(getattr(model, field)) for field in model.headline]
         data[model.word] = head if len(head) > 1 else head[0]
@@ -108,11 +110,11 @@ def _block(value: dict[str, Data] | list[Data], indent: int) -> list[str]:
 
 
 def _is_named(value: Data) -> bool:
-    """`name: {op: ...}`, which is written without outer braces."""
+    """`name: {op: ...}` or `name: expression`, which is written without outer braces."""
     if not isinstance(value, dict) or len(value) != 1:
         return False
     ((key, inner),) = value.items()
-    return isinstance(inner, dict) and key not in _CONSTRAINT_WORDS
+    return isinstance(inner, dict | str) and key not in _CONSTRAINT_WORDS
 
 
 def _fits(value: Data, indent: int) -> bool:

@@ -35,7 +35,7 @@ from wavespec.schema.family import FamilySpec
 from wavespec.schema.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.models import TARGETS, KernelSpec
 from wavespec.schema.names import name_problem
-from wavespec.schema.ops import Op, ValueOp
+from wavespec.schema.ops import Formula, Op, ValueOp
 from wavespec.schema.pydantic_to_error import describe, pydantic_to_error
 from wavespec.schema.tuned import TunedSpec
 from wavespec.schema.yaml_source import MappingNode, Node, ScalarNode, SequenceNode
@@ -235,6 +235,13 @@ class _Reader:
         (entry,) = node.entries
         inner = entry.value
         self.broken.add(entry.key)
+        if isinstance(inner, ScalarNode) and isinstance(inner.value, str):
+            places: _Positions = {(): Position(node.span), ("name",): Position(entry.key_span, entry.key_span)}
+            places |= {("text",): Position(inner.span), ("op",): Position(inner.span)}
+            formula = self._build(Formula, {"name": entry.key, "text": inner.value}, places, "An expression")
+            if formula is not None:
+                self.broken.discard(entry.key)
+            return formula or _BROKEN
         if not isinstance(inner, MappingNode) or not inner.entries:
             return self._wrong(WrongType(inner.span, "an op ('{op: ...}')", _found(inner)))
         word = next((e.key for e in inner.entries if e.key in by_word), None)

@@ -10,6 +10,7 @@ from torch import Tensor
 from wavespec.ops import reference_of
 from wavespec.ops.contexts import ReferenceContext
 from wavespec.schema import KernelSpec
+from wavespec.schema.check_graph import plain_graph
 
 
 def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> Any:
@@ -35,7 +36,9 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
             if context.sizes.setdefault(dim, size) != size:
                 raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
-    for statement in spec.graph:
+    graph, types = plain_graph(spec)
+    context.types = {name: value.dtype for name, value in types.items()}
+    for statement in graph:
         reference_of(statement, context)
     outputs = [context.outputs[name] for name, tensor in spec.tensors.items() if tensor.role == "output"]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)

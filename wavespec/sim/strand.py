@@ -233,6 +233,9 @@ class Strand:
             case "cast":
                 dtype = op.result.vector.dtype
                 self._define(op, converted(operands[0], dtype) + numpy_dtype(dtype).type(op.get("bias", 0)))
+            case "coordinates":
+                places = [self.symbols.per_thread(place) for place in op["places"]]
+                self._define(op, np.stack(places, axis=1).astype(numpy_dtype(op.result.vector.dtype)))
             case "bitcast":
                 self._define(op, np.ascontiguousarray(operands[0]).view(numpy_dtype(op.result.vector.dtype)))
             case "broadcast":

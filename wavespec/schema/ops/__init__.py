@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
+from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
+from wavespec.schema.ops.formula import Formula
+from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.iterate import Iterate
 from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
@@ -26,10 +29,13 @@ __all__ = [
     "REDUCTIONS",
     "AnyOp",
     "Binary",
+    "Bitcast",
     "Cast",
     "EffectOp",
     "Elementwise",
+    "Formula",
     "Function",
+    "Index",
     "Iterate",
     "Mma",
     "Op",
@@ -45,10 +51,24 @@ __all__ = [
     "Write",
 ]
 
-_MODELS: tuple[type[Op], ...] = (Register, Read, Mma, Iterate, Cast, *ELEMENTWISE, *REDUCE, Write)
+_MODELS: tuple[type[Op], ...] = (
+    Register,
+    Index,
+    Read,
+    Mma,
+    Iterate,
+    Cast,
+    Bitcast,
+    *ELEMENTWISE,
+    *REDUCE,
+    Formula,
+    Write,
+)
 
 if TYPE_CHECKING:
-    AnyOp = Register | Read | Mma | Iterate | Cast | Unary | Binary | Ternary | Reduce | Write
+    AnyOp = (
+        Register | Index | Read | Mma | Iterate | Cast | Bitcast | Unary | Binary | Ternary | Reduce | Formula | Write
+    )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
 

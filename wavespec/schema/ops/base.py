@@ -56,6 +56,22 @@ class Scope(Protocol):
         """A `tiling` constraint walks over `dim`."""
         ...
 
+    def param(self, name: str) -> int | None:
+        """The value of the parameter of that name."""
+        ...
+
+    def dtype_of(self, name: str) -> DType | None:
+        """The element type of the value of that name, where there is one."""
+        ...
+
+    def is_taken(self, name: str) -> bool:
+        """The name means something somewhere in the spec."""
+        ...
+
+    def expand(self, op: Op, plain: tuple[Op, ...]) -> None:
+        """Record the plain ops that the op stands for."""
+        ...
+
     def report(self, error: WavespecError) -> None: ...
 
     def inside(self, carried: dict[str, ValueType | None], body: tuple[Op, ...]) -> dict[str, ValueType | None]:

@@ -1,0 +1,41 @@
+"""`bitcast`: the bits of a value as another element type."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wavespec.diagnostics import quote
+from wavespec.schema.dtypes import DType
+from wavespec.schema.names import Reference
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.mma import DtypeMismatch
+
+
+class Bitcast(ValueOp):
+    """Takes the bits of a value for those of another element type of the same size."""
+
+    word: ClassVar[str] = "bitcast"
+    headline: ClassVar[tuple[str, ...]] = ("value",)
+
+    op: Literal["bitcast"] = "bitcast"
+    value: Reference
+    """The value."""
+    dtype: DType
+    """The element type of the result."""
+
+    def infer(self, scope: Scope) -> ValueType | None:
+        value = scope.value(self, "value")
+        if value is None:
+            return None
+        mine, theirs = _bits(value.dtype), _bits(self.dtype)
+        if mine != theirs:
+            message = f"'bitcast' keeps every bit; {quote(self.value)} is {value.dtype}, and {self.dtype} is "
+            message += "no type with as many bits."
+            scope.report(DtypeMismatch(self.where("dtype"), message))
+        return ValueType(value.dims, self.dtype)
+
+
+def _bits(dtype: DType) -> int:
+    if dtype == "bool":
+        return 1
+    return 16 if dtype == "bf16" else 8 if dtype.startswith("f8") else int(dtype[1:])

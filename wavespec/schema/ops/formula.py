@@ -1,0 +1,185 @@
+"""`name: "x * 2 + 1"`: an expression of values, which stands for plain ops, one for each of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.base import Path, Position
+from wavespec.schema.dtypes import DType
+from wavespec.schema.expression_parser import MalformedExpression
+from wavespec.schema.expressions import LONGEST_EXPRESSION, Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.formula_parser import parse_formula
+from wavespec.schema.names import LONGEST_NAME
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, NoValue
+from wavespec.schema.ops.index import Index
+from wavespec.schema.ops.register import Register
+
+Number = int | float
+_WORDS: Mapping[str, str] = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "div",
+    "//": "floor_divide",
+    "%": "remainder",
+    "**": "pow",
+    "&": "bitwise_and",
+    "|": "bitwise_or",
+    "<": "lt",
+    "<=": "le",
+    ">": "gt",
+    ">=": "ge",
+    "==": "eq",
+    "!=": "ne",
+}
+_UNARY: Mapping[str, str] = {"-": "neg", "~": "bitwise_not"}
+_FOLDED: Mapping[str, Callable[[Number, Number], Number]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "/": lambda left, right: left / right,
+    "//": lambda left, right: left // right,
+    "%": lambda left, right: left % right,
+}
+_MODELS: Mapping[str, type[ValueOp]] = {model.word: model for model in (*ELEMENTWISE, Index, Register)}
+_IS_BOOL = {row.word for row in FUNCTIONS if row.result == "bool"}
+
+
+class Formula(ValueOp):
+    """An expression of values, numbers and parameters: `name: "where(x > 0, x, x * 2)"`."""
+
+    word: ClassVar[str] = "formula"
+    headline: ClassVar[tuple[str, ...]] = ("text",)
+
+    op: Literal["formula"] = "formula"
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_EXPRESSION)]
+    """The expression."""
+
+    def infer(self, scope: Scope) -> ValueType | None:
+        result: ValueType | None = None
+        try:
+            ops = _Expansion(self, scope).ops()
+        except WavespecError as error:
+            scope.report(error)
+            return None
+        for op in ops:
+            result = op.infer(scope)
+            if op.name != self.name:
+                scope.define(op.name, result)
+        scope.expand(self, ops)
+        return result
+
+
+class _Expansion:
+    def __init__(self, formula: Formula, scope: Scope) -> None:
+        self.formula, self.scope = formula, scope
+        self.tree = parse_formula(formula.text, formula.span_of("text"))
+        self.made: list[ValueOp] = []
+        self.names: set[str] = set()
+
+    def ops(self) -> tuple[ValueOp, ...]:
+        """The last one has the name of the formula."""
+        result = self._lower(self.tree, None)
+        if not self.made or self.made[-1].name != result:
+            message = f"{quote(self.formula.text)} computes nothing; an expression has an operator or a function."
+            raise MalformedExpression(self._where(self.tree), message)
+        last = self.made.pop()
+        renamed = last.model_copy(update={"name": self.formula.name})
+        key = self.formula.key_span_of("name")
+        renamed.at({**last.positions, **({("name",): Position(key, key)} if key else {})})
+        return (*self.made, renamed)
+
+    def _lower(self, node: Expression, wanted: DType | None) -> str | Number:
+        """A value by its name, or a number; ``wanted``: the element type that the place around asks for."""
+        match node:
+            case Num(value=value):
+                return value
+            case Name(name=name):
+                number = self.scope.param(name)
+                return name if number is None else number
+            case Unary(op=sign, operand=operand):
+                value = self._lower(operand, wanted)
+                if sign == "-" and not isinstance(value, str):
+                    return -value
+                return self._op(node, _UNARY[sign], {"operand": (value, operand)})
+            case Binary(op=sign, left=left, right=right) | Compare(op=sign, left=left, right=right):
+                kind = self._dtype(left) or self._dtype(right) or (wanted if isinstance(node, Binary) else None)
+                first, second = self._lower(left, kind), self._lower(right, kind)
+                if not isinstance(first, str) and not isinstance(second, str) and sign in _FOLDED:
+                    return self._folded(node, sign, first, second)
+                return self._op(node, _WORDS[sign], {"lhs": (first, left), "rhs": (second, right)})
+            case Call(function=function, arguments=arguments):
+                return self._call(node, function, arguments, wanted)
+            case _:
+                raise AssertionError(f"an expression has no {node}")
+
+    def _call(self, node: Expression, function: str, arguments: tuple[Expression, ...], wanted: DType | None) -> str:
+        if function == "index":
+            return self._op(node, "index", {"dim": (str(arguments[0]), arguments[0])})
+        fields = _MODELS[function].headline
+        typed = arguments[1:] if function == "where" else arguments
+        kind = self._common(typed) or wanted
+        values = [self._lower(argument, kind) for argument in arguments]
+        if function == "where" and kind and not any(isinstance(value, str) for value in values[1:]):
+            number = {"shape": ((), typed[0]), "dtype": (kind, typed[0]), "value": (values[1], typed[0])}
+            values[1] = self._op(typed[0], "register", number)
+        return self._op(node, function, dict(zip(fields, zip(values, arguments, strict=True), strict=True)))
+
+    def _op(self, node: Expression, word: str, fields: Mapping[str, tuple[Any, Expression]]) -> str:
+        numbers = [value for value, _ in fields.values() if not isinstance(value, str)]
+        if word not in ("index", "register") and len(numbers) == len(fields):
+            raise NoValue(self._where(node), word)
+        name = self._fresh(word)
+        op = _MODELS[word].model_validate({"name": name, **{field: value for field, (value, _) in fields.items()}})
+        span = self.formula.span_of("text")
+        if span is not None:
+            places: dict[Path, Position] = {(field,): Position(span.part(*n.at)) for field, (_, n) in fields.items()}
+            whole = Position(span.part(*node.at))
+            op.at({**places, (): whole, ("op",): whole, ("name",): whole})
+        self.made.append(op)
+        return name
+
+    def _fresh(self, word: str) -> str:
+        base, number = f"{self.formula.name}_{word}"[: LONGEST_NAME - 4], 1
+        name = base
+        while self.scope.is_taken(name) or name in self.names:
+            number += 1
+            name = f"{base}_{number}"
+        self.names.add(name)
+        return name
+
+    def _folded(self, node: Expression, sign: str, left: Number, right: Number) -> Number:
+        try:
+            return _FOLDED[sign](left, right)
+        except ArithmeticError:
+            raise NoValue(self._where(node), _WORDS[sign]) from None
+
+    def _dtype(self, node: Expression) -> DType | None:
+        """The element type of a part; `None` where it has none of its own, or an unknown one."""
+        if isinstance(node, Name):
+            return self.scope.dtype_of(node.name)
+        if isinstance(node, Compare):
+            return "bool"
+        parts = node.children
+        if isinstance(node, Call):
+            if node.function == "index":
+                return "i32"
+            if node.function in _IS_BOOL:
+                return "bool"
+            parts = parts[1:] if node.function == "where" else parts
+        return self._common(parts)
+
+    def _common(self, parts: Sequence[Expression]) -> DType | None:
+        for part in parts:
+            if found := self._dtype(part):
+                return found
+        return None
+
+    def _where(self, node: Expression) -> Where:
+        span = self.formula.span_of("text")
+        return span.part(*node.at) if span else self.formula.in_words("text")
