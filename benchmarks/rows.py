@@ -5,8 +5,8 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python benchmarks/rows.py build FOLDER [--target cpu | sm_90]
     python benchmarks/rows.py run FOLDER [--device cpu | cuda] [--seconds S]
 
-All contestants of a shape run in turns on fresh random data, into results that exist before; figures are medians.  On a
-GPU 256 MiB are written between calls, so that operands come from memory.
+All contestants of a shape run in turns on fresh random data; figures are medians.  On a GPU 256 MiB are written between
+calls, so that operands come from memory.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+import torch.nn.functional as functional
 from gemm_h200 import in_turns
 
 from wavespec.runtime import Kernel, unpack_artifact
@@ -25,9 +26,14 @@ from wavespec.runtime import Kernel, unpack_artifact
 ROOT = Path(__file__).parent.parent
 SHAPES = ((1024, 1024), (4096, 4096), (16384, 512), (64, 32768), (8192, 8192))
 Call = Callable[[], object]
-TORCH: dict[str, Callable[[torch.Tensor, torch.Tensor], Call]] = {
-    "softmax": lambda x, out: lambda: torch.softmax(x, 1, out=out),
+Tensors = Sequence[torch.Tensor]
+TORCH: dict[str, Callable[[Tensors], torch.Tensor]] = {
+    "layer_norm": lambda t: functional.layer_norm(t[0], t[0].shape[1:], t[1], t[2], 1e-5),
+    "log_softmax": lambda t: torch.log_softmax(t[0], 1),
+    "rms_norm": lambda t: functional.rms_norm(t[0], t[0].shape[1:], t[1], 1e-6),
+    "softmax": lambda t: torch.softmax(t[0], 1),
 }
+"""What torch users write; it makes its result anew."""
 
 
 def main() -> None:
@@ -65,17 +71,17 @@ def run(folder: Path, device: str, seconds: float) -> None:
     for path in sorted(folder.glob("*.wavespec")):
         kernel = Kernel(unpack_artifact(path.read_bytes()))
         for m, n in SHAPES:
-            x = torch.randn((m, n), device=device)
-            ours, theirs, copied = (torch.empty_like(x) for _ in range(3))
+            sizes, function = {"M": m, "N": n}, TORCH[path.stem]
+            given = [torch.randn([sizes[str(d)] for d in one.dims], device=device) for one in kernel.artifact.inputs]
+            x, ours, copied = given[0], torch.empty_like(given[0]), torch.empty_like(given[0])
             calls: dict[str, Call] = {
-                "wavespec": lambda kernel=kernel, x=x, out=ours: kernel(x, out=out),
-                "torch": TORCH[path.stem](x, theirs),
+                "wavespec": lambda kernel=kernel, given=given, out=ours: kernel(*given, out=out),
+                "torch": lambda function=function, given=given: function(given),
                 "copy": lambda x=x, out=copied: out.copy_(x),
             }
             times = gpu_times(calls, seconds) if device == "cuda" else cpu_times(calls, seconds)
-            exact = torch.empty_like(x, dtype=torch.float64)
-            TORCH[path.stem](x.double(), exact)()
-            error, allowed = ((result.double() - exact).abs().max().item() for result in (ours, theirs))
+            exact = function([tensor.double() for tensor in given])
+            error, allowed = ((result.double() - exact).abs().max().item() for result in (ours, function(given)))
             least = torch.finfo(x.dtype).eps / 2 * exact.abs().max().item()
             wrong = "" if error <= 2 * max(allowed, least) else f" error {error:.1e}, torch {allowed:.1e}"
             mine, other, copy = (times[name] for name in ("wavespec", "torch", "copy"))

@@ -19,7 +19,7 @@ from wavespec.schema.resolve import targets_of
 ROOT = Path(__file__).parents[1]
 SPECS = {path.name.removesuffix(".wave.yaml"): ws.load(path) for path in KERNELS}
 ON_CPU = [name for name, spec in SPECS.items() if "cpu" in targets_of(spec)]
-APPROXIMATE = {"linear_gelu", "softmax"}  # no whole numbers come out of it
+APPROXIMATE = {"layer_norm", "linear_gelu", "log_softmax", "rms_norm", "softmax"}  # no whole numbers come out of it
 
 
 def operands(name: str, m: int, n: int, k: int, *, whole: bool = True) -> tuple[Tensor, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,8 @@ from torch import Tensor
 from wavespec.diagnostics import WavespecError
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
-from wavespec.schema.ops import AnyOp, Cast, Elementwise, Iterate, Mma, Read, Reduce, Register, ValueOp
+from wavespec.schema.check_graph import plain_graph
+from wavespec.schema.ops import AnyOp, Iterate, Mma
 from wavespec.sim.reference import reference
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
@@ -65,37 +67,16 @@ def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int
 
 def floating_point_operations(spec: KernelSpec, sizes: Mapping[str, int]) -> int:
     """Multiplications and additions of all matrix products of the graph."""
-    return _operations(spec, spec.graph, sizes, {})
-
-
-def _operations(
-    spec: KernelSpec, body: Sequence[AnyOp], sizes: Mapping[str, int], dims: dict[str, tuple[str, ...]]
-) -> int:
+    graph, types = plain_graph(spec)
     total = 0
-    for op in body:
-        match op:
-            case Register():
-                dims[op.name] = op.shape
-            case Read():
-                dims[op.name] = spec.tensors[op.tensor].shape
-            case Mma():
-                product = 2
-                for dim in {*dims[op.lhs], *dims[op.rhs]}:
-                    product *= sizes[dim]
-                total += product
-                dims[op.name] = dims[op.acc]
-            case Iterate():
-                carried = {name: dims[first] for name, first in op.carry.items()}
-                # Ops of the body work on whole dims: its tiles together are one pass over them.
-                total += _operations(spec, op.body, sizes, {**dims, **carried})
-                dims |= {f"{op.name}.{name}": shape for name, shape in carried.items()}
-            case Cast():
-                dims[op.name] = dims[op.value]
-            case Reduce():
-                dims[op.name] = tuple(dim for dim in dims[op.value] if dim != op.dim)
-            case Elementwise():
-                operands = (getattr(op, field) for field in op.headline)
-                dims[op.name] = max((dims[name] for name in operands if isinstance(name, str)), key=len)
-            case _:
-                assert not isinstance(op, ValueOp), f"'{op.word}' makes a value of unknown dims"
+    for op in _walk(graph):
+        if isinstance(op, Mma):  # those of a loop's body work on whole dims: its tiles together are one pass over them
+            total += 2 * math.prod(sizes[dim] for dim in {*types[op.lhs].dims, *types[op.rhs].dims})
     return total
+
+
+def _walk(body: Sequence[AnyOp]) -> Iterator[AnyOp]:
+    for op in body:
+        yield op
+        if isinstance(op, Iterate):
+            yield from _walk(op.body)

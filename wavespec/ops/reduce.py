@@ -31,9 +31,16 @@ def to_tile(statement: Reduce, context: TileContext) -> None:
     dims = tuple(dim for dim in value.tile.dims if dim != statement.dim)
     result = context.tile(statement.name, dims, value.tile.dtype)
     operands = (value,) if statement.init is None else (value, context.names[statement.init])
-    function = statement.reduction.function
+    how = statement.reduction
     context.add(
-        "reduce", operands, (result,), statement.span, node=statement.name, function=function, dim=statement.dim
+        "reduce",
+        operands,
+        (result,),
+        statement.span,
+        node=statement.name,
+        dim=statement.dim,
+        function=how.function,
+        divided=how.divided,
     )
     context.names[statement.name] = result
 
@@ -55,6 +62,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     if waves:
         joined = _waves(context, joined, waves, function, op.node or result.name)
+    if op["divided"]:
+        count = build.value("count", DTYPES["i32"], 1)
+        build.add("coordinates", (), (count,), places=(op["size"],))
+        counts = {n: build.broadcast(build.cast(count, compute), n) for n in {one.vector.elements for one in joined}}
+        joined = [build.elementwise("div", one, counts[one.vector.elements], hint=result.name) for one in joined]
     if init:
         start = [build.cast(part, compute, result.name) for part in context.fragments[init[0].name]]
         joined = [build.elementwise(function, *both, hint=result.name) for both in zip(start, joined, strict=True)]
@@ -204,6 +216,7 @@ def reference(statement: Reduce, context: ReferenceContext) -> None:
     else:
         whole = {"add": torch.sum, "mul": torch.prod, "maximum": torch.amax, "minimum": torch.amin}[function]
         result = whole(value, axis).to(value.dtype)
+        result = result / value.shape[axis] if statement.reduction.divided else result
     if statement.init is not None:
         own = context.dims[statement.init]
         start = context.names[statement.init].permute([own.index(dim) for dim in kept])

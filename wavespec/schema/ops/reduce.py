@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import create_model
 
 from wavespec.diagnostics import quote
-from wavespec.schema.dtypes import is_computed
+from wavespec.schema.dtypes import is_computed, is_float
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
@@ -22,10 +22,13 @@ class Reduction:
     doc: str
     function: str
     """The elementwise function that joins two elements."""
+    divided: bool = False
+    """Whether what is joined is divided by the size of the dim; by all of it in a loop over its tiles, too."""
 
 
 REDUCTIONS: tuple[Reduction, ...] = (
     Reduction("sum", "The sum of all elements along a dim; small floats are summed in f32.", "add"),
+    Reduction("mean", "The sum of all elements along a dim, divided by its size.", "add", divided=True),
     Reduction("prod", "The product of all elements along a dim.", "mul"),
     Reduction("max", "The largest element along a dim; NaN where one is NaN.", "maximum"),
     Reduction("min", "The smallest element along a dim; NaN where one is NaN.", "minimum"),
@@ -57,6 +60,9 @@ class Reduce(ValueOp):
             message = f"{quote(self.value)} has the dims [{', '.join(value.dims)}], not {quote(dim)}."
             scope.report(DimsMismatch(self.where("dim"), message))
             return None
+        if self.reduction.divided and not is_float(value.dtype):
+            message = f"{quote(self.word)} takes floating point; {quote(self.value)} is {value.dtype}."
+            scope.report(DtypeMismatch(self.where("value"), message))
         result = ValueType(tuple(other for other in value.dims if other != dim), value.dtype)
         if init is not None and (set(init.dims), init.dtype) != (set(result.dims), result.dtype):
             message = f"The result is {result}; {quote(str(self.init))}, which it starts from, is {init}."
