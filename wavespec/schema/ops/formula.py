@@ -13,7 +13,7 @@ from wavespec.schema.dtypes import DType
 from wavespec.schema.expression_parser import MalformedExpression
 from wavespec.schema.expressions import LONGEST_EXPRESSION, Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.formula_parser import parse_formula
-from wavespec.schema.names import LONGEST_NAME
+from wavespec.schema.names import LONGEST_NAME, name_problem
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, NoValue
 from wavespec.schema.ops.index import Index
@@ -134,6 +134,8 @@ class _Expansion:
         numbers = [value for value, _ in fields.values() if not isinstance(value, str)]
         if word not in ("index", "register") and len(numbers) == len(fields):
             raise NoValue(self._where(node), word)
+        for value, part in fields.values():
+            self._check_name(value, part)
         name = self._fresh(word)
         op = _MODELS[word].model_validate({"name": name, **{field: value for field, (value, _) in fields.items()}})
         span = self.formula.span_of("text")
@@ -143,6 +145,13 @@ class _Expansion:
             op.at({**places, (): whole, ("op",): whole, ("name",): whole})
         self.made.append(op)
         return name
+
+    def _check_name(self, value: object, node: Expression) -> None:
+        """What an expression calls a value may be no name at all, such as a Python keyword."""
+        if isinstance(node, Name) and isinstance(value, str):
+            problem = next(filter(None, map(name_problem, value.split("."))), None)
+            if problem:
+                raise MalformedExpression(self._where(node), f"{quote(value)} {problem}.")
 
     def _fresh(self, word: str) -> str:
         base, number = f"{self.formula.name}_{word}"[: LONGEST_NAME - 4], 1
