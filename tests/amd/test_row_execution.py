@@ -12,7 +12,9 @@ import torch
 
 from tests.amd.amd_gemms import figures, loaded, require_emulator
 from tests.ops.rows import Rows
+from wavespec.ir.dtype import DTYPES
 from wavespec.schema import KernelSpec, load, spec_for_target
+from wavespec.sim.elements import numpy_dtype
 from wavespec.sim.reference import reference
 
 require_emulator()
@@ -40,9 +42,10 @@ class Subject:
         return spec_for_target(load(SPECS / f"{self.name}.wave.yaml"), self.target)
 
     def run(self, x: np.ndarray, shape: tuple[int, ...], workgroups: int) -> np.ndarray:
+        """One workgroup for each ``y`` that it takes, in the type of ``x``."""
         emulator = importlib.import_module("gfx_emulator")
         memory = emulator.Memory()
-        out = np.full(shape, -7777, np.float32)
+        out = np.full(shape, 77, x.dtype)
         addresses = [memory.add(array, name) for name, array in (("x", x), ("y", out))]
         loaded(self)[0].run((workgroups, 1, 1), [*addresses, *x.shape], mem=memory)
         return np.asarray(memory.get(addresses[1]))
@@ -59,6 +62,13 @@ def test_softmax_is_as_close_as_torch(target: str, shape: tuple[int, int]) -> No
     theirs = torch.maximum((torch.softmax(x, 1).double() - exact).abs().max(), least)
     assert (got - exact).abs().max() <= 2 * theirs
     assert (figures(subject)["vgpr_spill"], figures(subject)["scratch_bytes_per_lane"]) == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "i64", "i32"])
+def test_lanes_exchange_elements_of_any_size(dtype: str) -> None:
+    x = np.random.default_rng(0).integers(-2, 3, (5, 130)).astype(numpy_dtype(DTYPES[dtype]))
+    got = Subject("gfx942", rows=Rows(dtype=dtype)).run(x, (5,), 2)
+    np.testing.assert_array_equal(got, x.sum(1))
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -10,6 +10,8 @@ from tests.ops.rows import Rows
 from tests.sim.planted_bugs import altered, dropped
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 GPUS = [NVIDIA, AMD]
@@ -41,10 +43,8 @@ def test_what_lies_beyond_a_row_changes_nothing(rows: Rows, machine: Machine) ->
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)
-@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i32", "i64"])
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i32", "i64", "i16", "i8"])
 def test_every_type_that_is_computed_with(machine: Machine, dtype: str) -> None:
-    if dtype in ("f64", "i64") and machine is not CPU:
-        pytest.skip("lanes exchange words of 32 bits")
     check(Rows(dtype=dtype), machine, (3, 13))
 
 
@@ -76,14 +76,36 @@ def test_a_promise_takes_the_padding_away() -> None:
     assert not lines(lower(Rows(promise="multiple_of: 64").spec, NVIDIA), "pad")
 
 
+WHOLE_ROWS = """apiVersion: wavespec/v1
+kind: Kernel
+name: rows
+dims: {M: {}, N: {value: 64}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+graph:
+  - whole: {read: x}
+  - total: {sum: whole, dim: N}
+  - {write: total, to: y}
+"""
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+def test_a_dim_of_one_size_needs_no_loop(machine: Machine) -> None:
+    x = np.random.default_rng(0).integers(-9, 10, (7, 64)).astype(np.float32)
+    report = simulate(lower(loads(WHOLE_ROWS), machine), machine, {"x": x}, {"M": 7, "N": 64})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], x.sum(1))
+
+
 def test_workgroups_cannot_join_what_others_have() -> None:
-    text = Rows().spec
-    constraints = [c for c in text.constraints if getattr(c, "dim", "") != "N"]
-    moved = text.constraints[0].model_copy(update={"dim": "N", "axis": 1})
-    spec = text.model_copy(update={"constraints": (*constraints, moved)})
+    axis = "  - {workgroup: M, tile: 4, axis: 0}\n"
     with pytest.raises(WavespecError) as caught:
-        lower(spec, NVIDIA)
-    assert "reduction-split" in {diagnostic.code for diagnostic in caught.value.diagnostics}
+        lower(loads(WHOLE_ROWS.replace(axis, f"{axis}  - {{workgroup: N, tile: 32, axis: 1}}\n")), NVIDIA)
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.span.line if found.span else 0) == ("reduction-split", 13)
 
 
 WIDE, PRODUCT = Rows(tile=(2, 512), wave=(1, 128)), Rows("prod", init=1)

@@ -212,12 +212,9 @@ class ThreadToCuda(ThreadToMlir):
     def barrier(self, op: Op) -> None:
         self.text.do("nvvm.barrier")
 
-    def shuffle(self, name: str, mask: int, dtype: DType) -> str:
-        type_ = mlir_type(dtype)
-        word = name if dtype.bits == 32 else ""
-        assert word, f"lanes exchange words, not {dtype}"
+    def shuffle(self, word: str, mask: int) -> str:
         everyone, distance, clamp = (self.text.constant(value, "i32") for value in (-1, mask, 31))
-        return self.text.op(f"nvvm.shfl.sync bfly {everyone}, {name}, {distance}, {clamp} : {type_} -> {type_}")
+        return self.text.op(f"nvvm.shfl.sync bfly {everyone}, {word}, {distance}, {clamp} : i32 -> i32")
 
     def cast_sizes(self, value: Value, after: DType) -> list[int]:
         elements = value.vector.elements

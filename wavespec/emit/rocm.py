@@ -325,11 +325,10 @@ class ThreadToRocm(ThreadToMlir):
         powers = ", ".join(self.exp2(element, 1) for element in elements)
         return self.text.op(f"vector.from_elements {powers} : {kind}")
 
-    def shuffle(self, name: str, mask: int, dtype: DType) -> str:
-        assert dtype.bits == 32, f"lanes exchange words, not {dtype}"
+    def shuffle(self, word: str, mask: int) -> str:
         distance, width = (self.text.constant(value, "i32") for value in (mask, self.machine.lanes))
         result = self.text.name()
-        self.text.do(f"{result}:2 = gpu.shuffle xor {name}, {distance}, {width} : {mlir_type(dtype)}")
+        self.text.do(f"{result}:2 = gpu.shuffle xor {word}, {distance}, {width} : i32")
         return f"{result}#0"
 
     def barrier(self, op: Op) -> None:

@@ -401,14 +401,29 @@ class ThreadToMlir:
         self.values[op.result.name] = (parts[0],)
 
     def _shuffle(self, op: Op) -> None:
+        """Word by word: smaller elements travel in one of their own, larger ones in two."""
         (value,) = op.operands
-        dtype = value.vector.dtype
-        parts = self.parts(value, [1] * value.vector.elements)
-        moved = tuple(Part(self.shuffle(part.name, op["mask"], dtype), 1) for part in parts)
-        self.values[op.result.name] = moved
+        type_, bits = mlir_type(value.vector.dtype), value.vector.dtype.bits
+        moved: list[Part] = []
+        for part in self.parts(value, [1] * value.vector.elements):
+            pair, small = f"vector<{bits // 32}xi32>", f"i{bits}"
+            if bits > 32:
+                whole = self.text.op(f"llvm.bitcast {part.name} : {type_} to {pair}")
+                words = [self.text.op(f"vector.extract {whole}[{i}] : i32 from {pair}") for i in range(bits // 32)]
+                words = [self.shuffle(word, op["mask"]) for word in words]
+                name = self.text.op(f"vector.from_elements {', '.join(words)} : {pair}")
+                name = self.text.op(f"llvm.bitcast {name} : {pair} to {type_}")
+            else:
+                word = part.name if type_ == small else self.text.op(f"llvm.bitcast {part.name} : {type_} to {small}")
+                word = word if bits == 32 else self.text.op(f"arith.extui {word} : {small} to i32")
+                name = self.shuffle(word, op["mask"])
+                name = name if bits == 32 else self.text.op(f"arith.trunci {name} : i32 to {small}")
+                name = name if type_ == small else self.text.op(f"llvm.bitcast {name} : {small} to {type_}")
+            moved.append(Part(name, 1))
+        self.values[op.result.name] = tuple(moved)
 
-    def shuffle(self, name: str, mask: int, dtype: DType) -> str:
-        """One element of the lane whose number differs in the bits of ``mask``."""
+    def shuffle(self, word: str, mask: int) -> str:
+        """A word of 32 bits of the lane whose number differs in the bits of ``mask``."""
         raise NotImplementedError
 
     def _pad(self, op: Op) -> None:
