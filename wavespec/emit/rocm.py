@@ -68,6 +68,10 @@ class ThreadToRocm(ThreadToMlir):
         self.outside = frozenset(self.indices.symbols)
         self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
 
+    def _bind(self, op: Op) -> None:
+        super()._bind(op)
+        self.varying |= {op["symbol"]}
+
     def attributes(self) -> str:
         return (
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "
@@ -83,7 +87,8 @@ class ThreadToRocm(ThreadToMlir):
         tiles = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
         found: list[Assumption] = []
         for memory in self.bindings():
-            reached = const(memory.dtype.bytes) * tiles.get(memory.dims[0], memory.shape[0])
+            rows = memory.shape[0] if memory.mapped else tiles.get(memory.dims[0], memory.shape[0])
+            reached = const(memory.dtype.bytes) * rows
             for extent in memory.shape[1:]:
                 reached = reached * extent
             if not at_most(reached, const(_BEYOND)):
@@ -246,6 +251,8 @@ class ThreadToRocm(ThreadToMlir):
                 base = base + term * coefficient
             else:
                 lane = lane + term * coefficient
+        if lane.low is None or lane.low < 0:  # the range check takes the lane's own offset for itself
+            lane, moving = lane + moving, const(0)
         key = (memory.name, base)
         if key not in self.descriptors:
             self.descriptors[key] = self._descriptor(memory, base)

@@ -16,6 +16,10 @@ from wavespec.lower.spread_tile import spread_tile
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
+_ALIKE = ("elementwise", "cast", "bitcast", "read", "write")
+"""Operations whose operands are distributed as their result, or their first operand, is."""
+
+
 class TooManyRegisters(WavespecError, code="too-many-registers"):
     def __init__(self, where: Where, name: str, needed: int, machine: Machine) -> None:
         super().__init__(
@@ -79,9 +83,10 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            for value in op.operands if op.name in ("elementwise", "cast", "bitcast") else ():
-                if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
-                    raise LayoutMismatch(op.span, value.name, op.result.name)
+            whole, *parts = (*op.results, *op.operands) if op.name in _ALIKE and not op.get("by_unit") else (None,)
+            for value in parts if whole else ():
+                if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
+                    raise LayoutMismatch(op.span, value.name, whole.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
@@ -110,7 +115,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
     if op.name == "reduce":  # the result, and what it starts from, have what is left of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
-    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast") else []
+    return [(*op.results, *op.operands)] if op.name in _ALIKE else []
 
 
 def _covers(known: Value, value: Value) -> bool:

@@ -126,8 +126,7 @@ class _Serializer:
 
     def _waves_inside(self, name: str, count: int) -> Expr:
         split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
-        tensors = [memory for memory in self.kernel.memories if memory.space == "global"]
-        size = next(e for memory in tensors for d, e in zip(memory.dims, memory.shape, strict=True) if d == split.dim)
+        size = self.kernel.size(split.dim)
         start = self.kernel.symbol(f"wg{split.axis}") * split.tile
         return minimum(count, ceildiv(size - start, split.tile // count))
 

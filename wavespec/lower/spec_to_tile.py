@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where
@@ -42,7 +44,8 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     Raises:
         WavespecError: a parameter or tile without a constant value, or a graph beyond the limits.
     """
-    sizes = {name: _size(spec, name) for name in spec.dims}
+    params = constant_values(spec)
+    sizes = {name: _size(spec, name, params) for name in spec.dims}
     memories = tuple(
         Memory(
             name,
@@ -58,20 +61,28 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
-    context = TileContext(fresh_names(empty), to_tile, tensors)
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, {name: params[name] for name in spec.params})
     for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
-    kernel = Kernel(spec.name, "tile", target, empty.symbols, memories, tuple(context.ops), _distribution(spec))
+    shaped = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
+    others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
+    kernel = replace(empty, body=tuple(context.ops), distribution=_distribution(spec), sizes=others)
+    mapped = {op["memory"] for op in kernel.walk() if op.get("at")}
+    kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
+    indices = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
+    kernel = kernel.with_symbols(*dict.fromkeys(node for node in indices if node.kind == "symbol"))
     large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
     return kernel
 
 
-def _size(spec: KernelSpec, name: str) -> Expr:
+def _size(spec: KernelSpec, name: str, values: Mapping[str, int]) -> Expr:
     dim = spec.dims[name]
     if dim.value is not None:
         return const(dim.value)
+    if dim.equals is not None and all(name in values for name in dim.equals.names()):
+        return const(int(evaluate_constant(spec, dim.equals, spec.where("dims", name, "equals"), values)))
     return symbol(name, dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of)
 
 

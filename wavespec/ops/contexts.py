@@ -4,6 +4,7 @@ tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from wavespec.diagnostics import Span
@@ -25,13 +26,16 @@ class TileContext:
         fresh: Callable[[str], str],
         lower: Callable[[Any, TileContext], None],
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
+        sizes: Mapping[str, Expr] = MappingProxyType({}),
+        params: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.fresh, self.lower, self.tensors = fresh, lower, tensors
+        self.sizes, self.params = sizes, params
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors)
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.params)
         inner.names = dict(self.names)
         return inner
 
@@ -58,7 +62,7 @@ class ThreadContext:
     """Builds one lane's operations from tile operations.
 
     ``fragments``: the registers of every tile.  ``by_unit``: the reads of tiles that stay in shared memory.
-    ``constants``: what the inductions of unrolled loops stand for.  ``memories``: those that operations add.
+    ``constants``: what the inductions of unrolled loops stand for.  ``memories``, ``symbols``: those that operations add.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class ThreadContext:
         self.by_unit: dict[str, Op] = {}
         self.constants: dict[str, Expr] = {}
         self.memories: list[Memory] = []
+        self.symbols: list[Expr] = []
 
     def origin(self, op: Op) -> dict[str, Expr]:
         """Where the access of ``op`` starts, dim by dim."""
@@ -85,6 +90,7 @@ class ReferenceContext:
         self.types: dict[str, str] = {}
         self.outputs: dict[str, torch.Tensor] = {}
         self.sizes: dict[str, int] = {}
+        self.params: dict[str, int] = {}
 
     def dtype(self, name: str) -> torch.dtype:
         """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""
