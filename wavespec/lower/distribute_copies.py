@@ -62,8 +62,8 @@ class DistributeCopies(Pass):
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:
     """The boxes of consecutive rows that make up a staged tile; none where the machine cannot copy them by itself.
 
-    A row of a box is a row of the swizzle; dims that the tile does not have are 1; extents are at most 256, the most that a descriptor takes
-    (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html).
+    A row of a box is a row of the swizzle, dims that the tile does not have are 1; extents are at most 256, the most
+    that a descriptor takes (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html).
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, source.dtype.bytes
     if not granule or source.dtype != shared.dtype or source.shape[-1].divisor * bytes_ % granule:
