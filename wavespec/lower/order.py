@@ -7,6 +7,7 @@ from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.distribute_copies import DistributeCopies
+from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
@@ -37,4 +38,5 @@ PASSES: tuple[Pass, ...] = (
     SerializeWaves(),
     HoistInvariants(),
     PlaceBarriers(),
+    FoldGrid(),
 )

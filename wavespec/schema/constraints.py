@@ -34,8 +34,8 @@ class Workgroup(Constraint):
     """The dim that is split."""
     tile: Expression
     """Elements of the dim that one workgroup computes."""
-    axis: Annotated[int, Field(ge=0, le=2)]
-    """The grid axis that counts the tiles: 0, 1 or 2."""
+    axis: Annotated[int, Field(ge=0, le=4)]
+    """The grid axis that counts the tiles: 0 to 4. Those of the lower axes run next to each other."""
 
 
 class Tiling(Constraint):
