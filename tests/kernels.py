@@ -144,7 +144,7 @@ _MANY_PRODUCTS = sized(
     (1, 600, 48),
     (600, 1, 48),
 )
-_NORMAL_PRODUCTS = sized("M N K", (64, 64, 64), (200, 190, 400))
+_NORMAL_PRODUCTS = sized("M N K", (64, 64, 64), (130, 90, 128))
 _PRODUCT = Row(_PRODUCTS, _MANY_PRODUCTS, _NORMAL_PRODUCTS, exact=True)
 _FEW_PRODUCTS = Row(
     _PRODUCTS, sized("M N K", (0, 5, 16), (577, 513, 400), (37, 70, 1024)), _NORMAL_PRODUCTS, exact=True
@@ -155,6 +155,11 @@ _ROWS = Row(
 )
 
 KERNELS: dict[str, Row] = {
+    "batched_matmul": Row(
+        sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),
+        sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
+        exact=True,
+    ),
     "gemm": _PRODUCT,
     "gemm_bf16": _PRODUCT,
     "gemm_f32": _PRODUCT,
@@ -221,7 +226,10 @@ class Subject:
 
     def _check(self, inputs: Sequence[Tensor], results: Sequence[Tensor], whole: bool) -> None:
         outputs = {name: tensor for name, tensor in self.spec.tensors.items() if tensor.role == "output"}
-        exact, theirs = tensors_of(reference(self.spec, *inputs)), tensors_of(reference(self.spec, *inputs, compute=None))
+        exact, theirs = (
+            tensors_of(reference(self.spec, *inputs)),
+            tensors_of(reference(self.spec, *inputs, compute=None)),
+        )
         for name, result, right, own in zip(outputs, results, exact, theirs, strict=True):
             dtype = TORCH[outputs[name].dtype]
             assert (result.dtype, result.shape) == (dtype, right.shape), f"{name} is {result.dtype}{result.shape}"
