@@ -7,6 +7,8 @@ from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.distribute_copies import DistributeCopies
+from wavespec.lower.drop_unit_dims import DropUnitDims
+from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.mask_edges import MaskEdges
@@ -23,6 +25,7 @@ from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
+    DropUnitDims(),
     ChooseInstructions(),
     AssignTiles(),
     InlineSteps(),
@@ -41,4 +44,5 @@ PASSES: tuple[Pass, ...] = (
     SerializeWaves(),
     HoistInvariants(),
     PlaceBarriers(),
+    FoldGrid(),
 )
