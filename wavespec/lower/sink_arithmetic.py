@@ -14,7 +14,7 @@ from wavespec.targets.machine import Machine
 
 _LOADS_AHEAD = 16
 """Loads of an epilogue that are under way at a time: enough to fill the memory's latency, few beside the sums."""
-_BYTES_AHEAD = 128
+_BYTES_AHEAD = 96
 """Of a lane that such loads may bring in."""
 
 
