@@ -72,6 +72,12 @@ class ThreadToRocm(ThreadToMlir):
         super()._bind(op)
         self.varying |= {op["symbol"]}
 
+    def _let(self, op: Op) -> None:
+        super()._let(op)
+        if self.text.depth == 0:  # a place in the grid, along an axis that was folded
+            self.outside |= {op["symbol"]}
+            self.workgroups |= {op["symbol"]}
+
     def attributes(self) -> str:
         return (
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "

@@ -6,7 +6,20 @@ from types import ModuleType
 from typing import Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops import bitcast, cast, cluster_sum, elementwise, index, iterate, mma, read, reduce, register, write
+from wavespec.ops import (
+    bitcast,
+    cast,
+    cluster_sum,
+    elementwise,
+    index,
+    iterate,
+    mma,
+    read,
+    reduce,
+    register,
+    size,
+    write,
+)
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import REDUCTIONS
 
@@ -21,6 +34,7 @@ _OPS: dict[str, ModuleType] = {
     "read": read,
     "reduce": reduce,
     "register": register,
+    "size": size,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),

@@ -1,7 +1,8 @@
 """Index expressions of a spec in; places in a tensor, as index expressions of a kernel or as whole tensors, out.
 
 At tile level an access with a mapping has ``at``, pairs (dim of the tensor, place): expressions over ``DIM.i``, the
-index of an element along a dim of the tile, and ``value.N``, what the operand number N holds for the element.
+index of an element along a dim of the tile, and ``value.N``, what the operand number N holds for the element; and
+``over``, the dims of the tile as the graph has them.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def mapped(
         dim: _computed(statement.at[dim], known, context.sizes, _IN_KERNELS) if dim in statement.at else index_of(dim)
         for dim in shape
     }
-    return values, {"at": tuple(places.items())}
+    return values, {"at": tuple(places.items()), "over": tuple(dims)}
 
 
 def dims_of(op: Op) -> tuple[str, ...]:
-    """The dims of the tile that an access with a mapping moves."""
-    return op["dims"] if op.name == "copy" else (op.result if op.results else op.operands[0]).tile.dims
+    """The dims of what an access with a mapping moves, in the graph: the tile has those of which there is more than
+    one element."""
+    return op["over"]
 
 
 def seen_by(op: Op, kernel: Kernel) -> Memory:

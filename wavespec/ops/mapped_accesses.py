@@ -115,7 +115,7 @@ def _pieces(
     op: Op, layout: Layout, operands: Sequence[Value], widest: int, context: ThreadContext
 ) -> list[MappedPiece]:
     origin = context.origin(op)
-    tiles = [{dim: origin[dim] + index for dim, index in place.items()} for place in layout.coordinates()]
+    tiles = [_indices(origin, place) for place in layout.coordinates()]
     tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
     size = layout.fragment_elements
     known = _bound(operands, layout, context)
@@ -125,6 +125,11 @@ def _pieces(
         for piece in mapped_pieces(tensor, tiles[first:end], known[first:end], widest, context.machine):
             pieces.append(MappedPiece(first + piece.register, piece.width, piece.offset, piece.mask, piece.valid))
     return pieces
+
+
+def _indices(origin: Coordinates, inside: Coordinates) -> Coordinates:
+    """Of an element along all dims; one that the tile does not have stays at its origin."""
+    return {dim: start + inside[dim] if dim in inside else start for dim, start in origin.items()}
 
 
 def _bound(operands: Sequence[Value], layout: Layout, context: ThreadContext) -> list[dict[str, Expr]]:
@@ -206,7 +211,7 @@ def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext) -> Callabl
     source, shared, machine = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"]), context.machine
     layout: Layout = op["layout"]
     local, origin, width = list(layout.coordinates()), context.origin(op), copied_together(op)
-    tiles = [{dim: origin[dim] + index for dim, index in inside.items()} for inside in local]
+    tiles = [_indices(origin, inside) for inside in local]
     tensor = mapped_tensor(op, context, source)
     known = _loaded(build, op, tiles, context)
     widest = max(1, machine.globals.access_bytes // source.dtype.bytes)

@@ -21,6 +21,7 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.write import Write
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Reduction",
     "Register",
     "Scope",
+    "Size",
     "Ternary",
     "Unary",
     "ValueOp",
@@ -54,6 +56,7 @@ __all__ = [
 _MODELS: tuple[type[Op], ...] = (
     Register,
     Index,
+    Size,
     Read,
     Mma,
     Iterate,
@@ -67,7 +70,20 @@ _MODELS: tuple[type[Op], ...] = (
 
 if TYPE_CHECKING:
     AnyOp = (
-        Register | Index | Read | Mma | Iterate | Cast | Bitcast | Unary | Binary | Ternary | Reduce | Formula | Write
+        Register
+        | Index
+        | Size
+        | Read
+        | Mma
+        | Iterate
+        | Cast
+        | Bitcast
+        | Unary
+        | Binary
+        | Ternary
+        | Reduce
+        | Formula
+        | Write
     )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
