@@ -98,10 +98,10 @@ def _errors(
                 (argument,) = node.arguments
                 if not scope.is_dim(str(argument)) and not scope.is_broken(str(argument)):
                     yield SizeOfNoDim(_part(op.where("at", dim), argument), str(argument))
-            elif isinstance(node, Binary) and node.op in ("//", "%") and not _is_positive(node.right, scope):
+            elif isinstance(node, Binary) and node.op in ("//", "%") and _may_be_none(node.right, dims, scope):
                 yield NoDivisor(_part(op.where("at", dim), node.right), str(node.right))
     for dim in tensor.shape:
-        if dim not in at and dim not in dims:
+        if dim not in at and dim not in dims and not scope.is_broken(dim):
             yield NotPlaced(op.where(), name, dim)
 
 
@@ -117,6 +117,11 @@ def _name_errors(name: str, place: Where, dims: Sequence[str], scope: Scope) -> 
     elif not set(value.dims) <= set(dims):
         mine, theirs = ", ".join(value.dims), ", ".join(dims)
         yield DimsMismatch(place, f"{quote(name)} has the dims [{mine}]; the tile has [{theirs}].")
+
+
+def _may_be_none(divisor: Expression, dims: Sequence[str], scope: Scope) -> bool:
+    known = all(not list(_name_errors(name, None, dims, scope)) for name in index_names(divisor))
+    return known and not _is_positive(divisor, scope)
 
 
 def _is_positive(node: Expression, scope: Scope) -> bool:

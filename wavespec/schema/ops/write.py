@@ -51,13 +51,13 @@ class Write(EffectOp):
             scope.write(self, "to")
         if value is None:
             return None
-        if value.dtype != tensor.dtype:
-            message = f"{quote(self.value)} is {value.dtype}; {quote(self.to)} is {tensor.dtype}."
-            scope.report(DtypeMismatch(self.where("value"), message))
-        if self.at:
-            check_mapping(self, tensor, self.to, self.at, value.dims, scope)
-        elif value.dims != tensor.shape:
+        if self.at and not check_mapping(self, tensor, self.to, self.at, value.dims, scope):
+            return None
+        if not self.at and value.dims != tensor.shape:
             mine, theirs = ", ".join(value.dims), ", ".join(tensor.shape)
             message = f"{quote(self.value)} has the dims [{mine}]; {quote(self.to)} has [{theirs}]."
             scope.report(DimsMismatch(self.where("value"), message))
+        elif value.dtype != tensor.dtype:
+            message = f"{quote(self.value)} is {value.dtype}; {quote(self.to)} is {tensor.dtype}."
+            scope.report(DtypeMismatch(self.where("value"), message))
         return None
