@@ -103,10 +103,15 @@ class PromoteShared(Pass):
         def use(op: Op) -> tuple[Op, ...]:
             return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
 
-        memories = (*kernel.memories, *added.values())
-        staged = [memory for memory in memories if memory.space == "shared"]
-        needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
-        if needed > machine.shared.bytes:
-            where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
-            raise SharedMemoryExceeded(where, needed, machine, staged)
-        return replace(kernel, body=rewrite(body, use), memories=memories)
+        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
+        check_shared(kernel, machine)
+        return kernel
+
+
+def check_shared(kernel: Kernel, machine: Machine) -> None:
+    """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine."""
+    staged = [memory for memory in kernel.memories if memory.space == "shared"]
+    needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
+    if needed > machine.shared.bytes:
+        where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
+        raise SharedMemoryExceeded(where, needed, machine, staged)
