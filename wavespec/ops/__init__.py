@@ -6,9 +6,22 @@ from types import ModuleType
 from typing import Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops import bitcast, cast, cluster_sum, elementwise, index, iterate, mma, read, reduce, register, write
+from wavespec.ops import (
+    bitcast,
+    cast,
+    cluster_sum,
+    elementwise,
+    index,
+    iterate,
+    mma,
+    read,
+    reduce,
+    register,
+    scan,
+    write,
+)
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.schema.ops import REDUCTIONS
+from wavespec.schema.ops import REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
     "bitcast": bitcast,
@@ -21,9 +34,11 @@ _OPS: dict[str, ModuleType] = {
     "read": read,
     "reduce": reduce,
     "register": register,
+    "scan": scan,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),
+    **dict.fromkeys((one.word for one in SCANS), scan),
 }
 """By the word of a statement, and by the name of a tile operation."""
 

@@ -21,12 +21,14 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.write import Write
 
 __all__ = [
     "FUNCTIONS",
     "OPS",
     "REDUCTIONS",
+    "SCANS",
     "AnyOp",
     "Binary",
     "Bitcast",
@@ -43,6 +45,7 @@ __all__ = [
     "Reduce",
     "Reduction",
     "Register",
+    "Scan",
     "Scope",
     "Ternary",
     "Unary",
@@ -61,13 +64,27 @@ _MODELS: tuple[type[Op], ...] = (
     Bitcast,
     *ELEMENTWISE,
     *REDUCE,
+    *SCAN,
     Formula,
     Write,
 )
 
 if TYPE_CHECKING:
     AnyOp = (
-        Register | Index | Read | Mma | Iterate | Cast | Bitcast | Unary | Binary | Ternary | Reduce | Formula | Write
+        Register
+        | Index
+        | Read
+        | Mma
+        | Iterate
+        | Cast
+        | Bitcast
+        | Unary
+        | Binary
+        | Ternary
+        | Reduce
+        | Scan
+        | Formula
+        | Write
     )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
