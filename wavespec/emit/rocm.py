@@ -68,6 +68,12 @@ class ThreadToRocm(ThreadToMlir):
         self.outside = frozenset(self.indices.symbols)
         self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
 
+    def _let(self, op: Op) -> None:
+        super()._let(op)
+        if self.text.depth == 0:  # a place in the grid, along an axis that was folded
+            self.outside |= {op["symbol"]}
+            self.workgroups |= {op["symbol"]}
+
     def attributes(self) -> str:
         return (
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "

@@ -149,14 +149,12 @@ class ThreadToMlir:
         return [memory for memory in self.kernel.memories if memory.space == "global"]
 
     def workgroup_ids(self) -> None:
-        for axis in range(3):
-            if any(symbol.args[0] == f"wg{axis}" for symbol in self.kernel.symbols):
+        declared = {symbol.args[0] for symbol in self.kernel.symbols}
+        last = "folded" if "folded" in declared else "wg2"
+        for name, axis in (("wg0", 0), ("wg1", 1), (last, 2), ("workgroup", 0)):
+            if name in declared:
                 index = self.text.op(f"hal.interface.workgroup.id[{axis}] : index")
-                self.indices.define(f"wg{axis}", self.text.op(f"arith.index_cast {index} : index to i32"), 32)
-
-        if any(symbol.args[0] == "workgroup" for symbol in self.kernel.symbols):
-            index = self.text.op("hal.interface.workgroup.id[0] : index")
-            self.indices.define("workgroup", self.text.op(f"arith.index_cast {index} : index to i32"), 32)
+                self.indices.define(name, self.text.op(f"arith.index_cast {index} : index to i32"), 32)
 
     def order_workgroups(self) -> None:
         """Let workgroups that run together share what they read: bands of rows, as the schedule or the machine says."""

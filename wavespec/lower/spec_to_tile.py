@@ -58,7 +58,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
-    context = TileContext(fresh_names(empty), to_tile, tensors)
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes)
     for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
     kernel = Kernel(spec.name, "tile", target, empty.symbols, memories, tuple(context.ops), _distribution(spec))

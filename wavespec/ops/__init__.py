@@ -18,6 +18,7 @@ from wavespec.ops import (
     reduce,
     register,
     scan,
+    size,
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
@@ -35,6 +36,7 @@ _OPS: dict[str, ModuleType] = {
     "reduce": reduce,
     "register": register,
     "scan": scan,
+    "size": size,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),

@@ -25,13 +25,14 @@ class TileContext:
         fresh: Callable[[str], str],
         lower: Callable[[Any, TileContext], None],
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
+        sizes: Mapping[str, Expr],
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
-        self.fresh, self.lower, self.tensors = fresh, lower, tensors
+        self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors)
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes)
         inner.names = dict(self.names)
         return inner
 

@@ -10,6 +10,8 @@ from wavespec.schema.expressions import Expression
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import UndefinedName, part_of
 
+GRID_AXES = 5
+
 
 class RepeatedConstraint(WavespecError, code="repeated-constraint"):
     def __init__(self, again: AnyConstraint, first: AnyConstraint) -> None:
@@ -80,7 +82,7 @@ def _check(
             and isinstance(constraint, Workgroup)
             and axes.setdefault(constraint.axis, constraint) is not constraint
         ):
-            free = [axis for axis in range(3) if axis not in axes]
+            free = [axis for axis in range(GRID_AXES) if axis not in axes]
             yield RepeatedAxis(constraint, axes[constraint.axis], free)
     if not is_whole:
         return

@@ -148,6 +148,9 @@ class _GraphScope:
             return None
         return name
 
+    def is_dim(self, name: str) -> bool:
+        return name in self.spec.dims
+
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]
         for override in self.spec.targets.values():

@@ -33,9 +33,10 @@ class Workgroup(Constraint):
     dim: Name
     """The dim that is split."""
     tile: Expression
-    """Elements of the dim that one workgroup computes."""
-    axis: Annotated[int, Field(ge=0, le=2)]
-    """The grid axis that counts the tiles: 0, 1 or 2."""
+    """Elements of the dim that one workgroup computes.  Of a dim with 1 the grid counts the elements, such as batches:
+    products may have such dims in addition to their own."""
+    axis: Annotated[int, Field(ge=0, le=4)]
+    """The grid axis that counts the tiles: 0 to 4. Those of the lower axes run next to each other."""
 
 
 class Tiling(Constraint):

@@ -22,6 +22,7 @@ from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
+from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.write import Write
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Register",
     "Scan",
     "Scope",
+    "Size",
     "Ternary",
     "Unary",
     "ValueOp",
@@ -57,6 +59,7 @@ __all__ = [
 _MODELS: tuple[type[Op], ...] = (
     Register,
     Index,
+    Size,
     Read,
     Mma,
     Iterate,
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     AnyOp = (
         Register
         | Index
+        | Size
         | Read
         | Mma
         | Iterate

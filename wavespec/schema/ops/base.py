@@ -52,6 +52,10 @@ class Scope(Protocol):
         """The dim that the field at `path` names."""
         ...
 
+    def is_dim(self, name: str) -> bool:
+        """There is a dim of that name."""
+        ...
+
     def is_tiled(self, dim: str) -> bool:
         """A `tiling` constraint walks over `dim`."""
         ...
