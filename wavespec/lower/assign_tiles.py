@@ -54,7 +54,7 @@ class LargerThanTile(WavespecError, code="larger-than-tile"):
             where,
             f"Nothing walks over {dim!r} with 'iterate', so one tile of {tile} elements has to hold all of it; "
             "it may be larger.",
-            hints=[f"Promise {{{dim}: {{max: {tile}}}}} in 'dims', use a larger tile, or add an 'iterate' over {dim!r}."],
+            hints=[f"Promise {{{dim}: {{max: {tile}}}}} in 'dims', use a larger tile, or add 'iterate: {dim}'."],
         )
 
 
@@ -111,8 +111,8 @@ class AssignTiles(Pass):
             one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.
             A dim with a tiling that no loop walks over has one tile, at 0.
-    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``, ``untiled-dim``,
-            ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
+    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
+            ``untiled-dim``, ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
             ``registers-not-possible`` at the schedule.
     """
 

@@ -11,7 +11,6 @@ from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-
 _SWAPPED = ":swapped"
 
 

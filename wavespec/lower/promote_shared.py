@@ -38,8 +38,8 @@ class PromoteShared(Pass):
     After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory.  The memory
             holds the tile of the workgroup, or of one wave where waves run one after another, the operand is staged in
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
-            it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a ``write`` gets a shared memory
-            ``<name>_staged_<width>`` that its tile leaves through.
+            it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
+            ``write`` gets a shared memory ``<name>_staged_<width>`` that its tile leaves through.
     Errors: ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` at the tensor.
     """
 

@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: operands of products that were computed are laid down where the machine reads them."""
+"""Tile kernel in, tile kernel out: computed operands of products are laid down where the machine reads them."""
 
 from __future__ import annotations
 
