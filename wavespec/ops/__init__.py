@@ -6,12 +6,26 @@ from types import ModuleType
 from typing import Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops import bitcast, cast, cluster_sum, elementwise, index, iterate, mma, read, reduce, register, write
+from wavespec.ops import (
+    bitcast,
+    branch,
+    cast,
+    cluster_sum,
+    elementwise,
+    index,
+    iterate,
+    mma,
+    read,
+    reduce,
+    register,
+    write,
+)
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import REDUCTIONS
 
 _OPS: dict[str, ModuleType] = {
     "bitcast": bitcast,
+    "if": branch,
     "cast": cast,
     "cluster_sum": cluster_sum,
     "elementwise": elementwise,

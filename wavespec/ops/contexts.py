@@ -4,9 +4,9 @@ tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from wavespec.diagnostics import Span
+from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     import torch
 
 
+class PlaceExpressions(Protocol):
+    """Makes index expressions of those of a spec, written at ``where``."""
+
+    def place(self, expression: Any, where: Where) -> Expr: ...
+
+    def condition(self, expression: Any, where: Where) -> Expr:
+        """1 where it holds, else 0."""
+        ...
+
+
 class TileContext:
     """Builds tile-level operations from statements; names of the spec are resolved per scope."""
 
@@ -25,14 +35,16 @@ class TileContext:
         fresh: Callable[[str], str],
         lower: Callable[[Any, TileContext], None],
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
+        expressions: PlaceExpressions,
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
-        self.fresh, self.lower, self.tensors = fresh, lower, tensors
+        self.symbols: list[Expr] = []
+        self.fresh, self.lower, self.tensors, self.expressions = fresh, lower, tensors, expressions
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors)
-        inner.names = dict(self.names)
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.expressions)
+        inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
     def tile(self, name: str, dims: tuple[str, ...], dtype: str | DType) -> Value:
@@ -85,6 +97,7 @@ class ReferenceContext:
         self.types: dict[str, str] = {}
         self.outputs: dict[str, torch.Tensor] = {}
         self.sizes: dict[str, int] = {}
+        self.params: dict[str, int] = {}
 
     def dtype(self, name: str) -> torch.dtype:
         """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""
@@ -108,6 +121,12 @@ class ReferenceContext:
             "f8e5m2fnuz": "float8_e5m2fnuz",
         }
         return getattr(torch, words.get(name, "int" + name[1:]))
+
+    def evaluate(self, expression: Any) -> int:
+        """An expression of places: the tile of every dim is all of it."""
+        whole = {f"start({dim})": 0 for dim in self.sizes}
+        whole |= {f"{function}({dim})": size for dim, size in self.sizes.items() for function in ("end", "size")}
+        return int(expression.evaluate({**self.params, **self.sizes, **whole}))
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
+from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.formula import Formula
@@ -21,6 +22,7 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.write import Write
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "AnyOp",
     "Binary",
     "Bitcast",
+    "Branch",
     "Cast",
     "EffectOp",
     "Elementwise",
@@ -44,6 +47,7 @@ __all__ = [
     "Reduction",
     "Register",
     "Scope",
+    "Structured",
     "Ternary",
     "Unary",
     "ValueOp",
@@ -57,6 +61,7 @@ _MODELS: tuple[type[Op], ...] = (
     Read,
     Mma,
     Iterate,
+    Branch,
     Cast,
     Bitcast,
     *ELEMENTWISE,
@@ -67,7 +72,20 @@ _MODELS: tuple[type[Op], ...] = (
 
 if TYPE_CHECKING:
     AnyOp = (
-        Register | Index | Read | Mma | Iterate | Cast | Bitcast | Unary | Binary | Ternary | Reduce | Formula | Write
+        Register
+        | Index
+        | Read
+        | Mma
+        | Iterate
+        | Branch
+        | Cast
+        | Bitcast
+        | Unary
+        | Binary
+        | Ternary
+        | Reduce
+        | Formula
+        | Write
     )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
@@ -75,4 +93,5 @@ else:
 OPS: Mapping[str, type[Op]] = {op.word: op for op in _MODELS}
 """Word of the language: its op."""
 
-Iterate.model_rebuild(_types_namespace={"AnyOp": AnyOp})
+for _structured in (Iterate, Branch):
+    _structured.model_rebuild(_types_namespace={"AnyOp": AnyOp})

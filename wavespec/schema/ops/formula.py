@@ -15,6 +15,7 @@ from wavespec.schema.expressions import LONGEST_EXPRESSION, Binary, Call, Compar
 from wavespec.schema.formula_parser import parse_formula
 from wavespec.schema.names import LONGEST_NAME, name_problem
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, NoValue
 from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.register import Register
@@ -46,12 +47,12 @@ _FOLDED: Mapping[str, Callable[[Number, Number], Number]] = {
     "//": lambda left, right: left // right,
     "%": lambda left, right: left % right,
 }
-_MODELS: Mapping[str, type[ValueOp]] = {model.word: model for model in (*ELEMENTWISE, Index, Register)}
+_MODELS: Mapping[str, type[ValueOp]] = {model.word: model for model in (*ELEMENTWISE, Cast, Index, Register)}
 _IS_BOOL = {row.word for row in FUNCTIONS if row.result == "bool"}
 
 
 class Formula(ValueOp):
-    """An expression of values, numbers and parameters: `name: "where(x > 0, x, x * 2)"`."""
+    """An expression of values, numbers and parameters: `name: "where(x > 0, x, x * 2)"`; or a value's other name."""
 
     word: ClassVar[str] = "formula"
     headline: ClassVar[tuple[str, ...]] = ("text",)
@@ -85,6 +86,9 @@ class _Expansion:
     def ops(self) -> tuple[ValueOp, ...]:
         """The last one has the name of the formula."""
         result = self._lower(self.tree, None)
+        if isinstance(self.tree, Name) and isinstance(result, str):  # another name for a value
+            fields = {"value": (result, self.tree), "dtype": (self.scope.dtype_of(result) or "f32", self.tree)}
+            result = self._op(self.tree, "cast", fields)
         if not self.made or self.made[-1].name != result:
             message = f"{quote(self.formula.text)} computes nothing; an expression has an operator or a function."
             raise MalformedExpression(self._where(self.tree), message)
