@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from wavespec.build_members import build_members
+from wavespec.build_kernels import KernelToBuild, Place, build_kernels
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
-from wavespec.pipeline import build, build_variant, join_cases, join_variants
+from wavespec.pipeline import build_variant, join_cases, join_variants
 from wavespec.runtime.artifact import KernelArtifact, file_stem, replace_file, save_artifact
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.base import SpecModel
@@ -76,19 +76,8 @@ def kernel_files(
     Raises:
         WavespecError: a spec that does not fit a machine.
     """
-    digest = spec_sha256(spec)
-    folder = artifacts_directory(spec.name)
-    files: dict[PurePosixPath, bytes] = {}
-    artifacts: list[KernelArtifact] = []
-    for target in targets:
-        texts: dict[str, bytes] = {}
-        artifacts.append(_build_with_isa(spec, target, texts) if isa else build(spec, target, cache=cache))
-        files |= {PurePosixPath(folder, name): data for name, data in texts.items()}
-    files |= _artifact_files(artifacts, digest, folder)
-    wrapper = wrapper_module(_wrapper_input(spec, source, digest, command))
-    # Last: whoever imports the wrapper while files are replaced finds the kernels that it names.
-    files[PurePosixPath(f"{spec.name}.py")] = wrapper.encode()
-    return files
+    built, texts = _built([KernelToBuild(spec)], targets, isa=isa, cache=cache)
+    return _files_of_kernel(spec, source, command, built, texts)
 
 
 def family_files(
@@ -105,21 +94,8 @@ def family_files(
     Raises:
         WavespecError: a member that does not fit a machine.
     """
-    files: dict[PurePosixPath, bytes] = {}
-    built = {} if isa else build_members(family.members, targets, cache=cache)
-    for member in family.members:
-        folder = f"{artifacts_directory(family.spec.name)}/{member.suffix(family.spec.name)}"
-        artifacts = [built[member.name, target] for target in targets if (member.name, target) in built]
-        for target in targets_of(member.spec) if isa else ():
-            if target in targets:
-                texts: dict[str, bytes] = {}
-                with naming_member(member.label):
-                    artifacts.append(_build_with_isa(member.spec, target, texts))
-                files |= {PurePosixPath(folder, name): data for name, data in texts.items()}
-        files |= _artifact_files(artifacts, spec_sha256(member.spec), folder)
-    wrapper = family_wrapper_module(_family_wrapper_input(family, source, command))
-    files[PurePosixPath(f"{family.spec.name}.py")] = wrapper.encode()
-    return files
+    built, texts = _built(_kernels_of(family), targets, isa=isa, cache=cache)
+    return _files_of_family(family, source, command, built, texts)
 
 
 def write_files(files: Files, directory: Path) -> list[Path]:
@@ -152,19 +128,20 @@ def project_files(root: Path, *, report: Callable[[str], None] = lambda words: N
         PurePosixPath("specs/family.schema.json"): schema_text(family_json_schema()).encode(),
         PurePosixPath("generated/__init__.py"): _INIT.encode(),
     }
-    for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}")):
-        # The name goes into messages and locations: relative, so that the bytes do not depend on the folder.
-        source = f"specs/{path.name}"
-        report(source)
-        text = read_text(path, None, follow_links=False)
-        if is_family_file(path):
-            family = loads_family(text, source, path.parent)
-            made = family_files(family, TARGETS, source, command="wavespec generate")
+    # Names go into messages and locations: relative, so that the bytes do not depend on the folder.
+    specs = {f"specs/{path.name}": _load(path) for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}"))}
+    kernels = [
+        one
+        for spec in specs.values()
+        for one in (_kernels_of(spec) if isinstance(spec, Family) else [KernelToBuild(spec)])
+    ]
+    built = build_kernels(kernels, TARGETS, report=report)
+    for source, spec in specs.items():
+        if isinstance(spec, Family):
+            made = _files_of_family(spec, source, "wavespec generate", built, {})
         else:
-            spec = loads(text, source, path.parent)
-            made = kernel_files(spec, targets_of(spec), source, command="wavespec generate")
-        for name, data in made.items():
-            files[PurePosixPath("generated", name)] = data
+            made = _files_of_kernel(spec, source, "wavespec generate", built, {})
+        files |= {PurePosixPath("generated", name): data for name, data in made.items()}
     return files
 
 
@@ -201,19 +178,82 @@ def isa_text(dumped: Mapping[str, bytes]) -> tuple[str, str]:
     raise ValueError(f"no assembly among {sorted(dumped)}")
 
 
-def _artifact_files(artifacts: Sequence[KernelArtifact], digest: str, folder: str) -> Files:
-    """Manifests and binaries in `folder`."""
+def _load(path: Path) -> KernelSpec | Family:
+    text, source = read_text(path, None, follow_links=False), f"specs/{path.name}"
+    return loads_family(text, source, path.parent) if is_family_file(path) else loads(text, source, path.parent)
+
+
+def _kernels_of(family: Family) -> list[KernelToBuild]:
+    return [KernelToBuild(member.spec, member.label) for member in family.members]
+
+
+def _built(
+    kernels: Sequence[KernelToBuild], targets: Sequence[str], *, isa: bool, cache: CompileCache | None
+) -> tuple[dict[Place, KernelArtifact], dict[Place, dict[str, bytes]]]:
+    """Artifacts, and if asked for the files with their assembly."""
+    if not isa:
+        return build_kernels(kernels, targets, cache=cache), {}
+    built: dict[Place, KernelArtifact] = {}
+    texts: dict[Place, dict[str, bytes]] = {}
+    for one in kernels:
+        for target in targets_of(one.spec):
+            if target in targets:
+                with naming_member(one.label):
+                    built[one.name, target], texts[one.name, target] = _build_with_isa(one.spec, target)
+    return built, texts
+
+
+def _files_of_kernel(
+    spec: KernelSpec,
+    source: str,
+    command: str,
+    built: Mapping[Place, KernelArtifact],
+    texts: Mapping[Place, Mapping[str, bytes]],
+) -> Files:
+    files = _artifact_files(spec, artifacts_directory(spec.name), built, texts)
+    wrapper = wrapper_module(_wrapper_input(spec, source, spec_sha256(spec), command))
+    # Last: whoever imports the wrapper while files are replaced finds the kernels that it names.
+    return files | {PurePosixPath(f"{spec.name}.py"): wrapper.encode()}
+
+
+def _files_of_family(
+    family: Family,
+    source: str,
+    command: str,
+    built: Mapping[Place, KernelArtifact],
+    texts: Mapping[Place, Mapping[str, bytes]],
+) -> Files:
     files: dict[PurePosixPath, bytes] = {}
+    for member in family.members:
+        folder = f"{artifacts_directory(family.spec.name)}/{member.suffix(family.spec.name)}"
+        files |= _artifact_files(member.spec, folder, built, texts)
+    wrapper = family_wrapper_module(_family_wrapper_input(family, source, command))
+    return files | {PurePosixPath(f"{family.spec.name}.py"): wrapper.encode()}
+
+
+def _artifact_files(
+    spec: KernelSpec,
+    folder: str,
+    built: Mapping[Place, KernelArtifact],
+    texts: Mapping[Place, Mapping[str, bytes]],
+) -> dict[PurePosixPath, bytes]:
+    """Manifests and binaries of one kernel in `folder`, and its assembly."""
+    files: dict[PurePosixPath, bytes] = {}
+    digest = spec_sha256(spec)
     with tempfile.TemporaryDirectory() as directory:
-        for artifact in artifacts:
-            for path in save_artifact(replace(artifact, spec_sha256=digest), Path(directory)):
-                files[PurePosixPath(folder, path.name)] = path.read_bytes()
+        for target in targets_of(spec):
+            place = (spec.name, target)
+            files |= {PurePosixPath(folder, name): data for name, data in texts.get(place, {}).items()}
+            if place in built:
+                for path in save_artifact(replace(built[place], spec_sha256=digest), Path(directory)):
+                    files[PurePosixPath(folder, path.name)] = path.read_bytes()
     return files
 
 
-def _build_with_isa(spec: KernelSpec, target: str, texts: dict[str, bytes]) -> KernelArtifact:
+def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict[str, bytes]]:
     cases = cases_for_target(spec, target)
     built: list[KernelArtifact] = []
+    texts: dict[str, bytes] = {}
     for index, case in enumerate(cases):
         variants: list[KernelArtifact] = []
         for machine in machines(target):
@@ -224,7 +264,7 @@ def _build_with_isa(spec: KernelSpec, target: str, texts: dict[str, bytes]) -> K
             stem = file_stem(target, index if case.when else None, machine.variant)
             texts[f"{stem}{suffix}"] = text.encode()
         built.append(join_variants(variants))
-    return join_cases(cases, built)
+    return join_cases(cases, built), texts
 
 
 def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> WrapperInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,13 +14,14 @@ from torch import Tensor
 
 from tests.runtime.generated import import_wrapper
 from tests.schema.families import PRODUCT, SCORES
-from wavespec.build_members import build_members
+from wavespec.build_kernels import KernelToBuild, build_kernels
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.generate import family_files, write_files
 from wavespec.pipeline import build
 from wavespec.runtime import ArgumentError
 from wavespec.runtime.artifact import pack_artifact
+from wavespec.schema.family import Member
 from wavespec.schema.load_family import loads_family
 from wavespec.tune import compile_pool
 
@@ -140,21 +142,25 @@ def test_wrong_size_or_rank_says_what_there_is(scores: ModuleType) -> None:
         scores.scores(q[0], q, half=0)
 
 
+def to_build(members: Sequence[Member]) -> list[KernelToBuild]:
+    return [KernelToBuild(member.spec, member.label) for member in members]
+
+
 def test_workers_give_the_bytes_of_this_process(tmp_path: Path) -> None:
     members = loads_family(PRODUCT, "specs/product.wave.yaml").members
     cache = CompileCache(tmp_path / "cache")
-    built = build_members(members, ["cpu", "gfx942"], cache=cache, workers=2)
+    built = build_kernels(to_build(members), ["cpu", "gfx942"], cache=cache, workers=2)
     assert list(built) == [(member.name, target) for member in members for target in ("cpu", "gfx942")]
     here = build(members[1].spec, "cpu", cache=CompileCache(enabled=False))
     assert pack_artifact(built[members[1].name, "cpu"]) == pack_artifact(here)
     again = CompileCache(tmp_path / "cache")
-    assert build_members(members, ["cpu", "gfx942"], cache=again) == built and again.misses == 0
+    assert build_kernels(to_build(members), ["cpu", "gfx942"], cache=again) == built and again.misses == 0
 
 
 def test_member_that_fits_no_machine_is_named_at_the_line_of_the_template(tmp_path: Path) -> None:
     family = loads_family(PRODUCT.replace("tile: 64}", "tile: {{ 4096 if LAYOUT == 'nn' else 64 }}}"), "p.wave.yaml")
     with pytest.raises(WavespecError) as raised:
-        build_members(family.members, ["gfx942"], cache=CompileCache(tmp_path))
+        build_kernels(to_build(family.members), ["gfx942"], cache=CompileCache(tmp_path))
     text = str(raised.value)
     assert "p.wave.yaml:" in text and "In the member DTYPE=f16,LAYOUT=nn." in text
 
@@ -163,4 +169,4 @@ def test_worker_that_dies_is_a_failure_of_its_member(tmp_path: Path, monkeypatch
     monkeypatch.setattr(compile_pool, "_COMMAND", ("false",))
     members = loads_family(PRODUCT, "p.wave.yaml").members
     with pytest.raises(WavespecError, match=r"error\[compiler-failure\]: product_\w+ for cpu: the compiler ended"):
-        build_members(members, ["cpu"], cache=CompileCache(tmp_path))
+        build_kernels(to_build(members), ["cpu"], cache=CompileCache(tmp_path))

@@ -89,6 +89,8 @@ PLACES = (
     "wide: {cast: row, dtype: f32}",
     "placed: masked + wide",
     "word: {bitcast: placed, dtype: i32}",
-    'y: "where((word & 1) == 0, placed, -placed)"',
+    "count: {size: N, dtype: i64}",
+    'last: "where(index(N) == N - 1, size(M) * 0.5 - K, f32(count))"',
+    'y: "where((word & 1) == 0, placed, -placed) + last - f32(bf16(N))"',
 )
-"""What depends on where an element is, and on its bits."""
+"""What depends on where an element is, on how many there are, and on its bits."""

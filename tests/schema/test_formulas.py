@@ -34,6 +34,54 @@ def plain(*statements: str, spec: KernelSpec | None = None) -> list[str]:
         ("sums.acc - 1 - 2", ["y_sub: {sub: [sums.acc, 1]}", "y: {sub: [y_sub, 2]}"]),
         ("-sums.acc ** 2", ["y_pow: {pow: [sums.acc, 2]}", "y: {neg: y_pow}"]),
         ("maximum(sums.acc, -inf)", ["y: {maximum: [sums.acc, -.inf]}"]),
+        ("sums.acc / N", ["y_size: {size: N, dtype: f32}", "y: {div: [sums.acc, y_size]}"]),
+        (
+            "sqrt(M / 2) * sums.acc",
+            [
+                "y_size: {size: M, dtype: f32}",
+                "y_div: {div: [y_size, 2]}",
+                "y_sqrt: {sqrt: y_div}",
+                "y: {mul: [y_sqrt, sums.acc]}",
+            ],
+        ),
+        (
+            "where(index(N) < size(N) - 1, sums.acc, 0)",
+            [
+                "y_index: {index: N}",
+                "y_size: {size: N}",
+                "y_sub: {sub: [y_size, 1]}",
+                "y_lt: {lt: [y_index, y_sub]}",
+                "y: {where: [y_lt, sums.acc, 0]}",
+            ],
+        ),
+        (
+            "f32(bf16(sums.acc))",
+            ["y_cast: {cast: sums.acc, dtype: bf16}", "y: {cast: y_cast, dtype: f32}"],
+        ),
+        (
+            "sums.acc + f32(index(N)) + f32(M) + f32(2)",
+            [
+                "y_index: {index: N}",
+                "y_cast: {cast: y_index, dtype: f32}",
+                "y_add: {add: [sums.acc, y_cast]}",
+                "y_size: {size: M, dtype: f32}",
+                "y_add_2: {add: [y_add, y_size]}",
+                "y_register: {register: [], dtype: f32, value: 2}",
+                "y: {add: [y_add_2, y_register]}",
+            ],
+        ),
+        (
+            "sums.acc * f32(i8(M) + i8(2))",
+            [
+                "y_size: {size: M}",
+                "y_cast: {cast: y_size, dtype: i8}",
+                "y_register: {register: [], dtype: i8, value: 2}",
+                "y_add: {add: [y_cast, y_register]}",
+                "y_cast_2: {cast: y_add, dtype: f32}",
+                "y: {mul: [sums.acc, y_cast_2]}",
+            ],
+        ),
+        ("sums.acc * -(pi / 2)", ["y: {mul: [sums.acc, -1.5707963267948966]}"]),
         (
             "where((sums.acc > 0) & ~(sums.acc >= 9), sums.acc, 0)",
             [
@@ -115,6 +163,10 @@ def test_python_writes_the_same_expressions() -> None:
         ("1 + 2", 1, "'1 + 2' computes nothing; an expression has an operator or a function."),
         ("sums.acc + (bias_tile > 0)", 13, "'add' takes numbers; 'y_gt' is bool."),
         ("sums.acc + index(1)", 18, "'index' takes the name of a dim."),
+        ("sums.acc + size(1)", 17, "'size' takes the name of a dim."),
+        ("sums.acc + size(Q)", 17, "'Q' is not a dim."),
+        ("sums.acc + bool(bias_tile)", 12, "'add' takes numbers; 'y_cast' is bool."),
+        ("sums.acc * f16(nan)", 12, "'mul' takes operands of one dtype; 'sums.acc' is f32 and 'y_register' is f16."),
         ("sums.acc + index(Q)", 18, "'Q' is not a dim."),
         ("sums.acc $ 2", 10, "'$' has no meaning in an expression."),
     ],

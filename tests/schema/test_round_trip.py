@@ -177,6 +177,8 @@ def kernels(draw: st.DrawFn) -> KernelSpec:
     with kernel.iterate("loop", k, acc=start) as loop:
         kernel.mma("acc", kernel.read("left", a), kernel.read("right", b), loop["acc"])
     formulas = ["loop.acc + 1", "where(loop.acc > 0, loop.acc, P)", "-loop.acc * (2 + loop.acc)", "loop.acc % 3"]
+    formulas += ["loop.acc * size(N)", f"loop.acc + {total}(index(N))"]
+    formulas += ["loop.acc / sqrt(M)", "loop.acc * pi"] if total != "i32" else []
     value = loop["acc"]
     for number, text in enumerate(draw(st.lists(st.sampled_from(formulas), max_size=2))):
         value = kernel.formula(f"step{number}", text)

@@ -30,13 +30,13 @@ def jobs(folder: Path, *specs: str) -> list[CompileJob]:
     return [CompileJob(spec, "cpu", ("x86_64_v3",), folder / f"{index}.wavespec") for index, spec in enumerate(specs)]
 
 
-def run(todo: list[CompileJob], seconds: float = 60) -> dict[str, str | None]:
+def run(todo: list[CompileJob], seconds: float = 60, seconds_per_job: float = 60) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
 
     def done(job: CompileJob, problem: str | None) -> None:
         found[job.output.stem] = problem
 
-    CompilePool(2).run(todo, time.monotonic() + seconds, done)
+    CompilePool(2, seconds_per_job=seconds_per_job).run(todo, time.monotonic() + seconds, done)
     return found
 
 
@@ -62,9 +62,8 @@ def test_dead_worker_costs_one_candidate(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fake")
-def test_worker_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_pool, "_SECONDS_PER_JOB", 0.5)
-    found = run(jobs(tmp_path, "hang", "a"))
+def test_worker_that_hangs_is_ended(tmp_path: Path) -> None:
+    found = run(jobs(tmp_path, "hang", "a"), seconds_per_job=0.5)
     assert found["1"] is None and "compiler-died" in (found["0"] or "")
 
 

@@ -218,6 +218,8 @@ class ThreadToCpu(CpuProducts):
         )
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        if (before.name, after.name, new) == ("f32", "bf16", "bf16"):
+            return self._rounded_to_bf16(name)
         if (before.name, after.name) != ("bf16", "f32"):
             return super().convert(name, before, after, old, new)
         # IREE takes an extension of what was just rounded for the number itself; of words it does not.
@@ -226,6 +228,20 @@ class ThreadToCpu(CpuProducts):
         name = self.text.op(f"arith.extui {name} : {short} to {word}")
         name = self.text.op(f"arith.shli {name}, {self.text.constant(16, word)} : {word}")
         return self.text.op(f"arith.bitcast {name} : {word} to {new}")
+
+    def _rounded_to_bf16(self, name: str) -> str:
+        """One number by its word: LLVM calls a library for it, which kernels are not linked with."""
+        word = self.text.op(f"arith.bitcast {name} : f32 to i32")
+        high = self.text.op(f"arith.shrui {word}, {self.text.constant(16, 'i32')} : i32")
+        odd = self.text.op(f"arith.andi {high}, {self.text.constant(1, 'i32')} : i32")
+        rounded = self.text.op(f"arith.addi {word}, {odd} : i32")
+        rounded = self.text.op(f"arith.addi {rounded}, {self.text.constant(0x7FFF, 'i32')} : i32")
+        rounded = self.text.op(f"arith.shrui {rounded}, {self.text.constant(16, 'i32')} : i32")
+        quiet = self.text.op(f"arith.ori {high}, {self.text.constant(0x40, 'i32')} : i32")
+        unordered = self.text.op(f"arith.cmpf uno, {name}, {name} : f32")
+        chosen = self.text.op(f"arith.select {unordered}, {quiet}, {rounded} : i32")
+        short = self.text.op(f"arith.trunci {chosen} : i32 to i16")
+        return self.text.op(f"arith.bitcast {short} : i16 to bf16")
 
     def exp2(self, name: str, size: int) -> str:
         return power_by_polynomial(self.text, name, size)

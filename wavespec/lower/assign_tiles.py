@@ -117,7 +117,9 @@ class AssignTiles(Pass):
         raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = self._wave_tiles(kernel, machine, products)
-        split = (*plan.workgroup, *(loop for loop in plan.loops if loop.dim in wave_tiles))
+        has = {dim for op in kernel.walk() for value in op.results for dim in value.tile.dims}
+        split = [s for s in plan.workgroup if s.dim in has]
+        split += [loop for loop in plan.loops if loop.dim in wave_tiles]
         waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in split)
         if plan.roles.producers and plan.roles.order == "ping_pong":
             if not plan.persistent:

@@ -62,23 +62,25 @@ class DistributeCopies(Pass):
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:
     """The boxes of consecutive rows that make up a staged tile; none where the machine cannot copy them by itself.
 
-    A row of a box is a row of the swizzle; extents are at most 256, the most that a descriptor takes
-    (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html).
+    A row of a box is a row of the swizzle, dims that the tile does not have are 1; extents are at most 256, the most
+    that a descriptor takes (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html).
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, source.dtype.bytes
     if not granule or source.dtype != shared.dtype or source.shape[-1].divisor * bytes_ % granule:
         return ()
     assert shared.arrangement is not None
-    height, width = (extent.value for extent in shared.shape)
-    columns = next(d.extent for d in shared.arrangement.digits if d.dim == source.dims[-1] and d.step == 1)
+    (row, column), (height, width) = shared.dims, (extent.value for extent in shared.shape)
+    if column != source.contiguous_dim:
+        return ()
+    columns = next(d.extent for d in shared.arrangement.digits if d.dim == column and d.step == 1)
     rows = max(size for size in range(1, min(height, _LARGEST_BOX) + 1) if height % size == 0)
-    starts = ((row, column) for column in range(0, width, columns) for row in range(0, height, rows))
-    return tuple(((row, rows), (column, columns)) for row, column in starts)
+    starts = ((top, left) for left in range(0, width, columns) for top in range(0, height, rows))
+    boxes = ({row: (top, rows), column: (left, columns)} for top, left in starts)
+    return tuple(tuple(box.get(dim, (0, 1)) for dim in source.dims) for box in boxes)
 
 
 def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine, *, in_lane_order: bool) -> Op:
-    *rows, column = source.dims
-    (row,) = rows
+    row, column = shared.dims
     height, depth = (extent.value for extent in shared.shape)
     width = copy_width(source, shared, machine)
     threads, wave = kernel.threads, kernel.wave_number
@@ -119,7 +121,7 @@ def _read_extents(kernel: Kernel, machine: Machine) -> dict[str, int]:
 
 
 def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine) -> tuple[Op, list[Expr]]:
-    row, column = source.dims
+    row, column = shared.dims
     sizes = {dim: extent.value for dim, extent in zip(shared.dims, shared.shape, strict=True)}
     assert shared.arrangement is not None
     digits = shared.arrangement.digits

@@ -8,16 +8,11 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
-from wavespec.ir.layout import Arrangement, Swizzle, panels, row_major, swizzled_slabs
+from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.ops.staged_writes import staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
-
-# Eight lanes of the widest access.  A machine may serve them together whatever it has of banks, so rows are kept apart
-# within this length first, and within a pass over all banks second.
-_HALF_WAY_BYTES = 128
-_CPU_ROW_PADDING_BYTES = 64  # one cache line: rows a power of two apart would share one cache set
 
 
 class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
@@ -32,16 +27,6 @@ class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
             f"The staged tiles need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
             notes=parts,
             hints=["Use smaller tiles or fewer stages."],
-        )
-
-
-class UnitTile(WavespecError, code="unit-tile"):
-    def __init__(self, where: Where, source: Memory, row_bytes: int) -> None:
-        super().__init__(
-            where,
-            f"A row of the tile of '{source.name}' takes {row_bytes} bytes; "
-            "the matrix unit reads rows of 32, 64 or a multiple of 128 bytes.",
-            hints=[f"Use a tile of '{source.contiguous_dim}' of {128 // source.dtype.bytes} elements, or twice that."],
         )
 
 
@@ -91,8 +76,8 @@ class PromoteShared(Pass):
             if not (source.staged or converted or (fragment and fragment.from_shared)):
                 return (op,)
             dtype = fragment.dtype if fragment else source.dtype
-            origin, local = dict(op["origin"]), dict.fromkeys(source.dims, const(0))
-            extents = dict(zip(value.tile.dims, value.tile.extents, strict=True))
+            origin, dims = dict(op["origin"]), tuple(dim for dim in source.dims if dim in value.tile.dims)
+            local, extents = dict.fromkeys(dims, const(0)), dict(zip(value.tile.dims, value.tile.extents, strict=True))
             if not machine.concurrent_waves and fragment is not None and fragment.staging == "rows":
                 # One wave at a time needs its own rows only, while they are in the nearest cache.
                 for name, count in kernel.waves:
@@ -100,17 +85,9 @@ class PromoteShared(Pass):
                         extents[dim] //= count
                         start = kernel.symbol(name) * extents[dim]
                         origin[dim], local[dim] = origin[dim] + start, local[dim] - start
-            sizes = tuple(extents[dim] for dim in source.dims)
-            shared = Memory(
-                f"{source.name}_shared",
-                dtype,
-                source.dims,
-                tuple(map(const, sizes)),
-                "shared",
-                arrangement=_arrangement(source, sizes, product, fragment, machine),
-                buffers=stages,
-                span=op.span,
-            )
+            sizes = tuple(const(extents[dim]) for dim in dims)
+            shared = Memory(f"{source.name}_shared", dtype, dims, sizes, "shared", buffers=stages, span=op.span)
+            shared = arrange_staged(shared, product, fragment, machine, source.span)
             added[shared.name] = shared
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
             copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
@@ -133,44 +110,3 @@ class PromoteShared(Pass):
             where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
             raise SharedMemoryExceeded(where, needed, machine, staged)
         return replace(kernel, body=rewrite(body, use), memories=memories)
-
-
-def _arrangement(
-    source: Memory, extents: tuple[int, ...], product: Op | None, fragment: Fragment | None, machine: Machine
-) -> Arrangement:
-    """Panels where a register tile reads whole vectors across rows, else rows kept off each other's banks or cache
-    sets."""
-    column = source.contiguous_dim
-    if product is not None and fragment is not None and machine.shared.arrangement == "panels":
-        free = next(dim for dim in source.dims if dim != product["k"])
-        role = "m" if free == product["m"] else "n"
-        block = next((axis.extent for axis in fragment.layout.axes if axis.stride(role) == 1), 1)
-        depth_block = next((axis.extent for axis in fragment.layout.axes if axis.stride("k") == 1), 1)
-        if fragment.layout.axes and fragment.staging == "panels":
-            sizes = dict(zip(source.dims, extents, strict=True))
-            return panels(free, sizes[free], block, product["k"], sizes[product["k"]], depth_block)
-    bytes_ = fragment.dtype.bytes if fragment else source.dtype.bytes
-    if product is not None and instruction_of(product, machine).reads_shared:
-        return _read_by_unit(source, extents, bytes_)
-    if machine.shared.spread == "padding":
-        return row_major(source.dims, extents, _CPU_ROW_PADDING_BYTES // bytes_)
-    arrangement = row_major(source.dims, extents)
-    chunk = machine.shared.access_bytes // bytes_
-    chunks = extents[-1] // chunk
-    if machine.shared.spread == "swizzle" and chunks > 1 and chunks & (chunks - 1) == 0 and extents[-1] % chunk == 0:
-        # Rows that share one pass over all banks are told apart by their place in it, the others by the swizzle.
-        row_bytes, line_bytes = extents[-1] * bytes_, machine.shared.banks * machine.shared.bank_bytes
-        fold = line_bytes // _HALF_WAY_BYTES if row_bytes < line_bytes else 1
-        line_bytes //= fold
-        width = min(chunks, line_bytes // machine.shared.access_bytes)
-        swizzle = Swizzle(source.dims[-2], column, chunk, width, max(1, line_bytes // row_bytes), fold)
-        return replace(arrangement, swizzle=swizzle)
-    return arrangement
-
-
-def _read_by_unit(source: Memory, extents: tuple[int, ...], bytes_: int) -> Arrangement:
-    row_bytes = extents[-1] * bytes_
-    if row_bytes % 128 and row_bytes not in (32, 64):
-        raise UnitTile(source.span, source, row_bytes)
-    (row, column), (height, width) = source.dims, extents
-    return swizzled_slabs((row, column), (height, width), bytes_)

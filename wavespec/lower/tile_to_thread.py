@@ -80,7 +80,7 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
             origin=tuple(origin[dim] + starts[dim] for dim in source.dims),
             box=tuple(extent for _, extent in box),
             memory=shared.name,
-            offset=shared.unswizzled_offset(starts),
+            offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),
             buffer=const(0),
             signal="",
             index=const(0),

@@ -8,7 +8,10 @@ from typing import Any
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
     bitcast,
+<<<<<<< HEAD
     branch,
+=======
+>>>>>>> main
     cast,
     cluster_sum,
     elementwise,
@@ -18,6 +21,10 @@ from wavespec.ops import (
     read,
     reduce,
     register,
+<<<<<<< HEAD
+=======
+    size,
+>>>>>>> main
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
@@ -35,6 +42,7 @@ _OPS: dict[str, ModuleType] = {
     "read": read,
     "reduce": reduce,
     "register": register,
+    "size": size,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),

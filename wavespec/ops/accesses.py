@@ -68,6 +68,11 @@ def pieces(
         start += width
 
 
+def _places(memory: Memory, origin: Coordinates, inside: Coordinates) -> dict[str, Expr]:
+    """Where an element of a tile is in memory; a dim that the tile does not have stays at its origin."""
+    return {dim: origin[dim] + inside[dim] if dim in inside else origin[dim] for dim in memory.dims}
+
+
 def granule_elements(memory: Memory, layout: Layout, origin: Coordinates) -> int:
     """Registers of a fragment that are consecutive in memory from every multiple of that number on, read off the
     strides alone."""
@@ -153,7 +158,7 @@ def read_fragments(
     if _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
     last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
-    places = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates(granule)]
+    places = [_places(memory, origin, c) for c in layout.coordinates(granule)]
     coordinates = [{d: minimum(at, last[d]) if d in last else at for d, at in place.items()} for place in places]
     loaded: list[Value] = []
     if rank is None and moves_matrices(memory, layout, machine):
@@ -210,7 +215,7 @@ def write_fragments(
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
     widest = widest_access(memory, masked, machine, checked=checked)
-    coordinates = [{d: origin[d] + c[d] for d in memory.dims} for c in layout.coordinates(granule)]
+    coordinates = [_places(memory, origin, c) for c in layout.coordinates(granule)]
     for number, value in enumerate(values):
         value = build.cast(value, memory.dtype)
         part = coordinates[number * size : (number + 1) * size]
@@ -234,7 +239,7 @@ def copy_tile(
     waiting: list[tuple[Value, Coordinates, Mask]] = []
     for start in range(0, len(local), width):
         inside = local[start]
-        at = {dim: origin[dim] + inside[dim] for dim in source.dims}
+        at = _places(source, origin, inside)
         mask, valid = edge(source, op["masked"], at, width)
         guard: Mask = op["guard"] + tuple((inside[d], shared.shape[shared.dims.index(d)]) for d in op["bounded"])
         offset = shared.offset(inside)

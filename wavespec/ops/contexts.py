@@ -35,6 +35,7 @@ class TileContext:
         fresh: Callable[[str], str],
         lower: Callable[[Any, TileContext], None],
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
+<<<<<<< HEAD
         expressions: PlaceExpressions,
     ) -> None:
         self.ops: list[Op] = []
@@ -45,6 +46,17 @@ class TileContext:
     def nested(self) -> TileContext:
         inner = TileContext(self.fresh, self.lower, self.tensors, self.expressions)
         inner.names, inner.symbols = dict(self.names), self.symbols
+=======
+        sizes: Mapping[str, Expr],
+    ) -> None:
+        self.ops: list[Op] = []
+        self.names: dict[str, Value] = {}
+        self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
+
+    def nested(self) -> TileContext:
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes)
+        inner.names = dict(self.names)
+>>>>>>> main
         return inner
 
     def tile(self, name: str, dims: tuple[str, ...], dtype: str | DType) -> Value:

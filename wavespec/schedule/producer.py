@@ -90,9 +90,11 @@ class Producer:
 
 def _part(kernel: Kernel, box: Op) -> Op:
     """This workgroup's rows of a box, for every workgroup of its cluster."""
-    memory, (rows, *columns) = kernel.memory(box["memory"]), box["box"]
-    (row, *others), (first, *rest) = memory.dims, box["origin"]
-    start = kernel.symbol("rank") * (rows // kernel.cluster)
-    offset = memory.unswizzled_offset({row: start, **dict.fromkeys(others, const(0))})
-    part = {"box": (rows // kernel.cluster, *columns), "origin": (first + start, *rest)}
-    return box.with_(**part, offset=box["offset"] + offset, everywhere=True)
+    memory, (row, *others) = kernel.memory(box["memory"]), kernel.memory(box["memory"]).dims
+    place = kernel.memory(box["source"]).dims.index(row)
+    extents, origin = list(box["box"]), list(box["origin"])
+    extents[place] //= kernel.cluster
+    start = kernel.symbol("rank") * extents[place]
+    origin[place] += start
+    offset = box["offset"] + memory.unswizzled_offset({row: start, **dict.fromkeys(others, const(0))})
+    return box.with_(box=tuple(extents), origin=tuple(origin), offset=offset, everywhere=True)

@@ -215,7 +215,7 @@ Operand = Arithmetic | Symbol | float
 
 
 def call(function: str, *operands: Operand) -> Formula:
-    """A function of the elementwise ops, `where`, or `index`, of values: `call("where", x > 0, x, -x)`."""
+    """A function of expressions, such as an elementwise op or an element type, of values: `call("exp", x)`."""
     return Formula(f"{function}({', '.join(map(str, operands))})")
 
 
@@ -300,6 +300,9 @@ class KernelBuilder:
 
     def index(self, name: str, dim: Symbol | str, dtype: str = "i32") -> Value:
         return self._op("index", name, dim=str(dim), dtype=dtype)
+
+    def size(self, name: str, dim: Symbol | str, dtype: str = "i32") -> Value:
+        return self._op("size", name, dim=str(dim), dtype=dtype)
 
     def formula(self, name: str, expression: Formula | str) -> Value:
         """An expression by the name of its value: `k.formula("y", x * 2 + 1)`, or its text, `"where(x > 0, x, 0)"`."""

@@ -33,7 +33,8 @@ class Workgroup(Constraint):
     dim: Name
     """The dim that is split."""
     tile: Expression
-    """Elements of the dim that one workgroup computes."""
+    """Elements of the dim that one workgroup computes.  Of a dim with 1 the grid counts the elements, such as batches:
+    products may have such dims in addition to their own."""
     axis: Annotated[int, Field(ge=0, le=4)]
     """The grid axis that counts the tiles: 0 to 4. Those of the lower axes run next to each other."""
 

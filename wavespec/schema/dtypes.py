@@ -71,6 +71,7 @@ def is_computed(dtype: str) -> bool:
 def fits(value: int | float, dtype: DType) -> bool:
     """Whether a number is one of the type, rounded where it is a floating point type; infinity is, where it exists."""
     if dtype in _LARGEST_FLOATS:
-        return abs(value) <= _LARGEST_FLOATS[dtype] or (math.isinf(value) and dtype not in _WITHOUT_INFINITY)
+        has_infinity = dtype not in _WITHOUT_INFINITY
+        return abs(value) <= _LARGEST_FLOATS[dtype] or math.isnan(value) or (math.isinf(value) and has_infinity)
     low, high = _INTEGER_RANGES[dtype]
     return low <= value <= high and not math.isinf(value) and value == int(value)

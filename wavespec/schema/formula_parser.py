@@ -1,7 +1,7 @@
 """Text of an expression of values goes in; its tree, or an error with the column inside the text, comes out.
 
 Grammar (operators of one line group to the left, `**` to the right; names are those of values, `loop.name` among them,
-and of parameters):
+of parameters and of dims):
 
     formula = either [("<" | "<=" | ">" | ">=" | "==" | "!=") either]
     either  = both {"|" both}
@@ -12,17 +12,20 @@ and of parameters):
     power   = atom ["**" unary]
     atom    = NUMBER | NAME | FUNCTION "(" formula {"," formula} ")" | "(" formula ")"
 
-NUMBER is that of `expression_parser`. FUNCTION is a word of the elementwise ops, `where` or `index`, which takes the
-name of a dim. As in Python, `&` and `|` bind closer than comparisons: `(x > 0) & (y > 0)`.
+NUMBER is that of `expression_parser`, `nan` or `pi`. FUNCTION is a word of the elementwise ops, `where`, an element
+type, or `index` or `size`, which take the name of a dim. As in Python, `&` and `|` bind closer than comparisons:
+`(x > 0) & (y > 0)`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import ClassVar
 
-from wavespec.diagnostics import Span
+from wavespec.diagnostics import Span, quote
+from wavespec.schema.dtypes import DTYPES
 from wavespec.schema.expression_parser import (
     TOKEN_PATTERN,
     ExpressionParser,
@@ -30,10 +33,15 @@ from wavespec.schema.expression_parser import (
     Token,
     parse_with,
 )
-from wavespec.schema.expressions import COMPARISONS, Binary, Call, Compare, Expression, Name, Unary
+from wavespec.schema.expressions import COMPARISONS, Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.ops.elementwise import FUNCTIONS
 
-_FUNCTIONS = {**{row.word: (row.operands, row.operands) for row in FUNCTIONS}, "index": (1, 1)}
+_OF_DIMS = ("index", "size")
+_FUNCTIONS = {
+    **{row.word: (row.operands, row.operands) for row in FUNCTIONS},
+    **dict.fromkeys((*_OF_DIMS, *DTYPES), (1, 1)),
+}
+_CONSTANTS = {"nan": math.nan, "pi": math.pi}
 
 
 def parse_formula(text: str, span: Span | None = None) -> Expression:
@@ -93,10 +101,16 @@ class _FormulaParser(ExpressionParser):
         self.depth -= 1
         return self._count(Binary("**", base, exponent, at=self._cover(base, exponent)))
 
+    def _atom(self) -> Expression:
+        atom = super()._atom()
+        number = _CONSTANTS.get(atom.name) if isinstance(atom, Name) else None
+        return atom if number is None else Num(number, at=atom.at)
+
     def _call(self, function: Token) -> Expression:
         call = super()._call(function)
-        if isinstance(call, Call) and call.function == "index" and not isinstance(call.arguments[0], Name):
-            raise MalformedExpression(self.span.part(*call.arguments[0].at), "'index' takes the name of a dim.")
+        if isinstance(call, Call) and call.function in _OF_DIMS and not isinstance(call.arguments[0], Name):
+            message = f"{quote(call.function)} takes the name of a dim."
+            raise MalformedExpression(self.span.part(*call.arguments[0].at), message)
         return call
 
     def _number_only(self, *operands: Expression) -> None:

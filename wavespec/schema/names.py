@@ -212,6 +212,8 @@ RESERVED = frozenset(
         "torch",
         "wavespec",
         "inf",
+        "nan",
+        "pi",
         "ceildiv",
         "where",
         "index",

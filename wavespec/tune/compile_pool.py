@@ -16,17 +16,15 @@ from pathlib import Path
 from typing import Any
 
 _COMMAND = (sys.executable, "-m", "wavespec.tune.compile_worker")
-_SECONDS_PER_JOB = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """A kernel to be compiled: the YAML of its spec, and the file for the packed artifact."""
+    """A kernel to be compiled: the YAML of the plain spec of a target or case, and the file for the packed artifact."""
 
     spec: str
     target: str
-    variants: tuple[str, ...] | None
-    """Of the plain spec of a target or case; `None`: the spec is a whole one, to be built with all its cases."""
+    variants: tuple[str, ...]
     output: Path
 
     @property
@@ -46,8 +44,9 @@ class CompileJob:
 class CompilePool:
     """Worker processes, a thread each; a worker that dies or hangs is replaced, and its job has that as its problem."""
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, workers: int | None = None, *, seconds_per_job: float = 180.0) -> None:
         self._workers = workers or len(os.sched_getaffinity(0))
+        self._seconds_per_job = seconds_per_job
 
     def run(self, jobs: Sequence[CompileJob], end: float, done: Callable[[CompileJob, str | None], None]) -> None:
         """Compile `jobs` in order until `time.monotonic()` is `end`; calls `done` with each and its problem, if any.
@@ -60,7 +59,7 @@ class CompilePool:
             if not job.is_done:
                 waiting.put(job)
         count = min(self._workers, waiting.qsize())
-        workers = [_Worker() for _ in range(count)]
+        workers = [_Worker(self._seconds_per_job) for _ in range(count)]
         threads = [
             threading.Thread(target=_work, args=(worker, waiting, finished, end), daemon=True) for worker in workers
         ]
@@ -102,7 +101,8 @@ def _work(
 class _Worker:
     """One process that compiles; started when it is needed, and again after it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds_per_job: float) -> None:
+        self._seconds_per_job = seconds_per_job
         self._process: subprocess.Popen[str] | None = None
         self._closed = False
 
@@ -112,7 +112,7 @@ class _Worker:
             return "interrupted"
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        hung = threading.Timer(_SECONDS_PER_JOB, process.kill)
+        hung = threading.Timer(self._seconds_per_job, process.kill)
         hung.start()
         try:
             process.stdin.write(job.as_line())
@@ -126,7 +126,7 @@ class _Worker:
             found: dict[str, Any] = json.loads(answer)
             return found["problem"]
         code = self.end()
-        return f"compiler-died: the compiler ended with code {code} or took over {_SECONDS_PER_JOB:.0f} seconds"
+        return f"compiler-died: the compiler ended with code {code} or took over {self._seconds_per_job:.0f} seconds"
 
     def kill(self) -> None:
         """Have whoever waits for an answer find that there is none, and begin nothing more."""

@@ -11,24 +11,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
-from wavespec.pipeline import build, build_variant, join_variants
+from wavespec.pipeline import build_variant, join_variants
 from wavespec.runtime.artifact import pack_artifact, replace_file
-from wavespec.schema.load import loads, loads_plain
+from wavespec.schema.load import loads_plain
 from wavespec.targets.machine import machines
 
 
 def compile_job(job: dict[str, Any]) -> str | None:
-    """Compile the plain spec ``job["spec"]`` for the ``variants`` of ``target`` into ``output``, without variants the
-    whole spec; returns what is wrong with it, or None."""
+    """Compile the plain spec ``job["spec"]`` for the ``variants`` of ``target`` into ``output``; returns what is wrong
+    with it, or None."""
     try:
-        if job["variants"] is None:
-            artifact = build(loads(job["spec"]), job["target"], cache=CompileCache(enabled=False))
-        else:
-            spec = loads_plain(job["spec"])
-            chosen = [machine for machine in machines(job["target"]) if machine.variant in job["variants"]]
-            artifact = join_variants([build_variant(spec, machine)[0] for machine in chosen])
+        spec = loads_plain(job["spec"])
+        chosen = [machine for machine in machines(job["target"]) if machine.variant in job["variants"]]
+        artifact = join_variants([build_variant(spec, machine)[0] for machine in chosen])
     except WavespecError as error:
         first = error.diagnostics[0]
         return f"{first.code}: {first.message}"

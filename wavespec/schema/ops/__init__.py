@@ -22,7 +22,11 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+<<<<<<< HEAD
 from wavespec.schema.ops.structured import Structured
+=======
+from wavespec.schema.ops.size import Size
+>>>>>>> main
 from wavespec.schema.ops.write import Write
 
 __all__ = [
@@ -47,7 +51,11 @@ __all__ = [
     "Reduction",
     "Register",
     "Scope",
+<<<<<<< HEAD
     "Structured",
+=======
+    "Size",
+>>>>>>> main
     "Ternary",
     "Unary",
     "ValueOp",
@@ -58,6 +66,7 @@ __all__ = [
 _MODELS: tuple[type[Op], ...] = (
     Register,
     Index,
+    Size,
     Read,
     Mma,
     Iterate,
@@ -74,10 +83,17 @@ if TYPE_CHECKING:
     AnyOp = (
         Register
         | Index
+<<<<<<< HEAD
         | Read
         | Mma
         | Iterate
         | Branch
+=======
+        | Size
+        | Read
+        | Mma
+        | Iterate
+>>>>>>> main
         | Cast
         | Bitcast
         | Unary

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.base import Path, Position
-from wavespec.schema.dtypes import DType
+from wavespec.schema.dtypes import DTYPES, DType
 from wavespec.schema.expression_parser import MalformedExpression
 from wavespec.schema.expressions import LONGEST_EXPRESSION, Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.formula_parser import parse_formula
 from wavespec.schema.names import LONGEST_NAME, name_problem
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.cast import Cast
-from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, NoValue
+from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Elementwise, NoValue
 from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.size import SIZE_DTYPES, Size
 
 Number = int | float
 _WORDS: Mapping[str, str] = {
@@ -47,12 +48,16 @@ _FOLDED: Mapping[str, Callable[[Number, Number], Number]] = {
     "//": lambda left, right: left // right,
     "%": lambda left, right: left % right,
 }
-_MODELS: Mapping[str, type[ValueOp]] = {model.word: model for model in (*ELEMENTWISE, Cast, Index, Register)}
+_MODELS: Mapping[str, type[ValueOp]] = {model.word: model for model in (*ELEMENTWISE, Index, Size, Cast, Register)}
+_OF_FLOATS = {row.word for row in FUNCTIONS if row.dtypes in ("floats", "small floats")}
+_COMPUTED: DType = "f32"
+"""What floating point is where nothing in an expression says: `sqrt(D)` of a dim."""
 _IS_BOOL = {row.word for row in FUNCTIONS if row.result == "bool"}
 
 
 class Formula(ValueOp):
-    """An expression of values, numbers and parameters: `name: "where(x > 0, x, x * 2)"`; or a value's other name."""
+    """An expression of values, numbers, parameters and sizes of dims: `name: "where(x > 0, x, x * 2)"`; or another
+    name for a value, `name: loop.acc`."""
 
     word: ClassVar[str] = "formula"
     headline: ClassVar[tuple[str, ...]] = ("text",)
@@ -86,7 +91,7 @@ class _Expansion:
     def ops(self) -> tuple[ValueOp, ...]:
         """The last one has the name of the formula."""
         result = self._lower(self.tree, None)
-        if isinstance(self.tree, Name) and isinstance(result, str):  # another name for a value
+        if isinstance(self.tree, Name) and isinstance(result, str) and not self.made:  # another name for a value
             fields = {"value": (result, self.tree), "dtype": (self.scope.dtype_of(result) or "f32", self.tree)}
             result = self._op(self.tree, "cast", fields)
         if not self.made or self.made[-1].name != result:
@@ -104,6 +109,8 @@ class _Expansion:
             case Num(value=value):
                 return value
             case Name(name=name):
+                if self.scope.is_dim(name):
+                    return self._size(node, node, wanted)
                 number = self.scope.param(name)
                 return name if number is None else number
             case Unary(op=sign, operand=operand):
@@ -112,7 +119,8 @@ class _Expansion:
                     return -value
                 return self._op(node, _UNARY[sign], {"operand": (value, operand)})
             case Binary(op=sign, left=left, right=right) | Compare(op=sign, left=left, right=right):
-                kind = self._dtype(left) or self._dtype(right) or (wanted if isinstance(node, Binary) else None)
+                kind = self._common((left, right)) or (wanted if isinstance(node, Binary) else None)
+                kind = kind or (_COMPUTED if _WORDS[sign] in _OF_FLOATS else None)
                 first, second = self._lower(left, kind), self._lower(right, kind)
                 if not isinstance(first, str) and not isinstance(second, str) and sign in _FOLDED:
                     return self._folded(node, sign, first, second)
@@ -123,20 +131,45 @@ class _Expansion:
                 raise AssertionError(f"an expression has no {node}")
 
     def _call(self, node: Expression, function: str, arguments: tuple[Expression, ...], wanted: DType | None) -> str:
+        first = arguments[0]
         if function == "index":
-            return self._op(node, "index", {"dim": (str(arguments[0]), arguments[0])})
+            return self._op(node, "index", {"dim": (str(first), first)})
+        if function == "size":
+            return self._size(node, first, wanted)
+        if function in DTYPES:
+            return self._converted(node, first, cast("DType", function))
         fields = _MODELS[function].headline
         typed = arguments[1:] if function == "where" else arguments
-        kind = self._common(typed) or wanted
+        kind = self._common(typed) or wanted or (_COMPUTED if function in _OF_FLOATS else None)
         values = [self._lower(argument, kind) for argument in arguments]
-        if function == "where" and kind and not any(isinstance(value, str) for value in values[1:]):
-            number = {"shape": ((), typed[0]), "dtype": (kind, typed[0]), "value": (values[1], typed[0])}
-            values[1] = self._op(typed[0], "register", number)
+        if function == "where" and kind and not isinstance(then := values[1], str) and not isinstance(values[2], str):
+            values[1] = self._number(typed[0], typed[0], then, kind)
         return self._op(node, function, dict(zip(fields, zip(values, arguments, strict=True), strict=True)))
+
+    def _size(self, node: Expression, dim: Expression, wanted: DType | None) -> str:
+        """In the type of what is around it, where that can be the type of a size."""
+        dtype = wanted if wanted in SIZE_DTYPES else "i32"
+        return self._op(node, "size", {"dim": (str(dim), dim), "dtype": (dtype, dim)})
+
+    def _converted(self, node: Expression, part: Expression, dtype: DType) -> str:
+        value = self._lower(part, None if self._dtype(part) else dtype)
+        if not isinstance(value, str):
+            return self._number(node, part, value, dtype)
+        if (
+            self.made
+            and self.made[-1].name == value
+            and isinstance(made := self.made[-1], Size)
+            and made.dtype == dtype
+        ):
+            return value
+        return self._op(node, "cast", {"value": (value, part), "dtype": (dtype, node)})
+
+    def _number(self, node: Expression, part: Expression, value: Number, dtype: DType) -> str:
+        return self._op(node, "register", {"shape": ((), part), "dtype": (dtype, part), "value": (value, part)})
 
     def _op(self, node: Expression, word: str, fields: Mapping[str, tuple[Any, Expression]]) -> str:
         numbers = [value for value, _ in fields.values() if not isinstance(value, str)]
-        if word not in ("index", "register") and len(numbers) == len(fields):
+        if issubclass(_MODELS[word], Elementwise) and len(numbers) == len(fields):
             raise NoValue(self._where(node), word)
         for value, part in fields.values():
             self._check_name(value, part)
@@ -180,8 +213,10 @@ class _Expansion:
             return "bool"
         parts = node.children
         if isinstance(node, Call):
-            if node.function == "index":
-                return "i32"
+            if node.function in ("index", "size"):
+                return "i32" if node.function == "index" else None
+            if node.function in DTYPES:
+                return cast("DType", node.function)
             if node.function in _IS_BOOL:
                 return "bool"
             parts = parts[1:] if node.function == "where" else parts
