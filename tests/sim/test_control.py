@@ -28,7 +28,7 @@ def test_rows_of_a_triangle(loop: str, machine: Machine) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_reference_leaves_nothing_out(loop: str) -> None:
     x = np.random.default_rng(0).integers(-9, 10, (37, 50)).astype(np.float32)
-    assert (np.asarray(reference(Rows(loop).spec, torch.from_numpy(x))) == Rows(loop).expected(x)).all()
+    assert (np.asarray(reference(Rows(loop).spec, torch.tensor(x))) == Rows(loop).expected(x)).all()
 
 
 @pytest.mark.parametrize(

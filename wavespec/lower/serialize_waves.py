@@ -189,13 +189,8 @@ class _Serializer:
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
-<<<<<<< HEAD
-        ops = [_renamed(inner, first) for inner in body.ops]
-        upper = maximum(op["upper"], op["lower"] + 1)  # an empty sum still has to be written ...
-=======
         ops = [renamed(inner, first) for inner in body.ops]
-        upper = maximum(op["upper"], const(1))  # an empty sum still has to be written ...
->>>>>>> main
+        upper = maximum(op["upper"], op["lower"] + 1)  # an empty sum still has to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
             ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
         region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())

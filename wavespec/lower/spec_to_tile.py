@@ -59,12 +59,8 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
-<<<<<<< HEAD
     expressions = ExpressionToIndex(constant_values(spec), sizes)
-    context = TileContext(fresh_names(empty), to_tile, tensors, expressions)
-=======
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes)
->>>>>>> main
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions)
     for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
     symbols = (*empty.symbols, *context.symbols)

@@ -8,10 +8,7 @@ from typing import Any
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
     bitcast,
-<<<<<<< HEAD
     branch,
-=======
->>>>>>> main
     cast,
     cluster_sum,
     elementwise,
@@ -21,10 +18,7 @@ from wavespec.ops import (
     read,
     reduce,
     register,
-<<<<<<< HEAD
-=======
     size,
->>>>>>> main
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext

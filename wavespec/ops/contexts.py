@@ -35,28 +35,18 @@ class TileContext:
         fresh: Callable[[str], str],
         lower: Callable[[Any, TileContext], None],
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
-<<<<<<< HEAD
+        sizes: Mapping[str, Expr],
         expressions: PlaceExpressions,
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
-        self.fresh, self.lower, self.tensors, self.expressions = fresh, lower, tensors, expressions
-
-    def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors, self.expressions)
-        inner.names, inner.symbols = dict(self.names), self.symbols
-=======
-        sizes: Mapping[str, Expr],
-    ) -> None:
-        self.ops: list[Op] = []
-        self.names: dict[str, Value] = {}
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
+        self.expressions = expressions
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes)
-        inner.names = dict(self.names)
->>>>>>> main
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.expressions)
+        inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
     def tile(self, name: str, dims: tuple[str, ...], dtype: str | DType) -> Value:

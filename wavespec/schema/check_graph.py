@@ -149,7 +149,9 @@ class _GraphScope:
             return None
         return name
 
-<<<<<<< HEAD
+    def is_dim(self, name: str) -> bool:
+        return name in self.spec.dims
+
     def place(self, op: Op, *path: str | int) -> None:
         expression, where = _field(op, path), op.where(*path)
         assert isinstance(expression, Expression)
@@ -162,10 +164,6 @@ class _GraphScope:
             elif node.name not in self.spec.params:
                 known = [*self.spec.dims, *self.spec.params]
                 self.report(UndefinedName(part_of(where, node), node.name, "a dim or a parameter", known))
-=======
-    def is_dim(self, name: str) -> bool:
-        return name in self.spec.dims
->>>>>>> main
 
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]

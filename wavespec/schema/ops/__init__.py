@@ -22,11 +22,8 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
-<<<<<<< HEAD
-from wavespec.schema.ops.structured import Structured
-=======
 from wavespec.schema.ops.size import Size
->>>>>>> main
+from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.write import Write
 
 __all__ = [
@@ -51,11 +48,8 @@ __all__ = [
     "Reduction",
     "Register",
     "Scope",
-<<<<<<< HEAD
-    "Structured",
-=======
     "Size",
->>>>>>> main
+    "Structured",
     "Ternary",
     "Unary",
     "ValueOp",
@@ -83,17 +77,11 @@ if TYPE_CHECKING:
     AnyOp = (
         Register
         | Index
-<<<<<<< HEAD
-        | Read
-        | Mma
-        | Iterate
-        | Branch
-=======
         | Size
         | Read
         | Mma
         | Iterate
->>>>>>> main
+        | Branch
         | Cast
         | Bitcast
         | Unary
