@@ -22,6 +22,7 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.write import Write
@@ -30,6 +31,7 @@ __all__ = [
     "FUNCTIONS",
     "OPS",
     "REDUCTIONS",
+    "SCANS",
     "AnyOp",
     "Binary",
     "Bitcast",
@@ -47,6 +49,7 @@ __all__ = [
     "Reduce",
     "Reduction",
     "Register",
+    "Scan",
     "Scope",
     "Size",
     "Structured",
@@ -69,6 +72,7 @@ _MODELS: tuple[type[Op], ...] = (
     Bitcast,
     *ELEMENTWISE,
     *REDUCE,
+    *SCAN,
     Formula,
     Write,
 )
@@ -88,6 +92,7 @@ if TYPE_CHECKING:
         | Binary
         | Ternary
         | Reduce
+        | Scan
         | Formula
         | Write
     )
