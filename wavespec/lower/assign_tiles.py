@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
-from wavespec.ir.expr import Expr, ceildiv, const, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.resolve_places import resolve_places
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -125,7 +126,7 @@ class AssignTiles(Pass):
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
         plan = _with_short_chains(_of_dims(kernel.distribution, sizes), products)
         kernel = replace(kernel, distribution=plan)
-        walked = {op["dim"] for op in kernel.walk() if op.name == "iterate"}
+        walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
         raise_all(_larger(plan, sizes, walked))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
@@ -156,6 +157,8 @@ class AssignTiles(Pass):
             for value in (*op.results, *(op.region.arguments if op.region else ()))
         }
 
+        kernel = _with_places(kernel, sizes, origins, extents)
+
         def change(op: Op) -> tuple[Op, ...]:
             if op.name in ("read", "write"):
                 memory = kernel.memory(op["memory"])
@@ -165,9 +168,8 @@ class AssignTiles(Pass):
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "index":
                 return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
-            if op.name == "iterate":
-                dim = op["dim"]
-                return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)
+            if op.name == "iterate" and not op.get("once"):
+                return (_loop(op, sizes[op["dim"]], extents[op["dim"]]),)
             return (op,)
 
         return replace(kernel, body=tuple(retype(op, types) for op in rewrite(kernel.body, change)))
@@ -271,7 +273,7 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         axes[axis] = ceildiv(size, split.tile)
     added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
     added.append(symbol("lane", 0, kernel.lanes - 1))
-    walked = {op["dim"] for op in kernel.walk() if op.name == "iterate"}
+    walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
     for split in (split for split in kernel.distribution.loops if split.dim in walked):
         size = sizes[split.dim]
         last = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
@@ -289,6 +291,23 @@ def _larger(plan: Distribution, sizes: Mapping[str, Expr], walked: Collection[st
             yield LargerThanTile(split.span, split.dim, split.tile)
 
 
+def _with_places(
+    kernel: Kernel, sizes: Mapping[str, Expr], origins: Mapping[str, Expr], tiles: Mapping[str, int]
+) -> Kernel:
+    """The kernel with the places of tiles in conditions and bounds, and without the symbols that stood for them."""
+    split = frozenset(split.dim for split in kernel.distribution.workgroup)
+    kept = tuple(known for known in kernel.symbols if known.args[0].partition(".")[0] not in ("start", "end"))
+    return replace(kernel, symbols=kept, body=resolve_places(kernel.body, sizes, origins, tiles, split))
+
+
+def _loop(op: Op, size: Expr, tile: int) -> Op:
+    """The loop over the tiles that have an element between its bounds."""
+    extent = minimum(size, maximum(0, op.get("extent", size)))
+    op = op.with_(induction=f"at_{op['dim']}", extent=extent, step=const(tile), unroll=1)
+    lower = op.get("lower")
+    return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))
+
+
 def _unplaced(
     ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: Collection[str]
 ) -> Iterator[WavespecError]:
@@ -304,7 +323,7 @@ def _unplaced(
                 elif dim not in walked | tiled and not sizes[dim].is_const:
                     yield UntiledDim(op.span, value.name, dim)
         if op.region:
-            around = (op["dim"],) if op.name == "iterate" else ()
+            around = (op["dim"],) if op.get("dim") else ()
             yield from _unplaced(op.region.ops, plan, sizes, {*inside, *around})
 
 
