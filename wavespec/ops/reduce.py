@@ -55,7 +55,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     fragments = [build.cast(part, compute, result.name) for part in context.fragments[value.name]]
     if op.get("masked"):
         origin, size = context.origin(op)[dim], op["size"]
-        fragments = _padded(context, fragments, layout, dim, origin, size, identity(function, compute))
+        fragments = padded(context, fragments, layout, dim, origin, size, identity(function, compute))
     joined = _registers(context, fragments, layout, dim, function, result.name)
     for mask in _lane_bits(op, layout, dim, context.kernel.lanes):
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
@@ -84,7 +84,7 @@ def identity(function: str, dtype: DType) -> float | int:
     return low if number < 0 else low + count - 1
 
 
-def _padded(
+def padded(
     context: ThreadContext,
     fragments: Sequence[Value],
     layout: Layout,
@@ -169,7 +169,7 @@ def _lane_bits(op: Op, layout: Layout, dim: str, lanes: int) -> list[int]:
 def _waves(
     context: ThreadContext, values: Sequence[Value], waves: Sequence[str], function: str, hint: str
 ) -> list[Value]:
-    """Each wave lays down what it has; all waves join what those along the dim have, one after the other."""
+    """Each wave lays down what it has; all waves join what those along the dim have."""
     build, kernel = context.build, context.kernel
     counts = dict(kernel.waves)
     sizes = [value.vector.elements for value in values]
@@ -190,13 +190,14 @@ def _waves(
         build.store(value, name, place(kernel.wave_number, number))
     joined: list[Value] = []
     for number, value in enumerate(values):
-        total: Value | None = None
+        parts: list[Value] = []
         for others in itertools.product(*(range(counts[wave]) for wave in waves)):
             wave = kernel.wave_number.substitute(dict(zip(waves, map(const, others), strict=True)))
-            part = build.load(name, dtype, value.vector.elements, place(wave, number), hint=hint)
-            total = part if total is None else build.elementwise(function, total, part, hint=hint)
-        assert total is not None
-        joined.append(total)
+            parts.append(build.load(name, dtype, value.vector.elements, place(wave, number), hint=hint))
+        while len(parts) > 1:  # pairs of neighbours: few roundings, and short chains
+            pairs = itertools.zip_longest(parts[::2], parts[1::2])
+            parts = [build.elementwise(function, one, two, hint=hint) if two else one for one, two in pairs]
+        joined += parts
     return joined
 
 
