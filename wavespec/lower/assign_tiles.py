@@ -271,7 +271,7 @@ def _unplaced(
     """Values that no tile bounds: ``inside`` are the dims of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
-        if op.name == "reduce" and op["dim"] in tiled:
+        if op.name in ("reduce", "scan") and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:

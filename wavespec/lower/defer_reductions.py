@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: a reduction that goes on from step to step joins lanes and waves once, at its end."""
+"""Tile kernel in, tile kernel out: a reduction that goes on from step to step joins lanes and waves at its end."""
 
 from __future__ import annotations
 

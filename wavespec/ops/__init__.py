@@ -18,11 +18,12 @@ from wavespec.ops import (
     read,
     reduce,
     register,
+    scan,
     size,
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.schema.ops import REDUCTIONS
+from wavespec.schema.ops import REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
     "bitcast": bitcast,
@@ -36,10 +37,12 @@ _OPS: dict[str, ModuleType] = {
     "read": read,
     "reduce": reduce,
     "register": register,
+    "scan": scan,
     "size": size,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),
+    **dict.fromkeys((one.word for one in SCANS), scan),
 }
 """By the word of a statement, and by the name of a tile operation."""
 

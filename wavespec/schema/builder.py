@@ -22,7 +22,8 @@ from wavespec.schema.check import check_kernel
 from wavespec.schema.errors import UnknownOp, WrongOperandCount
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.models import API_VERSION, KernelSpec
-from wavespec.schema.ops import FUNCTIONS, OPS, Elementwise
+from wavespec.schema.ops import FUNCTIONS, OPS, REDUCTIONS, SCANS, Elementwise, Reduction
+from wavespec.schema.ops.scan import ScanRow
 from wavespec.schema.pydantic_to_error import pydantic_to_error
 
 
@@ -300,6 +301,14 @@ class KernelBuilder:
         written = [str(operand) if isinstance(operand, Value) else operand for operand in operands]
         return self._op(function, name, **dict(zip(fields, written, strict=True)))
 
+    def reduce(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
+        """Elements along a dim joined to one: `k.reduce("sum", "total", x, n, init=loop["total"])`."""
+        return self._along(REDUCTIONS, word, name, value, dim, init)
+
+    def scan(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
+        """Every element along a dim joined with all before it: `k.scan("cumsum", "running", x, n)`."""
+        return self._along(SCANS, word, name, value, dim, init)
+
     def write(self, value: Value, to: Value) -> None:
         self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
 
@@ -387,6 +396,21 @@ class KernelBuilder:
 
     def _constrain(self, word: str, **fields: Any) -> None:
         self._constraints.append({"constraint": word, **fields})
+
+    def _along(
+        self,
+        rows: Sequence[Reduction | ScanRow],
+        word: str,
+        name: str,
+        value: Value,
+        dim: Symbol | str,
+        init: Value | None,
+    ) -> Value:
+        words = [row.word for row in rows]
+        if word not in words:
+            raise UnknownOp(f"{self.name}.graph.{name}", word, words)
+        start = {} if init is None else {"init": str(init)}
+        return self._op(word, name, value=str(value), dim=str(dim), **start)
 
     def _op(self, word: str, name: str, **fields: Any) -> Value:
         self._bodies[-1].append({"op": word, "name": name, **fields})

@@ -21,6 +21,7 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.write import Write
 
@@ -28,6 +29,7 @@ __all__ = [
     "FUNCTIONS",
     "OPS",
     "REDUCTIONS",
+    "SCANS",
     "AnyOp",
     "Binary",
     "Bitcast",
@@ -44,6 +46,7 @@ __all__ = [
     "Reduce",
     "Reduction",
     "Register",
+    "Scan",
     "Scope",
     "Size",
     "Ternary",
@@ -64,6 +67,7 @@ _MODELS: tuple[type[Op], ...] = (
     Bitcast,
     *ELEMENTWISE,
     *REDUCE,
+    *SCAN,
     Formula,
     Write,
 )
@@ -82,6 +86,7 @@ if TYPE_CHECKING:
         | Binary
         | Ternary
         | Reduce
+        | Scan
         | Formula
         | Write
     )
