@@ -8,6 +8,7 @@ from typing import Any
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
     bitcast,
+    branch,
     cast,
     cluster_sum,
     elementwise,
@@ -27,6 +28,7 @@ from wavespec.schema.ops import REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
     "bitcast": bitcast,
+    "if": branch,
     "cast": cast,
     "cluster_sum": cluster_sum,
     "elementwise": elementwise,

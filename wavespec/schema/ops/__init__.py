@@ -12,6 +12,7 @@ from pydantic import Field
 
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
+from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.formula import Formula
@@ -23,6 +24,7 @@ from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
+from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.write import Write
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "AnyOp",
     "Binary",
     "Bitcast",
+    "Branch",
     "Cast",
     "EffectOp",
     "Elementwise",
@@ -49,6 +52,7 @@ __all__ = [
     "Scan",
     "Scope",
     "Size",
+    "Structured",
     "Ternary",
     "Unary",
     "ValueOp",
@@ -63,6 +67,7 @@ _MODELS: tuple[type[Op], ...] = (
     Read,
     Mma,
     Iterate,
+    Branch,
     Cast,
     Bitcast,
     *ELEMENTWISE,
@@ -80,6 +85,7 @@ if TYPE_CHECKING:
         | Read
         | Mma
         | Iterate
+        | Branch
         | Cast
         | Bitcast
         | Unary
@@ -96,4 +102,5 @@ else:
 OPS: Mapping[str, type[Op]] = {op.word: op for op in _MODELS}
 """Word of the language: its op."""
 
-Iterate.model_rebuild(_types_namespace={"AnyOp": AnyOp})
+for _structured in (Iterate, Branch):
+    _structured.model_rebuild(_types_namespace={"AnyOp": AnyOp})
