@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
@@ -166,7 +167,8 @@ class AssignTiles(Pass):
         written: dict[str, Split] = {split.dim: split for split in plan.waves}
         issue: dict[str, int] = {}
         for op, row in products:
-            issue |= {op["m"]: row.m, op["n"]: row.n, op["k"]: row.k}
+            for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
+                issue[dim] = math.lcm(issue.get(dim, 1), extent)
         tiles: dict[str, int] = {}
         for split in plan.workgroup:
             wave = written.get(split.dim)

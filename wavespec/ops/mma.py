@@ -12,7 +12,8 @@ from wavespec.schema.ops import Mma
 def to_tile(statement: Mma, context: TileContext) -> None:
     lhs, rhs, acc = (context.names[name] for name in (statement.lhs, statement.rhs, statement.acc))
     value = context.tile(statement.name, acc.tile.dims, acc.tile.dtype)
-    context.add("mma", (lhs, rhs, acc), (value,), statement.span, node=statement.name)
+    variant = {"variant": statement.variant} if statement.variant else {}
+    context.add("mma", (lhs, rhs, acc), (value,), statement.span, node=statement.name, **variant)
     context.names[statement.name] = value
 
 
