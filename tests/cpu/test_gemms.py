@@ -1,4 +1,4 @@
-"""The GEMMs of ``specs/`` on this machine's CPU: exact on whole numbers, as close as torch on others, at every edge."""
+"""The GEMMs of ``specs/`` in every variant for this machine's CPU, and small tiles of them at every edge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ SPECS = Path(__file__).parents[2] / "specs"
 FILES = {"f32": "gemm_f32", "f16": "gemm", "bf16": "gemm_bf16", "i8": "gemm_i8"}
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}
 DTYPES = tuple(FILES)
-FLOATS = DTYPES[:3]
 
 
 MACHINES = {machine.variant: machine for machine in machines("cpu")}
@@ -50,47 +49,6 @@ def check(callable_: Kernel, dtype: str, m: int, n: int, k: int) -> None:
     actual = callable_(a, b)
     assert actual.shape == (m, n)
     assert torch.equal(actual.double(), product(a, b)), (dtype, m, n, k)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        (1, 1, 16),
-        (1, 1, 0),
-        (2, 3, 16),
-        (3, 2, 32),
-        (0, 5, 16),
-        (5, 0, 16),
-        (0, 0, 0),
-        (4, 5, 0),
-        (576, 512, 384),
-        (800, 900, 400),
-        (64, 700, 400),
-        (700, 64, 400),
-        (577, 513, 400),
-        (575, 511, 1040),
-        (37, 70, 1024),
-        (1, 600, 48),
-        (600, 1, 48),
-    ],
-    ids=str,
-)
-def test_whole_numbers_are_exact(dtype: str, sizes: tuple[int, int, int]) -> None:
-    check(kernel(dtype), dtype, *sizes)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("sizes", [(64, 64, 64), (200, 190, 2064)], ids=str)
-def test_errors_are_at_most_twice_those_of_torch(dtype: str, sizes: tuple[int, int, int]) -> None:
-    m, n, k = sizes
-    generator = torch.Generator().manual_seed(k)
-    a, b = (torch.randn(rows, k, generator=generator).to(TORCH[dtype]) for rows in (m, n))
-    exact = product(a, b)
-    ours = (kernel(dtype)(a, b).double() - exact).abs().max()
-    # The results are f32; torch's own bf16 product rounds to bf16, so it is given the inputs as f32.
-    torchs = (torch.matmul(a.float(), b.float().T).double() - exact).abs().max()
-    assert ours <= 2 * torchs
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

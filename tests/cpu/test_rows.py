@@ -1,4 +1,4 @@
-"""Reductions and rows on this machine's CPU: exact on whole numbers, as close as torch on others, at every edge."""
+"""Reductions on this machine's CPU: exact on whole numbers of every type, and what infinite numbers give."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from wavespec.pipeline import best_variant, build
 from wavespec.runtime.cpu_features import cpu_features
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, load
-from wavespec.sim.reference import reference
 from wavespec.targets.machine import machines
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -58,17 +57,6 @@ def test_every_variant_sums_rows_and_columns(variant: str) -> None:
     x = torch.randint(-9, 10, (37, 201)).float()
     assert torch.equal(kernel(Rows(tile=(4, 64), wave=(1, 64)).spec, variant)(x), x.sum(1))
     assert torch.equal(kernel(Rows(dim="M", tile=(8, 64), wave=(8, 32)).spec, variant)(x), x.sum(0))
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 0), (0, 5), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)], ids=str)
-def test_softmax_is_as_close_as_torch(shape: tuple[int, int]) -> None:
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))) * 5
-    got, exact = kernel(softmax())(x), reference(softmax(), x)
-    assert got.shape == x.shape
-    if x.numel():
-        least = torch.finfo(torch.float32).eps / 2 * exact.abs().max()
-        theirs = torch.maximum((torch.softmax(x, 1).double() - exact).abs().max(), least)
-        assert (got.double() - exact).abs().max() <= 2 * theirs
 
 
 def test_softmax_of_large_and_infinite_numbers_is_that_of_torch() -> None:

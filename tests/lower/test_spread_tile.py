@@ -53,15 +53,20 @@ def test_every_element_of_the_tile_has_a_place(rows: Rows, machine: Machine) -> 
 
 @pytest.mark.parametrize(("machine", "lanes"), [(NVIDIA, 32), (AMD, 64)], ids=["sm_90", "gfx942"])
 def test_lanes_read_neighbouring_widest_accesses(machine: Machine, lanes: int) -> None:
-    _, spread = layout(Rows(tile=(4, 512), wave=(4, 512)), machine)
+    _, spread = layout(Rows(tile=(4, 512), wave=(4, 512), promise="multiple_of: 4"), machine)
     assert str(spread).startswith(f"{{M = 0, N = lane*4; 4 by M 1, {512 // (4 * lanes)} by N {4 * lanes} | 4 by N 1")
 
 
 def test_short_rows_share_a_wave() -> None:
-    _, spread = layout(Rows(tile=(8, 64), wave=(8, 64), dtype="bf16"), NVIDIA)
+    _, spread = layout(Rows(tile=(8, 64), wave=(8, 64), dtype="bf16", promise="multiple_of: 8"), NVIDIA)
     assert str(spread) == "{M = lane//8, N = (lane%8)*8; 2 by M 4 | 8 by N 1}"
 
 
 def test_vector_registers_run_along_the_contiguous_dim() -> None:
     _, spread = layout(Rows(tile=(4, 64), wave=(1, 64)), CPU)
     assert str(spread) == "{M = wave_M, N = 0; 4 by N 16 | 16 by N 1}"
+
+
+def test_lanes_take_single_elements_of_rows_that_may_start_anywhere() -> None:
+    _, spread = layout(Rows(tile=(4, 512), wave=(4, 512)), NVIDIA)
+    assert str(spread).startswith("{M = 0, N = lane; ")

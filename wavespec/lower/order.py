@@ -10,12 +10,14 @@ from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
+from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.serialize_waves import SerializeWaves
+from wavespec.lower.share_results import ShareResults
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_k import SplitK
@@ -26,12 +28,14 @@ PASSES: tuple[Pass, ...] = (
     DropUnitDims(),
     ChooseInstructions(),
     AssignTiles(),
+    InlineSteps(),
     SplitK(),
     PromoteShared(),
     SplitReduction(),
     AssignLayouts(),
     DistributeCopies(),
     MaskEdges(),
+    ShareResults(),
     TileToThread(),
     SinkArithmetic(),
     PersistWorkgroups(),

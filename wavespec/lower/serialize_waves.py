@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs, rewrite
+from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.promote_shared import SharedMemoryExceeded
@@ -160,7 +161,7 @@ class _Serializer:
     def _in_output(self, op: Op, chain: list[Op]) -> Op:
         """Case 1: the sums of a step are added to the output."""
         last = {result.name: value for result, value in zip(op.results, op.body.yields, strict=True)}
-        tail = [_renamed(other, last) for other in chain]
+        tail = [renamed(other, last) for other in chain]
         return self._in_memory(
             op, [other for other in tail if other.name == "slice"], [other for other in tail if other.name == "store"]
         )
@@ -177,19 +178,19 @@ class _Serializer:
                 spills.store(spills.slice(last, at, min(width, size - at)), name, start + at)
             outside[result.name] = outer.load(name, dtype, size, start, hint=result.name)
         slices, stores = ([o for o in spills.ops if (o.name == "store") == stored] for stored in (False, True))
-        return [], self._in_memory(op, slices, stores), [*outer.ops, *(_renamed(o, outside) for o in after)]
+        return [], self._in_memory(op, slices, stores), [*outer.ops, *(renamed(o, outside) for o in after)]
 
     def _in_memory(self, op: Op, slices: list[Op], stores: list[Op]) -> Op:
         """Sums start at zero in every step, and are added to where they are stored; the first step only stores."""
         body = op.body
         first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
-        onto = ((const(0), self.kernel.symbol(op["induction"])),)
+        onto = ((op["lower"], self.kernel.symbol(op["induction"])),)
         sums = [replace(store, name="accumulate").with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
-        ops = [_renamed(inner, first) for inner in body.ops]
-        upper = maximum(op["upper"], const(1))  # an empty sum still has to be written ...
+        ops = [renamed(inner, first) for inner in body.ops]
+        upper = maximum(op["upper"], op["lower"] + 1)  # an empty sum still has to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
             ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
         region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())
@@ -213,9 +214,9 @@ class _Serializer:
             inside[argument.name] = inner.load(name, dtype, size, start, hint=argument.name)
             spills.store(last, name, start)
             outside[result.name] = outer.load(name, dtype, size, start, hint=result.name)
-        ops = (*inner.ops, *(_renamed(o, inside) for o in body.ops), *(_renamed(o, inside) for o in spills.ops))
+        ops = (*inner.ops, *(renamed(o, inside) for o in body.ops), *(renamed(o, inside) for o in spills.ops))
         loop = replace(op, operands=(), results=(), region=Region((), ops, ()))
-        return build.ops, loop, [*outer.ops, *(_renamed(o, outside) for o in after)]
+        return build.ops, loop, [*outer.ops, *(renamed(o, outside) for o in after)]
 
     def _private(self, value: Value) -> tuple[str, Expr]:
         """A new memory with one place per wave for a value: its name, and where the place of this wave starts."""
@@ -258,12 +259,3 @@ def _only_accumulates(op: Op) -> bool:
             else:
                 return False
     return True
-
-
-def _renamed(op: Op, names: dict[str, Value]) -> Op:
-    """The operation with operands replaced, inside its region as well."""
-    region = op.region
-    if region:
-        ops = tuple(_renamed(inner, names) for inner in region.ops)
-        region = replace(region, ops=ops, yields=tuple(names.get(v.name, v) for v in region.yields))
-    return replace(op, operands=tuple(names.get(v.name, v) for v in op.operands), region=region)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op
@@ -14,6 +14,8 @@ from wavespec.targets.machine import Machine
 
 _LOADS_AHEAD = 16
 """Loads of an epilogue that are under way at a time: enough to fill the memory's latency, few beside the sums."""
+_BYTES_AHEAD = 96
+"""Of a lane that such loads may bring in."""
 
 
 class SinkArithmetic(Pass):
@@ -74,11 +76,18 @@ def _with_operands(name: str, waiting: dict[str, Op]) -> list[Op]:
 def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str]) -> Iterator[Op]:
     """The same with every load of an input where a load some places before it was."""
     loads = [op for op in ops if op.name == "load" and op["memory"] in inputs]
-    issued = 0
+    issued = used = 0
     for op in ops:
         if op.name != "load" or op["memory"] not in inputs:
             yield op
             continue
-        wanted = loads.index(op) + 1 + _LOADS_AHEAD
+        used += 1
+        wanted = used + _fitting(loads[used : used + _LOADS_AHEAD])
         yield from loads[issued:wanted]
-        issued = max(issued, min(wanted, len(loads)))
+        issued = max(issued, wanted)
+
+
+def _fitting(loads: Sequence[Op]) -> int:
+    """How many of the loads may be under way together."""
+    sizes = (op.result.vector.elements * op.result.vector.dtype.bits // 8 for op in loads)
+    return sum(1 for total in accumulate(sizes) if total <= _BYTES_AHEAD)

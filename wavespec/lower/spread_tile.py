@@ -54,11 +54,16 @@ def _contiguous(kernel: Kernel, tile: TileType) -> str:
 
 
 def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int:
-    """Elements of the widest access to any tensor, or of a vector register where there are some."""
+    """Elements of the widest access to any tensor that its rows allow, or of a vector register where there are some."""
     if not column:
         return 1
     if machine.vector_bytes:
         return machine.vector_bytes // _COMPUTED_BYTES
     accessed = [kernel.memory(op["memory"]) for op in kernel.walk() if op.name in ("read", "write")]
-    sizes = [memory.dtype.bytes for memory in accessed if memory.contiguous_dim == column]
-    return machine.globals.access_bytes // min(sizes, default=tile.dtype.bytes)
+    along = [memory for memory in accessed if memory.contiguous_dim == column]
+    width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
+    # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
+    rows = [(memory.shape[-1].divisor, memory.dtype.bytes) for memory in along]
+    while width > 1 and not all(machine.globals.aligned(divisor, width, bytes_) for divisor, bytes_ in rows):
+        width //= 2
+    return width

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum
 from wavespec.ir.kernel import Op, Region, Value
+from wavespec.ir.rewriting import substituted
 from wavespec.schedule.loop_plan import LoopPlan
 
 _MOVES = frozenset(("load", "load_matrix", "load_tile", "slice", "pack", "transpose", "cast"))
@@ -168,7 +169,7 @@ class SoftwarePipeline:
             # The last step that exists, again; a mask only where there may be none at all.
             place, bound = self._last_or(position), self.lower
             exists = inside or less(self.lower, self.upper)
-        moved = _substituted(op, {self.loop["induction"]: place})
+        moved = substituted(op, {self.loop["induction"]: place})
         if op.get("memory") in self.plan.buffers:
             count = self.plan.buffers[op["memory"]]
             moved = moved.with_(buffer=(position // self.step) % count if count > 1 else const(0))
@@ -183,16 +184,3 @@ class SoftwarePipeline:
         whole = steps.divisor % self.step.value == 0
         last = self.upper - self.step if whole else self.lower + (steps - 1) // self.step * self.step
         return minimum(position, last if less(self.lower, self.upper) else maximum(self.lower, last))
-
-
-def _substituted(op: Op, replacement: Mapping[str, Expr]) -> Op:
-    return replace(op, attributes=tuple((key, _in_value(value, replacement)) for key, value in op.attributes))
-
-
-def _in_value(value: Any, replacement: Mapping[str, Expr]) -> Any:
-    if isinstance(value, Expr):
-        return value.substitute(replacement)
-    if isinstance(value, tuple):
-        items = cast(tuple[Any, ...], value)
-        return tuple(_in_value(item, replacement) for item in items)
-    return value

@@ -1,0 +1,299 @@
+"""Every kernel of ``specs/`` in one table: the sizes it is tested at, how its inputs are made, when a result is right.
+
+A new spec is one row of `KERNELS`: the tests of `tests/cpu`, `tests/sim`, `tests/amd` and of `generated/` run it from
+here, and `benchmarks/every_kernel.py` does on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tests.specs import FAMILIES
+from wavespec.ir.dtype import DTYPES
+from wavespec.schema import KernelSpec, load
+from wavespec.schema.load_family import load_family
+from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target, targets_of
+from wavespec.sim.elements import Array, numpy_dtype
+from wavespec.sim.reference import reference
+
+SPECS = Path(__file__).parents[1] / "specs"
+TORCH = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "f8e4m3fn": torch.float8_e4m3fn,
+    "f8e5m2": torch.float8_e5m2,
+    "f8e4m3fnuz": torch.float8_e4m3fnuz,
+    "f8e5m2fnuz": torch.float8_e5m2fnuz,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+}
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One input that is to be made; `whole` asks for small whole numbers, of which sums are exact in any order."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    sizes: Sizes
+    random: torch.Generator
+    whole: bool
+
+    def integers(self, low: int, high: int) -> Tensor:
+        """From `low` to below `high`, or `low` where nothing is between."""
+        return torch.randint(low, max(high, low + 1), self.shape, generator=self.random).to(self.dtype)
+
+
+Maker = Callable[[Draw], Tensor]
+
+
+def numbers(draw: Draw) -> Tensor:
+    """What an input is made of where its row says nothing: normal numbers, whole ones from -4 to 4, or both booleans."""
+    if draw.dtype is torch.bool:
+        return draw.integers(0, 2)
+    if draw.whole or not draw.dtype.is_floating_point:
+        return draw.integers(0 if draw.dtype is torch.uint8 else -4, 5)
+    return torch.randn(draw.shape, generator=draw.random).to(draw.dtype)
+
+
+def spread(factor: float) -> Maker:
+    """Normal numbers times `factor`."""
+    return lambda draw: (torch.randn(draw.shape, generator=draw.random) * factor).to(draw.dtype)
+
+
+def indices(dim: str) -> Maker:
+    """Places along a dim."""
+    return lambda draw: draw.integers(0, draw.sizes[dim])
+
+
+def lengths(dim: str, *, least: int = 0) -> Maker:
+    """Extents of at most a dim, `least` or more."""
+    return lambda draw: draw.integers(least, draw.sizes[dim] + 1)
+
+
+def offsets(dim: str) -> Maker:
+    """Where the ragged parts of a dim begin, and its end: from 0, never falling; parts may be empty."""
+
+    def make(draw: Draw) -> Tensor:
+        inner = draw.integers(0, draw.sizes[dim] + 1).sort().values
+        if len(inner):
+            inner[0], inner[-1] = 0, draw.sizes[dim]
+        return inner
+
+    return make
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one spec, or every member of one family, is tested."""
+
+    small: tuple[Sizes, ...]
+    """Sizes for the CPU, the lane simulator and the emulator of machine code; they cost seconds there, so: few, tiny."""
+    on_cpu: tuple[Sizes, ...] = ()
+    """More sizes, for the CPU alone."""
+    normal: tuple[Sizes, ...] = ()
+    """Sizes at which a kernel that is exact on whole numbers has to be as close as torch on others; on the CPU too."""
+    special: Mapping[str, Maker] = field(default_factory=dict[str, Maker])
+    """Makers of inputs by name, where `numbers` does not do."""
+    exact: bool = False
+    """Whether whole numbers come out exactly as they are in f64, rounded once."""
+    least_ulps: float = 1.0
+    """The error of torch is taken to be at least so many units in the last place of the largest result."""
+    members: Mapping[str, Row] = field(default_factory=dict[str, "Row"])
+    """Of a family: members that are tested otherwise, by name."""
+
+
+def sized(names: str, *sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
+    """``sized("M N", (1, 2))`` binds M to 1 and N to 2."""
+    return tuple(dict(zip(names.split(), one, strict=True)) for one in sizes)
+
+
+_PRODUCTS = sized("M N K", (5, 3, 0), (1, 1, 16), (33, 40, 48))
+_MANY_PRODUCTS = sized(
+    "M N K",
+    (1, 1, 0),
+    (66, 65, 64),
+    (2, 3, 16),
+    (3, 2, 32),
+    (0, 5, 16),
+    (5, 0, 16),
+    (0, 0, 0),
+    (576, 512, 384),
+    (800, 900, 400),
+    (64, 700, 400),
+    (700, 64, 400),
+    (577, 513, 400),
+    (575, 511, 1040),
+    (37, 70, 1024),
+    (1, 600, 48),
+    (600, 1, 48),
+)
+_NORMAL_PRODUCTS = sized("M N K", (64, 64, 64), (130, 90, 128))
+_PRODUCT = Row(_PRODUCTS, _MANY_PRODUCTS, _NORMAL_PRODUCTS, exact=True)
+_FEW_PRODUCTS = Row(
+    _PRODUCTS, sized("M N K", (0, 5, 16), (577, 513, 400), (37, 70, 1024)), _NORMAL_PRODUCTS, exact=True
+)
+_ROWS = Row(
+    sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
+    sized("M N", (1, 1), (3, 0), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)),
+)
+
+KERNELS: dict[str, Row] = {
+    "batched_matmul": Row(
+        sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),
+        sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
+        exact=True,
+    ),
+    "gemm": _PRODUCT,
+    "gemm_bf16": _PRODUCT,
+    "gemm_f32": _PRODUCT,
+    "gemm_i8": _PRODUCT,
+    "layer_norm": _ROWS,
+    "linear_gelu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
+    "linear_residual": _FEW_PRODUCTS,
+    "log_softmax": _ROWS,
+    "matmul_bf16": _FEW_PRODUCTS,
+    "matmul_f16": _FEW_PRODUCTS,
+    "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
+    "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
+    "rms_norm": _ROWS,
+    "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
+}
+"""By the name of the file in ``specs/``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel of the table: a spec, or one member of a family."""
+
+    file: str
+    name: str
+
+    @property
+    def spec(self) -> KernelSpec:
+        return _specs(self.file)[self.name]
+
+    @property
+    def row(self) -> Row:
+        row = KERNELS[self.file]
+        return row.members.get(self.name, row)
+
+    def cases(self, target: str) -> tuple[TargetCase, ...]:
+        """The kernels for `target`; the last one is for all sizes."""
+        return _cases(self, target)
+
+    def case(self, target: str, sizes: Sizes) -> int:
+        """Which of `cases` a call with `sizes` gets."""
+        cases = self.cases(target)
+        return cases.index(case_for_sizes(cases, sizes))
+
+    def inputs(self, sizes: Sizes, *, whole: bool | None = None) -> tuple[Tensor, ...]:
+        """The same every time, in the order of the call; whole numbers if the kernel is exact for them."""
+        whole = self.row.exact if whole is None else whole
+        random = torch.Generator().manual_seed(sum((place + 3) * size for place, size in enumerate(sizes.values())))
+        made: list[Tensor] = []
+        for name, tensor in self.spec.tensors.items():
+            if tensor.role == "input":
+                shape = tuple(extent(self.spec, dim, sizes) for dim in tensor.shape)
+                draw = Draw(shape, TORCH[tensor.dtype], sizes, random, whole)
+                made.append(self.row.special.get(name, numbers)(draw))
+        return tuple(made)
+
+    def check(
+        self, inputs: Sequence[Tensor], results: Sequence[Tensor], sizes: Sizes, *, whole: bool | None = None
+    ) -> None:
+        """Assert that the `results` of one call are right."""
+        try:
+            self._check(inputs, results, self.row.exact if whole is None else whole)
+        except AssertionError as error:
+            raise AssertionError(f"{self.name} of {dict(sizes)}: {error}") from error
+
+    def _check(self, inputs: Sequence[Tensor], results: Sequence[Tensor], whole: bool) -> None:
+        outputs = {name: tensor for name, tensor in self.spec.tensors.items() if tensor.role == "output"}
+        exact, theirs = (
+            tensors_of(reference(self.spec, *inputs)),
+            tensors_of(reference(self.spec, *inputs, compute=None)),
+        )
+        for name, result, right, own in zip(outputs, results, exact, theirs, strict=True):
+            dtype = TORCH[outputs[name].dtype]
+            assert (result.dtype, result.shape) == (dtype, right.shape), f"{name} is {result.dtype}{result.shape}"
+            if (whole and self.row.exact) or not dtype.is_floating_point:
+                wrong = (result.double() != right.to(dtype).double()).nonzero()
+                assert len(wrong) == 0, f"{len(wrong)} elements of {name} are wrong, the first is {wrong[0].tolist()}"
+            else:
+                check_error(name, result, right, own, self.row.least_ulps)
+
+
+def check_error(name: str, result: Tensor, exact: Tensor, theirs: Tensor, least_ulps: float = 1.0) -> None:
+    """Assert that a result errs at most twice as much as torch, and is infinite or no number where torch's is."""
+    epsilon = torch.finfo(result.dtype).eps
+    result, exact, theirs = result.double(), exact.double(), theirs.double()
+    finite = exact.isfinite() & theirs.isfinite()
+    torch.testing.assert_close(result[~finite], theirs[~finite], rtol=0, atol=0, equal_nan=True)
+    result, exact, theirs = result[finite], exact[finite], theirs[finite]
+    if result.numel():
+        least = least_ulps * epsilon * exact.abs().max()
+        allowed = 2 * torch.maximum((theirs - exact).abs().max(), least)
+        error = (result - exact).abs().max()
+        assert error <= allowed, f"{name}: error {error:.3g}, twice torch's is {allowed:.3g}"
+
+
+def extent(spec: KernelSpec, dim: str, sizes: Sizes) -> int:
+    """Of a dim: the one that the spec gives it, or that of the call."""
+    value = spec.dims[dim].value
+    return sizes[dim] if value is None else value
+
+
+def subjects(*targets: str) -> list[Subject]:
+    """All kernels that are for one of `targets`."""
+    found = [Subject(file, name) for file in KERNELS for name in _specs(file)]
+    return [subject for subject in found if set(targets) & set(targets_of(subject.spec))]
+
+
+def tensor_to_array(tensor: Tensor, dtype: str) -> Array:
+    """The same bytes."""
+    kind = numpy_dtype(DTYPES[dtype])
+    return tensor.contiguous().view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind)
+
+
+def array_to_tensor(array: Array, dtype: str) -> Tensor:
+    """The same bytes."""
+    kind = TORCH[dtype]
+    plain = np.ascontiguousarray(array)
+    if kind is torch.bool:
+        return torch.from_numpy(plain)
+    return torch.from_numpy(plain.view(np.uint8)).view(kind)
+
+
+@cache
+def _cases(subject: Subject, target: str) -> tuple[TargetCase, ...]:
+    return cases_for_target(subject.spec, target)
+
+
+@cache
+def _specs(file: str) -> dict[str, KernelSpec]:
+    path = SPECS / f"{file}.wave.yaml"
+    if path in FAMILIES:
+        return {member.name: member.spec for member in load_family(path).members}
+    return {file: load(path)}
+
+
+def tensors_of(results: Any) -> tuple[Tensor, ...]:
+    """Of one tensor, or of a tuple of them."""
+    return cast(tuple[Tensor, ...], results) if isinstance(results, tuple) else (results,)

@@ -1,0 +1,55 @@
+"""Operations in, the same operations with other values, or with expressions in place of symbols, out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
+from typing import Any, cast
+
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Op, Value, attribute_pairs
+
+
+def renamed(op: Op, names: Mapping[str, Value]) -> Op:
+    """The operation with operands replaced, inside its region as well."""
+    region = op.region
+    if region:
+        ops = tuple(renamed(inner, names) for inner in region.ops)
+        region = replace(region, ops=ops, yields=tuple(names.get(v.name, v) for v in region.yields))
+    return replace(op, operands=tuple(names.get(v.name, v) for v in op.operands), region=region)
+
+
+def substituted(op: Op, replacement: Mapping[str, Expr]) -> Op:
+    """The operation with symbols replaced in the expressions among its attributes, inside its region as well."""
+    attributes = {key: _in_value(value, replacement) for key, value in op.attributes}
+    region = op.region
+    if region:
+        region = replace(region, ops=tuple(substituted(inner, replacement) for inner in region.ops))
+    return replace(op, attributes=attribute_pairs(attributes), region=region)
+
+
+def copied(op: Op, fresh: Callable[[str], str], names: MutableMapping[str, Value]) -> Op:
+    """The operation with new names for all that it defines, which `names` then holds; operands follow `names`."""
+
+    def new(values: tuple[Value, ...]) -> tuple[Value, ...]:
+        for value in values:
+            names[value.name] = replace(value, name=fresh(value.name))
+        return tuple(names[value.name] for value in values)
+
+    operands = tuple(names.get(v.name, v) for v in op.operands)
+    region = op.region
+    if region:
+        arguments = new(region.arguments)
+        ops = tuple(copied(inner, fresh, names) for inner in region.ops)
+        region = replace(
+            region, arguments=arguments, ops=ops, yields=tuple(names.get(v.name, v) for v in region.yields)
+        )
+    return replace(op, operands=operands, results=new(op.results), region=region)
+
+
+def _in_value(value: Any, replacement: Mapping[str, Expr]) -> Any:
+    if isinstance(value, Expr):
+        return value.substitute(replacement)
+    if isinstance(value, tuple):
+        return tuple(_in_value(item, replacement) for item in cast("tuple[Any, ...]", value))
+    return value

@@ -1,0 +1,57 @@
+"""Tile kernel in, tile kernel out: a loop that has at most one step is no loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.rewriting import renamed, substituted
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine
+
+
+class InlineSteps(Pass):
+    """Replace a loop over a dim whose largest size is at most the tile by its body.
+
+    Before: every ``iterate`` is a loop.
+    After:  where one tile covers the dim for every size that the kernel is for, the body stands in place of the loop,
+            with the induction as 0, what the loop started from as the carried values, and what they became as its
+            results.  Folding nothing into a number leaves the number, so that a dim of size 0 needs no care.  Loops
+            of matrix products, and those that a schedule names, stay: other passes overlap their steps.
+    """
+
+    name: ClassVar[str] = "inline-steps"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
+        return replace(kernel, body=_block(kernel.body, {}, scheduled))
+
+
+def _block(ops: Sequence[Op], names: dict[str, Value], scheduled: set[str]) -> tuple[Op, ...]:
+    """The operations without loops of one step; ``names`` says what became of values."""
+    result: list[Op] = []
+    for op in ops:
+        if not _has_one_step(op, scheduled):
+            op = renamed(op, names)
+            if op.region:
+                op = replace(op, region=replace(op.region, ops=_block(op.region.ops, {}, scheduled)))
+            result.append(op)
+            continue
+        first = [names.get(value.name, value) for value in op.operands]
+        names |= {argument.name: value for argument, value in zip(op.body.arguments, first, strict=True)}
+        result += _block([substituted(inner, {op["induction"]: const(0)}) for inner in op.body.ops], names, scheduled)
+        last = [names.get(value.name, value) for value in op.body.yields]
+        names |= {made.name: value for made, value in zip(op.results, last, strict=True)}
+    return tuple(result)
+
+
+def _has_one_step(op: Op, scheduled: set[str]) -> bool:
+    if op.name != "iterate" or op.node in scheduled or any(inner.name == "mma" for inner in op.walk()):
+        return False
+    if op.get("once") and op["extent"].low != 1:  # a branch
+        return False
+    most = op["extent"].high
+    return most is not None and most <= op["step"].value

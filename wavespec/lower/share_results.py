@@ -1,0 +1,66 @@
+"""Tile kernel in, tile kernel out: what was read or computed is there, and is not read or computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine
+
+_PURE = frozenset(("bitcast", "cast", "elementwise", "index", "read", "register"))
+
+_Key = tuple[Any, ...]
+
+
+class ShareResults(Pass):
+    """Keep the first of operations that give the same, and use its result for the others.
+
+    Before: every statement of the graph is an operation of its own.
+    After:  of reads of one place of a memory with nothing written to it between, and of elementwise operations on the
+            same values, in the same layout, only the first is left, in its block and the blocks inside it.  A row that
+            lies in registers is so read once, and what is computed of it for its sum is there for its result.
+            Kernels with schedules that name operations stay as they are.
+    """
+
+    name: ClassVar[str] = "share-results"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if kernel.distribution.schedules:
+            return kernel
+        return replace(kernel, body=_block(kernel.body, {}, {}, {})[0])
+
+
+def _block(
+    ops: Sequence[Op], names: Mapping[str, Value], known: Mapping[_Key, Value], writes: dict[str, int]
+) -> tuple[tuple[Op, ...], dict[str, Value]]:
+    """The operations that are left, and what stands for the results of the others.
+
+    ``writes``: how often each memory was written to so far.
+    """
+    names, known = dict(names), dict(known)
+    result: list[Op] = []
+    for op in ops:
+        op = replace(op, operands=tuple(names.get(value.name, value) for value in op.operands))
+        for inner in op.walk():
+            if inner.name == "write":
+                writes[inner["memory"]] = writes.get(inner["memory"], 0) + 1
+        if op.region:
+            inside, replaced = _block(op.region.ops, names, known, writes)
+            yields = tuple(replaced.get(value.name, value) for value in op.region.yields)
+            op = replace(op, region=replace(op.region, ops=inside, yields=yields))
+        elif op.name in _PURE and not op.get("by_unit"):
+            key = _key(op, writes)
+            if key in known:
+                names[op.result.name] = known[key]
+                continue
+            known[key] = op.result
+        result.append(op)
+    return tuple(result), names
+
+
+def _key(op: Op, writes: Mapping[str, int]) -> _Key:
+    operands = tuple(value.name for value in op.operands)
+    return op.name, operands, op.attributes, op.result.type, writes.get(op.get("memory", ""), 0)
