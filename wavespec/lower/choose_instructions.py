@@ -85,14 +85,14 @@ class NotMatrices(WavespecError, code="not-matrices"):
 class ChooseInstructions(Pass):
     """Pick the matrix instruction of each mma and the way round it is used.
 
-    Before: mma has only its operands.
+    Before: mma has its operands, and ``variant`` where the spec names its instruction.
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores).
             Instructions that read shared memory themselves are for kernels with waves that only copy.
-    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint;
-            ``not-matrices`` at the mma; ``roles-not-possible`` at the schedule's waves; ``operand-not-contiguous`` at
-            the read.
+    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
+            or at the mma that names its instruction; ``not-matrices`` at the mma; ``roles-not-possible`` at the
+            schedule's waves; ``operand-not-contiguous`` at the read.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -120,7 +120,7 @@ class ChooseInstructions(Pass):
         if {len(tile.dims) for tile in (a, b, acc)} != {2}:
             raise NotMatrices(op.span, (a, b, acc))
         written = op.get("variant") or kernel.distribution.instruction
-        where = kernel.distribution.instruction_span or op.span
+        where = op.span if op.get("variant") else kernel.distribution.instruction_span or op.span
         named = machine.instruction(written)
         if written != "auto" and named is None:
             raise UnknownMatrixInstruction(where, written, machine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,7 +82,8 @@ class SplitReduction(Pass):
         step = min(depth, row.k * (wide_steps(row, machine) if machine.concurrent_waves else row.unroll))
         while depth % step:
             step -= row.k
-        induction = f"in_{k}"
+        names = (f"in_{k}{number or ''}" for number in itertools.count())
+        induction = next(name for name in names if symbols.get(name, (depth, step)) == (depth, step))
         symbols[induction] = (depth, step)
         at = symbol(induction, 0, depth - step, step)
         inner: list[Op] = []
