@@ -159,7 +159,15 @@ _ROWS = Row(
     sized("M N", (1, 1), (3, 0), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)),
 )
 
+_ATTENTION = Row(
+    sized("B H M N D", (2, 2, 5, 40, 64), (1, 2, 70, 100, 50), (1, 1, 3, 0, 64), (1, 1, 1, 1, 1), (1, 1, 3, 70, 136)),
+    sized(
+        "B H M N D", (0, 2, 5, 7, 64), (2, 3, 200, 333, 128), (1, 2, 97, 65, 256), (1, 1, 0, 5, 8), (1, 1, 64, 64, 7)
+    ),
+)
+
 KERNELS: dict[str, Row] = {
+    "attention": _ATTENTION,
     "batched_matmul": Row(
         sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
@@ -185,9 +193,7 @@ KERNELS: dict[str, Row] = {
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "rms_norm": _ROWS,
-    "rope": Row(
-        sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))
-    ),
+    "rope": Row(sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))),
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
     "transpose": Row(
         sized("M N", (70, 33), (1, 1), (1, 130), (65, 2), (0, 3)), sized("M N", (300, 257), (64, 128)), exact=True

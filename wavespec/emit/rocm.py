@@ -93,10 +93,9 @@ class ThreadToRocm(ThreadToMlir):
         tiles = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
         found: list[Assumption] = []
         for memory in self.bindings():
-            rows = memory.shape[0] if memory.mapped else tiles.get(memory.dims[0], memory.shape[0])
-            reached = const(memory.dtype.bytes) * rows
-            for extent in memory.shape[1:]:
-                reached = reached * extent
+            reached = const(memory.dtype.bytes)
+            for number, (dim, extent) in enumerate(zip(memory.dims, memory.shape, strict=True)):
+                reached = reached * (extent if number or memory.mapped else tiles.get(dim, extent))
             if not at_most(reached, const(_BEYOND)):
                 text = f"{reached} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
                 found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))

@@ -162,7 +162,9 @@ class _KernelReader(ExprReader):
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
             buffers = int(self.take("name")[1:])
         arrivals = self.integer() if self.accept("arrivals") else 0
-        return Memory(name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged, mapped, arrivals)
+        return Memory(
+            name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged, mapped, arrivals
+        )
 
     def arrangement(self) -> Arrangement:
         self.expect("[")

@@ -15,8 +15,7 @@ from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-
-_ALIKE = ("elementwise", "cast", "bitcast", "read", "write")
+_ALIKE = ("elementwise", "cast", "bitcast", "join", "pad", "read", "write")
 """Operations whose operands are distributed as their result, or their first operand, is."""
 
 
@@ -83,10 +82,11 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            whole, *parts = (*op.results, *op.operands) if op.name in _ALIKE and not op.get("by_unit") else (None,)
-            for value in parts if whole else ():
-                if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
-                    raise LayoutMismatch(op.span, value.name, whole.name)
+            if op.name in _ALIKE and not op.get("by_unit"):
+                whole, *parts = (*op.results, *op.operands)
+                for value in parts:
+                    if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
+                        raise LayoutMismatch(op.span, value.name, whole.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
@@ -113,7 +113,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
     if op.region:
         groups = (op.results, op.operands, op.region.arguments, op.region.yields)
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
-    if op.name == "reduce":  # the result, and what it starts from, have what is left of the operand
+    if op.name in ("reduce", "scan"):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
     return [(*op.results, *op.operands)] if op.name in _ALIKE else []
 

@@ -12,6 +12,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
 from wavespec.lower.base import fresh_names
+from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema.check_graph import plain_graph
@@ -61,7 +62,10 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, {name: params[name] for name in spec.params})
+    expressions = ExpressionToIndex(params, sizes)
+    context = TileContext(
+        fresh_names(empty), to_tile, tensors, sizes, expressions, {name: params[name] for name in spec.params}
+    )
     for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
     shaped = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
@@ -69,8 +73,8 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     kernel = replace(empty, body=tuple(context.ops), distribution=_distribution(spec), sizes=others)
     mapped = {op["memory"] for op in kernel.walk() if op.get("at")}
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
-    indices = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
-    kernel = kernel.with_symbols(*dict.fromkeys(node for node in indices if node.kind == "symbol"))
+    used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
+    kernel = kernel.with_symbols(*context.symbols, *dict.fromkeys(node for node in used if node.kind == "symbol"))
     large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))

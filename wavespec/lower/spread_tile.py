@@ -54,9 +54,10 @@ def _contiguous(kernel: Kernel, tile: TileType) -> str:
 
 
 def _accessed(kernel: Kernel) -> list[tuple[str, Memory]]:
-    """The memories that are accessed, tensors first, each with the dim whose neighbours are neighbours there."""
+    """The memories that are accessed, tensors first, those with tiles of more dims before others, each with the dim
+    whose neighbours are neighbours there."""
     ops = [(op, kernel.memory(op["memory"])) for op in kernel.walk() if op.name in ("read", "write")]
-    ops.sort(key=lambda one: one[1].space != "global")
+    ops.sort(key=lambda one: (one[1].space != "global", -len((*one[0].results, *one[0].operands)[0].tile.dims)))
     return [(contiguous_dim(op, memory), memory) for op, memory in ops]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from wavespec.diagnostics import Span
+from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     import torch
 
 
+class PlaceExpressions(Protocol):
+    """Makes index expressions of those of a spec, written at ``where``."""
+
+    def place(self, expression: Any, where: Where) -> Expr: ...
+
+    def condition(self, expression: Any, where: Where) -> Expr:
+        """1 where it holds, else 0."""
+        ...
+
+
 class TileContext:
     """Builds tile-level operations from statements; names of the spec are resolved per scope."""
 
@@ -26,17 +36,19 @@ class TileContext:
         fresh: Callable[[str], str],
         lower: Callable[[Any, TileContext], None],
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
-        sizes: Mapping[str, Expr] = MappingProxyType({}),
+        sizes: Mapping[str, Expr],
+        expressions: PlaceExpressions,
         params: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
-        self.fresh, self.lower, self.tensors = fresh, lower, tensors
-        self.sizes, self.params = sizes, params
+        self.symbols: list[Expr] = []
+        self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
+        self.expressions, self.params = expressions, params
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.params)
-        inner.names = dict(self.names)
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.expressions, self.params)
+        inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
     def tile(self, name: str, dims: tuple[str, ...], dtype: str | DType) -> Value:
@@ -62,7 +74,8 @@ class ThreadContext:
     """Builds one lane's operations from tile operations.
 
     ``fragments``: the registers of every tile.  ``by_unit``: the reads of tiles that stay in shared memory.
-    ``constants``: what the inductions of unrolled loops stand for.  ``memories``, ``symbols``: those that operations add.
+    ``constants``: what the inductions of unrolled loops stand for.  ``memories``, ``symbols``: those that operations
+    add.
     """
 
     def __init__(
@@ -114,6 +127,12 @@ class ReferenceContext:
             "f8e5m2fnuz": "float8_e5m2fnuz",
         }
         return getattr(torch, words.get(name, "int" + name[1:]))
+
+    def evaluate(self, expression: Any) -> int:
+        """An expression of places: the tile of every dim is all of it."""
+        whole = {f"start({dim})": 0 for dim in self.sizes}
+        whole |= {f"{function}({dim})": size for dim, size in self.sizes.items() for function in ("end", "size")}
+        return int(expression.evaluate({**self.params, **self.sizes, **whole}))
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

@@ -70,7 +70,7 @@ def seen_by(op: Op, kernel: Kernel) -> Memory:
 
 
 def contiguous_dim(op: Op, memory: Memory) -> str:
-    """The dim of the tile whose neighbours are neighbours in memory, at least most of the time; empty where none are."""
+    """The dim of the tile whose neighbours are neighbours in memory, or most of them; empty where none are."""
     if not op.get("at"):
         return memory.contiguous_dim
     dims, expr = dims_of(op), dict(op["at"])[memory.contiguous_dim]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wavespec.ir.expr import Expr, const, less
+from wavespec.ir.expr import Expr, const, less, minimum
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.thread import Mask, ThreadBuilder
@@ -35,7 +35,8 @@ class MappedTensor:
         for (dim, expr), size in zip(self.at, self.memory.shape, strict=True):
             if expr is index_of(dim):
                 continue
-            if place[dim].low is None or place[dim].low < 0:
+            low = place[dim].low
+            if low is None or low < 0:
                 mask.append((const(-1), place[dim]))
             if not _is_below(place[dim], size):
                 mask.append((place[dim], size))
@@ -139,9 +140,7 @@ def _bound(operands: Sequence[Value], layout: Layout, context: ThreadContext) ->
         own, dims = operand.tile.layout, operand.tile.dims
         assert own is not None
         registers = [part for fragment in context.fragments[operand.name] for part in _singles(context.build, fragment)]
-        held = {
-            tuple(place[dim] for dim in dims): one for place, one in zip(own.coordinates(), registers, strict=True)
-        }
+        held = {tuple(place[dim] for dim in dims): one for place, one in zip(own.coordinates(), registers, strict=True)}
         symbols: dict[str, Expr] = {}
         for table, place in zip(known, layout.coordinates(), strict=True):
             register = held[tuple(place[dim] for dim in dims)]
@@ -180,10 +179,12 @@ def _together(memory: Memory, elements: Sequence[_Element], start: int, machine:
             mask.append((left, right))
         elif not _moves_along(others, left, right):
             return None
-        elif left.divisor % width == 0 and right.divisor % width == 0 or left == const(-1) and not right.divisor % width:
+        elif (left.divisor % width == 0 and right.divisor % width == 0) or (
+            left == const(-1) and not right.divisor % width
+        ):
             mask.append((left, right))
-        elif left != const(-1) and not machine.concurrent_waves and valid is None:
-            valid = right - left
+        elif left != const(-1) and not machine.concurrent_waves:
+            valid = right - left if valid is None else minimum(valid, right - left)
         else:
             return None
     return MappedPiece(start, width, first.offset, tuple(mask), valid)
@@ -216,7 +217,10 @@ def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext) -> Callabl
     known = _loaded(build, op, tiles, context)
     widest = max(1, machine.globals.access_bytes // source.dtype.bytes)
     groups = [
-        (start, list(mapped_pieces(tensor, tiles[start : start + width], known[start : start + width], widest, machine)))
+        (
+            start,
+            list(mapped_pieces(tensor, tiles[start : start + width], known[start : start + width], widest, machine)),
+        )
         for start in range(0, len(local), width)
     ]
     asynchronous = op.get("asynchronous") and all(len(pieces) == 1 and not pieces[0].valid for _, pieces in groups)

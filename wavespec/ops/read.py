@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import read_fragments
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import read_mapped
-from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import Read
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import write_fragments
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import write_mapped
-from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.staged_writes import write_staged
 from wavespec.schema.ops import Write
 
@@ -28,7 +28,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if staged:
         write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
         return
-    write_fragments(context.build, memory, layout, context.origin(op), op["masked"], values, context.machine)
+    write_fragments(context.build, memory, layout, context.origin(op), op.get("masked", ()), values, context.machine)
 
 
 def reference(statement: Write, context: ReferenceContext) -> None:

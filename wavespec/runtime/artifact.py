@@ -203,7 +203,12 @@ class KernelArtifact:
     def _expression_names(self) -> frozenset[str]:
         conditions = (a for case in self.cases for a in case.conditions)
         equals = (dim.equals for dim in self.dims if dim.equals is not None)
-        expressions = (*equals, *self.grid, *self.scratch_bytes, *(a.condition for a in (*self.assumptions, *conditions)))
+        expressions = (
+            *equals,
+            *self.grid,
+            *self.scratch_bytes,
+            *(a.condition for a in (*self.assumptions, *conditions)),
+        )
         return frozenset[str]().union(*map(names_in, expressions))
 
 

@@ -59,4 +59,6 @@ def _annotation_to_kind(annotation: Any) -> Kind:
 
 def is_built_of_parts(kind: Kind) -> bool:
     """Its values were validated on their own, as models or expressions, before the kernel was."""
-    return kind.form in ("model", "worded", "expression", "index") or (kind.item is not None and is_built_of_parts(kind.item))
+    return kind.form in ("model", "worded", "expression", "index") or (
+        kind.item is not None and is_built_of_parts(kind.item)
+    )

@@ -1,7 +1,7 @@
 """Text of an index expression goes in; its tree, or an error with the column inside the text, comes out.
 
-The grammar is that of symbolic expressions without comparisons and `/`, with a function more: `size(DIM)` is the size
-of a dim, whose name alone is the index of the element along it. A value of a loop is `loop.name`.
+The grammar is that of symbolic expressions without comparisons and `/`. The name of a dim is the index of the element
+along it, `size(DIM)` its size; a value of a loop is `loop.name`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,10 @@ from typing import Annotated, Any, ClassVar, NoReturn
 from pydantic import BeforeValidator
 
 from wavespec.diagnostics import Span, WavespecError, quote
-from wavespec.schema.expression_parser import (
-    TOKEN_PATTERN,
-    ExpressionParser,
-    MalformedExpression,
-    Token,
-    parse_with,
-)
-from wavespec.schema.expressions import COMPARISONS, FUNCTIONS, Call, Expression, Name
+from wavespec.schema.expression_parser import TOKEN_PATTERN, ExpressionParser, Token, parse_with
+from wavespec.schema.expressions import COMPARISONS, FUNCTIONS, Expression
 
-INDEX_FUNCTIONS = {**FUNCTIONS, "size": (1, 1)}
+INDEX_FUNCTIONS = {name: FUNCTIONS[name] for name in ("min", "max", "ceildiv", "size")}
 """Functions of index expressions, with the fewest and the most arguments."""
 
 
@@ -54,15 +48,9 @@ class _IndexParser(ExpressionParser):
 
     def whole(self) -> Expression:
         for token in self.tokens:
-            if token.text in (*COMPARISONS, "/") or "." in token.text and token.kind == "number":
+            if token.text in (*COMPARISONS, "/") or ("." in token.text and token.kind == "number"):
                 self._no_index(token)
         return super().whole()
-
-    def _call(self, function: Token) -> Expression:
-        call = super()._call(function)
-        if isinstance(call, Call) and call.function == "size" and not isinstance(call.arguments[0], Name):
-            raise MalformedExpression(self.span.part(*call.arguments[0].at), "'size' takes the name of a dim.")
-        return call
 
     def _no_index(self, token: Token) -> NoReturn:
         hint = "Write '//', which rounds down." if token.text == "/" else ""

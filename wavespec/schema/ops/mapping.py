@@ -9,7 +9,8 @@ from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.schema.dtypes import is_float
-from wavespec.schema.expressions import Binary, Call, Expression, Name as NameNode, Num
+from wavespec.schema.expressions import Binary, Call, Expression, Num
+from wavespec.schema.expressions import Name as NameNode
 from wavespec.schema.index_parser import IndexExpression
 from wavespec.schema.names import Name
 from wavespec.schema.ops.base import Op, Scope, TensorType
