@@ -4,7 +4,6 @@ tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wavespec.diagnostics import Span, Where
@@ -38,16 +37,19 @@ class TileContext:
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
         sizes: Mapping[str, Expr],
         expressions: PlaceExpressions,
-        params: Mapping[str, int] = MappingProxyType({}),
+        bounds: Mapping[str, Mapping[str, Expr]],
+        params: Mapping[str, int],
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
-        self.expressions, self.params = expressions, params
+        self.expressions, self.bounds, self.params = expressions, bounds, params
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.expressions, self.params)
+        inner = TileContext(
+            self.fresh, self.lower, self.tensors, self.sizes, self.expressions, self.bounds, self.params
+        )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
