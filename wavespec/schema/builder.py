@@ -344,6 +344,9 @@ class KernelBuilder:
     def write(self, value: Value, to: Value) -> None:
         self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
 
+    def debug(self, value: Value) -> None:
+        self._bodies[-1].append({"op": "debug", "value": str(value)})
+
     @contextmanager
     def iterate(
         self,

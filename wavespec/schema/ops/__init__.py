@@ -14,6 +14,7 @@ from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
+from wavespec.schema.ops.debug import Debug
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.formula import Formula
 from wavespec.schema.ops.index import Index
@@ -37,6 +38,7 @@ __all__ = [
     "Bitcast",
     "Branch",
     "Cast",
+    "Debug",
     "EffectOp",
     "Elementwise",
     "Formula",
@@ -75,6 +77,7 @@ _MODELS: tuple[type[Op], ...] = (
     *SCAN,
     Formula,
     Write,
+    Debug,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +98,7 @@ if TYPE_CHECKING:
         | Scan
         | Formula
         | Write
+        | Debug
     )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table
