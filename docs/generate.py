@@ -30,7 +30,7 @@ from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
 from wavespec.schema import loads
 from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.models import TARGETS
-from wavespec.schema.ops import FUNCTIONS, REDUCTIONS
+from wavespec.schema.ops import FUNCTIONS, REDUCTIONS, SCANS
 from wavespec.targets.machine import machines
 
 _DOCS = Path(__file__).parent
@@ -160,6 +160,12 @@ def reductions() -> str:
     return "\n".join(["| op | result |", "| --- | --- |", *rows])
 
 
+def scans() -> str:
+    """The scans, a row each."""
+    rows = [f"| `{row.word}` | {_cell(row.doc)} |" for row in SCANS]
+    return "\n".join(["| op | result |", "| --- | --- |", *rows])
+
+
 def target_table() -> str:
     """The machines and their matrix instructions."""
     rows: list[str] = []
@@ -194,6 +200,7 @@ _PARTS: dict[str, Callable[..., str]] = {
     "models": models,
     "passes": passes,
     "reductions": reductions,
+    "scans": scans,
     "stages": stages,
     "targets": target_table,
 }

@@ -17,8 +17,9 @@ from wavespec.schema.load_family import loads_family
 from wavespec.schema.ops import OPS
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.ops.reduce import REDUCE
+from wavespec.schema.ops.scan import SCAN
 
-NAMES = {op.word for op in (*ELEMENTWISE, *REDUCE)}
+NAMES = {op.word for op in (*ELEMENTWISE, *REDUCE, *SCAN)}
 _DOCS = Path(__file__).parents[2] / "docs"
 _PAGES = sorted(_DOCS.rglob("*.md"))
 

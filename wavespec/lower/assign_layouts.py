@@ -108,7 +108,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
     if op.region:
         groups = (op.results, op.operands, op.region.arguments, op.region.yields)
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
-    if op.name == "reduce":  # the result, and what it starts from, have what is left of the operand
+    if op.name in ("reduce", "scan"):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
     return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast") else []
 

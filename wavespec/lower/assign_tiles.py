@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
-from wavespec.ir.expr import Expr, ceildiv, const, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.resolve_places import resolve_places
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -142,6 +143,8 @@ class AssignTiles(Pass):
             for value in (*op.results, *(op.region.arguments if op.region else ()))
         }
 
+        kernel = _with_places(kernel, sizes, origins, extents)
+
         def change(op: Op) -> tuple[Op, ...]:
             if op.name in ("read", "write"):
                 memory = kernel.memory(op["memory"])
@@ -151,9 +154,8 @@ class AssignTiles(Pass):
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "index":
                 return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
-            if op.name == "iterate":
-                dim = op["dim"]
-                return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)
+            if op.name == "iterate" and not op.get("once"):
+                return (_loop(op, sizes[op["dim"]], extents[op["dim"]]),)
             return (op,)
 
         return replace(kernel, body=tuple(retype(op, types) for op in rewrite(kernel.body, change)))
@@ -265,13 +267,30 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
     return replace(kernel.with_symbols(*added), grid=grid), origins
 
 
+def _with_places(
+    kernel: Kernel, sizes: Mapping[str, Expr], origins: Mapping[str, Expr], tiles: Mapping[str, int]
+) -> Kernel:
+    """The kernel with the places of tiles in conditions and bounds, and without the symbols that stood for them."""
+    split = frozenset(split.dim for split in kernel.distribution.workgroup)
+    kept = tuple(known for known in kernel.symbols if known.args[0].partition(".")[0] not in ("start", "end"))
+    return replace(kernel, symbols=kept, body=resolve_places(kernel.body, sizes, origins, tiles, split))
+
+
+def _loop(op: Op, size: Expr, tile: int) -> Op:
+    """The loop over the tiles that have an element between its bounds."""
+    extent = minimum(size, maximum(0, op.get("extent", size)))
+    op = op.with_(induction=f"at_{op['dim']}", extent=extent, step=const(tile), unroll=1)
+    lower = op.get("lower")
+    return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))
+
+
 def _unplaced(
     ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: frozenset[str]
 ) -> Iterator[WavespecError]:
     """Values that no tile bounds: ``inside`` are the dims of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
-        if op.name == "reduce" and op["dim"] in tiled:
+        if op.name in ("reduce", "scan") and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:
@@ -280,7 +299,7 @@ def _unplaced(
                 elif dim not in walked | tiled and not sizes[dim].is_const:
                     yield UntiledDim(op.span, value.name, dim)
         if op.region:
-            around = frozenset[str]((op["dim"],)) if op.name == "iterate" else frozenset[str]()
+            around = frozenset[str]((op["dim"],)) if op.get("dim") else frozenset[str]()
             yield from _unplaced(op.region.ops, plan, sizes, inside | around)
 
 

@@ -184,13 +184,13 @@ class _Serializer:
         """Sums start at zero in every step, and are added to where they are stored; the first step only stores."""
         body = op.body
         first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
-        onto = ((const(0), self.kernel.symbol(op["induction"])),)
+        onto = ((op["lower"], self.kernel.symbol(op["induction"])),)
         sums = [replace(store, name="accumulate").with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
         ops = [renamed(inner, first) for inner in body.ops]
-        upper = maximum(op["upper"], const(1))  # an empty sum still has to be written ...
+        upper = maximum(op["upper"], op["lower"] + 1)  # an empty sum still has to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
             ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
         region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())

@@ -8,6 +8,7 @@ from typing import Any
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
     bitcast,
+    branch,
     cast,
     cluster_sum,
     elementwise,
@@ -17,14 +18,16 @@ from wavespec.ops import (
     read,
     reduce,
     register,
+    scan,
     size,
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.schema.ops import REDUCTIONS
+from wavespec.schema.ops import REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
     "bitcast": bitcast,
+    "if": branch,
     "cast": cast,
     "cluster_sum": cluster_sum,
     "elementwise": elementwise,
@@ -34,10 +37,12 @@ _OPS: dict[str, ModuleType] = {
     "read": read,
     "reduce": reduce,
     "register": register,
+    "scan": scan,
     "size": size,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),
+    **dict.fromkeys((one.word for one in SCANS), scan),
 }
 """By the word of a statement, and by the name of a tile operation."""
 

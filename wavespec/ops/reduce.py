@@ -5,25 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.ir.layout import Layout, row_major
+from wavespec.ir.kernel import Op, Value
+from wavespec.ir.layout import Layout
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.digits import lane_bits
+from wavespec.ops.parts_of_waves import parts_of_waves
 from wavespec.schema.ops.reduce import Reduce
 
 _IDENTITY = {"add": 0, "mul": 1, "maximum": -float("inf"), "minimum": float("inf")}
 """What changes nothing; of integers the range takes the place of infinity."""
-
-
-class LanesEntangled(WavespecError, code="lanes-entangled"):
-    def __init__(self, where: Where, name: str, dim: str) -> None:
-        super().__init__(
-            where,
-            f"'{name}' is distributed over lanes in a way that '{dim}' cannot be taken out of.",
-            hints=["Reduce before the value meets a matrix product, or over its other dim."],
-        )
 
 
 def to_tile(statement: Reduce, context: TileContext) -> None:
@@ -57,7 +49,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         origin, size = context.origin(op)[dim], op["size"]
         fragments = _padded(context, fragments, layout, dim, origin, size, identity(function, compute))
     joined = _registers(context, fragments, layout, dim, function, result.name)
-    for mask in _lane_bits(op, layout, dim, context.kernel.lanes):
+    for mask in lane_bits(op, layout, dim, context.kernel.lanes):
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     if waves:
@@ -143,59 +135,16 @@ def _inner(
     return build.pack(list(kept.values()), hint)
 
 
-def _lane_bits(op: Op, layout: Layout, dim: str, lanes: int) -> list[int]:
-    """The bits of the lane number that tell places along ``dim`` apart; every other dim has bits of its own."""
-
-    def place(name: str, lane: int) -> Expr:
-        return layout.base_of(name).substitute({"lane": const(lane)})
-
-    bits: list[int] = []
-    for bit in (1 << number for number in range((lanes - 1).bit_length())):
-        moved = [name for name in layout.dims if place(name, bit) != place(name, 0)]
-        if dim in moved:
-            bits.append(bit)
-            if len(moved) > 1:
-                raise LanesEntangled(op.span, op.operands[0].name, dim)
-    steps = {bit: place(dim, bit) - place(dim, 0) for bit in bits}
-    for lane in range(lanes):
-        total = place(dim, 0)
-        for bit in bits:
-            total = total + steps[bit] if lane & bit else total
-        if total != place(dim, lane):
-            raise LanesEntangled(op.span, op.operands[0].name, dim)
-    return bits
-
-
 def _waves(
     context: ThreadContext, values: Sequence[Value], waves: Sequence[str], function: str, hint: str
 ) -> list[Value]:
-    """Each wave lays down what it has; all waves join what those along the dim have, one after the other."""
-    build, kernel = context.build, context.kernel
-    counts = dict(kernel.waves)
-    sizes = [value.vector.elements for value in values]
-    each = sum(sizes) * kernel.lanes
-    taken = {memory.name for memory in (*kernel.memories, *context.memories)}
-    name = next(one for n in itertools.count() if (one := f"{hint}_parts{n or ''}") not in taken)
-    dims, extents = ("element",), (kernel.wave_count * each,)
-    dtype = values[0].vector.dtype
-    context.memories.append(
-        Memory(name, dtype, dims, tuple(map(const, extents)), "shared", arrangement=row_major(dims, extents))
-    )
-    starts = list(itertools.accumulate(sizes, initial=0))
-
-    def place(wave: Expr, number: int) -> Expr:
-        return wave * each + starts[number] * kernel.lanes + kernel.symbol("lane") * sizes[number]
-
-    for number, value in enumerate(values):
-        build.store(value, name, place(kernel.wave_number, number))
+    """All waves join what those along the dim have, one after the other."""
+    build = context.build
     joined: list[Value] = []
-    for number, value in enumerate(values):
-        total: Value | None = None
-        for others in itertools.product(*(range(counts[wave]) for wave in waves)):
-            wave = kernel.wave_number.substitute(dict(zip(waves, map(const, others), strict=True)))
-            part = build.load(name, dtype, value.vector.elements, place(wave, number), hint=hint)
-            total = part if total is None else build.elementwise(function, total, part, hint=hint)
-        assert total is not None
+    for parts in parts_of_waves(context, values, waves, hint):
+        total = parts[0]
+        for part in parts[1:]:
+            total = build.elementwise(function, total, part, hint=hint)
         joined.append(total)
     return joined
 

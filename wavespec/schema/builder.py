@@ -22,7 +22,8 @@ from wavespec.schema.check import check_kernel
 from wavespec.schema.errors import UnknownOp, WrongOperandCount
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.models import API_VERSION, KernelSpec
-from wavespec.schema.ops import FUNCTIONS, OPS, Elementwise
+from wavespec.schema.ops import FUNCTIONS, OPS, REDUCTIONS, SCANS, Elementwise, Reduction
+from wavespec.schema.ops.scan import ScanRow
 from wavespec.schema.pydantic_to_error import pydantic_to_error
 
 
@@ -107,6 +108,25 @@ def maximum(*operands: Symbol | int) -> Symbol:
 
 def ceildiv(left: Symbol | int, right: Symbol | int) -> Symbol:
     return Symbol(Call("ceildiv", (_symbol(left).expression, _symbol(right).expression)))
+
+
+def start(dim: Symbol | str) -> Symbol:
+    """The first element of the current tile of a dim, in a condition or a bound of a loop."""
+    return _place("start", dim)
+
+
+def end(dim: Symbol | str) -> Symbol:
+    """One past the last element of the current tile of a dim."""
+    return _place("end", dim)
+
+
+def size(dim: Symbol | str) -> Symbol:
+    """The size of a dim."""
+    return _place("size", dim)
+
+
+def _place(function: str, dim: Symbol | str) -> Symbol:
+    return Symbol(Call(function, (Name(str(dim)),)))
 
 
 class Arithmetic:
@@ -211,7 +231,7 @@ def _operand(operand: Operand) -> str:
 
 @dataclass(slots=True)
 class Loop:
-    """An `iterate`: `loop["acc"]` is the incoming value inside the `with`, and the last one after it."""
+    """An `iterate` or `if`: `loop["acc"]` is the incoming value inside the `with`, and the last one after it."""
 
     name: str
     is_open: bool = True
@@ -300,11 +320,27 @@ class KernelBuilder:
         written = [str(operand) if isinstance(operand, Value) else operand for operand in operands]
         return self._op(function, name, **dict(zip(fields, written, strict=True)))
 
+    def reduce(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
+        """Elements along a dim joined to one: `k.reduce("sum", "total", x, n, init=loop["total"])`."""
+        return self._along(REDUCTIONS, word, name, value, dim, init)
+
+    def scan(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
+        """Every element along a dim joined with all before it: `k.scan("cumsum", "running", x, n)`."""
+        return self._along(SCANS, word, name, value, dim, init)
+
     def write(self, value: Value, to: Value) -> None:
         self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
 
     @contextmanager
-    def iterate(self, name: str, dim: Symbol | str, **carry: Value) -> Generator[Loop, None, None]:
+    def iterate(
+        self,
+        name: str,
+        dim: Symbol | str,
+        *,
+        start: Symbol | int | None = None,
+        end: Symbol | int | None = None,
+        **carry: Value,
+    ) -> Generator[Loop, None, None]:
         """The body is what is called inside the `with`."""
         loop = Loop(name)
         self._bodies.append([])
@@ -312,7 +348,30 @@ class KernelBuilder:
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        self._op("iterate", name, dim=str(dim), carry=carried, body=body)
+        written = {"start": start, "end": end}
+        bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
+        self._op("iterate", name, dim=str(dim), **bounds, carry=carried, body=body)
+
+    @contextmanager
+    def branch(self, name: str, condition: Symbol, **carry: Value) -> Generator[Loop, None, None]:
+        """An `if`: the body is what is called inside the `with`; `otherwise` right behind it adds the other one."""
+        branch = Loop(name)
+        self._bodies.append([])
+        yield branch
+        branch.is_open = False
+        body = tuple(self._bodies.pop())
+        carried = {key: str(value) for key, value in carry.items()}
+        self._op("if", name, condition=condition.expression, carry=carried, body=body)
+
+    @contextmanager
+    def otherwise(self, branch: Loop) -> Generator[Loop, None, None]:
+        """What is done where the condition of `branch` does not hold."""
+        statement = next(one for one in self._bodies[-1] if one.get("name") == branch.name)
+        self._bodies.append([])
+        branch.is_open = True
+        yield branch
+        branch.is_open = False
+        statement["otherwise"] = tuple(self._bodies.pop())
 
     def target(
         self,
@@ -387,6 +446,21 @@ class KernelBuilder:
 
     def _constrain(self, word: str, **fields: Any) -> None:
         self._constraints.append({"constraint": word, **fields})
+
+    def _along(
+        self,
+        rows: Sequence[Reduction | ScanRow],
+        word: str,
+        name: str,
+        value: Value,
+        dim: Symbol | str,
+        init: Value | None,
+    ) -> Value:
+        words = [row.word for row in rows]
+        if word not in words:
+            raise UnknownOp(f"{self.name}.graph.{name}", word, words)
+        start = {} if init is None else {"init": str(init)}
+        return self._op(word, name, value=str(value), dim=str(dim), **start)
 
     def _op(self, word: str, name: str, **fields: Any) -> Value:
         self._bodies[-1].append({"op": word, "name": name, **fields})

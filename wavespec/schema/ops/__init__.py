@@ -12,6 +12,7 @@ from pydantic import Field
 
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
+from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.formula import Formula
@@ -21,16 +22,20 @@ from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
+from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.write import Write
 
 __all__ = [
     "FUNCTIONS",
     "OPS",
     "REDUCTIONS",
+    "SCANS",
     "AnyOp",
     "Binary",
     "Bitcast",
+    "Branch",
     "Cast",
     "EffectOp",
     "Elementwise",
@@ -44,8 +49,10 @@ __all__ = [
     "Reduce",
     "Reduction",
     "Register",
+    "Scan",
     "Scope",
     "Size",
+    "Structured",
     "Ternary",
     "Unary",
     "ValueOp",
@@ -60,10 +67,12 @@ _MODELS: tuple[type[Op], ...] = (
     Read,
     Mma,
     Iterate,
+    Branch,
     Cast,
     Bitcast,
     *ELEMENTWISE,
     *REDUCE,
+    *SCAN,
     Formula,
     Write,
 )
@@ -76,12 +85,14 @@ if TYPE_CHECKING:
         | Read
         | Mma
         | Iterate
+        | Branch
         | Cast
         | Bitcast
         | Unary
         | Binary
         | Ternary
         | Reduce
+        | Scan
         | Formula
         | Write
     )
@@ -91,4 +102,5 @@ else:
 OPS: Mapping[str, type[Op]] = {op.word: op for op in _MODELS}
 """Word of the language: its op."""
 
-Iterate.model_rebuild(_types_namespace={"AnyOp": AnyOp})
+for _structured in (Iterate, Branch):
+    _structured.model_rebuild(_types_namespace={"AnyOp": AnyOp})

@@ -52,6 +52,10 @@ class Scope(Protocol):
         """The dim that the field at `path` names."""
         ...
 
+    def place(self, op: Op, *path: str | int) -> None:
+        """Check the names of the expression at `path`, which says a place: it has parameters, dims, and their tiles."""
+        ...
+
     def is_dim(self, name: str) -> bool:
         """There is a dim of that name."""
         ...

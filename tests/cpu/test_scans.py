@@ -1,0 +1,50 @@
+"""Scans on this machine's CPU: every word and type is exact on whole numbers, at every edge, by every variant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.cpu.test_rows import TORCH, kernel
+from tests.ops.scans import Scans
+from wavespec.schema import load
+from wavespec.sim.reference import reference
+from wavespec.targets.machine import machines
+
+SPECS = Path(__file__).parents[2] / "specs"
+
+
+def running(word: str, x: torch.Tensor, axis: int) -> torch.Tensor:
+    found = getattr(torch, word)(x, axis)
+    return (found if isinstance(found, torch.Tensor) else found.values).to(x.dtype)
+
+
+EACH = [("cumsum", dtype) for dtype in TORCH] + [(word, "f32") for word in ("cumprod", "cummax", "cummin")]
+
+
+@pytest.mark.parametrize(("word", "dtype"), EACH)
+def test_every_type_and_word(word: str, dtype: str) -> None:
+    scans = kernel(Scans(word, dtype=dtype, init={"cumprod": 1, "cummin": 5}.get(word, 0)).spec)
+    for shape in ((3, 13), (1, 1), (9, 70 if word != "cumprod" else 5)):
+        x = torch.randint(1, 3, shape).to(TORCH[dtype])
+        assert torch.equal(scans(x), running(word, x, 1))
+
+
+@pytest.mark.parametrize("variant", [machine.variant for machine in machines("cpu")])
+def test_every_variant_walks_along_rows_and_columns(variant: str) -> None:
+    x = torch.randint(-9, 10, (37, 201)).float()
+    assert torch.equal(kernel(Scans(tile=(4, 64), wave=(1, 64)).spec, variant)(x), x.cumsum(1))
+    columns = Scans(dim="M", tile=(8, 64), wave=(8, 32))
+    assert torch.equal(kernel(columns.spec, variant)(x), x.cumsum(0))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 0), (0, 5), (17, 127), (16, 128), (33, 257), (5, 4000)], ids=str)
+def test_cumsum_is_as_close_as_torch(shape: tuple[int, int]) -> None:
+    spec = load(SPECS / "cumsum.wave.yaml")
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+    got, exact = kernel(spec)(x), reference(spec, x)
+    assert got.shape == x.shape
+    theirs = (x.cumsum(1).double() - exact).abs().max() if x.numel() else 0
+    assert not x.numel() or (got.double() - exact).abs().max() <= 2 * theirs

@@ -1,0 +1,44 @@
+"""Values of each wave in, what every wave along a dim has out: by way of shared memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Memory, Value
+from wavespec.ir.layout import row_major
+from wavespec.ops.contexts import ThreadContext
+
+
+def parts_of_waves(
+    context: ThreadContext, values: Sequence[Value], waves: Sequence[str], hint: str
+) -> list[list[Value]]:
+    """Each wave lays down its values; for every value those of all waves that differ in the symbols ``waves``, in
+    order."""
+    build, kernel = context.build, context.kernel
+    counts = dict(kernel.waves)
+    sizes = [value.vector.elements for value in values]
+    each = sum(sizes) * kernel.lanes
+    taken = {memory.name for memory in (*kernel.memories, *context.memories)}
+    name = next(one for n in itertools.count() if (one := f"{hint}_parts{n or ''}") not in taken)
+    dims, extents = ("element",), (kernel.wave_count * each,)
+    dtype = values[0].vector.dtype
+    context.memories.append(
+        Memory(name, dtype, dims, tuple(map(const, extents)), "shared", arrangement=row_major(dims, extents))
+    )
+    starts = list(itertools.accumulate(sizes, initial=0))
+
+    def place(wave: Expr, number: int) -> Expr:
+        return wave * each + starts[number] * kernel.lanes + kernel.symbol("lane") * sizes[number]
+
+    for number, value in enumerate(values):
+        build.store(value, name, place(kernel.wave_number, number))
+    found: list[list[Value]] = []
+    for number, value in enumerate(values):
+        parts: list[Value] = []
+        for others in itertools.product(*(range(counts[wave]) for wave in waves)):
+            wave = kernel.wave_number.substitute(dict(zip(waves, map(const, others), strict=True)))
+            parts.append(build.load(name, dtype, value.vector.elements, place(wave, number), hint=hint))
+        found.append(parts)
+    return found

@@ -1,0 +1,79 @@
+"""The scans: one row of a table each, every element along a dim becomes what is joined up to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import create_model
+
+from wavespec.diagnostics import quote
+from wavespec.schema.dtypes import is_computed
+from wavespec.schema.names import Name, Reference
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRow:
+    """One scan of the language; `wavespec/ops/scan.py` has the meaning of each."""
+
+    word: str
+    doc: str
+    function: str
+    """The elementwise function that joins two elements."""
+
+
+SCANS: tuple[ScanRow, ...] = (
+    ScanRow("cumsum", "The sum of each element along a dim and all before it; small floats are summed in f32.", "add"),
+    ScanRow("cumprod", "The product of each element along a dim and all before it.", "mul"),
+    ScanRow("cummax", "The largest of each element along a dim and all before it; NaN behind a NaN.", "maximum"),
+    ScanRow("cummin", "The smallest of each element along a dim and all before it; NaN behind a NaN.", "minimum"),
+)
+
+
+class Scan(ValueOp):
+    """Joins each element along a dim with all before it; inside `iterate` over it with those of its step, and `init`.
+
+    What the next step starts from is the reduction beside it: `total: {sum: x, dim: N, init: total}`.
+    """
+
+    headline: ClassVar[tuple[str, ...]] = ("value",)
+    scan: ClassVar[ScanRow]
+
+    value: Reference
+    """The value whose elements are joined."""
+    dim: Name
+    """The dim along which they follow each other."""
+    init: Reference | None = None
+    """What comes before the first element, of the other dims; absent: nothing."""
+
+    def infer(self, scope: Scope) -> ValueType | None:
+        value, dim = scope.value(self, "value"), scope.dim(self, "dim")
+        init = scope.value(self, "init") if self.init is not None else None
+        if value is None or dim is None:
+            return None
+        if not is_computed(value.dtype):
+            message = f"{quote(self.word)} takes integers, and floating point of at least 16 bits; "
+            scope.report(DtypeMismatch(self.where("value"), f"{message}{quote(self.value)} is {value.dtype}."))
+        if dim not in value.dims:
+            message = f"{quote(self.value)} has the dims [{', '.join(value.dims)}], not {quote(dim)}."
+            scope.report(DimsMismatch(self.where("dim"), message))
+            return None
+        start = ValueType(tuple(other for other in value.dims if other != dim), value.dtype)
+        if init is not None and (set(init.dims), init.dtype) != (set(start.dims), start.dtype):
+            message = f"It starts from a {start}; {quote(str(self.init))} is {init}."
+            scope.report(DimsMismatch(self.where("init"), message))
+        return value
+
+
+def _model(row: ScanRow) -> type[Scan]:
+    fields: dict[str, Any] = {"op": (Literal[row.word], row.word)}
+    name = row.word.capitalize()
+    made: type[Scan] = create_model(name, __base__=Scan, __doc__=row.doc, __module__=__name__, **fields)
+    made.word, made.scan = row.word, row
+    return made
+
+
+SCAN: tuple[type[Scan], ...] = tuple(map(_model, SCANS))
+"""A model per scan."""
