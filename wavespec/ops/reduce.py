@@ -47,7 +47,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     fragments = [build.cast(part, compute, result.name) for part in context.fragments[value.name]]
     if op.get("masked"):
         origin, size = context.origin(op)[dim], op["size"]
-        fragments = _padded(context, fragments, layout, dim, origin, size, identity(function, compute))
+        fragments = padded(context, fragments, layout, dim, origin, size, identity(function, compute))
     joined = _registers(context, fragments, layout, dim, function, result.name)
     for mask in lane_bits(op, layout, dim, context.kernel.lanes):
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
@@ -76,7 +76,7 @@ def identity(function: str, dtype: DType) -> float | int:
     return low if number < 0 else low + count - 1
 
 
-def _padded(
+def padded(
     context: ThreadContext,
     fragments: Sequence[Value],
     layout: Layout,
@@ -138,14 +138,15 @@ def _inner(
 def _waves(
     context: ThreadContext, values: Sequence[Value], waves: Sequence[str], function: str, hint: str
 ) -> list[Value]:
-    """All waves join what those along the dim have, one after the other."""
+    """All waves join what those along the dim have, pairs of neighbours first: few roundings, and short chains."""
     build = context.build
     joined: list[Value] = []
     for parts in parts_of_waves(context, values, waves, hint):
-        total = parts[0]
-        for part in parts[1:]:
-            total = build.elementwise(function, total, part, hint=hint)
-        joined.append(total)
+        left = list(parts)
+        while len(left) > 1:
+            pairs = itertools.zip_longest(left[::2], left[1::2])
+            left = [build.elementwise(function, one, two, hint=hint) if two else one for one, two in pairs]
+        joined += left
     return joined
 
 

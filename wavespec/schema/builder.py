@@ -290,8 +290,10 @@ class KernelBuilder:
     def read(self, name: str, tensor: Value) -> Value:
         return self._op("read", name, tensor=str(tensor))
 
-    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value) -> Value:
-        return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc))
+    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value, variant: str = "") -> Value:
+        """A product; `variant` is its own matrix instruction, in place of that of the kernel."""
+        chosen = {"variant": variant} if variant else {}
+        return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc), **chosen)
 
     def cast(self, name: str, value: Value, dtype: str) -> Value:
         return self._op("cast", name, value=str(value), dtype=dtype)
