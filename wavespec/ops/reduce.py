@@ -47,7 +47,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     fragments = [build.cast(part, compute, result.name) for part in context.fragments[value.name]]
     if op.get("masked"):
         origin, size = context.origin(op)[dim], op["size"]
-        fragments = _padded(context, fragments, layout, dim, origin, size, identity(function, compute))
+        fragments = padded(context, fragments, layout, dim, origin, size, identity(function, compute))
     joined = _registers(context, fragments, layout, dim, function, result.name)
     for mask in lane_bits(op, layout, dim, context.kernel.lanes):
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
@@ -76,7 +76,7 @@ def identity(function: str, dtype: DType) -> float | int:
     return low if number < 0 else low + count - 1
 
 
-def _padded(
+def padded(
     context: ThreadContext,
     fragments: Sequence[Value],
     layout: Layout,

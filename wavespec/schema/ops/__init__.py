@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from wavespec.schema.ops.argmax import ARG_REDUCE, ARG_REDUCTIONS, ArgReduce
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.cast import Cast
@@ -23,14 +24,17 @@ from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
+from wavespec.schema.ops.topk import Topk
 from wavespec.schema.ops.write import Write
 
 __all__ = [
+    "ARG_REDUCTIONS",
     "FUNCTIONS",
     "OPS",
     "REDUCTIONS",
     "SCANS",
     "AnyOp",
+    "ArgReduce",
     "Binary",
     "Bitcast",
     "Cast",
@@ -50,6 +54,7 @@ __all__ = [
     "Scope",
     "Size",
     "Ternary",
+    "Topk",
     "Unary",
     "ValueOp",
     "ValueType",
@@ -68,6 +73,8 @@ _MODELS: tuple[type[Op], ...] = (
     *ELEMENTWISE,
     *REDUCE,
     *SCAN,
+    *ARG_REDUCE,
+    Topk,
     Formula,
     Write,
 )
@@ -87,6 +94,8 @@ if TYPE_CHECKING:
         | Ternary
         | Reduce
         | Scan
+        | ArgReduce
+        | Topk
         | Formula
         | Write
     )
