@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wavespec.cache import CompileCache
 from wavespec.emit.compiler import CompilerFailure
-from wavespec.pipeline import build, build_key, join_cases, join_variants
-from wavespec.runtime.artifact import KernelArtifact, pack_artifact, unpack_artifact
+from wavespec.pipeline import build, join_cases, join_variants, part_key
+from wavespec.runtime.artifact import KernelArtifact, unpack_artifact
 from wavespec.schema import KernelSpec
 from wavespec.schema.family_errors import naming_member
 from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.schema.spec_to_yaml import dump_yaml
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import Machine, machines
 from wavespec.tune.compile_pool import CompileJob, CompilePool
 
 _DIED = "compiler-died"
@@ -56,57 +56,80 @@ def build_kernels(
     """
     cache = cache or CompileCache()
     todo = {(one.name, target): one for one in kernels for target in targets if target in targets_of(one.spec)}
-    keys = {place: build_key(one.spec, place[1]) for place, one in todo.items()}
-    packed = {place: payload for place, key in keys.items() if (payload := cache.get(key)) is not None}
-    missing = {place: one for place, one in todo.items() if place not in packed}
-    for place, artifact in _built_by_workers(missing, workers, report).items():
-        packed[place] = pack_artifact(artifact)
-        cache.put(keys[place], packed[place])
+    parts = {place: _parts(one.spec, place[1]) for place, one in todo.items()}
+    packed = {
+        part.key: payload
+        for of_kernel in parts.values()
+        for of_case in of_kernel
+        for part in of_case
+        if (payload := cache.get(part.key)) is not None
+    }
+    missing = {
+        part: todo[place]
+        for place, of_kernel in parts.items()
+        for of_case in of_kernel
+        for part in of_case
+        if part.key not in packed
+    }
+    for key, payload in _built_by_workers(missing, workers, report).items():
+        cache.put(key, payload)
+        packed[key] = payload
     built: dict[Place, KernelArtifact] = {}
-    for place, one in todo.items():
-        payload = packed.get(place)
-        # What a worker found wrong is found again here, where the lines of the spec or the template are known.
-        with naming_member(one.label):
-            built[place] = unpack_artifact(payload) if payload else build(one.spec, place[1], cache=cache)
+    for (name, target), one in todo.items():
+        of_kernel = parts[name, target]
+        if all(part.key in packed for of_case in of_kernel for part in of_case):
+            cases = [join_variants([unpack_artifact(packed[part.key]) for part in of_case]) for of_case in of_kernel]
+            built[name, target] = join_cases(cases_for_target(one.spec, target), cases)
+        else:
+            # What a worker found wrong is found again here, where the lines of the spec or the template are known.
+            with naming_member(one.label):
+                built[name, target] = build(one.spec, target, cache=cache)
     return built
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One case of a kernel for one machine; ``key``: of the cache."""
+
+    spec: KernelSpec = field(compare=False)
+    machine: Machine = field(compare=False)
+    key: str
+
+
+def _parts(spec: KernelSpec, target: str) -> list[list[_Part]]:
+    """By case, and by variant of the target."""
+    return [
+        [_Part(case.spec, machine, part_key(case.spec, machine)) for machine in machines(target)]
+        for case in cases_for_target(spec, target)
+    ]
+
+
 def _built_by_workers(
-    todo: Mapping[Place, KernelToBuild], workers: int | None, report: Callable[[str], None]
-) -> dict[Place, KernelArtifact]:
-    """Of the kernels that could be built."""
+    todo: Mapping[_Part, KernelToBuild], workers: int | None, report: Callable[[str], None]
+) -> dict[str, bytes]:
+    """By key, the packed artifacts of the parts that could be built."""
     with tempfile.TemporaryDirectory() as folder:
-        parts: dict[Place, list[list[CompileJob]]] = {}
-        places: dict[CompileJob, Place] = {}
-        for place, one in todo.items():
-            of_kernel = parts[place] = []
-            for case in cases_for_target(one.spec, place[1]):
-                text, of_case = dump_yaml(case.spec), list[CompileJob]()
-                for machine in machines(place[1]):
-                    output = Path(folder, f"{len(places)}.wavespec")
-                    of_case.append(CompileJob(text, place[1], (machine.variant,), output))
-                    places[of_case[-1]] = place
-                of_kernel.append(of_case)
-        died: list[tuple[Place, str]] = []
+        jobs = {
+            CompileJob(
+                dump_yaml(part.spec),
+                part.machine.target,
+                (part.machine.variant,),
+                Path(folder, f"{index}.wavespec"),
+            ): part
+            for index, part in enumerate(todo)
+        }
+        died: list[tuple[_Part, str]] = []
 
         def done(job: CompileJob, problem: str | None) -> None:
-            report(" for ".join(places[job]))
+            part = jobs[job]
+            report(f"{part.spec.name} for {part.machine.variant}")
             if problem and problem.startswith(_DIED):
-                died.append((places[job], problem.removeprefix(f"{_DIED}: ")))
+                died.append((part, problem.removeprefix(f"{_DIED}: ")))
 
-        CompilePool(workers, seconds_per_job=_SECONDS_PER_PART).run(list(places), math.inf, done)
-        for place, problem in died:
-            one = todo[place]
+        CompilePool(workers, seconds_per_job=_SECONDS_PER_PART).run(list(jobs), math.inf, done)
+        for part, problem in died:
             # Not again in this process, which it would end.
-            with naming_member(one.label):
-                raise CompilerFailure(one.spec.span_of("name"), f"{' for '.join(place)}: {problem}.")
-        return {
-            place: _joined(todo[place].spec, place[1], of_kernel)
-            for place, of_kernel in parts.items()
-            if all(job.output.exists() for of_case in of_kernel for job in of_case)
-        }
-
-
-def _joined(spec: KernelSpec, target: str, parts: Sequence[Sequence[CompileJob]]) -> KernelArtifact:
-    built = [join_variants([unpack_artifact(job.output.read_bytes()) for job in of_case]) for of_case in parts]
-    return join_cases(cases_for_target(spec, target), built)
+            with naming_member(todo[part].label):
+                where = part.spec.span_of("name")
+                raise CompilerFailure(where, f"{part.spec.name} for {part.machine.target}: {problem}.")
+        return {part.key: job.output.read_bytes() for job, part in jobs.items() if job.output.exists()}

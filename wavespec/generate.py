@@ -74,8 +74,10 @@ def kernel_files(
         isa: also the assembly of every variant; these builds bypass the cache.
 
     Raises:
-        WavespecError: a spec that does not fit a machine.
+        WavespecError: a spec that is not for a target, or does not fit a machine.
     """
+    for target in targets:
+        cases_for_target(spec, target)
     built, texts = _built([KernelToBuild(spec)], targets, isa=isa, cache=cache)
     return _files_of_kernel(spec, source, command, built, texts)
 

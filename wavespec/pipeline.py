@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
@@ -91,9 +92,10 @@ def build(
     only: Machine | None = None,
     cubins: bool = False,
 ) -> KernelArtifact:
-    """The compiled kernel for a target, with all cases and every variant of it (or ``only`` one); kept in the cache.
+    """The compiled kernel for a target, with all cases and every variant of it (or ``only`` one).
 
-    ``cubins`` adds machine code to PTX where ``ptxas`` is found: another one writes other bytes.
+    The cache keeps each case for each machine, whoever asks for it. ``cubins`` adds machine code to PTX where
+    ``ptxas`` is found: another one writes other bytes.
 
     Raises:
         WavespecError: unknown target, or a spec that does not fit the machine.
@@ -101,20 +103,43 @@ def build(
     cases = cases_for_target(spec, target)
     chosen = machines(target) if only is None else (only,)
     ptxas = find_ptxas() if cubins and chosen[0].backend == "cuda" else None
+    cache = cache or CompileCache()
 
-    def work() -> bytes:
-        # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
-        whole = _build_case(cases[-1], chosen)
-        artifact = join_cases(cases, [*(_build_case(case, chosen) for case in cases[:-1]), whole])
-        return pack_artifact(with_cubins(artifact, ptxas) if ptxas else artifact)
+    def of(case: TargetCase) -> KernelArtifact:
+        with naming_case(case):
+            return join_variants([_build_part(case.spec, machine, cache, ptxas) for machine in chosen])
 
-    key = _key(cases, target, chosen, ptxas_version(ptxas) if ptxas else "")
-    return unpack_artifact((cache or CompileCache()).get_or_build(key, work))
+    # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
+    whole = of(cases[-1])
+    return join_cases(cases, [*map(of, cases[:-1]), whole])
 
 
-def build_key(spec: KernelSpec, target: str) -> str:
-    """What ``build(spec, target)`` keeps its result under."""
-    return _key(cases_for_target(spec, target), target, machines(target), "")
+def part_key(spec: KernelSpec, machine: Machine, ptxas: str = "") -> str:
+    """What the cache keeps the kernel of one case for one machine under; ``ptxas``: what assembled it, if any did."""
+    return cache_key(
+        {
+            "spec": dump_yaml(spec),
+            "target": machine.target,
+            "variant": machine.variant,
+            "wavespec": __version__,
+            "sources": fingerprint(),
+            "iree": compiler_version(),
+            "ptxas": ptxas,
+        }
+    )
+
+
+def _build_part(spec: KernelSpec, machine: Machine, cache: CompileCache, ptxas: Path | None) -> KernelArtifact:
+    def compiled() -> bytes:
+        return pack_artifact(build_variant(spec, machine)[0])
+
+    def assembled(ptxas: Path) -> bytes:
+        return pack_artifact(with_cubins(_build_part(spec, machine, cache, None), ptxas))
+
+    if ptxas is None:
+        return unpack_artifact(cache.get_or_build(part_key(spec, machine), compiled))
+    key = part_key(spec, machine, ptxas_version(ptxas))
+    return unpack_artifact(cache.get_or_build(key, lambda: assembled(ptxas)))
 
 
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
@@ -132,25 +157,6 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> 
         for kernel, chosen in zip(some, conditions, strict=False)
     ]
     return replace(every, cases=tuple(map(ArtifactCase, conditions, kernels)))
-
-
-def _key(cases: Sequence[TargetCase], target: str, variants: Sequence[Machine], ptxas: str) -> str:
-    return cache_key(
-        {
-            "cases": [[[str(condition) for condition in case.when], dump_yaml(case.spec)] for case in cases],
-            "target": target,
-            "variants": [machine.variant for machine in variants],
-            "wavespec": __version__,
-            "sources": fingerprint(),
-            "iree": compiler_version(),
-            "ptxas": ptxas,
-        }
-    )
-
-
-def _build_case(case: TargetCase, variants: Sequence[Machine]) -> KernelArtifact:
-    with naming_case(case):
-        return join_variants([build_variant(case.spec, machine)[0] for machine in variants])
 
 
 def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None = None) -> Kernel:

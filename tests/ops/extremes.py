@@ -36,7 +36,7 @@ class Extremes:
     def spec(self) -> KernelSpec:
         kept = "M" if self.dim == "N" else "N"
         sizes, parts = dict(zip("MN", self.tile, strict=True)), dict(zip("MN", self.wave, strict=True))
-        dims = f"{kept}, K" if self.count else kept
+        dims = ("M, K" if self.dim == "N" else "K, N") if self.count else kept
         if self.dtype in ("u8", "bool"):
             worst = "0" if self.largest else "1"
         elif self.dtype.startswith("i"):

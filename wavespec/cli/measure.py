@@ -14,7 +14,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
 from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.ops import AnyOp, Iterate, Mma
+from wavespec.schema.ops import AnyOp, Mma, Structured
 from wavespec.sim.reference import reference
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
@@ -78,5 +78,5 @@ def floating_point_operations(spec: KernelSpec, sizes: Mapping[str, int]) -> int
 def _walk(body: Sequence[AnyOp]) -> Iterator[AnyOp]:
     for op in body:
         yield op
-        if isinstance(op, Iterate):
-            yield from _walk(op.body)
+        for field in op.bodies if isinstance(op, Structured) else ():
+            yield from _walk(getattr(op, field))

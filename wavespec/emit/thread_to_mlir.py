@@ -479,6 +479,9 @@ class ThreadToMlir:
             self.block(op.body.ops)
 
     def _for(self, op: Op) -> None:
+        if op.get("once"):
+            self._once(op)
+            return
         body = op.body
         lower, upper, step = (self.indices.integer(op[key], 32) for key in ("lower", "upper", "step"))
         carried: list[tuple[str, str]] = []
@@ -517,6 +520,42 @@ class ThreadToMlir:
         for value, wanted in zip(op.results, sizes, strict=True):
             self.values[value.name] = tuple(Part(f"{result}#{number + i}", size) for i, size in enumerate(wanted))
             number += len(wanted)
+
+    def _once(self, op: Op) -> None:
+        """A branch: what it does not change has the value from before."""
+        condition = self.indices.holds(((op["lower"], op["upper"]),))
+        sizes = [self.native_sizes(value.vector.dtype, value.vector.elements) for value in op.operands]
+        before = [self.parts(value, wanted) for value, wanted in zip(op.operands, sizes, strict=True)]
+        self.text.open()
+        self.indices.open()
+        self.indices.define(op["induction"], self.text.constant(0, "i32"), 32)
+        self.values |= {value.name: parts for value, parts in zip(op.body.arguments, before, strict=True)}
+        self.block(op.body.ops)
+        self.text.span = op.span
+        after = [self.parts(value, wanted) for value, wanted in zip(op.body.yields, sizes, strict=True)]
+        self.indices.close()
+        types = [
+            vector_type(value.vector.dtype, size)
+            for value, wanted in zip(op.operands, sizes, strict=True)
+            for size in wanted
+        ]
+        result, head = self.text.name(), f"scf.if {condition}"
+        if types:
+            self.text.do(f"scf.yield {_listed(after)} : {', '.join(types)}")
+            head = f"{result}:{len(types)} = {head} -> ({', '.join(types)})"
+        lines = self.text.close()
+        if types:
+            lines += ["} else {", f"scf.yield {_listed(before)} : {', '.join(types)} {self.text.location()}"]
+        self.text.blocks[-1] += [f"{head} {{", *lines]
+        self.text.do("}")
+        number = 0
+        for value, wanted in zip(op.results, sizes, strict=True):
+            self.values[value.name] = tuple(Part(f"{result}#{number + i}", size) for i, size in enumerate(wanted))
+            number += len(wanted)
+
+
+def _listed(values: Sequence[Parts]) -> str:
+    return ", ".join(part.name for parts in values for part in parts)
 
 
 def _dynamic_dims(kernel: Kernel) -> list[str]:

@@ -161,8 +161,8 @@ class Memory:
 
     @property
     def contiguous_dim(self) -> str:
-        """The dim whose neighbours are neighbours in memory."""
-        return self.dims[-1]
+        """The dim whose neighbours are neighbours in memory; none of a single number."""
+        return self.dims[-1] if self.dims else ""
 
     @property
     def elements(self) -> Expr:

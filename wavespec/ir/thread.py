@@ -34,7 +34,7 @@ memory.
 | reduce | T x n -> T x 1 | function: joins all elements, in any order |
 | shuffle | T x n -> T x n | mask: what the lane has whose number differs in these bits |
 | pad | T x n -> T x n | start, stride, limit, value: element i becomes ``value`` unless start + i * stride < limit |
-| for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values |
+| for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values; ``once`` (absent: false): a branch, which runs one step or none, from 0 to ``upper`` |
 | let | -> | symbol, value: from here on in this block the symbol stands for the value |
 | if | -> | mask: only the lanes for which it holds run the region, which has no values |
 | role | -> | first, waves, registers: only these waves run the region; the roles of a block run at the same time. ``registers`` of a lane, 0 = as compiled |
@@ -331,6 +331,7 @@ class ThreadBuilder:
         yields: tuple[Value, ...],
         *,
         unroll: int = 1,
+        once: bool = False,
     ) -> tuple[Value, ...]:
         """A counted loop; returns its results."""
         results = tuple(Value(self.fresh(v.name), v.type) for v in carried)
@@ -344,6 +345,7 @@ class ThreadBuilder:
             upper=as_expr(upper),
             step=as_expr(step),
             unroll=unroll,
+            **({"once": True} if once else {}),
         )
         return results
 

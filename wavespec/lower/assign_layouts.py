@@ -122,7 +122,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [(op.operands[0], op.result, *op.operands[1:])]
     if op.name == "topk":
         return [(op.result, *op.operands[1:])]
-    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast") else []
+    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast", "join", "pad") else []
 
 
 def _covers(known: Value, value: Value) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
-from wavespec.ir.expr import Expr, ceildiv, const, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.resolve_places import resolve_places
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -44,6 +46,16 @@ class OutsideLoop(WavespecError, code="outside-loop"):
             f"'{name}' has the dim '{dim}', which is walked over in tiles, "
             f"and is not inside an 'iterate' over '{dim}'.",
             hints=[f"Move it into the 'iterate' over '{dim}', or delete the tiling of '{dim}'."],
+        )
+
+
+class LargerThanTile(WavespecError, code="larger-than-tile"):
+    def __init__(self, where: Where, dim: str, tile: int) -> None:
+        super().__init__(
+            where,
+            f"Nothing walks over {dim!r} with 'iterate', so one tile of {tile} elements has to hold all of it; "
+            "it may be larger.",
+            hints=[f"Promise {{{dim}: {{max: {tile}}}}} in 'dims', use a larger tile, or add 'iterate: {dim}'."],
         )
 
 
@@ -99,8 +111,9 @@ class AssignTiles(Pass):
             ``origin``, one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run
             one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.
-    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim``,
-            ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
+            A dim with a tiling that no loop walks over has one tile, at 0.
+    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
+            ``untiled-dim``, ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
             ``registers-not-possible`` at the schedule.
     """
 
@@ -113,7 +126,9 @@ class AssignTiles(Pass):
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
         plan = _with_short_chains(_of_dims(kernel.distribution, sizes), products)
         kernel = replace(kernel, distribution=plan)
-        raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
+        walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+        raise_all(_larger(plan, sizes, walked))
+        raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = self._wave_tiles(kernel, machine, products)
         has = {dim for op in kernel.walk() for value in op.results for dim in value.tile.dims}
@@ -142,6 +157,8 @@ class AssignTiles(Pass):
             for value in (*op.results, *(op.region.arguments if op.region else ()))
         }
 
+        kernel = _with_places(kernel, sizes, origins, extents)
+
         def change(op: Op) -> tuple[Op, ...]:
             if op.name in ("read", "write"):
                 memory = kernel.memory(op["memory"])
@@ -151,9 +168,8 @@ class AssignTiles(Pass):
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "index":
                 return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
-            if op.name == "iterate":
-                dim = op["dim"]
-                return (op.with_(induction=f"at_{dim}", extent=sizes[dim], step=const(extents[dim]), unroll=1),)
+            if op.name == "iterate" and not op.get("once"):
+                return (_loop(op, sizes[op["dim"]], extents[op["dim"]]),)
             return (op,)
 
         return replace(kernel, body=tuple(retype(op, types) for op in rewrite(kernel.body, change)))
@@ -166,7 +182,8 @@ class AssignTiles(Pass):
         written: dict[str, Split] = {split.dim: split for split in plan.waves}
         issue: dict[str, int] = {}
         for op, row in products:
-            issue |= {op["m"]: row.m, op["n"]: row.n, op["k"]: row.k}
+            for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
+                issue[dim] = math.lcm(extent, issue.get(dim, 1))
         tiles: dict[str, int] = {}
         for split in plan.workgroup:
             wave = written.get(split.dim)
@@ -256,7 +273,8 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         axes[axis] = ceildiv(size, split.tile)
     added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
     added.append(symbol("lane", 0, kernel.lanes - 1))
-    for split in kernel.distribution.loops:
+    walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+    for split in (split for split in kernel.distribution.loops if split.dim in walked):
         size = sizes[split.dim]
         last = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
         added.append(symbol(f"at_{split.dim}", 0, last, split.tile))
@@ -265,10 +283,35 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
     return replace(kernel.with_symbols(*added), grid=grid), origins
 
 
+def _larger(plan: Distribution, sizes: Mapping[str, Expr], walked: Collection[str]) -> Iterator[WavespecError]:
+    """Dims that nothing walks over, and that are not known to fit one tile."""
+    for split in plan.loops:
+        high = sizes[split.dim].high
+        if split.dim not in walked and (high is None or high > split.tile):
+            yield LargerThanTile(split.span, split.dim, split.tile)
+
+
+def _with_places(
+    kernel: Kernel, sizes: Mapping[str, Expr], origins: Mapping[str, Expr], tiles: Mapping[str, int]
+) -> Kernel:
+    """The kernel with the places of tiles in conditions and bounds, and without the symbols that stood for them."""
+    split = frozenset(split.dim for split in kernel.distribution.workgroup)
+    kept = tuple(known for known in kernel.symbols if known.args[0].partition(".")[0] not in ("start", "end"))
+    return replace(kernel, symbols=kept, body=resolve_places(kernel.body, sizes, origins, tiles, split))
+
+
+def _loop(op: Op, size: Expr, tile: int) -> Op:
+    """The loop over the tiles that have an element between its bounds."""
+    extent = minimum(size, maximum(0, op.get("extent", size)))
+    op = op.with_(induction=f"at_{op['dim']}", extent=extent, step=const(tile), unroll=1)
+    lower = op.get("lower")
+    return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))
+
+
 def _unplaced(
-    ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: frozenset[str]
+    ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: Collection[str]
 ) -> Iterator[WavespecError]:
-    """Values that no tile bounds: ``inside`` are the dims of the loops around."""
+    """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
         if op.name in ("reduce", "scan", "topk") and op["dim"] in tiled:
@@ -280,8 +323,8 @@ def _unplaced(
                 elif dim not in walked | tiled and not sizes[dim].is_const:
                     yield UntiledDim(op.span, value.name, dim)
         if op.region:
-            around = frozenset[str]((op["dim"],)) if op.name == "iterate" else frozenset[str]()
-            yield from _unplaced(op.region.ops, plan, sizes, inside | around)
+            around = (op["dim"],) if op.get("dim") else ()
+            yield from _unplaced(op.region.ops, plan, sizes, {*inside, *around})
 
 
 def _whole(size: Expr) -> int:

@@ -30,7 +30,7 @@ class HoistInvariants(Pass):
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "for":
+            if op.name != "for" or op.get("once"):  # a branch is there to leave things out
                 return (op,)
             before, inside = _split(op, inputs)
             return (*before, replace(op, region=replace(op.body, ops=inside)))

@@ -6,12 +6,14 @@ from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import ChooseInstructions
+from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
@@ -22,6 +24,7 @@ from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_reduction import SplitReduction
+from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
@@ -29,12 +32,15 @@ PASSES: tuple[Pass, ...] = (
     ChooseInstructions(),
     AssignTiles(),
     InlineSteps(),
+    DeferReductions(),
     SplitK(),
     PromoteShared(),
+    StageOperands(),
     SplitReduction(),
     AssignLayouts(),
     DistributeCopies(),
     MaskEdges(),
+    PeelEdges(),
     ShareResults(),
     TileToThread(),
     SinkArithmetic(),

@@ -58,11 +58,13 @@ class PipelineLoops(Pass):
         for schedule in kernel.distribution.schedules:
             if schedule.loop not in loops:
                 raise UnknownLoop(schedule.where_key(), schedule.loop, loops)
-        fresh, pipelined = fresh_names(kernel), dict[str, LoopPlan]()
+        fresh, pipelined, notes = fresh_names(kernel), dict[str, LoopPlan](), list[str]()
 
         def change(op: Op) -> tuple[Op, ...]:
             nonlocal kernel
-            if op.name != "for" or not staged_memories(kernel, op.body.ops):
+            if op.name == "for" and op.node and _has_staged_branch(kernel, op):
+                notes.append(f"{op.node}: steps do not overlap, because of the branch in them.")
+            if op.name != "for" or op.get("once") or not staged_memories(kernel, op.body.ops):
                 return (op,)
             if not _is_innermost(op):
                 if any(op.node == schedule.loop for schedule in kernel.distribution.schedules):
@@ -89,8 +91,17 @@ class PipelineLoops(Pass):
         body = rewrite(kernel.body, change)
         if kernel.distribution.is_for_target:
             raise_all(_unused(kernel, frozenset(pipelined), machine))
-        notes = tuple(line for plan in pipelined.values() for line in plan.report)
+        notes += [line for plan in pipelined.values() for line in plan.report]
         return replace(kernel, body=body, notes=(*kernel.notes, *notes))
+
+
+def _has_staged_branch(kernel: Kernel, loop: Op) -> bool:
+    """Whether steps that were meant to overlap stage tiles, or use them, in a branch."""
+    plan = kernel.distribution.schedule_of(loop.node)
+    branches = (op for op in loop.body.ops if op.get("once"))
+    return bool(plan.stages > 1 or plan.auto) and any(
+        op.get("memory") and kernel.memory(op["memory"]).space == "shared" for one in branches for op in one.walk()
+    )
 
 
 def _is_innermost(loop: Op) -> bool:

@@ -106,6 +106,9 @@ def _loop(kernel: Kernel, op: Op, pending: _Pending, needed: int) -> tuple[Op, _
             return access
         return replace(access, buffer=((at - op["lower"]) // op["step"] + access.buffer) % count)
 
+    if op.get("once"):
+        ops, after = _block(kernel, op.body.ops, pending, needed)
+        return replace(op, region=replace(op.body, ops=ops)), after | pending
     outside = frozenset(relative(access) for access in pending)
     entering = outside
     for _ in range(_WALKS):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
-from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs, rewrite
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribute_pairs, rewrite
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
@@ -123,14 +123,28 @@ class _Serializer:
         upper = self._waves_inside(name, count)
         bounds = {"lower": const(0), "upper": upper, "step": const(1)}
         attributes = attribute_pairs({"induction": name, **bounds, "unroll": 1})
-        return [Op("for", (), (), attributes, Region((), self._level(ops, level + 1), ()), ops[0].span)]
+        inside = rewrite(self._level(ops, level + 1), lambda op: (self._without_checks(op, name, count),))
+        return [Op("for", (), (), attributes, Region((), inside, ()), ops[0].span)]
+
+    def _without_checks(self, op: Op, name: str, count: int) -> Op:
+        """The access without the check that the bounds of the loop over single rows have made."""
+        split, size = self._split(name)
+        if not op.get("mask") or split.tile != count:
+            return op
+        checked = (self.kernel.symbol(f"wg{split.axis}") * split.tile + self.kernel.symbol(name), size)
+        return op.with_(mask=tuple(pair for pair in op["mask"] if pair != checked))
 
     def _waves_inside(self, name: str, count: int) -> Expr:
+        split, size = self._split(name)
+        start = self.kernel.symbol(f"wg{split.axis}") * split.tile
+        return minimum(count, ceildiv(size - start, split.tile // count))
+
+    def _split(self, name: str) -> tuple[Split, Expr]:
+        """What the waves of that name are the parts of, and the size of its dim."""
         split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
         tensors = [memory for memory in self.kernel.memories if memory.space == "global"]
         size = next(e for memory in tensors for d, e in zip(memory.dims, memory.shape, strict=True) if d == split.dim)
-        start = self.kernel.symbol(f"wg{split.axis}") * split.tile
-        return minimum(count, ceildiv(size - start, split.tile // count))
+        return split, size
 
     # ---------------------------------------------------------------------------------------------------- carried
 
@@ -184,13 +198,13 @@ class _Serializer:
         """Sums start at zero in every step, and are added to where they are stored; the first step only stores."""
         body = op.body
         first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
-        onto = ((const(0), self.kernel.symbol(op["induction"])),)
+        onto = ((op["lower"], self.kernel.symbol(op["induction"])),)
         sums = [replace(store, name="accumulate").with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
         ops = [renamed(inner, first) for inner in body.ops]
-        upper = maximum(op["upper"], const(1))  # an empty sum still has to be written ...
+        upper = maximum(op["upper"], op["lower"] + 1)  # an empty sum still has to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
             ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
         region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())
@@ -246,7 +260,8 @@ def _touched(ops: list[Op]) -> tuple[set[str], set[str]]:
 
 
 def _only_accumulates(op: Op) -> bool:
-    """Whether carried values are only added to: accumulators of matrix products, directly or through inner loops."""
+    """Whether carried values are only added to: accumulators of matrix products, directly or through inner loops; and
+    nothing else is a product, which would be computed of nothing where the loop has no steps."""
     sums = {value.name for value in op.body.arguments}
     for inner in op.body.ops:
         for number, value in enumerate(inner.operands):
@@ -258,4 +273,5 @@ def _only_accumulates(op: Op) -> bool:
                 sums.add(inner.results[number].name)
             else:
                 return False
-    return True
+    products = (inner for inner in op.body.ops if inner.name in ("mma", "for"))
+    return all(value.name in sums for inner in products for value in inner.results)

@@ -10,6 +10,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
 from wavespec.lower.base import fresh_names
+from wavespec.lower.expression_to_index import ExpressionToIndex, place_symbol
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema.check_graph import plain_graph
@@ -58,10 +59,15 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes)
+    expressions = ExpressionToIndex(constant_values(spec), sizes)
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions)
     for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
-    kernel = Kernel(spec.name, "tile", target, empty.symbols, memories, tuple(context.ops), _distribution(spec))
+    symbols = (*empty.symbols, *context.symbols)
+    kernel = Kernel(spec.name, "tile", target, symbols, memories, tuple(context.ops), _distribution(spec))
+    places = [place_symbol(function, dim, size) for dim, size in sizes.items() for function in ("start", "end")]
+    used = {name for op in kernel.walk() for expr in op.expressions() for name in expr.symbols}
+    kernel = kernel.with_symbols(*(place for place in places if place.args[0] in used))
     large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))

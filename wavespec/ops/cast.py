@@ -17,6 +17,9 @@ def to_tile(statement: Cast, context: TileContext) -> None:
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     result = op.result
+    if result.tile.dtype == op.operands[0].tile.dtype:  # another name for the value
+        context.fragments[result.name] = context.fragments[op.operands[0].name]
+        return
     fragments = [context.fragments[value.name] for value in op.operands]
 
     def piece(value: Value) -> Value:

@@ -4,9 +4,9 @@ tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from wavespec.diagnostics import Span
+from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
@@ -15,6 +15,16 @@ from wavespec.targets.machine import Machine
 
 if TYPE_CHECKING:
     import torch
+
+
+class PlaceExpressions(Protocol):
+    """Makes index expressions of those of a spec, written at ``where``."""
+
+    def place(self, expression: Any, where: Where) -> Expr: ...
+
+    def condition(self, expression: Any, where: Where) -> Expr:
+        """1 where it holds, else 0."""
+        ...
 
 
 class TileContext:
@@ -26,14 +36,17 @@ class TileContext:
         lower: Callable[[Any, TileContext], None],
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
         sizes: Mapping[str, Expr],
+        expressions: PlaceExpressions,
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
+        self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
+        self.expressions = expressions
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes)
-        inner.names = dict(self.names)
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.expressions)
+        inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
     def tile(self, name: str, dims: tuple[str, ...], dtype: str | DType) -> Value:
@@ -86,6 +99,7 @@ class ReferenceContext:
         self.types: dict[str, str] = {}
         self.outputs: dict[str, torch.Tensor] = {}
         self.sizes: dict[str, int] = {}
+        self.params: dict[str, int] = {}
 
     def dtype(self, name: str) -> torch.dtype:
         """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""
@@ -109,6 +123,12 @@ class ReferenceContext:
             "f8e5m2fnuz": "float8_e5m2fnuz",
         }
         return getattr(torch, words.get(name, "int" + name[1:]))
+
+    def evaluate(self, expression: Any) -> int:
+        """An expression of places: the tile of every dim is all of it."""
+        whole = {f"start({dim})": 0 for dim in self.sizes}
+        whole |= {f"{function}({dim})": size for dim, size in self.sizes.items() for function in ("end", "size")}
+        return int(expression.evaluate({**self.params, **self.sizes, **whole}))
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

@@ -25,7 +25,12 @@ def to_tile(statement: Iterate, context: TileContext) -> None:
         context.names[f"{statement.name}.{name}"] = result
         results.append(result)
     region = Region(tuple(arguments), tuple(inner.ops), yields)
-    context.add("iterate", first, tuple(results), statement.span, region, statement.name, dim=statement.dim)
+    bounds = {
+        name: context.expressions.place(bound, statement.where(field))
+        for name, field, bound in (("lower", "start", statement.start), ("extent", "end", statement.end))
+        if bound is not None
+    }
+    context.add("iterate", first, tuple(results), statement.span, region, statement.name, dim=statement.dim, **bounds)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
@@ -63,7 +68,8 @@ def _loop(op: Op, context: ThreadContext) -> None:
     outer.span, outer.node = op.span, op.node
     flat = tuple(v for values in carried for v in values)
     bounds = op.get("lower", 0), op["extent"], op["step"]
-    results = iter(outer.loop(op["induction"], *bounds, flat, tuple(arguments), tuple(inner.ops), yields))
+    once = op.get("once", False)
+    results = iter(outer.loop(op["induction"], *bounds, flat, tuple(arguments), tuple(inner.ops), yields, once=once))
     context.fragments |= {
         r.name: tuple(next(results) for _ in values) for r, values in zip(op.results, carried, strict=True)
     }
@@ -73,7 +79,7 @@ def reference(statement: Iterate, context: ReferenceContext) -> None:
     """Tiles do not change a result: the body is applied once to whole tensors.
 
     That holds for sums over the dim (an mma reads whole operands here), which is what a body may do with a carried
-    value now.
+    value now. Bounds leave out only steps that change nothing.
     """
     from wavespec.ops import reference_of
 

@@ -138,14 +138,15 @@ def _inner(
 def _waves(
     context: ThreadContext, values: Sequence[Value], waves: Sequence[str], function: str, hint: str
 ) -> list[Value]:
-    """All waves join what those along the dim have, one after the other."""
+    """All waves join what those along the dim have, pairs of neighbours first: few roundings, and short chains."""
     build = context.build
     joined: list[Value] = []
     for parts in parts_of_waves(context, values, waves, hint):
-        total = parts[0]
-        for part in parts[1:]:
-            total = build.elementwise(function, total, part, hint=hint)
-        joined.append(total)
+        left = list(parts)
+        while len(left) > 1:
+            pairs = itertools.zip_longest(left[::2], left[1::2])
+            left = [build.elementwise(function, one, two, hint=hint) if two else one for one, two in pairs]
+        joined += left
     return joined
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
+from wavespec.schedule.errors import StepsNotCounted
 
 TURN = "turn"
 """Symbol of which of the waves that take turns this one is, and signal that gives a turn."""
@@ -80,6 +82,7 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
     stages = max(kernel.memory(name).buffers for name in filled)
     done, lets = const(0), tuple[Op, ...]()
     if around:
+        _check_counted(loop, around)
         passed = const(0)
         for outer in around:
             passed = passed * trips(outer) + step_of(kernel, outer)
@@ -101,6 +104,15 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
         empty_arrivals=waves * (kernel.cluster if everywhere else 1),
         everywhere=everywhere,
     )
+
+
+def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
+    """Steps before are a product of trips, so no trips change from one time a loop is reached to the next."""
+    changing: set[str] = set()
+    for outer, inner in pairwise((*around, loop)):
+        changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.name == "let")}
+        if not changing.isdisjoint(trips(inner).symbols):
+            raise StepsNotCounted(inner.span, inner.node)
 
 
 def filled_by(loop: Op) -> frozenset[str]:

@@ -65,3 +65,13 @@ class PlannedByRoles(WavespecError, code="planned-by-roles"):
 class UnknownLoop(WavespecError, code="unknown-loop"):
     def __init__(self, where: Where, name: str, known: list[str]) -> None:
         super().__init__(where, f"The graph has no loop {quote(name)}.", hints=name_hints(name, known, "Its loops are"))
+
+
+class StepsNotCounted(WavespecError, code="steps-not-counted"):
+    def __init__(self, where: Where, node: str) -> None:
+        super().__init__(
+            where,
+            f"Waves that only copy count all steps of {quote(node)}, and tiles or steps around it differ in how many "
+            "it has.",
+            hints=["Leave out 'producers', or only 'persistent' where bounds differ from tile to tile."],
+        )

@@ -110,6 +110,25 @@ def ceildiv(left: Symbol | int, right: Symbol | int) -> Symbol:
     return Symbol(Call("ceildiv", (_symbol(left).expression, _symbol(right).expression)))
 
 
+def start(dim: Symbol | str) -> Symbol:
+    """The first element of the current tile of a dim, in a condition or a bound of a loop."""
+    return _place("start", dim)
+
+
+def end(dim: Symbol | str) -> Symbol:
+    """One past the last element of the current tile of a dim."""
+    return _place("end", dim)
+
+
+def size(dim: Symbol | str) -> Symbol:
+    """The size of a dim."""
+    return _place("size", dim)
+
+
+def _place(function: str, dim: Symbol | str) -> Symbol:
+    return Symbol(Call(function, (Name(str(dim)),)))
+
+
 class Arithmetic:
     """What values, and expressions of them, can be written with: operators that make text."""
 
@@ -212,7 +231,7 @@ def _operand(operand: Operand) -> str:
 
 @dataclass(slots=True)
 class Loop:
-    """An `iterate`: `loop["acc"]` is the incoming value inside the `with`, and the last one after it."""
+    """An `iterate` or `if`: `loop["acc"]` is the incoming value inside the `with`, and the last one after it."""
 
     name: str
     is_open: bool = True
@@ -271,8 +290,10 @@ class KernelBuilder:
     def read(self, name: str, tensor: Value) -> Value:
         return self._op("read", name, tensor=str(tensor))
 
-    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value) -> Value:
-        return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc))
+    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value, variant: str = "") -> Value:
+        """A product; `variant` is its own matrix instruction, in place of that of the kernel."""
+        chosen = {"variant": variant} if variant else {}
+        return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc), **chosen)
 
     def cast(self, name: str, value: Value, dtype: str) -> Value:
         return self._op("cast", name, value=str(value), dtype=dtype)
@@ -350,7 +371,15 @@ class KernelBuilder:
         self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
 
     @contextmanager
-    def iterate(self, name: str, dim: Symbol | str, **carry: Value) -> Generator[Loop, None, None]:
+    def iterate(
+        self,
+        name: str,
+        dim: Symbol | str,
+        *,
+        start: Symbol | int | None = None,
+        end: Symbol | int | None = None,
+        **carry: Value,
+    ) -> Generator[Loop, None, None]:
         """The body is what is called inside the `with`."""
         loop = Loop(name)
         self._bodies.append([])
@@ -358,7 +387,30 @@ class KernelBuilder:
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        self._op("iterate", name, dim=str(dim), carry=carried, body=body)
+        written = {"start": start, "end": end}
+        bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
+        self._op("iterate", name, dim=str(dim), **bounds, carry=carried, body=body)
+
+    @contextmanager
+    def branch(self, name: str, condition: Symbol, **carry: Value) -> Generator[Loop, None, None]:
+        """An `if`: the body is what is called inside the `with`; `otherwise` right behind it adds the other one."""
+        branch = Loop(name)
+        self._bodies.append([])
+        yield branch
+        branch.is_open = False
+        body = tuple(self._bodies.pop())
+        carried = {key: str(value) for key, value in carry.items()}
+        self._op("if", name, condition=condition.expression, carry=carried, body=body)
+
+    @contextmanager
+    def otherwise(self, branch: Loop) -> Generator[Loop, None, None]:
+        """What is done where the condition of `branch` does not hold."""
+        statement = next(one for one in self._bodies[-1] if one.get("name") == branch.name)
+        self._bodies.append([])
+        branch.is_open = True
+        yield branch
+        branch.is_open = False
+        statement["otherwise"] = tuple(self._bodies.pop())
 
     def target(
         self,

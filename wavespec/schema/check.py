@@ -23,6 +23,12 @@ class RepeatedDim(WavespecError, code="repeated-dim"):
         )
 
 
+class NothingToStage(WavespecError, code="nothing-to-stage"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        message = f"{quote(tensor)} is a single number, which shared memory has no tiles of."
+        super().__init__(where, message, hints=["Leave out 'space'."])
+
+
 class ContradictoryDim(WavespecError, code="contradictory-dim"):
     """The fields of a dim leave no size."""
 
@@ -92,6 +98,8 @@ def _names(spec: KernelSpec) -> Iterator[WavespecError]:
 
 def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
     for name, tensor in spec.tensors.items():
+        if tensor.space == "shared" and not tensor.shape:
+            yield NothingToStage(spec.where("tensors", name, "space"), name)
         for index, dim in enumerate(tensor.shape):
             where = spec.where("tensors", name, "shape", index)
             if dim not in spec.dims and dim not in broken:
@@ -121,6 +129,9 @@ def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
                 for name in overridden:
                     if name not in known and name not in broken:
                         yield UndefinedName(_key(override, section, name, target), name, what, list(known))
+            for name, tensor in override.tensors.items():
+                if tensor.space == "shared" and name in spec.tensors and not spec.tensors[name].shape:
+                    yield NothingToStage(tensor.where("space"), name)
 
 
 def _key(override: SpecModel, section: str, name: str, target: str) -> Where:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.constraints import AnyConstraint, Assume, Hardware, Tiling, Wave, Workgroup
-from wavespec.schema.expressions import Expression
+from wavespec.schema.expressions import PLACES, Call, Expression
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import UndefinedName, part_of
 
@@ -49,6 +49,15 @@ class NotACondition(WavespecError, code="not-a-condition"):
             where,
             f"{quote(text)} is a number; a condition is a comparison.",
             hints=["Such as 'K > 4 * BLOCK_K'."],
+        )
+
+
+class PlaceOutsideGraph(WavespecError, code="place-outside-graph"):
+    def __init__(self, where: Where, text: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(text)} is known inside the graph only: every workgroup and every step has its own.",
+            hints=["The size of a dim is its name."],
         )
 
 
@@ -99,6 +108,8 @@ def check_condition(
     if not condition.is_condition:
         yield NotACondition(where, str(condition))
     for node in condition.walk():
+        if isinstance(node, Call) and node.function in PLACES:
+            yield PlaceOutsideGraph(part_of(where, node), str(node))
         name = getattr(node, "name", None)
         if name is not None and name not in spec.dims and name not in spec.params and name not in broken:
             known = [*spec.dims, *spec.params]

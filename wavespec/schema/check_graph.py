@@ -9,10 +9,11 @@ from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints
 from wavespec.schema.constraints import Tiling
 from wavespec.schema.dtypes import DType
 from wavespec.schema.errors import ANY_NAME
+from wavespec.schema.expressions import PLACES, Call, Expression, Name
 from wavespec.schema.models import KernelSpec, Tensor
-from wavespec.schema.ops import AnyOp, Formula, Iterate
+from wavespec.schema.ops import AnyOp, Formula, Structured
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
-from wavespec.schema.resolve import UndefinedName, resolve_params
+from wavespec.schema.resolve import UndefinedName, part_of, resolve_params
 
 
 class RedefinedName(WavespecError, code="redefined-name"):
@@ -159,6 +160,19 @@ class _GraphScope:
     def is_dim(self, name: str) -> bool:
         return name in self.spec.dims
 
+    def place(self, op: Op, *path: str | int) -> None:
+        expression, where = _field(op, path), op.where(*path)
+        assert isinstance(expression, Expression)
+        tiled = {id(node) for call in expression.walk() if _is_place(call) for node in call.children}
+        for node in expression.walk():
+            if not isinstance(node, Name) or node.name in self.spec.dims or node.name in self.broken:
+                continue
+            if id(node) in tiled:
+                self.report(UndefinedName(part_of(where, node), node.name, "a dim", list(self.spec.dims)))
+            elif node.name not in self.spec.params:
+                known = [*self.spec.dims, *self.spec.params]
+                self.report(UndefinedName(part_of(where, node), node.name, "a dim or a parameter", known))
+
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]
         for override in self.spec.targets.values():
@@ -209,7 +223,9 @@ class _GraphScope:
             if isinstance(op, Formula):
                 yield from cast("tuple[AnyOp, ...]", self.expanded[id(op)])
             else:
-                yield op.model_copy(update={"body": tuple(self.plain(op.body))}) if isinstance(op, Iterate) else op
+                bodies = op.bodies if isinstance(op, Structured) else ()
+                plain = {field: tuple(self.plain(getattr(op, field))) for field in bodies}
+                yield op.model_copy(update=plain) if plain else op
 
     def _refuse_redefinition(self, where: Where, result: str) -> None:
         for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
@@ -248,8 +264,12 @@ class _GraphScope:
 def _names(body: Sequence[AnyOp]) -> Iterator[str]:
     for op in body:
         yield from _results(op).values()
-        if isinstance(op, Iterate):
-            yield from _names(op.body)
+        for field in op.bodies if isinstance(op, Structured) else ():
+            yield from _names(getattr(op, field))
+
+
+def _is_place(node: Expression) -> bool:
+    return isinstance(node, Call) and node.function in PLACES
 
 
 def _results(op: Op) -> dict[str, str]:

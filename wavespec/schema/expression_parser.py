@@ -25,6 +25,7 @@ from wavespec.schema.expressions import (
     FUNCTIONS,
     INT64_MAX,
     LONGEST_EXPRESSION,
+    PLACES,
     Binary,
     Call,
     Compare,
@@ -189,6 +190,10 @@ class ExpressionParser:
             counts = str(fewest) if fewest == most else f"{fewest} to {most}"
             self._fail(
                 function, f"{quote(function.text)} takes {counts} argument{'s' * (most > 1)}, not {len(arguments)}."
+            )
+        if function.text in PLACES and not isinstance(arguments[0], Name):
+            raise MalformedExpression(
+                self.span.part(*arguments[0].at), f"{quote(function.text)} takes the name of a dim."
             )
         at = (function.offset, close.offset + 1 - function.offset)
         return self._count(Call(function.text, tuple(arguments), at=at))

@@ -21,8 +21,18 @@ INT64_MIN = -(2**63)
 LONGEST_EXPRESSION = 512
 """Characters of an expression."""
 
-FUNCTIONS: Mapping[str, tuple[int, int]] = {"min": (2, 16), "max": (2, 16), "ceildiv": (2, 2)}
-"""Functions of constant expressions, with the fewest and the most arguments."""
+PLACES: Mapping[str, str] = {
+    "start": "the first element of the current tile of a dim",
+    "end": "one past its last element",
+    "size": "the size of a dim",
+}
+"""Functions of the name of a dim; the first two are known inside the graph alone."""
+
+FUNCTIONS: Mapping[str, tuple[int, int]] = {
+    **{"min": (2, 16), "max": (2, 16), "ceildiv": (2, 2)},
+    **dict.fromkeys(PLACES, (1, 1)),
+}
+"""Functions of integer expressions, with the fewest and the most arguments."""
 
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
 _PRECEDENCE = {**dict.fromkeys(COMPARISONS, 1), "+": 2, "-": 2, "*": 3, "/": 3, "//": 3, "%": 3}
@@ -60,7 +70,7 @@ class Expression:
             yield from child.walk()
 
     def names(self) -> tuple[str, ...]:
-        """Free names, each once, in the order of the text."""
+        """Free names, those of dims whose tile is meant among them, each once, in the order of the text."""
         return tuple(dict.fromkeys(node.name for node in self.walk() if isinstance(node, Name)))
 
     def evaluate(self, values: Mapping[str, int]) -> int | bool:
@@ -217,6 +227,10 @@ def _evaluate(node: Expression, values: Mapping[str, int]) -> int | bool:
             result = _arithmetic(op, _evaluate(left, values), _evaluate(right, values), node)
         case Compare(op=op, left=left, right=right):
             return _COMPARE[op](_evaluate(left, values), _evaluate(right, values))
+        case Call(function=function) if function in PLACES:
+            if str(node) not in values:
+                raise EvaluationError(f"{quote(str(node))} is known inside the graph only", node)
+            return values[str(node)]
         case Call(function=function, arguments=arguments):
             result = _call(function, [_evaluate(argument, values) for argument in arguments], node)
         case _:

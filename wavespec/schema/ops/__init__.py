@@ -13,6 +13,7 @@ from pydantic import Field
 from wavespec.schema.ops.argmax import ARG_REDUCE, ARG_REDUCTIONS, ArgReduce
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
+from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.formula import Formula
@@ -24,6 +25,7 @@ from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
+from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.topk import Topk
 from wavespec.schema.ops.write import Write
 
@@ -37,6 +39,7 @@ __all__ = [
     "ArgReduce",
     "Binary",
     "Bitcast",
+    "Branch",
     "Cast",
     "EffectOp",
     "Elementwise",
@@ -53,6 +56,7 @@ __all__ = [
     "Scan",
     "Scope",
     "Size",
+    "Structured",
     "Ternary",
     "Topk",
     "Unary",
@@ -68,6 +72,7 @@ _MODELS: tuple[type[Op], ...] = (
     Read,
     Mma,
     Iterate,
+    Branch,
     Cast,
     Bitcast,
     *ELEMENTWISE,
@@ -87,6 +92,7 @@ if TYPE_CHECKING:
         | Read
         | Mma
         | Iterate
+        | Branch
         | Cast
         | Bitcast
         | Unary
@@ -105,4 +111,5 @@ else:
 OPS: Mapping[str, type[Op]] = {op.word: op for op in _MODELS}
 """Word of the language: its op."""
 
-Iterate.model_rebuild(_types_namespace={"AnyOp": AnyOp})
+for _structured in (Iterate, Branch):
+    _structured.model_rebuild(_types_namespace={"AnyOp": AnyOp})

@@ -56,6 +56,10 @@ class Scope(Protocol):
         """The one size of a dim, where it has one."""
         ...
 
+    def place(self, op: Op, *path: str | int) -> None:
+        """Check the names of the expression at `path`, which says a place: it has parameters, dims, and their tiles."""
+        ...
+
     def is_dim(self, name: str) -> bool:
         """There is a dim of that name."""
         ...

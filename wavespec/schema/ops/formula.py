@@ -56,7 +56,8 @@ _IS_BOOL = {row.word for row in FUNCTIONS if row.result == "bool"}
 
 
 class Formula(ValueOp):
-    """An expression of values, numbers, parameters and sizes of dims: `name: "where(x > 0, x, x * 2)"`."""
+    """An expression of values, numbers, parameters and sizes of dims: `name: "where(x > 0, x, x * 2)"`; or another
+    name for a value, `name: loop.acc`."""
 
     word: ClassVar[str] = "formula"
     headline: ClassVar[tuple[str, ...]] = ("text",)
@@ -90,6 +91,9 @@ class _Expansion:
     def ops(self) -> tuple[ValueOp, ...]:
         """The last one has the name of the formula."""
         result = self._lower(self.tree, None)
+        if isinstance(self.tree, Name) and isinstance(result, str) and not self.made:  # another name for a value
+            fields = {"value": (result, self.tree), "dtype": (self.scope.dtype_of(result) or "f32", self.tree)}
+            result = self._op(self.tree, "cast", fields)
         if not self.made or self.made[-1].name != result:
             message = f"{quote(self.formula.text)} computes nothing; an expression has an operator or a function."
             raise MalformedExpression(self._where(self.tree), message)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.expressions import Expression
 from wavespec.schema.names import Name, Reference
-from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.base import Scope, ValueType
+from wavespec.schema.ops.structured import Structured
 
 if TYPE_CHECKING:
     from wavespec.schema.ops import AnyOp
@@ -32,22 +34,21 @@ class CarryNotRedefined(WavespecError, code="carry-not-redefined"):
         )
 
 
-class CarryTypeMismatch(WavespecError, code="carry-type-mismatch"):
-    def __init__(self, where: Where, name: str, first: ValueType, later: ValueType) -> None:
-        super().__init__(where, f"{quote(name)} enters the loop as {first} and leaves each step as {later}.")
-
-
-class Iterate(ValueOp):
+class Iterate(Structured):
     """Runs `body` once for each tile of a dim. `loop.name` is the last value of a carried name."""
 
     word: ClassVar[str] = "iterate"
     headline: ClassVar[tuple[str, ...]] = ("dim",)
-    is_value: ClassVar[bool] = False
+    what: ClassVar[str] = "loop"
 
     op: Literal["iterate"] = "iterate"
     dim: Name
     """The dim to walk over; a `tiling` constraint gives its tile."""
-    carry: Annotated[dict[Name, Reference], Field(max_length=64)]
+    start: Expression | None = None
+    """The first element that a step may have to do with: tiles that end before it are left out. Absent: 0."""
+    end: Expression | None = None
+    """One past the last such element: tiles that start there or later are left out. Absent: the size of the dim."""
+    carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
     """Name inside the body: the value it has in the first step. The body redefines it for the next one."""
     body: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]
     """The statements of one step."""
@@ -56,13 +57,13 @@ class Iterate(ValueOp):
         dim = scope.dim(self, "dim")
         if dim and not scope.is_tiled(dim):
             scope.report(DimNotTiled(self.where("dim"), dim))
+        for bound in ("start", "end"):
+            if getattr(self, bound) is not None:
+                scope.place(self, bound)
         first = {name: scope.value(self, "carry", name) for name in self.carry}
-        defined = scope.inside(first, self.body)
+        defined = self.inside(scope, first, self.body)
         for name, before in first.items():
-            after = defined.get(name)
             if name not in defined:
                 scope.report(CarryNotRedefined(self.where_key("carry", name), name))
-            elif before and after and before != after:
-                scope.report(CarryTypeMismatch(self.where("carry", name), name, before, after))
             scope.define(f"{self.name}.{name}", before)
         return None

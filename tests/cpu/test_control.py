@@ -1,0 +1,26 @@
+"""Branches and loops between bounds on this machine's CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.ops.control import LOOPS, Product, Rows
+from wavespec.pipeline import compile
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_rows_of_a_triangle(loop: str) -> None:
+    kernel = compile(Rows(loop).spec)
+    for shape in ((37, 50), (8, 16), (1, 1), (2, 0), (0, 3)):
+        x = torch.randint(-9, 10, shape).float()
+        assert torch.equal(kernel(x), torch.tensor(Rows(loop).expected(x.numpy())))
+
+
+@pytest.mark.parametrize("loop", ["branch", "end"])
+def test_products_of_a_triangle(loop: str) -> None:
+    product = Product(loop=loop, space="global")
+    kernel = compile(product.spec)
+    for sizes in ((70, 40, 136), (3, 5, 8), (65, 1, 0), (200, 100, 256)):
+        a, b = map(torch.tensor, product.operands(sizes))
+        assert torch.equal(kernel(a, b), a.float() @ b.float().T)

@@ -1,0 +1,49 @@
+"""Branches and bounds as YAML and as Python: the same specs, and the texts that they are written as."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.control import LOOPS, Product, Rows
+from wavespec.diagnostics import WavespecError
+from wavespec.lower.spec_to_tile import spec_to_tile
+from wavespec.schema import KernelSpec, loads
+from wavespec.schema.builder import KernelBuilder, end, start
+from wavespec.schema.spec_to_yaml import dump_yaml
+
+
+@pytest.mark.parametrize("spec", [*(Rows(loop).spec for loop in LOOPS), Product(loop="branch").spec])
+def test_what_is_written_reads_back(spec: KernelSpec) -> None:
+    assert loads(dump_yaml(spec)) == spec
+
+
+def test_python_says_bounds_and_otherwise() -> None:
+    k = KernelBuilder("k")
+    m, n = k.dim("M"), k.dim("N")
+    x, y = k.input("x", [m, n], "f32"), k.output("y", [m, n], "f32")
+    k.workgroup(m, 8, axis=0)
+    k.tiling(n, 16)
+    with k.iterate("rows", n, start=start(m), end=end(m) + 1):
+        tile = k.read("tile", x)
+        with k.branch("some", start(n) < end(m), tile=tile) as some:
+            k.formula("tile", some["tile"] * 2)
+        with k.otherwise(some):
+            k.formula("tile", some["tile"] * 3)
+        k.write(some["tile"], y)
+    text = dump_yaml(k.build())
+    assert "start: start(M)" in text and "end: end(M) + 1" in text and "otherwise:" in text
+    assert loads(text) == k.build()
+
+
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("start(N) // M < 2", "the divisor may be 0"),
+        ("start(N) / 5 < 2", "the quotient need not be a whole number"),
+        ("start(N) < 2.5", "places are whole numbers"),
+    ],
+)
+def test_what_a_kernel_cannot_compute_is_refused(condition: str, why: str) -> None:
+    text = dump_yaml(Rows("branch").spec).replace("start(N) < end(M)", condition)
+    with pytest.raises(WavespecError, match=why):
+        spec_to_tile(loads(text), "gfx942")

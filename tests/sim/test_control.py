@@ -1,0 +1,96 @@
+"""Branches and loops between bounds, in the simulator: right at every edge, with every schedule, and they skip."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.lower.gemms import AMD, CPU, NVIDIA
+from tests.ops.control import LOOPS, Product, Rows
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
+from wavespec.sim.reference import reference
+from wavespec.targets.machine import Machine
+
+ROLES = ", waves: {producers: 1}"
+
+
+@pytest.mark.parametrize("machine", [CPU, NVIDIA, AMD], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_rows_of_a_triangle(loop: str, machine: Machine) -> None:
+    for sizes in ((8, 16), (37, 50), (1, 1), (50, 9), (2, 0)):
+        report, expected = Rows(loop).run(machine, sizes)
+        assert report.ok, report.render()
+        assert (report.tensors["y"] == expected).all()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_reference_leaves_nothing_out(loop: str) -> None:
+    x = np.random.default_rng(0).integers(-9, 10, (37, 50)).astype(np.float32)
+    assert (np.asarray(reference(Rows(loop).spec, torch.tensor(x))) == Rows(loop).expected(x)).all()
+
+
+@pytest.mark.parametrize(
+    ("machine", "stages"),
+    [(CPU, 1), (NVIDIA, 1), (NVIDIA, 3), (AMD, 2)],
+    ids=lambda value: getattr(value, "variant", value),
+)
+@pytest.mark.parametrize("loop", ["branch", "end"])
+def test_products_of_a_triangle(loop: str, machine: Machine, stages: int) -> None:
+    product = Product(stages, loop, space="global" if machine is CPU else "shared")
+    kernel = lower(product.spec, machine)
+    for sizes in ((70, 40, 136), (3, 5, 8), (65, 1, 0)):
+        report, expected = product.run(machine, sizes, kernel)
+        assert report.ok, report.render()
+        assert (report.tensors["c"] == expected).all()
+
+
+def test_waves_that_only_copy_follow_bounds() -> None:
+    report, expected = Product(3, "end", ROLES, tile=(64, 64, 64), wave=(64, 64)).run(NVIDIA, (130, 70, 256))
+    assert report.ok, report.render()
+    assert (report.tensors["c"] == expected).all()
+
+
+@pytest.mark.parametrize("auto", ["prefetch", "modulo"])
+def test_schedules_end_with_the_bound(auto: str) -> None:
+    product = Product(2, schedule=f", auto: {auto}")
+    for sizes in ((130, 70, 256), (40, 40, 64)):
+        report, expected = product.run(AMD, sizes)
+        assert report.ok, report.render()
+        assert (report.tensors["c"] == expected).all()
+
+
+def test_what_is_left_out_is_not_read() -> None:
+    whole = Product(loop="none").run(AMD, (256, 64, 256))[0]
+    for loop in ("branch", "end"):
+        part = Product(loop=loop).run(AMD, (256, 64, 256))[0]
+        assert part.counts["mma"] == whole.counts["mma"] * 20 // 32
+        assert part.counts["global load bytes"] < whole.counts["global load bytes"] * 0.7
+
+
+def test_a_start_leaves_out_the_steps_before_it() -> None:
+    report, expected = Product(loop="none", start="K - K % 32", stages=2).run(AMD, (64, 64, 72))
+    a, b = Product().operands((64, 64, 72))
+    assert report.ok, report.render()
+    assert (report.tensors["c"] == a[:, 64:].astype(np.float32) @ b[:, 64:].astype(np.float32).T).all()
+    assert expected.shape == (64, 64)
+
+
+def test_steps_of_a_persistent_kernel_are_counted() -> None:
+    product = Product(3, schedule=f"{ROLES}, workgroups: {{persistent: true}}", tile=(64, 64, 64), wave=(64, 64))
+    with pytest.raises(WavespecError, match=r"error\[steps-not-counted\]"):
+        lower(product.spec, NVIDIA)
+
+
+def test_steps_in_a_branch_are_not_counted() -> None:
+    product = Product(3, "branch", ROLES, tile=(64, 64, 64), wave=(64, 64))
+    with pytest.raises(WavespecError, match=r"error\[steps-not-counted\]"):
+        lower(product.spec, NVIDIA)
+
+
+def test_a_note_says_that_steps_with_a_branch_do_not_overlap() -> None:
+    assert lower(Product(2, "branch").spec, AMD).notes == (
+        "k_loop: steps do not overlap, because of the branch in them.",
+    )
+    assert not lower(Product(1, "branch").spec, AMD).notes

@@ -1,0 +1,97 @@
+"""Tile kernel in, tile kernel out: a reduction that goes on from step to step joins lanes and waves at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.ops.reduce import identity
+from wavespec.targets.machine import Machine
+
+_VECTORS, _BYTES = 16, 256
+"""What partial results may take of a lane: vector registers where it has some, else bytes of registers."""
+
+
+class DeferReductions(Pass):
+    """Carry what each register has so far in place of what all of them have together.
+
+    Before: a loop along a dim carries a ``reduce`` along it, which starts from the carried value.
+    After:  where nothing else in the loop uses it, the loop carries a tile that starts as the function's identity and
+            that each step is joined to element by element (``join``), small floats in f32; behind the loop one
+            ``reduce`` joins the rest and what the loop started from.  Sums so have shorter chains, and fewer
+            roundings.
+    """
+
+    name: ClassVar[str] = "defer-reductions"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        fresh = fresh_names(kernel)
+        lanes = kernel.wave_count * kernel.lanes
+        room = (machine.vector_bytes * _VECTORS or _BYTES) * lanes
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "iterate":
+                return (op,)
+            starts: list[Op] = []
+            ends: list[Op] = []
+            for number in range(len(op.operands)):
+                made = _deferrable(op, number)
+                if made is not None and _bytes(made.operands[0]) <= room:
+                    op = _deferred(op, number, made, fresh, starts, ends)
+            return (*starts, op, *ends)
+
+        return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _deferrable(loop: Op, number: int) -> Op | None:
+    """The reduction that makes a carried value, if it is all that the loop has to do with it."""
+    argument, last = loop.body.arguments[number], loop.body.yields[number]
+    made = next((op for op in loop.body.ops if last in op.results), None)
+    if made is None or made.name != "reduce" or made["dim"] != loop["dim"] or made.operands[1:] != (argument,):
+        return None
+    used = [v for op in loop.body.ops for inner in op.walk() for v in _used(inner)]
+    alone = used.count(argument) == 1 and last not in used and loop.body.yields.count(last) == 1
+    return made if alone and argument not in loop.body.yields else None
+
+
+def _used(op: Op) -> tuple[Value, ...]:
+    return (*op.operands, *(op.region.yields if op.region else ()))
+
+
+def _bytes(value: Value) -> int:
+    elements = 1
+    for extent in value.tile.extents:
+        elements *= extent
+    return elements * _partial(value).dtype.bits // 8
+
+
+def _partial(value: Value) -> TileType:
+    dtype = value.tile.dtype
+    return replace(value.tile, dtype=DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype)
+
+
+def _deferred(loop: Op, number: int, made: Op, fresh: Callable[[str], str], starts: list[Op], ends: list[Op]) -> Op:
+    """The loop with the carried value of that number as a tile; what comes before and behind it is appended."""
+    body, result, kind = loop.body, loop.results[number], _partial(made.operands[0])
+    start, argument, joined, parts = (Value(fresh(result.name), kind) for _ in range(4))
+    number_of = attribute_pairs({"value": identity(made["function"], kind.dtype)})
+    starts.append(Op("register", (), (start,), number_of, None, made.span, made.node))
+    place = attribute_pairs({key: made[key] for key in ("dim", "function", "origin", "size")})
+    join = Op("join", (argument, made.operands[0]), (joined,), place, None, made.span, made.node)
+    whole = attribute_pairs({key: made[key] for key in ("dim", "divided", "function", "size")})
+    ends.append(Op("reduce", (parts, loop.operands[number]), (result,), whole, None, made.span, made.node))
+
+    def put(values: tuple[Value, ...], value: Value) -> tuple[Value, ...]:
+        return (*values[:number], value, *values[number + 1 :])
+
+    region = replace(
+        body,
+        arguments=put(body.arguments, argument),
+        ops=tuple(join if op is made else op for op in body.ops),
+        yields=put(body.yields, joined),
+    )
+    return replace(loop, operands=put(loop.operands, start), results=put(loop.results, parts), region=region)

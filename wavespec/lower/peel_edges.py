@@ -1,0 +1,61 @@
+"""Tile kernel in, tile kernel out: loops over tiles check bounds in their last step alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.kernel import Kernel, Op, Value, rewrite
+from wavespec.ir.rewriting import copied
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.targets.machine import Machine
+
+
+class PeelEdges(Pass):
+    """Run the whole tiles of a loop without bound checks, and what is left behind them with.
+
+    Before: operations in a loop have ``masked`` dims wherever the last tile may be partial.
+    After:  a loop over a dim that is masked in it stands there twice: up to the last whole tile, with nothing masked
+            along the dim, and from there on (``lower``) to the end, as it was.  Loops of matrix products, and those
+            that a schedule names, stay one: other passes overlap their steps.
+    """
+
+    name: ClassVar[str] = "peel-edges"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
+        fresh = fresh_names(kernel)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "iterate" or op.node in scheduled or op["unroll"] == 0 or op.get("lower") is not None:
+                return (op,)
+            inside = [inner for inner in op.walk() if inner is not op]
+            if any(inner.name == "mma" for inner in inside) or not any(_is_masked(inner, op) for inner in inside):
+                return (op,)
+            return _peeled(op, fresh)
+
+        return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _peeled(loop: Op, fresh: Callable[[str], str]) -> tuple[Op, Op]:
+    names: dict[str, Value] = {}
+    whole = loop["extent"] - loop["extent"] % loop["step"]
+    first = copied(loop, fresh, names).with_(extent=whole)
+    ops = rewrite(first.body.ops, lambda op: (_unmasked(op, loop) if _is_masked(op, loop) else op,))
+    first = replace(first, region=replace(first.body, ops=ops))
+    return first, replace(loop.with_(lower=whole), operands=first.results)
+
+
+def _is_masked(op: Op, loop: Op) -> bool:
+    """Whether an operation checks bounds along the dim of the loop, at its step."""
+    masked = op.get("masked")
+    if not masked or loop["induction"] not in {name for _, place in op.get("origin", ()) for name in place.symbols}:
+        return False
+    return op["dim"] == loop["dim"] if op.name in ("join", "reduce", "topk") else loop["dim"] in masked
+
+
+def _unmasked(op: Op, loop: Op) -> Op:
+    if op.name in ("join", "reduce", "topk"):
+        return op.with_(masked=False)
+    return op.with_(masked=tuple(dim for dim in op["masked"] if dim != loop["dim"]))

@@ -1,0 +1,41 @@
+"""What ops with a body have in common: values that go in under names of the body, and come out as `name.carried`."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.names import Name, Reference
+from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
+
+
+class CarryTypeMismatch(WavespecError, code="carry-type-mismatch"):
+    def __init__(self, where: Where, name: str, what: str, first: ValueType, later: ValueType) -> None:
+        super().__init__(where, f"{quote(name)} enters the {what} as {first} and leaves {_END[what]} as {later}.")
+
+
+_END = {"loop": "each step", "branch": "it"}
+
+
+class Structured(ValueOp):
+    """An op with a body. Its name is no value; `name.carried` is."""
+
+    is_value: ClassVar[bool] = False
+    what: ClassVar[str]
+    """What messages call it."""
+    bodies: ClassVar[tuple[str, ...]] = ("body",)
+    """The fields that hold statements."""
+
+    carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
+    """Name inside the body: the value that it has there at first."""
+
+    def inside(self, scope: Scope, first: dict[str, ValueType | None], body: tuple[Op, ...]) -> frozenset[str]:
+        """Infer a body; returns the carried names that it redefines."""
+        defined = scope.inside(first, body)
+        for name, before in first.items():
+            after = defined.get(name)
+            if before and after and before != after:
+                scope.report(CarryTypeMismatch(self.where("carry", name), name, self.what, before, after))
+        return frozenset(defined)
