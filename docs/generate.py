@@ -200,7 +200,7 @@ def kernels() -> str:
             doc, others = family.spec.doc, f"a family of {len(family.members)}"
         else:
             spec = loads(text, source, path.parent)
-            doc, others = spec.doc, ", ".join(f"`{target}`" for target in spec.only)
+            doc, others = spec.doc, ", ".join(f"`{target}`" for target in spec.only or ())
         rows.append(f"| [`{name}`](../{source}) | {_cell(doc)} | {others} |")
     return "\n".join(["| spec | what it computes | only |", "| --- | --- | --- |", *rows])
 
