@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from wavespec.schema.ops.argmax import ARG_REDUCE, ARG_REDUCTIONS, ArgReduce
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.branch import Branch
@@ -26,14 +27,17 @@ from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.topk import Topk
 from wavespec.schema.ops.write import Write
 
 __all__ = [
+    "ARG_REDUCTIONS",
     "FUNCTIONS",
     "OPS",
     "REDUCTIONS",
     "SCANS",
     "AnyOp",
+    "ArgReduce",
     "Binary",
     "Bitcast",
     "Branch",
@@ -56,6 +60,7 @@ __all__ = [
     "Size",
     "Structured",
     "Ternary",
+    "Topk",
     "Unary",
     "ValueOp",
     "ValueType",
@@ -75,6 +80,8 @@ _MODELS: tuple[type[Op], ...] = (
     *ELEMENTWISE,
     *REDUCE,
     *SCAN,
+    *ARG_REDUCE,
+    Topk,
     Formula,
     Write,
     Debug,
@@ -96,6 +103,8 @@ if TYPE_CHECKING:
         | Ternary
         | Reduce
         | Scan
+        | ArgReduce
+        | Topk
         | Formula
         | Write
         | Debug
