@@ -82,6 +82,11 @@ def indices(dim: str) -> Maker:
     return lambda draw: draw.integers(0, draw.sizes[dim])
 
 
+def constant(number: float) -> Maker:
+    """One number everywhere."""
+    return lambda draw: torch.full(draw.shape, number, dtype=draw.dtype)
+
+
 def lengths(dim: str, *, least: int = 0) -> Maker:
     """Extents of at most a dim, `least` or more."""
     return lambda draw: draw.integers(least, draw.sizes[dim] + 1)
@@ -154,11 +159,24 @@ _ROWS = Row(
     sized("M N", (1, 1), (3, 0), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)),
 )
 
+_ATTENTION = Row(
+    sized("B H M N D", (2, 2, 5, 40, 64), (1, 2, 70, 100, 50), (1, 1, 3, 0, 64), (1, 1, 1, 1, 1), (1, 1, 3, 70, 136)),
+    sized(
+        "B H M N D", (0, 2, 5, 7, 64), (2, 3, 200, 333, 128), (1, 2, 97, 65, 256), (1, 1, 0, 5, 8), (1, 1, 64, 64, 7)
+    ),
+)
+
 KERNELS: dict[str, Row] = {
+    "attention": _ATTENTION,
     "batched_matmul": Row(
         sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
         exact=True,
+    ),
+    "dropout": Row(
+        sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
+        sized("M N", (1, 1), (3, 0), (33, 1001)),
+        special={"p": constant(0.3), "seed": constant(-1234567890123456789)},
     ),
     "gemm": _PRODUCT,
     "gemm_bf16": _PRODUCT,
@@ -269,7 +287,8 @@ def subjects(*targets: str) -> list[Subject]:
 def tensor_to_array(tensor: Tensor, dtype: str) -> Array:
     """The same bytes."""
     kind = numpy_dtype(DTYPES[dtype])
-    return tensor.contiguous().view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind)
+    flat = tensor.contiguous().view(-1)  # a tensor without dims has no view of another element size
+    return flat.view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind).reshape(tensor.shape)
 
 
 def array_to_tensor(array: Array, dtype: str) -> Tensor:
@@ -278,7 +297,7 @@ def array_to_tensor(array: Array, dtype: str) -> Tensor:
     plain = np.ascontiguousarray(array)
     if kind is torch.bool:
         return torch.from_numpy(plain)
-    return torch.from_numpy(plain.view(np.uint8)).view(kind)
+    return torch.from_numpy(plain.reshape(-1).view(np.uint8)).view(kind).view(array.shape)
 
 
 @cache

@@ -13,8 +13,8 @@ of parameters and of dims):
     atom    = NUMBER | NAME | FUNCTION "(" formula {"," formula} ")" | "(" formula ")"
 
 NUMBER is that of `expression_parser`, `nan` or `pi`. FUNCTION is a word of the elementwise ops, `where`, an element
-type, or `index` or `size`, which take the name of a dim, or `random`, which takes a seed and the names of dims. As in Python, `&` and `|` bind closer than comparisons:
-`(x > 0) & (y > 0)`.
+type, `index` or `size`, which take the name of a dim, or `random`, which takes a seed and the names of dims. As in
+Python, `&` and `|` bind closer than comparisons: `(x > 0) & (y > 0)`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ _FOLDED: Mapping[str, Callable[[Number, Number], Number]] = {
     "//": lambda left, right: left // right,
     "%": lambda left, right: left % right,
 }
-_MODELS: Mapping[str, type[ValueOp]] = {model.word: model for model in (*ELEMENTWISE, Index, Size, Random, Cast, Register)}
+_MODELS: Mapping[str, type[ValueOp]] = {
+    model.word: model for model in (*ELEMENTWISE, Index, Size, Random, Cast, Register)
+}
 _OF_FLOATS = {row.word for row in FUNCTIONS if row.dtypes in ("floats", "small floats")}
 _TYPED: Mapping[str, DType | None] = {"index": "i32", "size": None, "random": "f32"}
 """Element types of what is made of dims; that of a size is the one of what is around it."""
