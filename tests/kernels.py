@@ -158,6 +158,8 @@ KERNELS: dict[str, Row] = {
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
         exact=True,
     ),
+    "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "dropout": Row(
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
         sized("M N", (1, 1), (3, 0), (33, 1001)),
@@ -177,6 +179,7 @@ KERNELS: dict[str, Row] = {
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "rms_norm": _ROWS,
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
+    "topk": Row(sized("M N", (9, 700), (3, 8), (1, 513), (0, 9)), sized("M N", (17, 127), (5, 4000)), exact=True),
 }
 """By the name of the file in ``specs/``."""
 
