@@ -12,6 +12,7 @@ from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
+from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
@@ -38,6 +39,7 @@ PASSES: tuple[Pass, ...] = (
     AssignLayouts(),
     DistributeCopies(),
     MaskEdges(),
+    KeepResults(),
     PeelEdges(),
     ShareResults(),
     TileToThread(),
