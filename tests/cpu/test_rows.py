@@ -23,6 +23,7 @@ TORCH = {
     "bf16": torch.bfloat16,
     "i32": torch.int32,
     "i64": torch.int64,
+    "i16": torch.int16,
     "i8": torch.int8,
     "u8": torch.uint8,
 }

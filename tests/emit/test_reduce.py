@@ -8,7 +8,7 @@ from tests.lower.gemms import AMD, NVIDIA
 from tests.ops.rows import Rows
 from wavespec.pipeline import build_variant, emit, module_to_binaries
 
-TYPES = ["f64", "f32", "f16", "bf16", "i64", "i32", "i8", "u8"]
+TYPES = ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8"]
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
+from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.printer import print_kernel
@@ -27,6 +27,29 @@ def changed(machine: Machine, *changes: tuple[str, str]) -> Kernel:
         assert old in text
         text = text.replace(old, new)
     return lower(loads(text, "gemm.wave.yaml"), machine, after=STAGE)
+
+
+ONE_TILE = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: short
+dims: {M: {}, N: {}, K: {max: 32}}
+tensors:
+  a: {shape: [M, K], dtype: f16}
+  b: {shape: [N, K], dtype: f16}
+  c: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 32, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 32}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - a_tile: {read: a}
+  - b_tile: {read: b}
+  - acc: {mma: [a_tile, b_tile, zero]}
+  - {write: acc, to: c}
+"""
 
 
 def test_accesses_get_origins_and_loops_their_steps() -> None:
@@ -166,4 +189,26 @@ gemm.wave.yaml:25:13: error[outside-loop]: 'a_tile' has the dim 'K', which is wa
  25 |   - a_tile: {read: a}
     |             ^^^^^^^^^
     = hint: Move it into the 'iterate' over 'K', or delete the tiling of 'K'."""
+    )
+
+
+def test_dims_of_one_tile_need_no_loop() -> None:
+    spec = loads(ONE_TILE, "short.wave.yaml")
+    assert '("K", [0],)' in lines(lower(spec, NVIDIA, after=STAGE), "read")[0]
+    for machine in (NVIDIA, AMD, CPU):
+        report, expected = run(spec, machine, {"M": 5, "N": 7, "K": 19})
+        assert report.findings == () and (report.tensors["c"] == expected).all()
+
+
+def test_dims_without_a_loop_fit_their_tile() -> None:
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(ONE_TILE.replace("max: 32", "max: 33"), "short.wave.yaml"), NVIDIA)
+    assert (
+        str(caught.value)
+        == """\
+short.wave.yaml:12:23: error[larger-than-tile]: Nothing walks over 'K' with 'iterate', so one tile of 32 elements has to hold all of it; it may be larger.
+    |
+ 12 |   - {tiling: K, tile: 32}
+    |                       ^^
+    = hint: Promise {K: {max: 32}} in 'dims', use a larger tile, or add 'iterate: K'."""
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.schema.builder import KernelBuilder, Value
+from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 STAGE = "choose-instructions"
@@ -115,3 +119,76 @@ def test_auto_takes_the_best_instruction_that_fits_the_tiles() -> None:
         for m in (24, 32)
     ]
     assert [name.split("_")[-1].split("x")[0] for name in chosen] in (["12", "8"], ["6", "4"])
+
+
+TWO_PRODUCTS = """apiVersion: wavespec/v1
+kind: Kernel
+name: two
+dims: {M: {}, N: {}, K: {}}
+tensors:
+  a: {shape: [M, K], dtype: f16}
+  b: {shape: [N, K], dtype: f16}
+  c: {shape: [M, N], dtype: f32, role: output}
+  d: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 32}
+  - {wave: M, tile: 32}
+  - {wave: N, tile: 32}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - one: {register: [M, N], dtype: f32, value: 1}
+  - sums:
+      iterate: K
+      carry: {first: zero, second: one}
+      body:
+        - a_one: {read: a}
+        - b_one: {read: b}
+        - first: {mma: [a_one, b_one, first], variant: VARIANT}
+        - a_two: {read: a}
+        - b_two: {read: b}
+        - second: {mma: [a_two, b_two, second]}
+  - {write: sums.first, to: c}
+  - {write: sums.second, to: d}
+"""
+
+
+def test_each_product_may_have_its_own_row() -> None:
+    spec = loads(TWO_PRODUCTS.replace("VARIANT", "f32_32x32x8_f16"))
+    products = [op["instruction"] for op in lower(spec, AMD, after=STAGE).walk() if op.name == "mma"]
+    assert products == ["f32_32x32x8_f16:swapped", "f32_16x16x16_f16:swapped"]
+    a, b = (np.random.default_rng(rows).integers(-9, 10, (rows, 50)).astype(np.float16) for rows in (70, 90))
+    report = simulate(lower(spec, AMD), AMD, {"a": a, "b": b}, {"M": 70, "N": 90, "K": 50})
+    assert report.ok, report.render()
+    expected = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+    np.testing.assert_array_equal(report.tensors["d"], expected + 1)
+
+
+def test_a_wave_tile_fits_the_rows_of_all_products() -> None:
+    spec = loads(
+        TWO_PRODUCTS.replace("VARIANT", "f32_32x32x8_f16").replace("tile: 32}\n  - {wave: N", "tile: 16}\n  - {wave: N")
+    )
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, AMD)
+    assert caught.value.diagnostics[0].message == (
+        "The wave tile of M of 16 elements is not a multiple of the matrix instruction's extent, 32."
+    )
+
+
+def test_an_unknown_row_of_one_product_is_reported_at_the_product() -> None:
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(TWO_PRODUCTS.replace("VARIANT", "f32_1x1x1_f16")), AMD)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.span is not None
+    assert (diagnostic.code, diagnostic.span.line) == ("unknown-matrix-instruction", 25)
+
+
+def test_python_names_the_row_of_a_product() -> None:
+    text = dump_yaml(loads(TWO_PRODUCTS.replace("VARIANT", "f32_32x32x8_f16")))
+    assert "first: {mma: [a_one, b_one, first], variant: f32_32x32x8_f16}" in text
+    kernel = KernelBuilder("k")
+    value = Value("x")
+    kernel.mma("y", value, value, value, variant="f32_32x32x8_f16")
+    assert kernel._bodies[-1][-1]["variant"] == "f32_32x32x8_f16"  # pyright: ignore[reportPrivateUsage]

@@ -43,7 +43,7 @@ def test_what_lies_beyond_a_row_changes_nothing(rows: Rows, machine: Machine) ->
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)
-@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i32", "i64", "i16", "i8"])
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i32", "i64", "i16", "i8", "u8"])
 def test_every_type_that_is_computed_with(machine: Machine, dtype: str) -> None:
     check(Rows(dtype=dtype), machine, (3, 13))
 

@@ -9,7 +9,7 @@ from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.transpose import transposed_lines
-from wavespec.ir.dtype import DType
+from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
@@ -218,8 +218,11 @@ class ThreadToCpu(CpuProducts):
         )
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
-        if (before.name, after.name, new) == ("f32", "bf16", "bf16"):
-            return self._rounded_to_bf16(name)
+        if after.name == "bf16" and not before.is_float:
+            middle = old.replace(mlir_type(before), "f32")
+            return self._rounded_to_bf16(self.convert(name, before, DTYPES["f32"], old, middle), middle)
+        if (before.name, new) == ("f32", "bf16"):
+            return self._rounded_to_bf16(name, old)
         if (before.name, after.name) != ("bf16", "f32"):
             return super().convert(name, before, after, old, new)
         # IREE takes an extension of what was just rounded for the number itself; of words it does not.
@@ -229,19 +232,23 @@ class ThreadToCpu(CpuProducts):
         name = self.text.op(f"arith.shli {name}, {self.text.constant(16, word)} : {word}")
         return self.text.op(f"arith.bitcast {name} : {word} to {new}")
 
-    def _rounded_to_bf16(self, name: str) -> str:
-        """One number by its word: LLVM calls a library for it, which kernels are not linked with."""
-        word = self.text.op(f"arith.bitcast {name} : f32 to i32")
-        high = self.text.op(f"arith.shrui {word}, {self.text.constant(16, 'i32')} : i32")
-        odd = self.text.op(f"arith.andi {high}, {self.text.constant(1, 'i32')} : i32")
-        rounded = self.text.op(f"arith.addi {word}, {odd} : i32")
-        rounded = self.text.op(f"arith.addi {rounded}, {self.text.constant(0x7FFF, 'i32')} : i32")
-        rounded = self.text.op(f"arith.shrui {rounded}, {self.text.constant(16, 'i32')} : i32")
-        quiet = self.text.op(f"arith.ori {high}, {self.text.constant(0x40, 'i32')} : i32")
-        unordered = self.text.op(f"arith.cmpf uno, {name}, {name} : f32")
-        chosen = self.text.op(f"arith.select {unordered}, {quiet}, {rounded} : i32")
-        short = self.text.op(f"arith.trunci {chosen} : i32 to i16")
-        return self.text.op(f"arith.bitcast {short} : i16 to bf16")
+    def _rounded_to_bf16(self, name: str, type_: str) -> str:
+        """Of f32, by words: for single numbers, and for whole ones, LLVM calls a library that kernels are not linked
+        with."""
+        word, short = (type_.replace("f32", integer) for integer in ("i32", "i16"))
+        plain = self.text.op(f"arith.bitcast {name} : {type_} to {word}")
+        high = self.text.op(f"arith.shrui {plain}, {self.text.constant(16, word)} : {word}")
+        odd = self.text.op(f"arith.andi {high}, {self.text.constant(1, word)} : {word}")
+        rounded = self.text.op(f"arith.addi {plain}, {odd} : {word}")
+        rounded = self.text.op(f"arith.addi {rounded}, {self.text.constant(0x7FFF, word)} : {word}")
+        rounded = self.text.op(f"arith.shrui {rounded}, {self.text.constant(16, word)} : {word}")
+        quiet = self.text.op(f"arith.ori {high}, {self.text.constant(0x40, word)} : {word}")
+        flag = self.text.op(f"arith.cmpf uno, {name}, {name} : {type_}")
+        chosen = type_.replace("f32", "i1")
+        choice = f"{chosen}, {word}" if chosen != "i1" else word
+        rounded = self.text.op(f"arith.select {flag}, {quiet}, {rounded} : {choice}")
+        rounded = self.text.op(f"arith.trunci {rounded} : {word} to {short}")
+        return self.text.op(f"arith.bitcast {rounded} : {short} to {type_.replace('f32', 'bf16')}")
 
     def exp2(self, name: str, size: int) -> str:
         return power_by_polynomial(self.text, name, size)

@@ -89,9 +89,9 @@ class ThreadToRocm(ThreadToMlir):
         tiles = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
         found: list[Assumption] = []
         for memory in self.bindings():
-            reached = const(memory.dtype.bytes) * tiles.get(memory.dims[0], memory.shape[0])
-            for extent in memory.shape[1:]:
-                reached = reached * extent
+            reached = const(memory.dtype.bytes)
+            for number, (dim, extent) in enumerate(zip(memory.dims, memory.shape, strict=True)):
+                reached = reached * (extent if number else tiles.get(dim, extent))
             if not at_most(reached, const(_BEYOND)):
                 text = f"{reached} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
                 found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))

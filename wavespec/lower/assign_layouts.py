@@ -110,7 +110,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
     if op.name in ("reduce", "scan"):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
-    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast", "join") else []
+    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast", "join", "pad") else []
 
 
 def _covers(known: Value, value: Value) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -45,6 +46,16 @@ class OutsideLoop(WavespecError, code="outside-loop"):
             f"'{name}' has the dim '{dim}', which is walked over in tiles, "
             f"and is not inside an 'iterate' over '{dim}'.",
             hints=[f"Move it into the 'iterate' over '{dim}', or delete the tiling of '{dim}'."],
+        )
+
+
+class LargerThanTile(WavespecError, code="larger-than-tile"):
+    def __init__(self, where: Where, dim: str, tile: int) -> None:
+        super().__init__(
+            where,
+            f"Nothing walks over {dim!r} with 'iterate', so one tile of {tile} elements has to hold all of it; "
+            "it may be larger.",
+            hints=[f"Promise {{{dim}: {{max: {tile}}}}} in 'dims', use a larger tile, or add 'iterate: {dim}'."],
         )
 
 
@@ -100,8 +111,9 @@ class AssignTiles(Pass):
             ``origin``, one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run
             one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.
-    Errors: ``tile-not-divisible``, ``too-many-threads`` at the constraint; ``outside-loop``, ``untiled-dim``,
-            ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
+            A dim with a tiling that no loop walks over has one tile, at 0.
+    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
+            ``untiled-dim``, ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
             ``registers-not-possible`` at the schedule.
     """
 
@@ -114,7 +126,9 @@ class AssignTiles(Pass):
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
         plan = _with_short_chains(_of_dims(kernel.distribution, sizes), products)
         kernel = replace(kernel, distribution=plan)
-        raise_all(_unplaced(kernel.body, plan, sizes, frozenset()))
+        walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+        raise_all(_larger(plan, sizes, walked))
+        raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = self._wave_tiles(kernel, machine, products)
         has = {dim for op in kernel.walk() for value in op.results for dim in value.tile.dims}
@@ -168,7 +182,8 @@ class AssignTiles(Pass):
         written: dict[str, Split] = {split.dim: split for split in plan.waves}
         issue: dict[str, int] = {}
         for op, row in products:
-            issue |= {op["m"]: row.m, op["n"]: row.n, op["k"]: row.k}
+            for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
+                issue[dim] = math.lcm(extent, issue.get(dim, 1))
         tiles: dict[str, int] = {}
         for split in plan.workgroup:
             wave = written.get(split.dim)
@@ -258,13 +273,22 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         axes[axis] = ceildiv(size, split.tile)
     added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
     added.append(symbol("lane", 0, kernel.lanes - 1))
-    for split in kernel.distribution.loops:
+    walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+    for split in (split for split in kernel.distribution.loops if split.dim in walked):
         size = sizes[split.dim]
         last = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
         added.append(symbol(f"at_{split.dim}", 0, last, split.tile))
         origins[split.dim] = added[-1]
     grid = tuple(axes.get(axis, const(1)) for axis in range(max(axes, default=0) + 1))
     return replace(kernel.with_symbols(*added), grid=grid), origins
+
+
+def _larger(plan: Distribution, sizes: Mapping[str, Expr], walked: Collection[str]) -> Iterator[WavespecError]:
+    """Dims that nothing walks over, and that are not known to fit one tile."""
+    for split in plan.loops:
+        high = sizes[split.dim].high
+        if split.dim not in walked and (high is None or high > split.tile):
+            yield LargerThanTile(split.span, split.dim, split.tile)
 
 
 def _with_places(
@@ -285,9 +309,9 @@ def _loop(op: Op, size: Expr, tile: int) -> Op:
 
 
 def _unplaced(
-    ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: frozenset[str]
+    ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: Collection[str]
 ) -> Iterator[WavespecError]:
-    """Values that no tile bounds: ``inside`` are the dims of the loops around."""
+    """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
         if op.name in ("reduce", "scan") and op["dim"] in tiled:
@@ -299,8 +323,8 @@ def _unplaced(
                 elif dim not in walked | tiled and not sizes[dim].is_const:
                     yield UntiledDim(op.span, value.name, dim)
         if op.region:
-            around = frozenset[str]((op["dim"],)) if op.get("dim") else frozenset[str]()
-            yield from _unplaced(op.region.ops, plan, sizes, inside | around)
+            around = (op["dim"],) if op.get("dim") else ()
+            yield from _unplaced(op.region.ops, plan, sizes, {*inside, *around})
 
 
 def _whole(size: Expr) -> int:

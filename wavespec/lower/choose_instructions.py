@@ -11,6 +11,8 @@ from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine, MatrixInstruction
 
+_SWAPPED = ":swapped"
+
 
 class UnknownMatrixInstruction(WavespecError, code="unknown-matrix-instruction"):
     def __init__(self, where: Where, written: str, machine: Machine) -> None:
@@ -83,14 +85,14 @@ class NotMatrices(WavespecError, code="not-matrices"):
 class ChooseInstructions(Pass):
     """Pick the matrix instruction of each mma and the way round it is used.
 
-    Before: mma has only its operands.
+    Before: mma has its operands, and ``variant`` where the spec names its instruction.
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores).
             Instructions that read shared memory themselves are for kernels with waves that only copy.
-    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint;
-            ``not-matrices`` at the mma; ``roles-not-possible`` at the schedule's waves; ``operand-not-contiguous`` at
-            the read.
+    Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
+            or at the mma that names its instruction; ``not-matrices`` at the mma; ``roles-not-possible`` at the
+            schedule's waves; ``operand-not-contiguous`` at the read.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -99,14 +101,26 @@ class ChooseInstructions(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             return (self._choose(kernel, op, machine),) if op.name == "mma" else (op,)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        chosen = replace(kernel, body=rewrite(kernel.body, change))
+        products = [op for op in chosen.walk() if op.name == "mma"]
+        if len({op["instruction"].endswith(_SWAPPED) for op in products}) == 1 or not products:
+            return chosen
+        square = {op.result.name for op in products if (row := instruction_of(op, machine)).m == row.n}
+
+        def turn(op: Op) -> tuple[Op, ...]:
+            """Products that meet in one kernel are distributed in the same way."""
+            if op.name != "mma" or op.result.name not in square or op["instruction"].endswith(_SWAPPED):
+                return (op,)
+            return (op.with_(instruction=op["instruction"] + _SWAPPED),)
+
+        return replace(chosen, body=rewrite(chosen.body, turn))
 
     def _choose(self, kernel: Kernel, op: Op, machine: Machine) -> Op:
         a, b, acc = (value.tile for value in op.operands)
         if {len(tile.dims) for tile in (a, b, acc)} != {2}:
             raise NotMatrices(op.span, (a, b, acc))
         written = op.get("variant") or kernel.distribution.instruction
-        where = kernel.distribution.instruction_span or op.span
+        where = op.span if op.get("variant") else kernel.distribution.instruction_span or op.span
         named = machine.instruction(written)
         if written != "auto" and named is None:
             raise UnknownMatrixInstruction(where, written, machine)
@@ -133,7 +147,7 @@ class ChooseInstructions(Pass):
         row, way = next((each for each in ways if not misfits(each)), min(ways[: len(suited)], key=misfits))
         contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
         swapped = way == (n, m) or _wider_when_swapped(row, m, n, contiguous)
-        return op.with_(instruction=row.name + (":swapped" if swapped else ""), m=m, n=n, k=k)
+        return op.with_(instruction=row.name + (_SWAPPED if swapped else ""), m=m, n=n, k=k)
 
     def _written(self, kernel: Kernel) -> list[Memory]:
         return [kernel.memory(op["memory"]) for op in kernel.walk() if op.name == "write"]

@@ -109,13 +109,15 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
 
 
 def _read_extents(kernel: Kernel, machine: Machine) -> dict[str, int]:
-    """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, and of one
-    step along k."""
+    """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, of a whole tile
+    that no waves share, and of one step along k."""
     extents: dict[str, int] = {}
+    shared = {name.removeprefix("wave_") for name, _ in kernel.waves}
     for op in kernel.walk():
         if op.name == "mma":
-            row = instruction_of(op, machine)
-            for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], op.operands[0].tile.extent(op["k"]))):
+            row, acc = instruction_of(op, machine), op.result.tile
+            free = [(d, extent if d in shared else acc.extent(d)) for d, extent in ((op["m"], row.m), (op["n"], row.n))]
+            for dim, extent in (*free, (op["k"], op.operands[0].tile.extent(op["k"]))):
                 extents[dim] = math.lcm(extents.get(dim, 1), extent)
     return extents
 

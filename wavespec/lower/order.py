@@ -25,6 +25,7 @@ from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_reduction import SplitReduction
+from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
@@ -35,6 +36,7 @@ PASSES: tuple[Pass, ...] = (
     DeferReductions(),
     SplitK(),
     PromoteShared(),
+    StageOperands(),
     SplitReduction(),
     AssignLayouts(),
     DistributeCopies(),

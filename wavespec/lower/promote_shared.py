@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -35,10 +36,10 @@ class PromoteShared(Pass):
 
     Before: reads of tensors marked ``staged``, and of tensors whose element type the matrix instruction does not take.
     After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory.  The memory
-            holds the tile of the workgroup, or of one wave where waves run one after another and the operand is
-            staged in rows.  What an instruction takes from where it is, is converted when it is read; ``by_unit``
-            marks reads that the matrix unit does itself.  Beside waves that only copy, a ``write`` gets a shared memory
-            ``<name>_staged_<width>`` that its tile leaves through.
+            holds the tile of the workgroup, or of one wave where waves run one after another, the operand is staged in
+            rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
+            it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
+            ``write`` gets a shared memory ``<name>_staged_<width>`` that its tile leaves through.
     Errors: ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` at the tensor.
     """
 
@@ -52,7 +53,7 @@ class PromoteShared(Pass):
                 row = instruction_of(op, machine)
                 products.append((row, op["m"]))
                 operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
-        added: dict[str, Memory] = {}
+        together, added = set(_beside_product(kernel.body)), dict[str, Memory]()
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
         stages = kernel.distribution.stages if kernel.producers else 1
 
@@ -78,7 +79,8 @@ class PromoteShared(Pass):
             dtype = fragment.dtype if fragment else source.dtype
             origin, dims = dict(op["origin"]), tuple(dim for dim in source.dims if dim in value.tile.dims)
             local, extents = dict.fromkeys(dims, const(0)), dict(zip(value.tile.dims, value.tile.extents, strict=True))
-            if not machine.concurrent_waves and fragment is not None and fragment.staging == "rows":
+            own = fragment is not None and fragment.staging == "rows" and value.name in together
+            if not machine.concurrent_waves and own:
                 # One wave at a time needs its own rows only, while they are in the nearest cache.
                 for name, count in kernel.waves:
                     if (dim := name.removeprefix("wave_")) in extents:
@@ -103,10 +105,25 @@ class PromoteShared(Pass):
         def use(op: Op) -> tuple[Op, ...]:
             return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
 
-        memories = (*kernel.memories, *added.values())
-        staged = [memory for memory in memories if memory.space == "shared"]
-        needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
-        if needed > machine.shared.bytes:
-            where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
-            raise SharedMemoryExceeded(where, needed, machine, staged)
-        return replace(kernel, body=rewrite(body, use), memories=memories)
+        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
+        check_shared(kernel, machine)
+        return kernel
+
+
+def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:
+    """Names of what is read in the block of the product that uses it."""
+    read = {op.result.name for op in ops if op.name == "read"}
+    for op in ops:
+        if op.name == "mma":
+            yield from (value.name for value in op.operands if value.name in read)
+        if op.region:
+            yield from _beside_product(op.region.ops)
+
+
+def check_shared(kernel: Kernel, machine: Machine) -> None:
+    """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine."""
+    staged = [memory for memory in kernel.memories if memory.space == "shared"]
+    needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
+    if needed > machine.shared.bytes:
+        where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
+        raise SharedMemoryExceeded(where, needed, machine, staged)

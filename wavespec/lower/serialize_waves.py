@@ -260,7 +260,8 @@ def _touched(ops: list[Op]) -> tuple[set[str], set[str]]:
 
 
 def _only_accumulates(op: Op) -> bool:
-    """Whether carried values are only added to: accumulators of matrix products, directly or through inner loops."""
+    """Whether carried values are only added to: accumulators of matrix products, directly or through inner loops; and
+    nothing else is a product, which would be computed of nothing where the loop has no steps."""
     sums = {value.name for value in op.body.arguments}
     for inner in op.body.ops:
         for number, value in enumerate(inner.operands):
@@ -272,4 +273,5 @@ def _only_accumulates(op: Op) -> bool:
                 sums.add(inner.results[number].name)
             else:
                 return False
-    return True
+    products = (inner for inner in op.body.ops if inner.name in ("mma", "for"))
+    return all(value.name in sums for inner in products for value in inner.results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +34,8 @@ class SplitReduction(Pass):
     Before: ``read a; read b; mma`` with k as deep as the staged tile.
     After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants
             straight-line code (waves that run together) and 1 where the loop stays (one wave at a time).
-            What the matrix unit reads itself takes no registers and stays whole.
+            What the matrix unit reads itself takes no registers and stays whole.  A read around a loop is repeated
+            inside it where nothing writes to its memory there.
     Errors: ``too-many-instructions`` at the loop's tile.
     """
 
@@ -43,21 +45,23 @@ class SplitReduction(Pass):
         fresh = fresh_names(kernel)
         symbols: dict[str, tuple[int, int]] = {}
 
-        def block(ops: tuple[Op, ...]) -> tuple[Op, ...]:
-            reads = {op.result.name: op for op in ops if op.name == "read" and not op.get("by_unit")}
+        def block(ops: tuple[Op, ...], around: dict[str, Op]) -> tuple[Op, ...]:
+            written = {one["memory"] for op in ops for one in op.walk() if one.name in ("copy", "write")}
+            reads = {name: read for name, read in around.items() if read["memory"] not in written}
+            reads |= {op.result.name: op for op in ops if op.name == "read" and not op.get("by_unit")}
             products = [op for op in ops if op.name == "mma" and all(v.name in reads for v in op.operands[:2])]
             split = {v.name for op in products for v in op.operands[:2]}
             result: list[Op] = []
             for op in ops:
                 if op.region:
-                    op = replace(op, region=replace(op.region, ops=block(op.region.ops)))
+                    op = replace(op, region=replace(op.region, ops=block(op.region.ops, reads)))
                 if op in products:
                     result.append(self._loop(kernel, op, reads, instruction_of(op, machine), machine, fresh, symbols))
                 elif not (op.results and op.results[0].name in split):
                     result.append(op)
             return tuple(result)
 
-        body = block(kernel.body)
+        body = _without_unused(block(kernel.body, {}))
         declared = [symbol(name, 0, depth - step, step) for name, (depth, step) in symbols.items()]
         return replace(kernel.with_symbols(*declared), body=body)
 
@@ -78,7 +82,8 @@ class SplitReduction(Pass):
         step = min(depth, row.k * (wide_steps(row, machine) if machine.concurrent_waves else row.unroll))
         while depth % step:
             step -= row.k
-        induction = f"in_{k}"
+        names = (f"in_{k}{number or ''}" for number in itertools.count())
+        induction = next(name for name in names if symbols.get(name, (depth, step)) == (depth, step))
         symbols[induction] = (depth, step)
         at = symbol(induction, 0, depth - step, step)
         inner: list[Op] = []
@@ -112,6 +117,13 @@ class SplitReduction(Pass):
             Region((argument,), tuple(inner), (product,)),
             mma.span,
         )
+
+
+def _without_unused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The operations without reads in front of loops that are repeated inside."""
+    used = {value.name for op in ops for inner in op.walk() for value in inner.operands}
+    used |= {value.name for op in ops for inner in op.walk() if inner.region for value in inner.region.yields}
+    return tuple(op for op in ops if op.name != "read" or op.result.name in used)
 
 
 def _check_length(kernel: Kernel, mma: Op, row: MatrixInstruction, depth: int, machine: Machine) -> None:

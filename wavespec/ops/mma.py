@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.thread import SharedTile
@@ -12,7 +14,8 @@ from wavespec.schema.ops import Mma
 def to_tile(statement: Mma, context: TileContext) -> None:
     lhs, rhs, acc = (context.names[name] for name in (statement.lhs, statement.rhs, statement.acc))
     value = context.tile(statement.name, acc.tile.dims, acc.tile.dtype)
-    context.add("mma", (lhs, rhs, acc), (value,), statement.span, node=statement.name)
+    chosen: dict[str, Any] = {"variant": statement.variant} if statement.variant else {}
+    context.add("mma", (lhs, rhs, acc), (value,), statement.span, node=statement.name, **chosen)
     context.names[statement.name] = value
 
 

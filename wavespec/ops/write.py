@@ -21,7 +21,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if staged:
         write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
         return
-    write_fragments(context.build, memory, layout, context.origin(op), op["masked"], values, context.machine)
+    write_fragments(context.build, memory, layout, context.origin(op), op.get("masked", ()), values, context.machine)
 
 
 def reference(statement: Write, context: ReferenceContext) -> None:

@@ -272,8 +272,19 @@ class KernelBuilder:
     def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int) -> None:
         self._constrain("workgroup", dim=str(dim), tile=_symbol(tile).expression, axis=axis)
 
-    def tiling(self, dim: Symbol | str, tile: Symbol | int) -> None:
-        self._constrain("tiling", dim=str(dim), tile=_symbol(tile).expression)
+    def tiling(
+        self,
+        dim: Symbol | str,
+        tile: Symbol | int,
+        start: Symbol | int | None = None,
+        count: Symbol | int | None = None,
+    ) -> None:
+        written = {"start": start, "count": count}
+        bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
+        self._constrain("tiling", dim=str(dim), tile=_symbol(tile).expression, **bounds)
+
+    def device(self, dim: Symbol | str, tile: Symbol | int) -> None:
+        self._constrain("device", dim=str(dim), tile=_symbol(tile).expression)
 
     def wave(self, dim: Symbol | str, tile: Symbol | int) -> None:
         self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression)
@@ -290,8 +301,10 @@ class KernelBuilder:
     def read(self, name: str, tensor: Value) -> Value:
         return self._op("read", name, tensor=str(tensor))
 
-    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value) -> Value:
-        return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc))
+    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value, variant: str = "") -> Value:
+        """A product; `variant` is its own matrix instruction, in place of that of the kernel."""
+        chosen = {"variant": variant} if variant else {}
+        return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc), **chosen)
 
     def cast(self, name: str, value: Value, dtype: str) -> Value:
         return self._op("cast", name, value=str(value), dtype=dtype)

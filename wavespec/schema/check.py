@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
 from wavespec.schema.base import SpecModel
+from wavespec.schema.check_assumptions import check_assumptions
 from wavespec.schema.check_cases import check_cases
 from wavespec.schema.check_constraints import check_constraints
 from wavespec.schema.check_graph import RedefinedName, check_graph
@@ -21,6 +22,12 @@ class RepeatedDim(WavespecError, code="repeated-dim"):
         super().__init__(
             where, f"{quote(dim)} is twice in one shape.", hints=["Give the second axis a dim of its own."]
         )
+
+
+class NothingToStage(WavespecError, code="nothing-to-stage"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        message = f"{quote(tensor)} is a single number, which shared memory has no tiles of."
+        super().__init__(where, message, hints=["Leave out 'space'."])
 
 
 class ContradictoryDim(WavespecError, code="contradictory-dim"):
@@ -60,6 +67,7 @@ def check_kernel(
     errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec), *_overrides(spec, broken)]
     errors += _workloads(spec, broken)
     errors += check_constraints(spec, broken, is_whole=is_whole)
+    errors += check_assumptions(spec)
     errors += check_cases(spec, broken)
     errors += check_tiles(spec, broken)
     errors += check_graph(spec, broken, is_whole=is_whole)
@@ -92,6 +100,8 @@ def _names(spec: KernelSpec) -> Iterator[WavespecError]:
 
 def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
     for name, tensor in spec.tensors.items():
+        if tensor.space == "shared" and not tensor.shape:
+            yield NothingToStage(spec.where("tensors", name, "space"), name)
         for index, dim in enumerate(tensor.shape):
             where = spec.where("tensors", name, "shape", index)
             if dim not in spec.dims and dim not in broken:
@@ -121,6 +131,9 @@ def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
                 for name in overridden:
                     if name not in known and name not in broken:
                         yield UndefinedName(_key(override, section, name, target), name, what, list(known))
+            for name, tensor in override.tensors.items():
+                if tensor.space == "shared" and name in spec.tensors and not spec.tensors[name].shape:
+                    yield NothingToStage(tensor.where("space"), name)
 
 
 def _key(override: SpecModel, section: str, name: str, target: str) -> Where:

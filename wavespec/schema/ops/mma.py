@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.schema.dtypes import ACCUMULATORS
@@ -37,6 +39,8 @@ class Mma(ValueOp):
     """The right operand: it shares with `lhs` the one dim that is summed over."""
     acc: Reference
     """The accumulator: f32 for floating point, i32 for 8-bit integers."""
+    variant: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
+    """The matrix instruction of this product, in place of the kernel's `hardware: {mma: ...}`; absent: that one."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         lhs, rhs, acc = (scope.value(self, operand) for operand in self.headline)

@@ -1,0 +1,110 @@
+"""Computed operands of products: laid down where the machine reads them, zero beyond the edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import AMD, CPU, NVIDIA, lines
+from wavespec.ir.kernel import Kernel
+from wavespec.pipeline import lower
+from wavespec.schema import KernelSpec, loads
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine, machines
+
+AMX, AVX2 = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("amx", "v3"))
+
+_TEXT = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: chained
+dims: {M: {}, N: {}, K: {max: 64}, D: {max: 64}}
+tensors:
+  a: {shape: [M, K], dtype: f16, space: shared}
+  b: {shape: [N, K], dtype: f16, space: shared}
+  v: {shape: [N, D], dtype: f16, space: shared}
+  c: {shape: [M, D], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 96, axis: 0}
+  - {wave: M, tile: 32}
+  - {tiling: N, tile: 32}
+  - {tiling: K, tile: 64}
+  - {tiling: D, tile: 64}
+  - {hardware: {mma: auto}}
+graph:
+  - a_tile: {read: a}
+  - nothing: {register: [M, D], dtype: f32, value: 0}
+  - steps:
+      iterate: N
+      carry: {acc: nothing}
+      body:
+        - b_tile: {read: b}
+        - v_tile: {read: v}
+        - zero: {register: [M, N], dtype: f32, value: 0}
+        - products: {mma: [a_tile, b_tile, zero]}
+        - weight: "f16(products + 1)"
+        - acc: {mma: [weight, v_tile, acc]}
+  - {write: steps.acc, to: c}
+"""
+
+
+def chained(*changes: tuple[str, str]) -> KernelSpec:
+    """``c = (a · bᵀ + 1) · v``: what is added makes elements beyond the edge of N count, were they not zero."""
+    text = _TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return loads(text, "chained.wave.yaml")
+
+
+def check(spec: KernelSpec, machine: Machine, sizes: dict[str, int]) -> Kernel:
+    random = np.random.default_rng(0)
+    shapes = {"a": "MK", "b": "NK", "v": "ND"}
+    inputs = {
+        name: random.integers(-2, 3, [sizes[dim] for dim in dims]).astype(np.float16) for name, dims in shapes.items()
+    }
+    kernel = lower(spec, machine)
+    report = simulate(kernel, machine, inputs, sizes)
+    assert report.ok, report.render()
+    a, b, v = (inputs[name].astype(np.float64) for name in shapes)
+    np.testing.assert_array_equal(report.tensors["c"], (a @ b.T + 1) @ v)
+    return kernel
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU, AMX, AVX2], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("sizes", [(5, 7, 33, 9), (97, 0, 64, 64)], ids=str)
+def test_products_of_products_are_exact(machine: Machine, sizes: tuple[int, ...]) -> None:
+    check(chained(), machine, dict(zip("MNKD", sizes, strict=True)))
+
+
+def test_operand_is_padded_written_and_read() -> None:
+    kernel = lower(chained(), AMD, after="stage-operands")
+    assert [line.split()[2] for line in lines(kernel, "pad")] == ["pad"]
+    assert 'memory = "weight_shared"' in lines(kernel, "write")[0]
+    assert 'memory = "weight_shared"' in lines(kernel, "read")[-1]
+    assert kernel.memory("weight_shared").dims == ("M", "N")
+
+
+def test_waves_that_take_turns_lay_down_their_own_rows() -> None:
+    kernel = lower(chained(), CPU, after="stage-operands")
+    rows, columns = (extent.value for extent in kernel.memory("weight_shared").shape)
+    assert (rows, columns) == (12, 32)
+
+
+def test_whole_tiles_need_no_padding() -> None:
+    spec = chained(("N: {}", "N: {multiple_of: 32}"))
+    kernel = lower(spec, NVIDIA)
+    assert not lines(kernel, "pad")
+    check(spec, NVIDIA, {"M": 5, "N": 64, "K": 33, "D": 9})
+
+
+def test_products_that_meet_are_the_same_way_round() -> None:
+    kernel = lower(chained(), AMD, after="choose-instructions")
+    assert len({line.split("instruction = ")[1].split(",")[0] for line in lines(kernel, "mma")}) == 1
+
+
+def test_operand_from_outside_is_read_inside() -> None:
+    kernel = lower(chained(), NVIDIA, after="split-reduction")
+    (loop,) = (op for op in kernel.body if op.name == "iterate")
+    assert [op["memory"] for op in kernel.body if op.name in ("copy", "read")] == ["a_shared"]
+    assert "a_shared" in [op["memory"] for op in loop.walk() if op.name == "read"]

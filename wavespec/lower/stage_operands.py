@@ -1,0 +1,85 @@
+"""Tile kernel in, tile kernel out: computed operands of products are laid down where the machine reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
+from wavespec.lower.arrange_staged import arrange_staged
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.promote_shared import check_shared
+from wavespec.targets.machine import Fragment, Machine
+
+
+class StageOperands(Pass):
+    """Have every product read its operands from memory.
+
+    Before: an operand of an mma may be any value.
+    After:  what is no ``read`` is padded with zeros beyond the edge of the dim that is summed over, written to a shared
+            memory ``<name>_shared`` in the arrangement of the operand, and read from there.  The memory holds the tile
+            of the workgroup, or of one wave where waves run one after another.  Barriers come from the accesses, as
+            for every other staged tile.
+    Errors: ``shared-memory-exceeded`` at the loop's tile.
+    """
+
+    name: ClassVar[str] = "stage-operands"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        fresh, added = fresh_names(kernel), dict[str, Memory]()
+        reads = {op.result.name for op in kernel.walk() if op.name == "read"}
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "mma":
+                return (op,)
+            row, before, operands = instruction_of(op, machine), list[Op](), list(op.operands)
+            for number, fragment in enumerate((row.a, row.b)):
+                value = operands[number]
+                if value.name in reads:
+                    continue
+                memory = added.setdefault(value.name, _memory(kernel, op, value, fragment, machine))
+                staged, operands[number] = _through(kernel, op, value, memory, fresh)
+                before += staged
+            return (*before, replace(op, operands=tuple(operands)))
+
+        body = rewrite(kernel.body, change)
+        if not added:
+            return kernel
+        kernel = replace(kernel, body=body, memories=(*kernel.memories, *added.values()))
+        check_shared(kernel, machine)
+        return kernel
+
+
+def _memory(kernel: Kernel, product: Op, value: Value, fragment: Fragment, machine: Machine) -> Memory:
+    """Where an operand is laid down, the dim that is summed over last."""
+    free = next(dim for dim in value.tile.dims if dim != product["k"])
+    extents = {dim: value.tile.extent(dim) for dim in (free, product["k"])}
+    if not machine.concurrent_waves:
+        extents[free] //= dict(kernel.waves).get(f"wave_{free}", 1)
+    sizes = tuple(map(const, extents.values()))
+    memory = Memory(f"{value.name}_shared", fragment.dtype, tuple(extents), sizes, "shared", span=product.span)
+    return arrange_staged(memory, product, fragment, machine, product.span)
+
+
+def _through(
+    kernel: Kernel, product: Op, value: Value, memory: Memory, fresh: Callable[[str], str]
+) -> tuple[list[Op], Value]:
+    """The operations that lay an operand down and read it, and what was read."""
+    k, tile = product["k"], value.tile
+    size = next(e for m in kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == k)
+    origin = dict.fromkeys(memory.dims, const(0))
+    for dim, extent in zip(memory.dims, memory.shape, strict=True):
+        if extent.value < tile.extent(dim):  # the rows of one wave
+            origin[dim] -= kernel.symbol(f"wave_{dim}") * extent.value
+    padded = replace(value, name=fresh(value.name))
+    read = Value(fresh(value.name), replace(tile, dtype=memory.dtype))
+    edge = {"dim": k, "origin": ((k, kernel.symbol(f"at_{k}")),), "size": size, "value": 0}
+    place = attribute_pairs({"memory": memory.name, "origin": tuple(origin.items())})
+    return [
+        Op("pad", (value,), (padded,), attribute_pairs(edge), span=product.span, node=product.node),
+        Op("write", (padded,), (), place, span=product.span, node=product.node),
+        Op("read", (), (read,), place, span=product.span, node=product.node),
+    ], read
