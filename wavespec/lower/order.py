@@ -9,6 +9,7 @@ from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_unit_dims import DropUnitDims
+from wavespec.lower.fetch_ahead import FetchAhead
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
@@ -50,6 +51,7 @@ PASSES: tuple[Pass, ...] = (
     SpecializeWaves(),
     PipelineLoops(),
     SerializeWaves(),
+    FetchAhead(),
     HoistInvariants(),
     PlaceBarriers(),
     FoldGrid(),
