@@ -164,6 +164,7 @@ KERNELS: dict[str, Row] = {
         exact=True,
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "conv2d_nchw": _CONVOLUTION,
     "conv2d_nhwc": _CONVOLUTION,
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "dropout": Row(
