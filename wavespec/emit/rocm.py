@@ -74,6 +74,9 @@ class ThreadToRocm(ThreadToMlir):
             self.outside |= {op["symbol"]}
             self.workgroups |= {op["symbol"]}
 
+    def uniform(self, name: str) -> str:
+        return self.text.op(f"rocdl.readfirstlane {name} : i32")
+
     def attributes(self) -> str:
         return (
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline "

@@ -474,6 +474,13 @@ class ThreadToMlir:
     def _let(self, op: Op) -> None:
         self.indices.define(op["symbol"], self.indices.integer(op["value"], 32), 32)
 
+    def _bind(self, op: Op) -> None:
+        self.indices.define(op["symbol"], self.uniform(self.whole(op.operands[0])), 32)
+
+    def uniform(self, name: str) -> str:
+        """An ``i32`` that is the same in all lanes, in the form that the machine computes with best."""
+        return name
+
     def _if(self, op: Op) -> None:
         with self.when(op["mask"]):
             self.block(op.body.ops)

@@ -41,7 +41,7 @@ class HoistInvariants(Pass):
 def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     """Operations that can stand before the loop, and those that stay."""
     runs = less(loop["lower"], loop["upper"])
-    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name == "let")}
+    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name in ("let", "bind"))}
     local = {value.name for value in loop.body.arguments}
     before: list[Op] = []
     inside: list[Op] = []

@@ -68,6 +68,14 @@ class Strand:
                     self._check_symbol(op, op["symbol"], value[self.memory.enabled])
                     self.symbols.open(op["symbol"], value)
                     lets += 1
+                case "bind":
+                    value = self.values[op.operands[0].name][:, 0].astype(np.int64)
+                    if (value != value[0]).any():
+                        text = f"'{op['symbol']}' is not the same in all lanes."
+                        self.findings.add("non-uniform-loop", op, lambda text=text: text)
+                        raise Stopped
+                    self.symbols.open(op["symbol"], value)
+                    lets += 1
                 case "role":
                     if self.wave in self._waves_of(op):
                         yield from self._block(op.body.ops)
