@@ -35,7 +35,7 @@ class SpecializeWaves(Pass):
         if not kernel.producers:
             return kernel
         for op in kernel.walk():
-            if op.name == "bind":
+            if op.get("uniform"):
                 raise ValuesNotShared(op.span)
         rings = rings_of(kernel)
         producer, consumer = Producer(kernel, rings), Consumer(kernel, rings, fresh_names(kernel))

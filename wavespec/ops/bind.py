@@ -9,4 +9,4 @@ from wavespec.ops.contexts import ThreadContext
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     (value,) = context.fragments[op.operands[0].name]
-    context.build.add("bind", (context.build.cast(value, DTYPES["i32"]),), (), symbol=op["symbol"])
+    context.build.add("bind", (context.build.cast(value, DTYPES["i32"]),), (), symbol=op["symbol"], uniform=True)
