@@ -29,8 +29,10 @@ from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
 from wavespec.schema import loads
 from wavespec.schema.json_schema import family_json_schema, json_schema
+from wavespec.schema.load_family import is_family_file, loads_family
 from wavespec.schema.models import TARGETS
 from wavespec.schema.ops import FUNCTIONS, REDUCTIONS, SCANS
+from wavespec.schema.source_files import SPEC_SUFFIX
 from wavespec.targets.machine import machines
 
 _DOCS = Path(__file__).parent
@@ -181,6 +183,22 @@ def target_table() -> str:
     return "\n".join([*head, *rows])
 
 
+def kernels() -> str:
+    """The specs of the project, a row each."""
+    rows: list[str] = []
+    for path in sorted((_DOCS.parent / "specs").glob(f"*{SPEC_SUFFIX}")):
+        name = path.name.removesuffix(SPEC_SUFFIX)
+        text, source = path.read_text(encoding="utf-8"), f"specs/{path.name}"
+        if is_family_file(path):
+            family = loads_family(text, source, path.parent)
+            doc, others = family.spec.doc, f"a family of {len(family.members)}"
+        else:
+            spec = loads(text, source, path.parent)
+            doc, others = spec.doc, ", ".join(f"`{target}`" for target in spec.only or ())
+        rows.append(f"| [`{name}`](../{source}) | {_cell(doc)} | {others} |")
+    return "\n".join(["| spec | what it computes | only |", "| --- | --- | --- |", *rows])
+
+
 def errors() -> str:
     """Every code with the sentence that it prints, or the docstring of its class where that varies."""
     rows: dict[str, list[str]] = {}
@@ -197,6 +215,7 @@ _PARTS: dict[str, Callable[..., str]] = {
     "errors": errors,
     "family": family,
     "folders": folders,
+    "kernels": kernels,
     "models": models,
     "passes": passes,
     "reductions": reductions,

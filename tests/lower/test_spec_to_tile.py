@@ -7,6 +7,7 @@ import pytest
 from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, source
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.printer import print_kernel
+from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 
@@ -85,3 +86,14 @@ def test_a_graph_of_very_many_products_is_refused() -> None:
     many = loads(text.replace(line, "\n".join([*more, line])))
     with pytest.raises(WavespecError, match=r"kernel-too-large.*has 71 loops and matrix products"):
         lower(many, AMD)
+
+
+def test_assumptions_promise_sizes_to_the_compiler() -> None:
+    gemm = Gemm(dims=("", "", "multiple_of: 8"))
+    assumed = loads(
+        gemm.text.replace("graph:", "  - {assume: K % 96 == 0}\n  - {assume: M < 500}\ngraph:"), "gemm.wave.yaml"
+    )
+    kernel = spec_to_tile(assumed, "cpu")
+    assert kernel.symbol("K").divisor == 96 and kernel.symbol("M").high == 499
+    one_size = loads(gemm.text.replace("graph:", "  - {assume: K == 64}\ngraph:"), "gemm.wave.yaml")
+    assert not spec_to_tile(one_size, "cpu").symbol("K").is_const

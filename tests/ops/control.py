@@ -89,6 +89,8 @@ class Product:
     schedule: str = ""
     space: str = "shared"
     start: str = ""
+    walked: str = ""
+    """More of the tiling of K."""
     tile: tuple[int, int, int] = (64, 64, 32)
     wave: tuple[int, int] = (32, 32)
 
@@ -119,7 +121,7 @@ tensors:
 constraints:
   - {{workgroup: M, tile: {self.tile[0]}, axis: 0}}
   - {{workgroup: N, tile: {self.tile[1]}, axis: 1}}
-  - {{tiling: K, tile: {self.tile[2]}}}
+  - {{tiling: K, tile: {self.tile[2]}{self.walked}}}
   - {{wave: M, tile: {self.wave[0]}}}
   - {{wave: N, tile: {self.wave[1]}}}
   - {{hardware: {{mma: auto}}}}

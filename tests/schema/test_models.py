@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from wavespec.schema.base import SpecModel
 from wavespec.schema.constraints import CONSTRAINTS, HardwareSettings, Workgroup
 from wavespec.schema.models import Dim, KernelSpec, Schedule, TargetOverride, Tensor, TensorOverride
-from wavespec.schema.ops import OPS, Iterate, Mma, Read, Register, Write
+from wavespec.schema.ops import OPS, Branch, Iterate, Mma, Read, Register, Write
 
 READ = Read(name="x", tensor="a")
 GOOD: tuple[SpecModel, ...] = (
@@ -24,6 +24,7 @@ GOOD: tuple[SpecModel, ...] = (
     READ,
     Mma(name="m", lhs="a", rhs="b", acc="c"),
     Iterate(name="l", dim="K", carry={"acc": "z"}, body=(READ,)),
+    Branch.model_validate({"name": "b", "condition": "start(K) < end(M)", "carry": {"acc": "z"}, "body": (READ,)}),
     Write(value="l.acc", to="c"),
     *(
         model.model_validate(fields)
@@ -35,6 +36,7 @@ GOOD: tuple[SpecModel, ...] = (
                 {"dim": "M", "tile": "A / 2"},
                 {"settings": HardwareSettings(mma="auto")},
                 {"condition": "K > 4"},
+                {"dim": "M", "tile": 1024},
             ],
             strict=True,
         )

@@ -94,3 +94,23 @@ def test_a_note_says_that_steps_with_a_branch_do_not_overlap() -> None:
         "k_loop: steps do not overlap, because of the branch in them.",
     )
     assert not lower(Product(1, "branch").spec, AMD).notes
+
+
+def test_a_tiling_may_say_where_loops_start_and_how_many_steps_they_have() -> None:
+    report, _ = Product(loop="none", walked=", start: 40, count: 2", stages=2).run(AMD, (64, 64, 200))
+    a, b = Product().operands((64, 64, 200))
+    assert report.ok, report.render()
+    kept = slice(32, 96)
+    assert (report.tensors["c"] == a[:, kept].astype(np.float32) @ b[:, kept].astype(np.float32).T).all()
+
+
+def test_a_number_of_workgroups_stays_where_a_machine_does_not_say_how_many_processors_it_has() -> None:
+    product = Product(2, "none", ", workgroups: {persistent: true, count: 3}")
+    kernel = lower(product.spec, AMD)
+    assert [one.evaluate({"M": 300, "N": 200, "K": 8}) for one in kernel.grid] == [3]
+    for sizes in ((300, 200, 72), (3, 5, 8)):
+        report, expected = product.run(AMD, sizes, kernel)
+        assert report.ok, report.render()
+        assert (report.tensors["c"] == expected).all()
+    with pytest.raises(WavespecError, match="persistence-not-possible"):
+        lower(Product(1, "none", ", workgroups: {persistent: true, count: 3}", "global").spec, CPU)

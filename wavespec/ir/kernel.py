@@ -251,6 +251,8 @@ class Distribution:
     """Workgroups along axis 0 that run together with their neighbours along axis 1; 0 = as the machine likes it."""
     persistent: bool = False
     """Whether one workgroup per processor walks over the tiles."""
+    workers: int = 0
+    """How many of these workgroups there are, whatever the processors; 0 = one for each."""
     cluster: int = 1
     """Workgroups along axis 0 that can write each other's shared memory."""
     split: int = 1

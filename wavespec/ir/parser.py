@@ -111,6 +111,7 @@ class _KernelReader(ExprReader):
         stages = self.integer()
         self.expect("group")
         group, persistent, roles = self.integer(), self.accept("persistent"), WaveRoles()
+        workers = self.integer() if self.accept("workers") else 0
         cluster = self.integer() if self.accept("cluster") else 1
         split = self.integer() if self.accept("split") else 1
         if self.accept("roles"):
@@ -131,6 +132,7 @@ class _KernelReader(ExprReader):
             stages=stages,
             group=group,
             persistent=persistent,
+            workers=workers,
             cluster=cluster,
             split=split,
             roles=roles,

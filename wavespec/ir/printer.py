@@ -45,6 +45,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
     text = f'plan "{plan.instruction}" stages {plan.stages} group {plan.group}'
     if plan.persistent:
         text += " persistent"
+    if plan.workers:
+        text += f" workers {plan.workers}"
     if plan.cluster > 1:
         text += f" cluster {plan.cluster}"
     if plan.split > 1:

@@ -28,7 +28,7 @@ class PersistenceNotPossible(WavespecError, code="persistence-not-possible"):
         super().__init__(
             where,
             f"{machine.variant} does not say how many processors it has, so one workgroup cannot stay on each.",
-            hints=["Leave out 'persistent' for this target."],
+            hints=["Leave out 'persistent' for this target, or, on a GPU, say how many workgroups stay: 'count'."],
         )
 
 
@@ -38,8 +38,9 @@ class PersistWorkgroups(Pass):
     Before: a workgroup per tile; ``wg0`` ... are its place in the grid.
     After:  ``for round``: in each the workgroups take as many tiles as there are of them; ``let`` says which place a
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
-            same time share what they read.  The grid has one axis and at most one workgroup per processor.  A cluster
-            takes tiles that are neighbours along axis 0, the last of which may lie beyond the edge.
+            same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
+            as the schedule says (``count``).  A cluster takes tiles that are neighbours along axis 0, the last of which
+            may lie beyond the edge.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule.
     """
 
@@ -52,14 +53,14 @@ class PersistWorkgroups(Pass):
             raise UselessSetting(plan.group_span, "group", why, "Leave it out for this target.")
         if not plan.persistent:
             return kernel
-        if not machine.processors:
+        if not (machine.processors or (plan.workers and machine.concurrent_waves)):
             raise PersistenceNotPossible(plan.workgroups_span, machine)
         rows = ceildiv(kernel.grid[0], kernel.cluster)
         places = (rows, *kernel.grid[1:])
         tiles = const(1)
         for extent in places:
             tiles = tiles * extent
-        most = machine.clusters[kernel.cluster] if kernel.cluster > 1 else machine.processors
+        most = machine.clusters[kernel.cluster] if kernel.cluster > 1 else plan.workers or machine.processors
         # Symbols of their own keep the arithmetic in 32 bits.
         count, workers = symbol("tiles", 0, _MOST_TILES), symbol("workers", 1, most)
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, _MOST_TILES)

@@ -15,8 +15,10 @@ from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.check_schedules import is_for_one_target
-from wavespec.schema.constraints import Hardware, Tiling, Wave, Workgroup
-from wavespec.schema.models import KernelSpec, Schedule
+from wavespec.schema.conditions import narrowed_dims
+from wavespec.schema.constraints import Assume, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.expressions import Expression
+from wavespec.schema.models import Dim, KernelSpec, Schedule
 from wavespec.schema.resolve import constant_values, evaluate_constant
 
 LARGEST_EXTENT = 2**31 - 2**16
@@ -43,7 +45,8 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     Raises:
         WavespecError: a parameter or tile without a constant value, or a graph beyond the limits.
     """
-    sizes = {name: _size(spec, name) for name in spec.dims}
+    dims = _promised(spec)
+    sizes = {name: _size(dim, name) for name, dim in dims.items()}
     memories = tuple(
         Memory(
             name,
@@ -60,7 +63,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
     expressions = ExpressionToIndex(constant_values(spec), sizes)
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions)
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, _bounds(spec, expressions))
     for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
     symbols = (*empty.symbols, *context.symbols)
@@ -74,8 +77,31 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     return kernel
 
 
-def _size(spec: KernelSpec, name: str) -> Expr:
-    dim = spec.dims[name]
+def _bounds(spec: KernelSpec, expressions: ExpressionToIndex) -> dict[str, dict[str, Expr]]:
+    """Where the loops over each dim start and end, as far as constraints say so."""
+    bounds: dict[str, dict[str, Expr]] = {}
+    for one in spec.constraints:
+        if not isinstance(one, Tiling) or (one.start is None and one.count is None):
+            continue
+        start = const(0) if one.start is None else expressions.place(one.start, one.where("start"))
+        bounds[one.dim] = {"lower": start}
+        if one.count is not None:
+            tile = expressions.place(one.tile, one.where("tile"))
+            bounds[one.dim]["extent"] = start // tile * tile + tile * expressions.place(one.count, one.where("count"))
+    return bounds
+
+
+def _promised(spec: KernelSpec) -> dict[str, Dim]:
+    """The dims with what assumptions promise of them; those that leave one size only are checked, no more."""
+    conditions = [one.condition for one in spec.constraints if isinstance(one, Assume)]
+    narrowed = narrowed_dims(spec.dims, conditions, constant_values(spec))
+    if isinstance(narrowed, Expression):
+        return dict(spec.dims)
+    kept = {name for name, dim in narrowed.items() if dim.min == dim.max}
+    return {name: dim if name in kept else narrowed[name] for name, dim in spec.dims.items()}
+
+
+def _size(dim: Dim, name: str) -> Expr:
     if dim.value is not None:
         return const(dim.value)
     return symbol(name, dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of)
@@ -98,6 +124,7 @@ def _distribution(spec: KernelSpec) -> Distribution:
         stages=spec.schedule.stages if spec.schedule else 1,
         group=schedule.workgroups.group or 0 if schedule.workgroups else 0,
         persistent=schedule.workgroups.persistent if schedule.workgroups else False,
+        workers=schedule.workgroups.count or 0 if schedule.workgroups else 0,
         cluster=schedule.workgroups.cluster if schedule.workgroups else 1,
         split=schedule.workgroups.split if schedule.workgroups else 1,
         roles=_roles(schedule),

@@ -37,15 +37,16 @@ class TileContext:
         tensors: Mapping[str, tuple[tuple[str, ...], str]],
         sizes: Mapping[str, Expr],
         expressions: PlaceExpressions,
+        bounds: Mapping[str, Mapping[str, Expr]],
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
-        self.expressions = expressions
+        self.expressions, self.bounds = expressions, bounds
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.expressions)
+        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.expressions, self.bounds)
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 

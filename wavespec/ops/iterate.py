@@ -25,7 +25,8 @@ def to_tile(statement: Iterate, context: TileContext) -> None:
         context.names[f"{statement.name}.{name}"] = result
         results.append(result)
     region = Region(tuple(arguments), tuple(inner.ops), yields)
-    bounds = {
+    bounds = dict(context.bounds.get(statement.dim, {}))
+    bounds |= {
         name: context.expressions.place(bound, statement.where(field))
         for name, field, bound in (("lower", "start", statement.start), ("extent", "end", statement.end))
         if bound is not None

@@ -272,8 +272,19 @@ class KernelBuilder:
     def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int) -> None:
         self._constrain("workgroup", dim=str(dim), tile=_symbol(tile).expression, axis=axis)
 
-    def tiling(self, dim: Symbol | str, tile: Symbol | int) -> None:
-        self._constrain("tiling", dim=str(dim), tile=_symbol(tile).expression)
+    def tiling(
+        self,
+        dim: Symbol | str,
+        tile: Symbol | int,
+        start: Symbol | int | None = None,
+        count: Symbol | int | None = None,
+    ) -> None:
+        written = {"start": start, "count": count}
+        bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
+        self._constrain("tiling", dim=str(dim), tile=_symbol(tile).expression, **bounds)
+
+    def device(self, dim: Symbol | str, tile: Symbol | int) -> None:
+        self._constrain("device", dim=str(dim), tile=_symbol(tile).expression)
 
     def wave(self, dim: Symbol | str, tile: Symbol | int) -> None:
         self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression)

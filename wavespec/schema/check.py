@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
 from wavespec.schema.base import SpecModel
+from wavespec.schema.check_assumptions import check_assumptions
 from wavespec.schema.check_cases import check_cases
 from wavespec.schema.check_constraints import check_constraints
 from wavespec.schema.check_graph import RedefinedName, check_graph
@@ -66,6 +67,7 @@ def check_kernel(
     errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec), *_overrides(spec, broken)]
     errors += _workloads(spec, broken)
     errors += check_constraints(spec, broken, is_whole=is_whole)
+    errors += check_assumptions(spec)
     errors += check_cases(spec, broken)
     errors += check_tiles(spec, broken)
     errors += check_graph(spec, broken, is_whole=is_whole)

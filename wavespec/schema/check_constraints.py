@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from wavespec.diagnostics import Related, WavespecError, Where, quote
-from wavespec.schema.constraints import AnyConstraint, Assume, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.check_places import check_place
+from wavespec.schema.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.expressions import PLACES, Call, Expression
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.resolve import UndefinedName, part_of
@@ -31,6 +32,23 @@ class RepeatedAxis(WavespecError, code="repeated-axis"):
             f"Axis {again.axis} counts the tiles of {quote(first.dim)} already.",
             hints=[f"Axis {free[0]} is free."] if free else [],
             related=[Related(span, "first")] if (span := first.span_of("axis")) else [],
+        )
+
+
+class SplitTwice(WavespecError, code="split-twice"):
+    def __init__(self, again: Workgroup | Tiling, first: Workgroup | Tiling) -> None:
+        super().__init__(
+            again.where("dim"),
+            f"{quote(again.dim)} is split over workgroups and walked over in tiles; a dim is one or the other.",
+            hints=["Delete one of the constraints, or make two dims of it."],
+            related=[Related(span, "first")] if (span := first.span_of("dim")) else [],
+        )
+
+
+class UselessConstraint(WavespecError, code="useless-constraint", severity="warning"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where, f"No tensor has the dim {quote(dim)}, so there is nothing to split.", hints=["Delete the line."]
         )
 
 
@@ -84,6 +102,9 @@ def _check(
             yield RepeatedConstraint(constraint, earlier)
         if isinstance(constraint, Hardware):
             continue
+        for field in ("start", "count"):
+            if (bound := getattr(constraint, field, None)) is not None:
+                yield from check_place(spec, bound, constraint.where(field), broken)
         if subject not in spec.dims and subject not in broken:
             yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))
         elif (
@@ -95,10 +116,24 @@ def _check(
             yield RepeatedAxis(constraint, axes[constraint.axis], free)
     if not is_whole:
         return
+    yield from _splits(spec, [one for one in first.values() if not isinstance(one, Hardware | Assume)])
     split = {constraint.dim for constraint in constraints if isinstance(constraint, Workgroup | Tiling)}
     for constraint in constraints:
         if isinstance(constraint, Wave) and constraint.dim not in split and constraint.dim in spec.dims:
             yield WaveWithoutWorkgroup(constraint.where("dim"), constraint.dim)
+
+
+def _splits(spec: KernelSpec, constraints: Sequence[Workgroup | Tiling | Wave | Device]) -> Iterator[WavespecError]:
+    """Constraints that do not go together, or do nothing."""
+    used = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
+    taken: dict[str, Workgroup | Tiling] = {}
+    for constraint in constraints:
+        if constraint.dim in spec.dims and constraint.dim not in used:
+            yield UselessConstraint(constraint.where(), constraint.dim)
+        elif isinstance(constraint, Workgroup | Tiling):
+            earlier = taken.setdefault(constraint.dim, constraint)
+            if earlier is not constraint:
+                yield SplitTwice(constraint, earlier)
 
 
 def check_condition(

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote
+from wavespec.schema.check_places import check_place
 from wavespec.schema.constraints import Tiling
 from wavespec.schema.dtypes import DType
 from wavespec.schema.errors import ANY_NAME
-from wavespec.schema.expressions import PLACES, Call, Expression, Name
+from wavespec.schema.expressions import Expression
 from wavespec.schema.models import KernelSpec, Tensor
 from wavespec.schema.ops import AnyOp, Formula, Structured
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
-from wavespec.schema.resolve import UndefinedName, part_of, resolve_params
+from wavespec.schema.resolve import UndefinedName, resolve_params
 
 
 class RedefinedName(WavespecError, code="redefined-name"):
@@ -153,17 +154,9 @@ class _GraphScope:
         return name in self.spec.dims
 
     def place(self, op: Op, *path: str | int) -> None:
-        expression, where = _field(op, path), op.where(*path)
+        expression = _field(op, path)
         assert isinstance(expression, Expression)
-        tiled = {id(node) for call in expression.walk() if _is_place(call) for node in call.children}
-        for node in expression.walk():
-            if not isinstance(node, Name) or node.name in self.spec.dims or node.name in self.broken:
-                continue
-            if id(node) in tiled:
-                self.report(UndefinedName(part_of(where, node), node.name, "a dim", list(self.spec.dims)))
-            elif node.name not in self.spec.params:
-                known = [*self.spec.dims, *self.spec.params]
-                self.report(UndefinedName(part_of(where, node), node.name, "a dim or a parameter", known))
+        self.errors += check_place(self.spec, expression, op.where(*path), self.broken)
 
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]
@@ -260,10 +253,6 @@ def _names(body: Sequence[AnyOp]) -> Iterator[str]:
             yield op.name
         for field in op.bodies if isinstance(op, Structured) else ():
             yield from _names(getattr(op, field))
-
-
-def _is_place(node: Expression) -> bool:
-    return isinstance(node, Call) and node.function in PLACES
 
 
 def _field(op: Op, path: tuple[str | int, ...]) -> object:

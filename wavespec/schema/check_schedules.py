@@ -86,6 +86,9 @@ def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Fo
 
 
 def _of_workgroups(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:
+    if schedule.workgroups is not None and schedule.workgroups.count and not schedule.workgroups.persistent:
+        why, hint = "a workgroup computes one tile", "Add 'persistent: true', or leave it out."
+        yield ("workgroups", "count"), why, hint
     if schedule.workgroups is None or (schedule.workgroups.group or 1) == 1:
         return
     axes = [{one.axis for one in kernel.constraints if isinstance(one, Workgroup)} for kernel in kernels]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.constraints import Assume, Tiling, Wave, Workgroup
+from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
+from wavespec.schema.constraints import Assume, Device, Tiling, Wave, Workgroup
 from wavespec.schema.models import KernelSpec, Override
 from wavespec.schema.resolve import (
     NoConstantValue,
@@ -19,6 +19,7 @@ from wavespec.schema.resolve import (
 )
 
 _LARGEST_TILE = 2**20
+_SMALL_TILE = 32  # what a matrix instruction may take whatever there is
 
 
 class TileOutOfRange(WavespecError, code="tile-out-of-range"):
@@ -34,7 +35,13 @@ class TileNotDivisible(WavespecError, code="tile-not-divisible"):
     """The workgroup's tile is no multiple of the wave's; both with the text they were computed from."""
 
     def __init__(
-        self, where: Where, dim: str, tile: tuple[str, int], wave: tuple[str, int], target: str | None
+        self,
+        where: Where,
+        dim: str,
+        tile: tuple[str, int],
+        wave: tuple[str, int],
+        target: str | None,
+        related: Sequence[Related] = (),
     ) -> None:
         divisors = [size for size in range(1, tile[1] + 1) if tile[1] % size == 0 and size % 16 == 0]
         super().__init__(
@@ -42,6 +49,29 @@ class TileNotDivisible(WavespecError, code="tile-not-divisible"):
             f"The tile of {quote(dim)} has {tile[1]} elements{_on(target)}, not a multiple of a wave's {wave[1]}.",
             notes=[f"Workgroup: {_equation(*tile)}. Wave: {_equation(*wave)}."],
             hints=[f"A wave can have {', '.join(map(str, divisors[-4:]))}."] if divisors else [],
+            related=related,
+        )
+
+
+class DeviceNotDivisible(WavespecError, code="device-not-divisible"):
+    """A device's part is no multiple of a workgroup's tile."""
+
+    def __init__(self, where: Where, dim: str, part: int, tile: int, related: Sequence[Related]) -> None:
+        super().__init__(
+            where,
+            f"A device has {part} elements of {quote(dim)}, not a multiple of a workgroup's {tile}.",
+            hints=[f"A device can have {max(tile, part // tile * tile)}."],
+            related=related,
+        )
+
+
+class TileBeyondSize(WavespecError, code="tile-beyond-size", severity="warning"):
+    def __init__(self, where: Where, dim: str, tile: int, largest: int, first: Span | None) -> None:
+        super().__init__(
+            where,
+            f"Most of a tile of {tile} elements is beyond {quote(dim)}, which has at most {largest}.",
+            hints=["Use a smaller tile."],
+            related=[Related(first, "its size")] if first else [],
         )
 
 
@@ -91,7 +121,7 @@ class _Target:
         for constraint in self.spec.constraints:
             if isinstance(constraint, Assume):
                 yield from self._assumption(constraint, values)
-            if not isinstance(constraint, Workgroup | Tiling | Wave):
+            if not isinstance(constraint, Workgroup | Tiling | Wave | Device):
                 continue
             text, where = str(constraint.tile), constraint.where("tile")
             try:
@@ -110,7 +140,19 @@ class _Target:
                 yield (constraint.word, constraint.dim, value), error
                 continue
             tiles[constraint.word, constraint.dim] = (text, value)
+            yield from self._beyond(constraint, value)
         yield from self._divisibility(tiles)
+
+    def _beyond(
+        self, constraint: Workgroup | Tiling | Wave | Device, value: int
+    ) -> Iterator[tuple[object, WavespecError]]:
+        dim = self.spec.dims.get(constraint.dim)
+        largest = dim and (dim.max if dim.value is None else dim.value)
+        if largest is not None and value >= 2 * max(largest, _SMALL_TILE):
+            place = self._override_of(constraint.tile.names()) or constraint.where("tile")
+            first = self.spec.span_of("dims", constraint.dim)
+            key = (constraint.word, constraint.dim, value, "beyond")
+            yield key, TileBeyondSize(place, constraint.dim, value, largest, first)
 
     def _divisibility(self, tiles: Mapping[tuple[str, str], tuple[str, int]]) -> Iterator[tuple[object, WavespecError]]:
         for constraint in self.spec.constraints:
@@ -125,7 +167,21 @@ class _Target:
                 if isinstance(other, Workgroup | Tiling) and other.dim == constraint.dim:
                     names += other.tile.names()
             place = self._override_of(tuple(names)) or constraint.where("tile")
-            yield (constraint.dim, tile, wave), TileNotDivisible(place, constraint.dim, tile, wave, self.name)
+            related = self._tile_of(constraint.dim)
+            yield (constraint.dim, tile, wave), TileNotDivisible(place, constraint.dim, tile, wave, self.name, related)
+        for constraint in self.spec.constraints:
+            if not isinstance(constraint, Device) or ("device", constraint.dim) not in tiles:
+                continue
+            part, tile = tiles["device", constraint.dim][1], tiles.get(("workgroup", constraint.dim))
+            if tile is not None and part % tile[1]:
+                place = self._override_of(constraint.tile.names()) or constraint.where("tile")
+                related = self._tile_of(constraint.dim)
+                yield (constraint, part, tile), DeviceNotDivisible(place, constraint.dim, part, tile[1], related)
+
+    def _tile_of(self, dim: str) -> list[Related]:
+        """The line that gives a workgroup, or a step, its tile of a dim."""
+        split = (one for one in self.spec.constraints if isinstance(one, Workgroup | Tiling) and one.dim == dim)
+        return [Related(span, "the tile") for one in split if (span := one.span_of("tile"))]
 
     def _assumption(self, assume: Assume, values: Mapping[str, int]) -> Iterator[tuple[object, WavespecError]]:
         names = assume.condition.names()

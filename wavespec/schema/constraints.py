@@ -50,6 +50,26 @@ class Tiling(Constraint):
     """The dim that is walked over."""
     tile: Expression
     """Elements of the dim in one step."""
+    start: Expression | None = None
+    """The first element that loops over the dim may have to do with, as in `iterate`; absent: 0."""
+    count: Expression | None = None
+    """Steps of these loops, from there on; absent: up to the end of the dim."""
+
+
+class Device(Constraint):
+    """Splits a dim over devices: each has one part of the tensors that have the dim, and runs the kernel on it.
+
+    Whoever launches the kernel hands out the parts; a kernel is compiled for those of one device.
+    """
+
+    word: ClassVar[str] = "device"
+    headline: ClassVar[tuple[str, ...]] = ("dim",)
+
+    constraint: Literal["device"] = "device"
+    dim: Name
+    """The dim that is split."""
+    tile: Expression
+    """Elements of the dim that one device has; a multiple of a workgroup's."""
 
 
 class Wave(Constraint):
@@ -98,9 +118,9 @@ class Assume(Constraint):
     """A comparison, such as `K > 4 * BLOCK_K`."""
 
 
-CONSTRAINTS: tuple[type[Constraint], ...] = (Workgroup, Tiling, Wave, Hardware, Assume)
+CONSTRAINTS: tuple[type[Constraint], ...] = (Workgroup, Tiling, Wave, Hardware, Assume, Device)
 
 AnyConstraint = Annotated[
-    Workgroup | Tiling | Wave | Hardware | Assume,
+    Workgroup | Tiling | Wave | Hardware | Assume | Device,
     Field(discriminator="constraint"),
 ]

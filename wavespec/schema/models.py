@@ -89,6 +89,8 @@ class WorkgroupSchedule(SpecModel):
     memory. For grids with fewer tiles than the machine has processors."""
     persistent: bool = False
     """One workgroup per processor walks over the tiles, so that copies for the next tile run under this one's end."""
+    count: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine."""
 
 
 class LoopSchedule(SpecModel):
