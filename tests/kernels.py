@@ -6,41 +6,24 @@ here, and `benchmarks/every_kernel.py` does on a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tests.specs import FAMILIES
-from wavespec.ir.dtype import DTYPES
-from wavespec.schema import KernelSpec, load
-from wavespec.schema.load_family import load_family
-from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target, targets_of
-from wavespec.sim.elements import Array, numpy_dtype
-from wavespec.sim.reference import reference
+from wavespec.runtime.checks import DTYPES as TORCH
+
+if TYPE_CHECKING:  # the table and the makers of inputs also serve machines without the compiler
+    from wavespec.schema import KernelSpec
+    from wavespec.schema.resolve import TargetCase
+    from wavespec.sim.elements import Array
 
 SPECS = Path(__file__).parents[1] / "specs"
-TORCH = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "bf16": torch.bfloat16,
-    "f16": torch.float16,
-    "f8e4m3fn": torch.float8_e4m3fn,
-    "f8e5m2": torch.float8_e5m2,
-    "f8e4m3fnuz": torch.float8_e4m3fnuz,
-    "f8e5m2fnuz": torch.float8_e5m2fnuz,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
-}
 
 Sizes = Mapping[str, int]
 
@@ -115,6 +98,8 @@ class Row:
     """Whether whole numbers come out exactly as they are in f64, rounded once."""
     least_ulps: float = 1.0
     """The error of torch is taken to be at least so many units in the last place of the largest result."""
+    on_gpu: tuple[Sizes, ...] = ()
+    """More sizes for `benchmarks/every_kernel.py`, which itself finds some for each case of a kernel."""
     members: Mapping[str, Row] = field(default_factory=dict[str, "Row"])
     """Of a family: members that are tested otherwise, by name."""
 
@@ -175,6 +160,8 @@ KERNELS: dict[str, Row] = {
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
         exact=True,
     ),
+    "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "gemm": _PRODUCT,
     "gemm_bf16": _PRODUCT,
     "gemm_f32": _PRODUCT,
@@ -189,6 +176,7 @@ KERNELS: dict[str, Row] = {
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "rms_norm": _ROWS,
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
+    "topk": Row(sized("M N", (9, 700), (3, 8), (1, 513), (0, 9)), sized("M N", (17, 127), (5, 4000)), exact=True),
 }
 """By the name of the file in ``specs/``."""
 
@@ -216,19 +204,18 @@ class Subject:
     def case(self, target: str, sizes: Sizes) -> int:
         """Which of `cases` a call with `sizes` gets."""
         cases = self.cases(target)
+        from wavespec.schema.resolve import case_for_sizes
+
         return cases.index(case_for_sizes(cases, sizes))
 
     def inputs(self, sizes: Sizes, *, whole: bool | None = None) -> tuple[Tensor, ...]:
         """The same every time, in the order of the call; whole numbers if the kernel is exact for them."""
-        whole = self.row.exact if whole is None else whole
-        random = torch.Generator().manual_seed(sum((place + 3) * size for place, size in enumerate(sizes.values())))
-        made: list[Tensor] = []
-        for name, tensor in self.spec.tensors.items():
-            if tensor.role == "input":
-                shape = tuple(extent(self.spec, dim, sizes) for dim in tensor.shape)
-                draw = Draw(shape, TORCH[tensor.dtype], sizes, random, whole)
-                made.append(self.row.special.get(name, numbers)(draw))
-        return tuple(made)
+        parameters = [
+            (name, tensor.dtype, tuple(extent(self.spec, dim, sizes) for dim in tensor.shape))
+            for name, tensor in self.spec.tensors.items()
+            if tensor.role == "input"
+        ]
+        return make_inputs(self.row, parameters, sizes, whole=self.row.exact if whole is None else whole)
 
     def check(
         self, inputs: Sequence[Tensor], results: Sequence[Tensor], sizes: Sizes, *, whole: bool | None = None
@@ -240,19 +227,35 @@ class Subject:
             raise AssertionError(f"{self.name} of {dict(sizes)}: {error}") from error
 
     def _check(self, inputs: Sequence[Tensor], results: Sequence[Tensor], whole: bool) -> None:
+        from wavespec.sim.reference import reference
+
         outputs = {name: tensor for name, tensor in self.spec.tensors.items() if tensor.role == "output"}
         exact, theirs = (
             tensors_of(reference(self.spec, *inputs)),
             tensors_of(reference(self.spec, *inputs, compute=None)),
         )
         for name, result, right, own in zip(outputs, results, exact, theirs, strict=True):
-            dtype = TORCH[outputs[name].dtype]
-            assert (result.dtype, result.shape) == (dtype, right.shape), f"{name} is {result.dtype}{result.shape}"
-            if (whole and self.row.exact) or not dtype.is_floating_point:
-                wrong = (result.double() != right.to(dtype).double()).nonzero()
-                assert len(wrong) == 0, f"{len(wrong)} elements of {name} are wrong, the first is {wrong[0].tolist()}"
-            else:
-                check_error(name, result, right, own, self.row.least_ulps)
+            assert result.dtype == TORCH[outputs[name].dtype], f"{name} is {result.dtype}"
+            check_output(self.row, name, result, right, own, whole=whole)
+
+
+def make_inputs(
+    row: Row, parameters: Iterable[tuple[str, str, tuple[int, ...]]], sizes: Sizes, *, whole: bool
+) -> tuple[Tensor, ...]:
+    """Inputs of a kernel, from the name, dtype and shape of each; the same every time."""
+    random = torch.Generator().manual_seed(sum((place + 3) * size for place, size in enumerate(sizes.values())))
+    draws = ((name, Draw(shape, TORCH[dtype], sizes, random, whole)) for name, dtype, shape in parameters)
+    return tuple(row.special.get(name, numbers)(draw) for name, draw in draws)
+
+
+def check_output(row: Row, name: str, result: Tensor, exact: Tensor, theirs: Tensor, *, whole: bool) -> None:
+    """Assert that one output is right: `exact` is computed in f64, `theirs` by torch in the types of the spec."""
+    assert result.shape == exact.shape, f"{name} is {tuple(result.shape)}, not {tuple(exact.shape)}"
+    if (whole and row.exact) or not result.dtype.is_floating_point:
+        wrong = (result.double() != exact.to(result.dtype).double()).nonzero()
+        assert len(wrong) == 0, f"{len(wrong)} elements of {name} are wrong, the first is {wrong[0].tolist()}"
+    else:
+        check_error(name, result, exact, theirs, row.least_ulps)
 
 
 def check_error(name: str, result: Tensor, exact: Tensor, theirs: Tensor, least_ulps: float = 1.0) -> None:
@@ -277,18 +280,25 @@ def extent(spec: KernelSpec, dim: str, sizes: Sizes) -> int:
 
 def subjects(*targets: str) -> list[Subject]:
     """All kernels that are for one of `targets`."""
+    from wavespec.schema.resolve import targets_of
+
     found = [Subject(file, name) for file in KERNELS for name in _specs(file)]
     return [subject for subject in found if set(targets) & set(targets_of(subject.spec))]
 
 
 def tensor_to_array(tensor: Tensor, dtype: str) -> Array:
     """The same bytes."""
+    from wavespec.ir.dtype import DTYPES
+    from wavespec.sim.elements import numpy_dtype
+
     kind = numpy_dtype(DTYPES[dtype])
     return tensor.contiguous().view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind)
 
 
 def array_to_tensor(array: Array, dtype: str) -> Tensor:
     """The same bytes."""
+    import numpy as np
+
     kind = TORCH[dtype]
     plain = np.ascontiguousarray(array)
     if kind is torch.bool:
@@ -298,11 +308,16 @@ def array_to_tensor(array: Array, dtype: str) -> Tensor:
 
 @cache
 def _cases(subject: Subject, target: str) -> tuple[TargetCase, ...]:
+    from wavespec.schema.resolve import cases_for_target
+
     return cases_for_target(subject.spec, target)
 
 
 @cache
 def _specs(file: str) -> dict[str, KernelSpec]:
+    from wavespec.schema import load
+    from wavespec.schema.load_family import load_family
+
     path = SPECS / f"{file}.wave.yaml"
     if path in FAMILIES:
         return {member.name: member.spec for member in load_family(path).members}

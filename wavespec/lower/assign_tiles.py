@@ -163,7 +163,7 @@ class AssignTiles(Pass):
             if op.name in ("read", "write"):
                 memory = kernel.memory(op["memory"])
                 return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in memory.dims)),)
-            if op.name == "reduce":
+            if op.name in ("reduce", "topk"):
                 dim = op["dim"]
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "index":
@@ -314,7 +314,7 @@ def _unplaced(
     """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
-        if op.name in ("reduce", "scan") and op["dim"] in tiled:
+        if op.name in ("reduce", "scan", "topk") and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:

@@ -18,7 +18,7 @@ class MaskEdges(Pass):
             whose size is not known to be a multiple of the tile.  A promise in the spec (``multiple_of``, a fixed
             size) removes it.  A read in place has ``clamped`` too, dims of the result: beyond their edge it may read
             the last element again, because what is computed there is never stored, and needs no check.  ``reduce``,
-            ``pad`` and ``join`` have ``masked`` where elements beyond the edge have to be left out.
+            ``topk``, ``pad`` and ``join`` have ``masked`` where elements beyond the edge have to be left out.
     """
 
     name: ClassVar[str] = "mask-edges"
@@ -33,7 +33,7 @@ class MaskEdges(Pass):
             return tuple(dim for dim, size in sizes if dim in tiles and size.divisor % tiles[dim])
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name in ("join", "pad", "reduce"):
+            if op.name in ("join", "pad", "reduce", "topk"):
                 dim, here = op["dim"], op.get("origin") is not None
                 return (op.with_(masked=here and dim in tiles and op["size"].divisor % tiles[dim] != 0),)
             name = op.get("source") or op.get("memory")

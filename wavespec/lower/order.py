@@ -9,9 +9,11 @@ from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_unit_dims import DropUnitDims
+from wavespec.lower.fetch_ahead import FetchAhead
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
+from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
@@ -41,6 +43,7 @@ PASSES: tuple[Pass, ...] = (
     AssignLayouts(),
     DistributeCopies(),
     MaskEdges(),
+    KeepResults(),
     PeelEdges(),
     ShareResults(),
     TileToThread(),
@@ -50,6 +53,7 @@ PASSES: tuple[Pass, ...] = (
     SpecializeWaves(),
     PipelineLoops(),
     SerializeWaves(),
+    FetchAhead(),
     HoistInvariants(),
     PlaceBarriers(),
     FoldGrid(),

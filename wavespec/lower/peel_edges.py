@@ -52,10 +52,10 @@ def _is_masked(op: Op, loop: Op) -> bool:
     masked = op.get("masked")
     if not masked or loop["induction"] not in {name for _, place in op.get("origin", ()) for name in place.symbols}:
         return False
-    return op["dim"] == loop["dim"] if op.name in ("join", "reduce") else loop["dim"] in masked
+    return op["dim"] == loop["dim"] if op.name in ("join", "reduce", "topk") else loop["dim"] in masked
 
 
 def _unmasked(op: Op, loop: Op) -> Op:
-    if op.name in ("join", "reduce"):
+    if op.name in ("join", "reduce", "topk"):
         return op.with_(masked=False)
     return op.with_(masked=tuple(dim for dim in op["masked"] if dim != loop["dim"]))

@@ -7,10 +7,12 @@ from typing import Any
 
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
+    argmax,
     bitcast,
     branch,
     cast,
     cluster_sum,
+    debug,
     elementwise,
     index,
     iterate,
@@ -22,16 +24,18 @@ from wavespec.ops import (
     register,
     scan,
     size,
+    topk,
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.schema.ops import REDUCTIONS, SCANS
+from wavespec.schema.ops import ARG_REDUCTIONS, REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
     "bitcast": bitcast,
     "if": branch,
     "cast": cast,
     "cluster_sum": cluster_sum,
+    "debug": debug,
     "elementwise": elementwise,
     "index": index,
     "iterate": iterate,
@@ -43,8 +47,10 @@ _OPS: dict[str, ModuleType] = {
     "register": register,
     "scan": scan,
     "size": size,
+    "topk": topk,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
+    **dict.fromkeys((one.word for one in ARG_REDUCTIONS), argmax),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),
     **dict.fromkeys((one.word for one in SCANS), scan),
 }

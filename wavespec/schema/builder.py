@@ -341,8 +341,48 @@ class KernelBuilder:
         """Every element along a dim joined with all before it: `k.scan("cumsum", "running", x, n)`."""
         return self._along(SCANS, word, name, value, dim, init)
 
+    def argmax(
+        self,
+        name: str,
+        value: Value,
+        dim: Symbol | str,
+        *,
+        extreme: str = "",
+        init: tuple[Value, Value] | None = None,
+        dtype: str = "i64",
+        word: str = "argmax",
+    ) -> tuple[Value, Value]:
+        """The place of the largest element along a dim (`word="argmin"`: the smallest), and under the name `extreme`,
+        if that is there, the element."""
+        fields = {"extreme": extreme} if extreme else {}
+        start = {} if init is None else {"init": tuple(map(str, init))}
+        place = self._op(word, name, value=str(value), dim=str(dim), dtype=dtype, **fields, **start)
+        return place, Value(extreme)
+
+    def topk(
+        self,
+        name: str,
+        value: Value,
+        dim: Symbol | str,
+        k: Symbol | str,
+        *,
+        indices: str = "",
+        init: tuple[Value, Value] | None = None,
+        dtype: str = "i64",
+        largest: bool = True,
+    ) -> tuple[Value, Value]:
+        """As many elements along a dim as `k`, a dim, has, the largest first, and under the name `indices`, if that is
+        there, their places."""
+        fields = {"indices": indices} if indices else {}
+        start = {} if init is None else {"init": tuple(map(str, init))}
+        how = {"dim": str(dim), "k": str(k), "dtype": dtype, "largest": largest}
+        return self._op("topk", name, value=str(value), **how, **fields, **start), Value(indices)
+
     def write(self, value: Value, to: Value) -> None:
         self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
+
+    def debug(self, value: Value) -> None:
+        self._bodies[-1].append({"op": "debug", "value": str(value)})
 
     @contextmanager
     def iterate(

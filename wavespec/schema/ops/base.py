@@ -52,6 +52,10 @@ class Scope(Protocol):
         """The dim that the field at `path` names."""
         ...
 
+    def size(self, dim: str) -> int | None:
+        """The one size of a dim, where it has one."""
+        ...
+
     def place(self, op: Op, *path: str | int) -> None:
         """Check the names of the expression at `path`, which says a place: it has parameters, dims, and their tiles."""
         ...
@@ -107,6 +111,8 @@ class ValueOp(Op):
 
     is_value: ClassVar[bool] = True
     """The name is a value; a loop's is not, only `loop.name` is."""
+    further: ClassVar[tuple[str, ...]] = ()
+    """Fields that may name further results."""
 
     name: Name
     """The name of the result."""

@@ -1,0 +1,327 @@
+"""Every case of every kernel for sm_90, run on a GPU and compared with torch in f64.
+
+Needs the compiler to build, and torch, `wavespec.runtime` and `tests/kernels.py` to run, maybe on another machine:
+
+    python -m benchmarks.every_kernel build FOLDER [NAME ...]
+    python -m benchmarks.every_kernel run FOLDER [--only TEXT] [--seconds S] [--table FILE] [--json FILE]
+
+Every kernel runs in a process of its own, at the sizes of its row in `tests/kernels.py` and at an aligned and an
+unaligned size for each of its cases.  A result is right where it is equal on whole numbers, or as close to f64 as
+torch is; the same in repeated calls; with nothing written around the outputs or into the inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from tests.kernels import TORCH, Row, Sizes, Subject, check_output, make_inputs, tensors_of
+from wavespec.runtime import Kernel, KernelArtifact, pack_artifact, unpack_artifact
+from wavespec.runtime.size_expr import evaluate
+
+if TYPE_CHECKING:
+    from wavespec.schema import KernelSpec
+
+TARGET, DEVICE = "sm_90", "cuda"
+EXTENTS = (
+    1,
+    2,
+    5,
+    8,
+    16,
+    24,
+    40,
+    64,
+    72,
+    100,
+    128,
+    129,
+    136,
+    256,
+    512,
+    1000,
+    1024,
+    2048,
+    2056,
+    4096,
+    4100,
+    8192,
+    12288,
+)
+"""Of which sizes for a case are tried."""
+_ALIGNED = 64
+_TRIES = 20_000
+_MOST_ELEMENTS, _MOST_WORK = 1 << 28, 1 << 38
+"""Of all tensors together, and the product of all dims: what a machine does in a moment."""
+_REPEATS = 5
+_GUARD_ELEMENTS = 4096
+_GUARD = 77
+
+
+def main() -> int:
+    """Build all kernels, or run those of a folder; exit code 1 where one is wrong."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    building = commands.add_parser("build", help="compile everything in specs/")
+    building.add_argument("folder", type=Path)
+    building.add_argument("names", nargs="*", help="kernels, or families; all by default")
+    running = commands.add_parser("run", help="run the kernels of a folder on this machine's GPU")
+    running.add_argument("folder", type=Path)
+    running.add_argument("--only", default="", help="kernels whose name contains this")
+    running.add_argument("--seconds", type=float, default=120.0, help="for each kernel")
+    running.add_argument("--table", type=Path, help="write the results as a table of Markdown")
+    running.add_argument("--json", type=Path, help="write the results with all their sizes")
+    one = commands.add_parser("one", help="run one kernel in this process")
+    one.add_argument("folder", type=Path)
+    one.add_argument("name")
+    arguments = parser.parse_args()
+    if arguments.command == "build":
+        return build_all(arguments.folder, arguments.names)
+    if arguments.command == "one":
+        return run_one(arguments.folder, arguments.name)
+    return run_all(arguments)
+
+
+def build_all(folder: Path, names: Sequence[str]) -> int:
+    """Compile the kernels; a folder per kernel with its code, sizes and reference."""
+    from tests.kernels import subjects
+    from wavespec.diagnostics import WavespecError
+    from wavespec.pipeline import build
+
+    failed = 0
+    for subject in subjects(TARGET):
+        if names and subject.file not in names and subject.name not in names:
+            continue
+        place = folder / subject.name
+        place.mkdir(parents=True, exist_ok=True)
+        start = time.perf_counter()
+        try:
+            artifact = build(subject.spec, TARGET, cubins=True)
+        except WavespecError as error:
+            failed += 1
+            print(f"{subject.name}: {error}", flush=True)
+            continue
+        (place / "kernel.z").write_bytes(zlib.compress(pack_artifact(artifact)))
+        runs = [*_row_sizes(subject.row), *sizes_for_cases(artifact, known=subject.row.small)]
+        codes = [_reference(subject.spec, sizes) for sizes in runs]
+        for number, code in enumerate(codes):
+            (place / f"reference{number}.py").write_text(code, encoding="utf-8")
+        plan = {"file": subject.file, "name": subject.name, "runs": [dict(sizes) for sizes in runs]}
+        (place / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        seconds = time.perf_counter() - start
+        print(f"{subject.name}: {len(artifact.members)} cases, {len(runs)} sizes, {seconds:.1f} s", flush=True)
+    bytes_in_all = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"{bytes_in_all / 1e6:.1f} MB")
+    return 1 if failed else 0
+
+
+def _row_sizes(row: Row) -> list[Sizes]:
+    return [*row.small, *row.on_cpu, *row.normal, *row.on_gpu]
+
+
+def sizes_for_cases(artifact: KernelArtifact, known: Sequence[Sizes]) -> list[Sizes]:
+    """An aligned and an unaligned size for each member of a kernel, as small as there are; some may have none."""
+    names = [dim.name for dim in artifact.dims]
+    fixed = {dim.name: dim.size for dim in artifact.dims if dim.size is not None}
+    least = {name: min((sizes[name] for sizes in known if sizes.get(name)), default=1) for name in names}
+    random, found = Random(0), dict[tuple[int, bool], tuple[int, Sizes]]()
+    for _ in range(_TRIES):
+        sizes = {
+            dim.name: fixed.get(dim.name, _rounded(random.choice(EXTENTS), dim.multiple_of)) for dim in artifact.dims
+        }
+        for name in random.sample(names, random.randrange(len(names))):
+            sizes[name] = fixed.get(name, max(least[name], 1))
+        work = prod(sizes.values())
+        elements = sum(prod(parameter.shape(sizes)) for parameter in artifact.tensors)
+        if elements > _MOST_ELEMENTS or work > _MOST_WORK:
+            continue
+        member = artifact.member_for(sizes)
+        aligned = all(size % _ALIGNED == 0 for name, size in sizes.items() if name not in fixed and size > 16)
+        before = found.get((member, aligned))
+        if (before is None or work < before[0]) and _promised(artifact.members[member], sizes):
+            found[member, aligned] = work, sizes
+    return [found[key][1] for key in sorted(found)]
+
+
+def _rounded(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _promised(artifact: KernelArtifact, sizes: Mapping[str, int]) -> bool:
+    try:
+        return all(evaluate(one.condition, sizes) for one in artifact.assumptions)
+    except ZeroDivisionError:
+        return False
+
+
+def _reference(spec: KernelSpec, sizes: Sizes) -> str:
+    from wavespec.tune.reference_code import reference_code
+
+    whole = {**sizes, **{name: dim.value for name, dim in spec.dims.items() if dim.value is not None}}
+    return reference_code(spec, [whole])
+
+
+def run_all(arguments: argparse.Namespace) -> int:
+    """Run each kernel in a process, and write down what became of it."""
+    machine = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}"
+    print(machine, flush=True)
+    results: list[dict[str, Any]] = []
+    for plan in sorted(arguments.folder.glob("*/plan.json")):
+        name = plan.parent.name
+        if arguments.only not in name:
+            continue
+        command = [sys.executable, "-m", "benchmarks.every_kernel", "one", str(arguments.folder), name]
+        start = time.perf_counter()
+        try:
+            process = subprocess.run(command, capture_output=True, text=True, timeout=arguments.seconds)
+            lines, problem = process.stdout.splitlines(), process.stderr.strip().splitlines()[-1:]
+            stopped = [f"exit code {process.returncode}: {' '.join(problem)}"] if process.returncode else []
+        except subprocess.TimeoutExpired as expired:
+            lines = (expired.stdout or b"").decode().splitlines()
+            stopped = [f"took more than {arguments.seconds:.0f} s"]
+        runs = [json.loads(line) for line in lines if line.startswith("{")]
+        asked = len(json.loads(plan.read_text(encoding="utf-8"))["runs"])
+        problems = [f"{run['sizes']}: {run['problem']}" for run in runs if run["problem"]] + stopped
+        if not problems and len(runs) != asked:
+            problems = [f"{len(runs)} of {asked} sizes ran"]
+        cases = f"{len({run['case'] for run in runs})} of {max((run['cases'] for run in runs), default=0)}"
+        seconds = time.perf_counter() - start
+        results.append({"kernel": name, "cases": cases, "runs": runs, "problems": problems, "seconds": seconds})
+        print(f"{name:32s} {cases:>8s} cases, {len(runs)} sizes: {'; '.join(problems) or 'right'}", flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"machine": machine, "kernels": results}, indent=1), encoding="utf-8")
+    if arguments.table:
+        arguments.table.write_text(_table(machine, results), encoding="utf-8")
+    wrong = [result["kernel"] for result in results if result["problems"]]
+    print(f"{len(results) - len(wrong)} of {len(results)} kernels are right")
+    return 1 if wrong else 0
+
+
+def _table(machine: str, results: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        "# Every kernel on a GPU",
+        "",
+        f"`python -m benchmarks.every_kernel run FOLDER` on one {machine}.",
+        "Right: equal on whole numbers, or at most twice torch's error against f64; bit-equal in "
+        f"{_REPEATS} calls; nothing written around the outputs or into the inputs.",
+        "",
+        "| kernel | cases run | sizes | largest error over torch's | result |",
+        "|---|---:|---:|---:|---|",
+    ]
+    for result in results:
+        ratios = [run["ratio"] for run in result["runs"] if run["ratio"] is not None]
+        worst = f"{max(ratios):.2f}" if ratios else "exact"
+        problems = "; ".join(result["problems"]).replace("|", "\\|")[:200] or "right"
+        lines.append(f"| {result['kernel']} | {result['cases']} | {len(result['runs'])} | {worst} | {problems} |")
+    return "\n".join(lines) + "\n"
+
+
+def run_one(folder: Path, name: str) -> int:
+    """Run one kernel at all its sizes; a line of JSON for each."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    place = folder / name
+    plan = json.loads((place / "plan.json").read_text(encoding="utf-8"))
+    kernel = Kernel(unpack_artifact(zlib.decompress((place / "kernel.z").read_bytes())))
+    row = Subject(plan["file"], name).row
+    for number, sizes in enumerate(plan["runs"]):
+        report: dict[str, Any] = {
+            "sizes": sizes,
+            "case": kernel.artifact.member_for(sizes),
+            "cases": len(kernel.artifact.members),
+            "ratio": None,
+            "problem": "",
+        }
+        try:
+            report["ratio"] = _run(kernel, row, sizes, _functions(place / f"reference{number}.py"))
+        except (AssertionError, ValueError, TypeError) as error:  # a fault of the machine ends the process
+            report["problem"] = f"{type(error).__name__}: {error}"
+        print(json.dumps(report), flush=True)
+    return 0
+
+
+def _functions(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _run(kernel: Kernel, row: Row, sizes: Sizes, reference: Any) -> float | None:
+    """Asserts that the kernel is right; returns its error over torch's, of the worst output, none for whole numbers."""
+    artifact, ratio = kernel.artifact, None
+    parameters = [(one.name, one.dtype, one.shape(sizes)) for one in artifact.inputs]
+    for whole in (True, False) if row.exact and _is_judged(row, sizes) else (row.exact,):
+        given = make_inputs(row, parameters, sizes, whole=whole)
+        inputs, guards = _guarded([(tuple(one.shape), one.dtype) for one in given])
+        for tensor, values in zip(inputs, given, strict=True):
+            tensor.copy_(values)
+        outputs, around = _guarded([(one.shape(sizes), TORCH[one.dtype]) for one in artifact.outputs])
+        kernel(*inputs, out=outputs if len(outputs) > 1 else outputs[0])
+        first = [_bits(output).clone() for output in outputs]
+        for _ in range(_REPEATS - 1):
+            kernel(*inputs, out=outputs if len(outputs) > 1 else outputs[0])
+            assert all(torch.equal(a, _bits(b)) for a, b in zip(first, outputs, strict=True)), "calls differ"
+        torch.cuda.synchronize()
+        assert all(bool((guard.view(torch.uint8) == _GUARD).all()) for guard in (*guards, *around)), (
+            "something was written outside of a tensor"
+        )
+        for tensor, values in zip(inputs, given, strict=True):
+            assert torch.equal(_bits(tensor), _bits(values.to(DEVICE))), "an input was written"
+        exact, theirs = tensors_of(reference.exact_0(*inputs)), tensors_of(reference.rounded_0(*inputs))
+        for one, output, right, own in zip(artifact.outputs, outputs, exact, theirs, strict=True):
+            check_output(row, one.name, output, right, own, whole=whole)
+            if output.numel() and output.dtype.is_floating_point and not (whole and row.exact):
+                ratio = max(ratio or 0.0, _ratio(output, right, own))
+    return ratio
+
+
+def _is_judged(row: Row, sizes: Sizes) -> bool:
+    """Whether a kernel that is exact is run on normal numbers too: where there are enough of them to judge by."""
+    return sizes in row.normal or prod(sizes.values()) >= 1 << 22
+
+
+def _ratio(output: Tensor, right: Tensor, own: Tensor) -> float:
+    finite = right.isfinite() & own.isfinite()
+    if not bool(finite.any()):
+        return 0.0
+    error, theirs = ((one.double() - right)[finite].abs().max().item() for one in (output, own))
+    least = torch.finfo(output.dtype).eps * right[finite].abs().max().item()
+    return error / max(theirs, least) if error else 0.0
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """So that NaN equals itself."""
+    flat = tensor.contiguous().reshape(-1)
+    return flat if flat.dtype is torch.bool else flat.view(torch.uint8)
+
+
+def _guarded(tensors: Sequence[tuple[tuple[int, ...], torch.dtype]]) -> tuple[tuple[Tensor, ...], list[Tensor]]:
+    """Tensors with room around each that nobody may write to, and those rooms."""
+    inner: list[Tensor] = []
+    guards: list[Tensor] = []
+    for shape, dtype in tensors:
+        elements, width = prod(shape), dtype.itemsize
+        padded = -(-elements * width // 16) * 16  # the end is where the last element is, or up to 15 bytes behind it
+        room = torch.full((2 * _GUARD_ELEMENTS + padded,), _GUARD, dtype=torch.uint8, device=DEVICE)
+        end = _GUARD_ELEMENTS + elements * width
+        inner.append(room[_GUARD_ELEMENTS:end].view(dtype).view(shape))
+        guards += [room[:_GUARD_ELEMENTS], room[end:]]
+    return tuple(inner), guards
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""A random spec goes in; whether every machine computes what the reference does comes out."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.fuzz.random_specs import RandomSpec
+from tests.kernels import TORCH, array_to_tensor, check_error, tensor_to_array, tensors_of
+from wavespec.cache import CompileCache
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import best_variant, build, lower
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import KernelSpec, loads
+from wavespec.sim.reference import reference
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import machines
+
+SIMULATED = ("gfx942", "sm_90")
+SECONDS = 5
+"""Within which a text is a spec, or its mistakes are found."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """`TimeoutError` in what takes longer."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def inputs_of(spec: KernelSpec, sizes: dict[str, int], *, whole: bool) -> tuple[Tensor, ...]:
+    """Whole numbers from -3 to 3, or normal ones."""
+    random = torch.Generator().manual_seed(sum(sizes.values()))
+    made: list[Tensor] = []
+    for tensor in spec.tensors.values():
+        if tensor.role == "input":
+            shape, dtype = [sizes[dim] for dim in tensor.shape], TORCH[tensor.dtype]
+            numbers = torch.randint(-3, 4, shape, generator=random) if whole else torch.randn(shape, generator=random)
+            made.append(numbers.to(dtype))
+    return tuple(made)
+
+
+def check(spec: KernelSpec, inputs: tuple[Tensor, ...], results: list[Tensor], *, whole: bool) -> None:
+    """Assert that results are those of the reference, or nearly."""
+    exact, theirs = tensors_of(reference(spec, *inputs)), tensors_of(reference(spec, *inputs, compute=None))
+    for name, result, right, own in zip(_names(spec, "output"), results, exact, theirs, strict=True):
+        if whole or not result.dtype.is_floating_point:
+            assert torch.equal(result, right.to(result.dtype)), f"{name} is wrong"
+        else:
+            check_error(name, result, right, own, least_ulps=8)
+
+
+def judge(random: RandomSpec, *, cpu: bool) -> str:
+    """The outcome: ``right``, or ``refused`` where no machine of those asked takes the spec; raises where it is wrong."""
+    with time_limit(SECONDS):
+        spec = loads(random.text, "random.wave.yaml")
+    taken = 0
+    for target in SIMULATED:
+        (machine,) = machines(target)
+        try:
+            kernel = lower(spec, machine)
+        except WavespecError as error:
+            assert error.diagnostics, random.text
+            continue
+        taken += 1
+        for sizes in random.sizes:
+            inputs = inputs_of(spec, sizes, whole=random.whole)
+            named = zip(_names(spec, "input"), inputs, strict=True)
+            arrays: dict[str, Any] = {name: tensor_to_array(one, spec.tensors[name].dtype) for name, one in named}
+            report = simulate(kernel, machine, arrays, sizes)
+            assert report.ok, f"{target} {sizes}: {report.render()}"
+            outputs = _names(spec, "output")
+            results = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in outputs]
+            _with_place(f"{target} {sizes}", spec, inputs, results, whole=random.whole)
+    if cpu:
+        try:
+            compiled = Kernel(build(spec, "cpu", only=best_variant("cpu"), cache=CompileCache(enabled=False)))
+        except WavespecError as error:
+            assert error.diagnostics and "compiler-failure" not in str(error), str(error)
+        else:
+            taken += 1
+            for sizes in random.sizes:
+                inputs = inputs_of(spec, sizes, whole=random.whole)
+                results = list(tensors_of(compiled(*inputs)))
+                _with_place(f"cpu {sizes}", spec, inputs, results, whole=random.whole)
+    return "right" if taken else "refused"
+
+
+def _with_place(
+    place: str, spec: KernelSpec, inputs: tuple[Tensor, ...], results: list[Tensor], *, whole: bool
+) -> None:
+    try:
+        check(spec, inputs, results, whole=whole)
+    except AssertionError as error:
+        raise AssertionError(f"{place}: {error}") from error
+
+
+def _names(spec: KernelSpec, role: str) -> list[str]:
+    return [name for name, tensor in spec.tensors.items() if tensor.role == role]

@@ -1,0 +1,80 @@
+"""Minutes and a seed go in; how many random specs, whole and broken, had which outcome comes out."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.fuzz.broken_texts import broken_family, broken_kernel, judge_family, judge_kernel
+from tests.fuzz.judge import SECONDS, judge, time_limit
+from tests.fuzz.random_specs import random_spec
+
+MOST_BYTES = 2 << 30
+_CPU_EVERY = 16
+"""One spec of so many is compiled for the CPU, which takes a hundred times as long as the rest."""
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """What a search saw."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+    failures: list[str] = field(default_factory=list[str])
+    slowest_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items()))
+        return (
+            f"{counts}; {len(self.failures)} failures; slowest text {self.slowest_seconds:.2f} s; "
+            f"{peak_bytes() >> 20} MiB at most"
+        )
+
+
+def search(
+    seed: int, goes_on: Callable[[int], bool], *, broken: bool = False, tell: Callable[[str], None] = print
+) -> Outcomes:
+    """Try specs until ``goes_on(number of specs so far)`` is false; `broken`: texts with mistakes, else whole specs."""
+    outcomes, number = Outcomes(), 0
+    while goes_on(number):
+        one = Random(seed * 1_000_003 + number)
+        _broken(one, outcomes, tell) if broken else _whole(one, number, outcomes, tell)
+        number += 1
+    if peak_bytes() > MOST_BYTES:
+        outcomes.failures.append(f"{peak_bytes() >> 20} MiB were in use")
+    return outcomes
+
+
+def peak_bytes() -> int:
+    """Of memory that this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _whole(random: Random, number: int, outcomes: Outcomes, tell: Callable[[str], None]) -> None:
+    spec = random_spec(random)
+    try:
+        outcomes.counts[judge(spec, cpu=number % _CPU_EVERY == 0)] += 1
+    except Exception as error:  # whatever it is, it is what is searched for
+        _report(spec.text, error, outcomes, tell)
+
+
+def _broken(random: Random, outcomes: Outcomes, tell: Callable[[str], None]) -> None:
+    family = random.random() < 0.2
+    text = (broken_family if family else broken_kernel)(random)
+    start = time.perf_counter()
+    try:
+        with time_limit(SECONDS):
+            accepted = (judge_family if family else judge_kernel)(text)
+        outcomes.counts["accepted" if accepted else "diagnosed"] += 1
+    except Exception as error:  # whatever it is, it is what is searched for
+        _report(text, error, outcomes, tell)
+    outcomes.slowest_seconds = max(outcomes.slowest_seconds, time.perf_counter() - start)
+
+
+def _report(text: str, error: Exception, outcomes: Outcomes, tell: Callable[[str], None]) -> None:
+    failure = f"{type(error).__name__}: {error}\n{text}"
+    outcomes.failures.append(failure)
+    tell(failure)
