@@ -139,6 +139,11 @@ _PRODUCT = Row(_PRODUCTS, _MANY_PRODUCTS, _NORMAL_PRODUCTS, exact=True)
 _FEW_PRODUCTS = Row(
     _PRODUCTS, sized("M N K", (0, 5, 16), (577, 513, 400), (37, 70, 1024)), _NORMAL_PRODUCTS, exact=True
 )
+_CONVOLUTION = Row(
+    sized("N H W C O R S", (1, 5, 4, 8, 3, 3, 3), (2, 1, 2, 16, 9, 1, 2), (0, 4, 4, 8, 2, 3, 3), (1, 2, 3, 8, 0, 2, 2)),
+    sized("N H W C O R S", (2, 14, 13, 24, 70, 3, 3), (3, 9, 30, 64, 40, 1, 5)),
+    exact=True,
+)
 _ROWS = Row(
     sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
     sized("M N", (1, 1), (3, 0), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)),
@@ -162,11 +167,18 @@ KERNELS: dict[str, Row] = {
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)), sized("M N", (1, 1), (3, 0), (33, 1001)), exact=True
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "conv2d_nhwc": _CONVOLUTION,
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "dropout": Row(
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
         sized("M N", (1, 1), (3, 0), (33, 1001)),
         special={"p": constant(0.3), "seed": constant(-1234567890123456789)},
+    ),
+    "embedding": Row(
+        sized("T D V", (9, 40, 5), (1, 8, 1), (3, 520, 2), (0, 8, 4), (2, 8, 0)),
+        sized("T D V", (70, 1032, 30)),
+        special={"token": lambda draw: draw.integers(-1, draw.sizes["V"] + 1)},
+        exact=True,
     ),
     "gemm": _PRODUCT,
     "gemm_bf16": _PRODUCT,
@@ -183,8 +195,12 @@ KERNELS: dict[str, Row] = {
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "rms_norm": _ROWS,
+    "rope": Row(sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))),
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
     "topk": Row(sized("M N", (9, 700), (3, 8), (1, 513), (0, 9)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "transpose": Row(
+        sized("M N", (70, 33), (1, 1), (1, 130), (65, 2), (0, 3)), sized("M N", (300, 257), (64, 128)), exact=True
+    ),
 }
 """By the name of the file in ``specs/``."""
 
@@ -215,6 +231,12 @@ class Subject:
         from wavespec.schema.resolve import case_for_sizes
 
         return cases.index(case_for_sizes(cases, sizes))
+
+    def complete(self, sizes: Sizes) -> Sizes:
+        """With the sizes that follow from others."""
+        from wavespec.schema.resolve import complete_sizes
+
+        return complete_sizes(self.spec, sizes)
 
     def inputs(self, sizes: Sizes, *, whole: bool | None = None) -> tuple[Tensor, ...]:
         """The same every time, in the order of the call; whole numbers if the kernel is exact for them."""

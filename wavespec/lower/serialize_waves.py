@@ -142,9 +142,7 @@ class _Serializer:
     def _split(self, name: str) -> tuple[Split, Expr]:
         """What the waves of that name are the parts of, and the size of its dim."""
         split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
-        tensors = [memory for memory in self.kernel.memories if memory.space == "global"]
-        size = next(e for memory in tensors for d, e in zip(memory.dims, memory.shape, strict=True) if d == split.dim)
-        return split, size
+        return split, self.kernel.size(split.dim)
 
     # ---------------------------------------------------------------------------------------------------- carried
 
