@@ -170,6 +170,9 @@ KERNELS: dict[str, Row] = {
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
         exact=True,
     ),
+    "add_broadcast": Row(
+        sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)), sized("M N", (1, 1), (3, 0), (33, 1001)), exact=True
+    ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "conv2d_nhwc": _CONVOLUTION,
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
@@ -191,6 +194,8 @@ KERNELS: dict[str, Row] = {
     "layer_norm": _ROWS,
     "linear_gelu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "linear_residual": _FEW_PRODUCTS,
+    "linear_silu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
+    "linear_swiglu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "log_softmax": _ROWS,
     "matmul_bf16": _FEW_PRODUCTS,
     "matmul_f16": _FEW_PRODUCTS,
