@@ -65,6 +65,11 @@ def indices(dim: str) -> Maker:
     return lambda draw: draw.integers(0, draw.sizes[dim])
 
 
+def constant(number: float) -> Maker:
+    """One number everywhere."""
+    return lambda draw: torch.full(draw.shape, number, dtype=draw.dtype)
+
+
 def lengths(dim: str, *, least: int = 0) -> Maker:
     """Extents of at most a dim, `least` or more."""
     return lambda draw: draw.integers(least, draw.sizes[dim] + 1)
@@ -155,6 +160,11 @@ KERNELS: dict[str, Row] = {
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
+    "dropout": Row(
+        sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
+        sized("M N", (1, 1), (3, 0), (33, 1001)),
+        special={"p": constant(0.3), "seed": constant(-1234567890123456789)},
+    ),
     "gemm": _PRODUCT,
     "gemm_bf16": _PRODUCT,
     "gemm_f32": _PRODUCT,
@@ -285,7 +295,8 @@ def tensor_to_array(tensor: Tensor, dtype: str) -> Array:
     from wavespec.sim.elements import numpy_dtype
 
     kind = numpy_dtype(DTYPES[dtype])
-    return tensor.contiguous().view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind)
+    flat = tensor.contiguous().view(-1)  # a tensor without dims has no view of another element size
+    return flat.view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind).reshape(tensor.shape)
 
 
 def array_to_tensor(array: Array, dtype: str) -> Tensor:
@@ -296,7 +307,7 @@ def array_to_tensor(array: Array, dtype: str) -> Tensor:
     plain = np.ascontiguousarray(array)
     if kind is torch.bool:
         return torch.from_numpy(plain)
-    return torch.from_numpy(plain.view(np.uint8)).view(kind)
+    return torch.from_numpy(plain.reshape(-1).view(np.uint8)).view(kind).view(array.shape)
 
 
 @cache

@@ -168,6 +168,8 @@ class AssignTiles(Pass):
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "index":
                 return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
+            if op.name == "random":
+                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in op["over"])),)
             if op.name == "iterate" and not op.get("once"):
                 return (_loop(op, sizes[op["dim"]], extents[op["dim"]]),)
             return (op,)

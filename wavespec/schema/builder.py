@@ -318,6 +318,10 @@ class KernelBuilder:
     def size(self, name: str, dim: Symbol | str, dtype: str = "i32") -> Value:
         return self._op("size", name, dim=str(dim), dtype=dtype)
 
+    def random(self, name: str, seed: Value | int, dims: Sequence[Symbol | str], dtype: str = "f32") -> Value:
+        key = str(seed) if isinstance(seed, Value) else seed
+        return self._op("random", name, seed=key, dims=tuple(map(str, dims)), dtype=dtype)
+
     def formula(self, name: str, expression: Formula | str) -> Value:
         """An expression by the name of its value: `k.formula("y", x * 2 + 1)`, or its text, `"where(x > 0, x, 0)"`."""
         return self._op("formula", name, text=str(expression))

@@ -21,6 +21,7 @@ from wavespec.schema.ops.formula import Formula
 from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.iterate import Iterate
 from wavespec.schema.ops.mma import Mma
+from wavespec.schema.ops.random import Random
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
@@ -51,6 +52,7 @@ __all__ = [
     "Iterate",
     "Mma",
     "Op",
+    "Random",
     "Read",
     "Reduce",
     "Reduction",
@@ -71,6 +73,7 @@ _MODELS: tuple[type[Op], ...] = (
     Register,
     Index,
     Size,
+    Random,
     Read,
     Mma,
     Iterate,
@@ -92,6 +95,7 @@ if TYPE_CHECKING:
         Register
         | Index
         | Size
+        | Random
         | Read
         | Mma
         | Iterate
