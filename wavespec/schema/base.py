@@ -57,7 +57,7 @@ class SpecModel(BaseModel):
         """Words that lead a reader of Python code to `path`."""
         return ".".join(str(part) for part in path) or type(self).__name__
 
-    def at(self, positions: Mapping[Path, Position]) -> None:
+    def was_written_at(self, positions: Mapping[Path, Position]) -> None:
         """Remember where the parts were written; called once, by what made this model from a file."""
         self._positions = positions
 

@@ -105,7 +105,7 @@ class _Expansion:
         last = self.made.pop()
         renamed = last.model_copy(update={"name": self.formula.name})
         key = self.formula.key_span_of("name")
-        renamed.at({**last.positions, **({("name",): Position(key, key)} if key else {})})
+        renamed.was_written_at({**last.positions, **({("name",): Position(key, key)} if key else {})})
         return (*self.made, renamed)
 
     def _lower(self, node: Expression, wanted: DType | None) -> str | Number:
@@ -187,7 +187,7 @@ class _Expansion:
         if span is not None:
             places: dict[Path, Position] = {(field,): Position(span.part(*n.at)) for field, (_, n) in fields.items()}
             whole = Position(span.part(*node.at))
-            op.at({**places, (): whole, ("op",): whole, ("name",): whole})
+            op.was_written_at({**places, (): whole, ("op",): whole, ("name",): whole})
         self.made.append(op)
         return name
 
