@@ -149,19 +149,29 @@ _ROWS = Row(
     sized("M N", (1, 1), (3, 0), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)),
 )
 
+_HEADS = "B H M N D E"
 _ATTENTION = Row(
-    sized("B H M N D", (2, 2, 5, 40, 64), (1, 2, 70, 100, 50), (1, 1, 3, 0, 64), (1, 1, 1, 1, 1), (1, 1, 3, 70, 136)),
-    sized(
-        "B H M N D", (0, 2, 5, 7, 64), (2, 3, 200, 333, 128), (1, 2, 97, 65, 256), (1, 1, 0, 5, 8), (1, 1, 64, 64, 7)
-    ),
+    sized(_HEADS, (2, 2, 5, 40, 64, 64), (1, 1, 70, 100, 50, 20), (1, 1, 3, 0, 64, 64), (1, 1, 1, 1, 136, 8)),
+    sized(_HEADS, (0, 2, 5, 7, 64, 64), (2, 3, 200, 333, 128, 128), (1, 2, 97, 65, 256, 300), (1, 1, 0, 5, 8, 8)),
+)
+_MASKED_ATTENTION = Row(
+    sized(_HEADS, (1, 2, 70, 100, 24, 20), (1, 1, 5, 200, 64, 64), (1, 1, 20, 10, 7, 9)),
+    sized(_HEADS, (2, 3, 200, 333, 128, 128), (1, 2, 333, 200, 64, 64), (1, 1, 5, 0, 8, 8)),
 )
 
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
+    "attention_alibi": _MASKED_ATTENTION,
+    "attention_f32": _ATTENTION,
+    "attention_masked": _MASKED_ATTENTION,
+    "attention_padded": Row(_MASKED_ATTENTION.small, _MASKED_ATTENTION.on_cpu, special={"count": lengths("N")}),
     "batched_matmul": Row(
         sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
         exact=True,
+    ),
+    "add_broadcast": Row(
+        sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)), sized("M N", (1, 1), (3, 0), (33, 1001)), exact=True
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "conv2d_nchw": _CONVOLUTION,
@@ -185,6 +195,8 @@ KERNELS: dict[str, Row] = {
     "layer_norm": _ROWS,
     "linear_gelu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "linear_residual": _FEW_PRODUCTS,
+    "linear_silu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
+    "linear_swiglu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "log_softmax": _ROWS,
     "matmul_bf16": _FEW_PRODUCTS,
     "matmul_f16": _FEW_PRODUCTS,

@@ -24,6 +24,7 @@ from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
+from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
@@ -46,6 +47,7 @@ PASSES: tuple[Pass, ...] = (
     PeelEdges(),
     ShareResults(),
     TileToThread(),
+    SplitChains(),
     SinkArithmetic(),
     PersistWorkgroups(),
     SpecializeWaves(),
