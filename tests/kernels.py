@@ -154,6 +154,11 @@ KERNELS: dict[str, Row] = {
         exact=True,
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "cross_entropy": Row(
+        sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
+        sized("M N", (17, 127), (33, 257), (5, 4000)),
+        special={"x": spread(5), "target": indices("N")},
+    ),
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "gemm": _PRODUCT,
     "gemm_bf16": _PRODUCT,
@@ -169,6 +174,12 @@ KERNELS: dict[str, Row] = {
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "rms_norm": _ROWS,
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
+    "sum_dim": Row(
+        sized("A N B", (3, 37, 130), (1, 1, 1), (2, 0, 5), (0, 3, 4), (2, 3, 513)),
+        sized("A N B", (5, 100, 300), (1, 70, 1)),
+        sized("A N B", (2, 200, 130)),
+        exact=True,
+    ),
     "topk": Row(sized("M N", (9, 700), (3, 8), (1, 513), (0, 9)), sized("M N", (17, 127), (5, 4000)), exact=True),
 }
 """By the name of the file in ``specs/``."""
