@@ -16,6 +16,9 @@ from wavespec.lower.spread_tile import spread_tile
 from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine, MatrixInstruction
 
+_ALIKE = ("elementwise", "cast", "bitcast", "join", "pad", "read", "write")
+"""Operations whose operands are distributed as their result, or their first operand, is."""
+
 
 class TooManyRegisters(WavespecError, code="too-many-registers"):
     def __init__(self, where: Where, name: str, needed: int, machine: Machine) -> None:
@@ -89,9 +92,11 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            for value in op.operands if op.name in ("elementwise", "cast", "bitcast") else ():
-                if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
-                    raise LayoutMismatch(op.span, value.name, op.result.name)
+            if op.name in _ALIKE and not op.get("by_unit"):
+                whole, *parts = (*op.results, *op.operands)
+                for value in parts:
+                    if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
+                        raise LayoutMismatch(op.span, value.name, whole.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
@@ -122,7 +127,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [(op.operands[0], op.result, *op.operands[1:])]
     if op.name == "topk":
         return [(op.result, *op.operands[1:])]
-    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast", "join", "pad") else []
+    return [(*op.results, *op.operands)] if op.name in _ALIKE else []
 
 
 def _covers(known: Value, value: Value) -> bool:

@@ -38,15 +38,18 @@ class TileContext:
         sizes: Mapping[str, Expr],
         expressions: PlaceExpressions,
         bounds: Mapping[str, Mapping[str, Expr]],
+        params: Mapping[str, int],
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
-        self.expressions, self.bounds = expressions, bounds
+        self.expressions, self.bounds, self.params = expressions, bounds, params
 
     def nested(self) -> TileContext:
-        inner = TileContext(self.fresh, self.lower, self.tensors, self.sizes, self.expressions, self.bounds)
+        inner = TileContext(
+            self.fresh, self.lower, self.tensors, self.sizes, self.expressions, self.bounds, self.params
+        )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
@@ -73,7 +76,8 @@ class ThreadContext:
     """Builds one lane's operations from tile operations.
 
     ``fragments``: the registers of every tile.  ``by_unit``: the reads of tiles that stay in shared memory.
-    ``constants``: what the inductions of unrolled loops stand for.  ``memories``: those that operations add.
+    ``constants``: what the inductions of unrolled loops stand for.  ``memories``, ``symbols``: those that operations
+    add.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class ThreadContext:
         self.by_unit: dict[str, Op] = {}
         self.constants: dict[str, Expr] = {}
         self.memories: list[Memory] = []
+        self.symbols: list[Expr] = []
 
     def origin(self, op: Op) -> dict[str, Expr]:
         """Where the access of ``op`` starts, dim by dim."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -147,13 +149,18 @@ def _registers(
 def _inner(
     context: ThreadContext, value: Value, extents: Sequence[int], along: Sequence[bool], function: str, hint: str
 ) -> Value:
-    """The same inside of a fragment, some of whose axes are along the dim."""
-    build, kept = context.build, dict[tuple[int, ...], Value]()
-    for number, place in enumerate(itertools.product(*map(range, extents))):
-        key = tuple(index for index, gone in zip(place, along, strict=True) if not gone)
-        element = build.slice(value, number, 1, hint)
-        kept[key] = build.elementwise(function, kept[key], element, hint=hint) if key in kept else element
-    return build.pack(list(kept.values()), hint)
+    """The same inside of a fragment, some of whose axes are along the dim; the last ones of them at once."""
+    build, kept = context.build, dict[tuple[int, ...], list[Value]]()
+    last = len(extents) - sum(1 for _ in itertools.takewhile(bool, reversed(along)))
+    run = math.prod(extents[last:])
+    for number, place in enumerate(itertools.product(*map(range, extents[:last]))):
+        key = tuple(index for index, gone in zip(place, along, strict=False) if not gone)
+        kept.setdefault(key, []).append(build.slice(value, number * run, run, hint))
+    joined = (
+        functools.reduce(lambda one, other: build.elementwise(function, one, other, hint=hint), parts)
+        for parts in kept.values()
+    )
+    return build.pack([build.reduce(function, part, hint) for part in joined], hint)
 
 
 def _waves(

@@ -198,11 +198,21 @@ class _GraphScope:
         return self.params[name]
 
     def dtype_of(self, name: str) -> DType | None:
+        found = self.type_of(name)
+        return found.dtype if found else None
+
+    def type_of(self, name: str) -> ValueType | None:
         for frame in reversed(self.frames):
             for names in (frame.defined, frame.incoming):
                 if found := names.get(name):
-                    return found.dtype
+                    return found
         return None
+
+    def is_value(self, name: str) -> bool:
+        return name in self._visible()
+
+    def is_broken(self, name: str) -> bool:
+        return bool(self.broken.intersection((ANY_NAME, *name.split("."))))
 
     def is_taken(self, name: str) -> bool:
         return name in self.taken

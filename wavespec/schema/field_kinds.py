@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from wavespec.schema.base import SpecModel
 from wavespec.schema.expressions import Expression
+from wavespec.schema.index_parser import IndexExpression
 from wavespec.schema.names import Reference
 
 
@@ -16,7 +17,7 @@ from wavespec.schema.names import Reference
 class Kind:
     """What a field holds, from its annotation."""
 
-    form: Literal["model", "worded", "expression", "list", "table", "choice", "scalar"]
+    form: Literal["model", "worded", "expression", "index", "list", "table", "choice", "scalar"]
     models: tuple[type[SpecModel], ...] = ()
     choices: tuple[str, ...] = ()
     item: Kind | None = None
@@ -36,6 +37,8 @@ def _annotation_to_kind(annotation: Any) -> Kind:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation == Reference:
         return Kind("scalar", dotted=True)
+    if annotation == IndexExpression:
+        return Kind("index")
     if origin is Annotated:
         return _annotation_to_kind(arguments[0])
     if origin is Literal:
@@ -61,4 +64,6 @@ def _annotation_to_kind(annotation: Any) -> Kind:
 
 def is_built_of_parts(kind: Kind) -> bool:
     """Its values were validated on their own, as models or expressions, before the kernel was."""
-    return kind.form in ("model", "worded", "expression") or (kind.item is not None and is_built_of_parts(kind.item))
+    return kind.form in ("model", "worded", "expression", "index") or (
+        kind.item is not None and is_built_of_parts(kind.item)
+    )

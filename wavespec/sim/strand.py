@@ -68,6 +68,12 @@ class Strand:
                     self._check_symbol(op, op["symbol"], value[self.memory.enabled])
                     self.symbols.open(op["symbol"], value)
                     lets += 1
+                case "bind":
+                    (held,) = op.operands
+                    value = self.values[held.name][:, 0].astype(np.int64)
+                    self._check_symbol(op, op["symbol"], value[self.memory.enabled])
+                    self.symbols.open(op["symbol"], value)
+                    lets += 1
                 case "role":
                     if self.wave in self._waves_of(op):
                         yield from self._block(op.body.ops)

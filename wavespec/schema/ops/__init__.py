@@ -15,11 +15,13 @@ from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
+from wavespec.schema.ops.debug import Debug
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.formula import Formula
 from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.iterate import Iterate
 from wavespec.schema.ops.mma import Mma
+from wavespec.schema.ops.random import Random
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
@@ -41,6 +43,7 @@ __all__ = [
     "Bitcast",
     "Branch",
     "Cast",
+    "Debug",
     "EffectOp",
     "Elementwise",
     "Formula",
@@ -49,6 +52,7 @@ __all__ = [
     "Iterate",
     "Mma",
     "Op",
+    "Random",
     "Read",
     "Reduce",
     "Reduction",
@@ -69,6 +73,7 @@ _MODELS: tuple[type[Op], ...] = (
     Register,
     Index,
     Size,
+    Random,
     Read,
     Mma,
     Iterate,
@@ -82,6 +87,7 @@ _MODELS: tuple[type[Op], ...] = (
     Topk,
     Formula,
     Write,
+    Debug,
 )
 
 if TYPE_CHECKING:
@@ -89,6 +95,7 @@ if TYPE_CHECKING:
         Register
         | Index
         | Size
+        | Random
         | Read
         | Mma
         | Iterate
@@ -104,6 +111,7 @@ if TYPE_CHECKING:
         | Topk
         | Formula
         | Write
+        | Debug
     )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table

@@ -76,6 +76,18 @@ class Scope(Protocol):
         """The element type of the value of that name, where there is one."""
         ...
 
+    def type_of(self, name: str) -> ValueType | None:
+        """The type of the value of that name, where there is one."""
+        ...
+
+    def is_value(self, name: str) -> bool:
+        """There is a value of that name, whose type may be unknown after a mistake."""
+        ...
+
+    def is_broken(self, name: str) -> bool:
+        """What the name means was defined wrongly, which was reported."""
+        ...
+
     def is_taken(self, name: str) -> bool:
         """The name means something somewhere in the spec."""
         ...
