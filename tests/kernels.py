@@ -197,6 +197,12 @@ KERNELS: dict[str, Row] = {
     "gemm_bf16": _PRODUCT,
     "gemm_f32": _PRODUCT,
     "gemm_i8": _PRODUCT,
+    "grouped_gemm": Row(
+        sized("T N K B", (9, 5, 16, 4), (1, 1, 8, 2), (0, 3, 8, 3), (70, 33, 40, 3)),
+        sized("T N K B", (200, 140, 72, 9)),
+        special={"offsets": offsets("T")},
+        exact=True,
+    ),
     "layer_norm": _ROWS,
     "linear_gelu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "linear_residual": _FEW_PRODUCTS,
