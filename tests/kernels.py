@@ -265,8 +265,9 @@ class Subject:
 
     def inputs(self, sizes: Sizes, *, whole: bool | None = None) -> tuple[Tensor, ...]:
         """The same every time, in the order of the call; whole numbers if the kernel is exact for them."""
+        whole_sizes = self.complete(sizes)
         parameters = [
-            (name, tensor.dtype, tuple(extent(self.spec, dim, sizes) for dim in tensor.shape))
+            (name, tensor.dtype, tuple(extent(self.spec, dim, whole_sizes) for dim in tensor.shape))
             for name, tensor in self.spec.tensors.items()
             if tensor.role == "input"
         ]
