@@ -174,6 +174,7 @@ KERNELS: dict[str, Row] = {
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)), sized("M N", (1, 1), (3, 0), (33, 1001)), exact=True
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "conv2d_nchw": _CONVOLUTION,
     "conv2d_nhwc": _CONVOLUTION,
     "cross_entropy": Row(
         sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
