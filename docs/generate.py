@@ -31,7 +31,7 @@ from wavespec.schema import loads
 from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.load_family import is_family_file, loads_family
 from wavespec.schema.models import TARGETS
-from wavespec.schema.ops import FUNCTIONS, REDUCTIONS, SCANS
+from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, REDUCTIONS, SCANS
 from wavespec.schema.source_files import SPEC_SUFFIX
 from wavespec.targets.machine import machines
 
@@ -162,6 +162,12 @@ def reductions() -> str:
     return "\n".join(["| op | result |", "| --- | --- |", *rows])
 
 
+def arg_reductions() -> str:
+    """The places of extremes, a row each."""
+    rows = [f"| `{row.word}` | {_cell(row.doc)} |" for row in ARG_REDUCTIONS]
+    return "\n".join(["| op | result |", "| --- | --- |", *rows])
+
+
 def scans() -> str:
     """The scans, a row each."""
     rows = [f"| `{row.word}` | {_cell(row.doc)} |" for row in SCANS]
@@ -211,6 +217,7 @@ def errors() -> str:
 
 
 _PARTS: dict[str, Callable[..., str]] = {
+    "arg_reductions": arg_reductions,
     "elementwise": elementwise,
     "errors": errors,
     "family": family,

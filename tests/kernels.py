@@ -65,6 +65,11 @@ def indices(dim: str) -> Maker:
     return lambda draw: draw.integers(0, draw.sizes[dim])
 
 
+def constant(number: float) -> Maker:
+    """One number everywhere."""
+    return lambda draw: torch.full(draw.shape, number, dtype=draw.dtype)
+
+
 def lengths(dim: str, *, least: int = 0) -> Maker:
     """Extents of at most a dim, `least` or more."""
     return lambda draw: draw.integers(least, draw.sizes[dim] + 1)
@@ -134,23 +139,58 @@ _PRODUCT = Row(_PRODUCTS, _MANY_PRODUCTS, _NORMAL_PRODUCTS, exact=True)
 _FEW_PRODUCTS = Row(
     _PRODUCTS, sized("M N K", (0, 5, 16), (577, 513, 400), (37, 70, 1024)), _NORMAL_PRODUCTS, exact=True
 )
+_CONVOLUTION = Row(
+    sized("N H W C O R S", (1, 5, 4, 8, 3, 3, 3), (2, 1, 2, 16, 9, 1, 2), (0, 4, 4, 8, 2, 3, 3), (1, 2, 3, 8, 0, 2, 2)),
+    sized("N H W C O R S", (2, 14, 13, 24, 70, 3, 3), (3, 9, 30, 64, 40, 1, 5)),
+    exact=True,
+)
 _ROWS = Row(
     sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
     sized("M N", (1, 1), (3, 0), (2, 3), (17, 127), (16, 128), (33, 257), (5, 4000)),
 )
 
+_HEADS = "B H M N D E"
 _ATTENTION = Row(
-    sized("B H M N D", (2, 2, 5, 40, 64), (1, 2, 70, 100, 50), (1, 1, 3, 0, 64), (1, 1, 1, 1, 1), (1, 1, 3, 70, 136)),
-    sized(
-        "B H M N D", (0, 2, 5, 7, 64), (2, 3, 200, 333, 128), (1, 2, 97, 65, 256), (1, 1, 0, 5, 8), (1, 1, 64, 64, 7)
-    ),
+    sized(_HEADS, (2, 2, 5, 40, 64, 64), (1, 1, 70, 100, 50, 20), (1, 1, 3, 0, 64, 64), (1, 1, 1, 1, 136, 8)),
+    sized(_HEADS, (0, 2, 5, 7, 64, 64), (2, 3, 200, 333, 128, 128), (1, 2, 97, 65, 256, 300), (1, 1, 0, 5, 8, 8)),
+)
+_MASKED_ATTENTION = Row(
+    sized(_HEADS, (1, 2, 70, 100, 24, 20), (1, 1, 5, 200, 64, 64), (1, 1, 20, 10, 7, 9)),
+    sized(_HEADS, (2, 3, 200, 333, 128, 128), (1, 2, 333, 200, 64, 64), (1, 1, 5, 0, 8, 8)),
 )
 
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
+    "attention_alibi": _MASKED_ATTENTION,
+    "attention_f32": _ATTENTION,
+    "attention_masked": _MASKED_ATTENTION,
+    "attention_padded": Row(_MASKED_ATTENTION.small, _MASKED_ATTENTION.on_cpu, special={"count": lengths("N")}),
     "batched_matmul": Row(
         sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),
+        exact=True,
+    ),
+    "add_broadcast": Row(
+        sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)), sized("M N", (1, 1), (3, 0), (33, 1001)), exact=True
+    ),
+    "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "conv2d_nchw": _CONVOLUTION,
+    "conv2d_nhwc": _CONVOLUTION,
+    "cross_entropy": Row(
+        sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
+        sized("M N", (17, 127), (33, 257), (5, 4000)),
+        special={"x": spread(5), "target": indices("N")},
+    ),
+    "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
+    "dropout": Row(
+        sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
+        sized("M N", (1, 1), (3, 0), (33, 1001)),
+        special={"p": constant(0.3), "seed": constant(-1234567890123456789)},
+    ),
+    "embedding": Row(
+        sized("T D V", (9, 40, 5), (1, 8, 1), (3, 520, 2), (0, 8, 4), (2, 8, 0)),
+        sized("T D V", (70, 1032, 30)),
+        special={"token": lambda draw: draw.integers(-1, draw.sizes["V"] + 1)},
         exact=True,
     ),
     "gemm": _PRODUCT,
@@ -160,13 +200,26 @@ KERNELS: dict[str, Row] = {
     "layer_norm": _ROWS,
     "linear_gelu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "linear_residual": _FEW_PRODUCTS,
+    "linear_silu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
+    "linear_swiglu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "log_softmax": _ROWS,
     "matmul_bf16": _FEW_PRODUCTS,
     "matmul_f16": _FEW_PRODUCTS,
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "rms_norm": _ROWS,
+    "rope": Row(sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))),
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
+    "sum_dim": Row(
+        sized("A N B", (3, 37, 130), (1, 1, 1), (2, 0, 5), (0, 3, 4), (2, 3, 513)),
+        sized("A N B", (5, 100, 300), (1, 70, 1)),
+        sized("A N B", (2, 200, 130)),
+        exact=True,
+    ),
+    "topk": Row(sized("M N", (9, 700), (3, 8), (1, 513), (0, 9)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "transpose": Row(
+        sized("M N", (70, 33), (1, 1), (1, 130), (65, 2), (0, 3)), sized("M N", (300, 257), (64, 128)), exact=True
+    ),
 }
 """By the name of the file in ``specs/``."""
 
@@ -197,6 +250,12 @@ class Subject:
         from wavespec.schema.resolve import case_for_sizes
 
         return cases.index(case_for_sizes(cases, sizes))
+
+    def complete(self, sizes: Sizes) -> Sizes:
+        """With the sizes that follow from others."""
+        from wavespec.schema.resolve import complete_sizes
+
+        return complete_sizes(self.spec, sizes)
 
     def inputs(self, sizes: Sizes, *, whole: bool | None = None) -> tuple[Tensor, ...]:
         """The same every time, in the order of the call; whole numbers if the kernel is exact for them."""
@@ -282,7 +341,8 @@ def tensor_to_array(tensor: Tensor, dtype: str) -> Array:
     from wavespec.sim.elements import numpy_dtype
 
     kind = numpy_dtype(DTYPES[dtype])
-    return tensor.contiguous().view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind)
+    flat = tensor.contiguous().view(-1)  # a tensor without dims has no view of another element size
+    return flat.view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind).reshape(tensor.shape)
 
 
 def array_to_tensor(array: Array, dtype: str) -> Tensor:
@@ -293,7 +353,7 @@ def array_to_tensor(array: Array, dtype: str) -> Tensor:
     plain = np.ascontiguousarray(array)
     if kind is torch.bool:
         return torch.from_numpy(plain)
-    return torch.from_numpy(plain.view(np.uint8)).view(kind)
+    return torch.from_numpy(plain.reshape(-1).view(np.uint8)).view(kind).view(array.shape)
 
 
 @cache

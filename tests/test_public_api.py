@@ -22,6 +22,7 @@ DOCUMENTED = [
     "__version__",
     "build",
     "compile",
+    "debug",
     "expand",
     "load",
     "load_family",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec, load, loads
     from wavespec.schema.builder import KernelBuilder
+    from wavespec.schema.debug import debug
     from wavespec.schema.expand import Family, expand
     from wavespec.schema.family import FamilySpec
     from wavespec.schema.family_builder import FamilyBuilder
@@ -39,6 +40,7 @@ _HOMES = {
     "WavespecError": "wavespec.diagnostics",
     "build": "wavespec.pipeline",
     "compile": "wavespec.pipeline",
+    "debug": "wavespec.schema.debug",
     "expand": "wavespec.schema.expand",
     "load": "wavespec.schema",
     "load_family": "wavespec.schema.load_family",
@@ -59,6 +61,7 @@ __all__ = [
     "__version__",
     "build",
     "compile",
+    "debug",
     "expand",
     "load",
     "load_family",

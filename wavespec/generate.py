@@ -19,7 +19,7 @@ from wavespec.build_kernels import KernelToBuild, Place, build_kernels
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
-from wavespec.emit.interface import size_assumptions
+from wavespec.emit.interface import expression_to_size, size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
 from wavespec.pipeline import build_variant, join_cases, join_variants
 from wavespec.runtime.artifact import KernelArtifact, file_stem, replace_file, save_artifact
@@ -32,7 +32,7 @@ from wavespec.schema.family_errors import naming_member
 from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.load_family import is_family_file, loads_family
 from wavespec.schema.models import TARGETS
-from wavespec.schema.resolve import cases_for_target, targets_of
+from wavespec.schema.resolve import cases_for_target, constant_values, derivations, targets_of
 from wavespec.schema.source_files import SPEC_SUFFIX, read_text
 from wavespec.targets.machine import machines
 
@@ -274,13 +274,16 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
 
     tensors = [WrapperTensor(name, t.dtype, t.shape, t.role == "output") for name, t in spec.tensors.items()]
     used = {dim for tensor in tensors for dim in tensor.dims}
+    derived, values = dict(derivations(spec)), constant_values(spec)
+    plain = [WrapperDim(name, d.multiple_of, d.value) for name, d in spec.dims.items() if name in used - derived.keys()]
+    following = [WrapperDim(name, 1, None, expression_to_size(equals, values)) for name, equals in derived.items()]
     return WrapperInput(
         name=spec.name,
         doc=spec.doc,
         source=source,
         spec_sha256=digest,
         tensors=tuple(sorted(tensors, key=lambda tensor: tensor.output)),
-        dims=tuple(WrapperDim(name, dim.multiple_of, dim.value) for name, dim in spec.dims.items() if name in used),
+        dims=(*plain, *following),
         command=command,
         assumptions=(
             *(promise.text for promise in size_assumptions(spec, used)),

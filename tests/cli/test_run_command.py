@@ -101,3 +101,12 @@ def test_torchs_own_result_has_a_ratio_of_at_most_one() -> None:
 def test_integers_have_to_be_equal() -> None:
     assert Accuracy(0.0, 0.0).ok
     assert not Accuracy(1.0, 0.0).ok
+
+
+def test_debug_shows_values_of_the_graph(wavespec: Command, small: Path) -> None:
+    sizes = ("--dim", "M=3", "--dim", "N=2", "--dim", "K=8")
+    result = wavespec("run", small, *sizes, "--repeats", "1", "--debug", "x")
+    assert result.code == 0
+    assert "  debug_x  [3, 8], at most 0 from the reference's\n    tensor([[" in result.out
+    wrong = wavespec("run", small, *sizes, "--debug", "xs")
+    assert wrong.code == 2 and "'xs' is not a value of the graph." in wrong.err

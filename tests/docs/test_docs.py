@@ -15,11 +15,12 @@ from wavespec.schema import loads
 from wavespec.schema.constraints import CONSTRAINTS
 from wavespec.schema.load_family import loads_family
 from wavespec.schema.ops import OPS
+from wavespec.schema.ops.argmax import ARG_REDUCE
 from wavespec.schema.ops.elementwise import ELEMENTWISE
 from wavespec.schema.ops.reduce import REDUCE
 from wavespec.schema.ops.scan import SCAN
 
-NAMES = {op.word for op in (*ELEMENTWISE, *REDUCE, *SCAN)}
+NAMES = {op.word for op in (*ELEMENTWISE, *REDUCE, *SCAN, *ARG_REDUCE)}
 _DOCS = Path(__file__).parents[2] / "docs"
 _PAGES = sorted(_DOCS.rglob("*.md"))
 

@@ -81,6 +81,10 @@ def plain(*statements: str, spec: KernelSpec | None = None) -> list[str]:
                 "y: {mul: [sums.acc, y_cast_2]}",
             ],
         ),
+        (
+            "sums.acc * random(7, M, N)",
+            ["y_random: {random: 7, dims: [M, N]}", "y: {mul: [sums.acc, y_random]}"],
+        ),
         ("sums.acc * -(pi / 2)", ["y: {mul: [sums.acc, -1.5707963267948966]}"]),
         (
             "where((sums.acc > 0) & ~(sums.acc >= 9), sums.acc, 0)",
@@ -163,6 +167,8 @@ def test_python_writes_the_same_expressions() -> None:
         ("1 + 2", 1, "'1 + 2' computes nothing; an expression has an operator or a function."),
         ("sums.acc + (bias_tile > 0)", 13, "'add' takes numbers; 'y_gt' is bool."),
         ("sums.acc + index(1)", 18, "'index' takes the name of a dim."),
+        ("sums.acc + random(1, 2)", 22, "'random' takes a seed and the names of dims."),
+        ("sums.acc + random(bias_tile, N)", 19, "A seed is one number; 'bias_tile' has the dims [N]."),
         ("sums.acc + size(1)", 17, "'size' takes the name of a dim."),
         ("sums.acc + size(Q)", 17, "'Q' is not a dim."),
         ("sums.acc + bool(bias_tile)", 12, "'add' takes numbers; 'y_cast' is bool."),

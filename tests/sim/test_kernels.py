@@ -25,7 +25,7 @@ def test_every_small_size(target: str, subject: Subject) -> None:
     (machine,), lowered = machines(target), dict[int, Kernel]()
     tensors = subject.spec.tensors
     inputs_of = [name for name, tensor in tensors.items() if tensor.role == "input"]
-    for sizes in subject.row.small:
+    for sizes in map(subject.complete, subject.row.small):
         case = subject.case(target, sizes)
         if case not in lowered:
             lowered[case] = lower(subject.cases(target)[case].spec, machine)

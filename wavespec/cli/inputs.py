@@ -88,9 +88,11 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") 
     Raises:
         WavespecError: with every mistake in `texts`.
     """
+    from wavespec.schema.resolve import complete_sizes
+
     fixed = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
     if not texts and spec.workloads:
-        return tuple({**fixed, **workload} for workload in spec.workloads)
+        return tuple(complete_sizes(spec, {**fixed, **workload}) for workload in spec.workloads)
     errors: list[WavespecError] = []
     sizes = dict(fixed)
     for text in texts:
@@ -103,8 +105,12 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") 
         else:
             sizes[name] = int(number)
     raise_all(errors)
-    if missing := [name for name in spec.dims if name not in sizes]:
+    if missing := [name for name, dim in spec.dims.items() if name not in sizes and dim.equals is None]:
         raise MissingSize(spec.name, missing)
+    try:
+        sizes = complete_sizes(spec, sizes)
+    except ValueError as error:
+        raise BadSize(option, str(error)) from None
     raise_all(_size_errors(spec, sizes, option))
     return ({name: sizes[name] for name in spec.dims},)
 

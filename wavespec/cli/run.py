@@ -30,6 +30,12 @@ Dims = Annotated[
 Target = Annotated[str, typer.Option(help="The machine.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random inputs.")]
 Repeats = Annotated[int, typer.Option(min=1, max=100_000, help="Calls to take the median of.")]
+Debug = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--debug", metavar="NAME", help="A value of the graph to show (repeatable), beside those of its 'debug' ops."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")]
 
 
@@ -47,6 +53,7 @@ def run(
     target: Target = "cpu",
     seed: Seed = 0,
     repeats: Repeats = 10,
+    debug: Debug = None,
     json: Json = False,
 ) -> None:
     """Build a spec, run it on random tensors, and compare the result with the reference."""
@@ -54,6 +61,7 @@ def run(
     found: list[tuple[str, list[dict[str, Any]]]] = []
     for label, kernel_spec, runs in _asked(spec, dim, member, target):
         kernel, device = _built(label, kernel_spec, target)
+        shown = _with_debug(label, kernel_spec, debug or [], target)
         rows: list[dict[str, Any]] = []
         for sizes in runs:
             with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
@@ -61,6 +69,8 @@ def run(
             rows.append(row)
             if not json:
                 _print_run(kernel_spec.name, target, row)
+            if shown is not None:
+                row["debug"] = _debugged(shown, kernel_spec, sizes, seed, device, is_printed=not json)
         found.append((kernel_spec.name, rows))
     _finish(found, target, json)
 
@@ -129,6 +139,42 @@ def _built(label: str, spec: KernelSpec, target: str) -> tuple[Kernel, str]:
     if device == "cuda" and not (torch.cuda.is_available() and has_vendor):
         raise NoDevice(target)
     return kernel, device
+
+
+def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str) -> tuple[KernelSpec, Kernel] | None:
+    """The kernel that hands out what is to be shown; none for nothing."""
+    from wavespec.schema.debug import debug
+
+    whole = debug(spec, *names)
+    return None if whole.tensors == spec.tensors else (whole, _built(label, whole, target)[0])
+
+
+def _debugged(
+    shown: tuple[KernelSpec, Kernel],
+    spec: KernelSpec,
+    sizes: dict[str, int],
+    seed: int,
+    device: str,
+    *,
+    is_printed: bool,
+) -> dict[str, Any]:
+    """How far each value is from the reference's; its numbers are printed."""
+    from wavespec.cli.measure import random_inputs
+    from wavespec.sim.reference import reference
+
+    whole, kernel = shown
+    inputs = random_inputs(whole, sizes, seed, device)
+    own = sum(tensor.role == "output" for tensor in spec.tensors.values())
+    names = [name for name, tensor in whole.tensors.items() if tensor.role == "output"][own:]
+    found: dict[str, Any] = {}
+    for name, value, exact in zip(names, kernel(*inputs)[own:], reference(whole, *inputs)[own:], strict=True):
+        difference = (value.double() - exact.double()).abs().max().item() if value.numel() else 0.0
+        found[name] = {"shape": list(value.shape), "difference": _finite(difference)}
+        if is_printed:
+            shape = ", ".join(map(str, value.shape))
+            print(f"  {name}  [{shape}], at most {difference:.3g} from the reference's")
+            print("    " + str(value).replace("\n", "\n    "))
+    return found
 
 
 def _measured(

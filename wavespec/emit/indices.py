@@ -37,6 +37,10 @@ class Indices:
 
     def define(self, symbol: str, name: str, bits: int) -> None:
         """Say which SSA value a symbol is; it belongs to the innermost open block."""
+        if symbol in self.symbols:  # what was computed of its old value is no more
+            for done in self._done:
+                for key in [key for key in done if symbol in key[0].symbols]:
+                    del done[key]
         self.symbols[symbol] = Integer(name, bits, self.text.depth)
 
     def open(self) -> None:

@@ -11,7 +11,7 @@ from wavespec.runtime.size_expr import SizeExpr
 from wavespec.schema.constraints import Assume
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.models import KernelSpec
-from wavespec.schema.resolve import TargetCase, constant_values
+from wavespec.schema.resolve import TargetCase, constant_values, derivations
 from wavespec.targets.machine import Machine
 
 _WORDS = {
@@ -38,7 +38,15 @@ def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> Kern
         for memory in kernel.memories
         if memory.space == "global"
     ]
-    used = {dim for tensor in tensors for dim in tensor.dims}
+    used = {dim for tensor in tensors for dim in tensor.dims} | {dim for dim, size in kernel.sizes if not size.is_const}
+    derived, values = dict(derivations(spec)), constant_values(spec)
+
+    def described(name: str) -> Dim:
+        size = kernel.size(name)
+        if size.is_const or name not in derived:
+            return Dim(name, spec.dims[name].multiple_of, size.value if size.is_const else None)
+        return Dim(name, spec.dims[name].multiple_of, None, expression_to_size(derived[name], values))
+
     grid = [expr_to_size(extent) for extent in kernel.grid] + [1, 1, 1]
     return KernelArtifact(
         name=kernel.name,
@@ -47,7 +55,7 @@ def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> Kern
         architecture=machine.compiler.get("arch", "x86_64"),
         entry_point=kernel.name,
         tensors=tuple(tensors),
-        dims=tuple(Dim(name, dim.multiple_of, dim.value) for name, dim in spec.dims.items() if name in used),
+        dims=tuple(described(name) for name in spec.dims if name in used),
         grid=(grid[0], grid[1], grid[2]),
         workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
         binaries=(),

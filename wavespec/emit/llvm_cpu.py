@@ -165,9 +165,9 @@ class ThreadToCpu(CpuProducts):
             offset = offset + part.size
 
     def prefetch(self, op: Op, memory: Memory) -> None:
-        buffer, type_ = self.buffers[memory.name]
+        (buffer, type_), use = self.buffers[memory.name], "read" if memory.role == "input" else "write"
         self.text.do(
-            f"memref.prefetch {buffer}[{self.indices.index(op['offset'])}], write, locality<3>, data : {type_}"
+            f"memref.prefetch {buffer}[{self.indices.index(op['offset'])}], {use}, locality<3>, data : {type_}"
         )
 
     def _access(self, op: Op, memory: Memory, *, masked: bool) -> str:

@@ -68,11 +68,19 @@ class ThreadToRocm(ThreadToMlir):
         self.outside = frozenset(self.indices.symbols)
         self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
 
+    def _bind(self, op: Op) -> None:
+        super()._bind(op)
+        if not op.get("uniform"):
+            self.varying |= {op["symbol"]}
+
     def _let(self, op: Op) -> None:
         super()._let(op)
         if self.text.depth == 0:  # a place in the grid, along an axis that was folded
             self.outside |= {op["symbol"]}
             self.workgroups |= {op["symbol"]}
+
+    def uniform(self, name: str) -> str:
+        return self.text.op(f"rocdl.readfirstlane {name} : i32")
 
     def attributes(self) -> str:
         return (
@@ -91,7 +99,7 @@ class ThreadToRocm(ThreadToMlir):
         for memory in self.bindings():
             reached = const(memory.dtype.bytes)
             for number, (dim, extent) in enumerate(zip(memory.dims, memory.shape, strict=True)):
-                reached = reached * (extent if number else tiles.get(dim, extent))
+                reached = reached * (extent if number or memory.mapped else tiles.get(dim, extent))
             if not at_most(reached, const(_BEYOND)):
                 text = f"{reached} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
                 found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
@@ -252,6 +260,8 @@ class ThreadToRocm(ThreadToMlir):
                 base = base + term * coefficient
             else:
                 lane = lane + term * coefficient
+        if lane.low is None or lane.low < 0:  # the range check takes the lane's own offset for itself
+            lane, moving = lane + moving, const(0)
         key = (memory.name, base)
         if key not in self.descriptors:
             self.descriptors[key] = self._descriptor(memory, base)

@@ -471,8 +471,21 @@ class ThreadToMlir:
             lines.append(Part(line, rows * unit))
         self.values[op.result.name] = tuple(lines)
 
+    def _bind(self, op: Op) -> None:
+        (value,) = op.operands
+        dtype, bits = value.vector.dtype, max(32, value.vector.dtype.bits)
+        name = self.whole(value)
+        if dtype.bits < bits:
+            verb = "extui" if dtype.kind == "uint" else "extsi"
+            name = self.text.op(f"arith.{verb} {name} : {mlir_type(dtype)} to i{bits}")
+        self.indices.define(op["symbol"], self.uniform(name) if op.get("uniform") else name, bits)
+
     def _let(self, op: Op) -> None:
         self.indices.define(op["symbol"], self.indices.integer(op["value"], 32), 32)
+
+    def uniform(self, name: str) -> str:
+        """An ``i32`` that is the same in all lanes, in the form that the machine computes with best."""
+        return name
 
     def _if(self, op: Op) -> None:
         with self.when(op["mask"]):
@@ -564,4 +577,5 @@ def _dynamic_dims(kernel: Kernel) -> list[str]:
         for dim, extent in zip(memory.dims, memory.shape, strict=True):
             if memory.space == "global" and not extent.is_const:
                 names[dim] = None
+    names.update((dim, None) for dim, size in kernel.sizes if not size.is_const)
     return list(names)

@@ -12,6 +12,7 @@ import ast
 import hashlib
 import keyword as python_keywords
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wavespec.emit.python_text import (
@@ -24,6 +25,7 @@ from wavespec.emit.python_text import (
     wrapped,
     written_docstring,
 )
+from wavespec.runtime.size_expr import SizeExpr
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 # Names that the generated module uses itself.
@@ -71,11 +73,13 @@ class WrapperTensor:
 
 @dataclass(frozen=True, slots=True)
 class WrapperDim:
-    """One dim: `size` where it is fixed, `multiple_of` where a call has to promise it."""
+    """One dim: `size` where it is fixed, `multiple_of` where a call has to promise it, `equals` where it follows from
+    others (behind which it comes)."""
 
     name: str
     multiple_of: int = 1
     size: int | None = None
+    equals: SizeExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +278,34 @@ def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
                 if multiple_of[dim] > 1:
                     message = f"{argument} needs {dim} in dim {axis} to be a multiple of {multiple_of[dim]}."
                     checks.append((f"{size} % {multiple_of[dim]} == 0", message))
+    for one in kernel.dims:
+        if one.equals is not None and one.name not in size_of:
+            size_of[one.name] = size_text(one.equals, size_of)
+        elif one.equals is not None:
+            message = f"{kernel.name}: {one.name} is not {size_text(one.equals, {})}."
+            checks.append((f"{size_of[one.name]} == {size_text(one.equals, size_of)}", message))
     calls = [
         call_text("torch._check", [condition, f"lambda: {literal(text)}"], keyword="") for condition, text in checks
     ]
     return [f"    {call}" for call in calls], size_of
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+
+
+def size_text(expression: SizeExpr, names: Mapping[str, str]) -> str:
+    """The Python of a size; dims are called as `names` says, or by their own names."""
+    if isinstance(expression, int):
+        return str(expression)
+    if isinstance(expression, str):
+        return names.get(expression, expression)
+    operation, *operands = expression
+    texts = [f"({text})" if " " in (text := size_text(one, names)) else text for one in operands]
+    if operation == "ceildiv":
+        return f"-(-{texts[0]} // {texts[1]})"
+    if operation in ("min", "max"):
+        return f"torch.sym_{operation}({', '.join(texts)})" if names else f"{operation}({', '.join(texts)})"
+    return f"{texts[0]} {_SIGNS[operation]} {texts[1]}"
 
 
 def _operators(kernel: WrapperInput) -> str:
@@ -335,6 +363,7 @@ def promises(kernel: WrapperInput) -> list[str]:
     """What a call has to keep to, beyond shapes."""
     sizes = [f"{dim.name} is {dim.size}" for dim in kernel.dims if dim.size is not None]
     sizes += [f"{d.name} is a multiple of {d.multiple_of}" for d in kernel.dims if d.size is None and d.multiple_of > 1]
+    sizes += [f"{dim.name} is {size_text(dim.equals, {})}" for dim in kernel.dims if dim.equals is not None]
     return [*sizes, *kernel.assumptions]
 
 

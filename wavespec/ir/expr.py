@@ -329,6 +329,7 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:
             return const(1)
+        left = left - _excess(left, right)
         positive = right.low is not None and right.low >= 1
         if positive and left.low is not None and left.low >= 0 and less(left, right):
             return const(0)
@@ -362,12 +363,22 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     return quotient + _intern("floordiv", (rest, right), low, high, exact, rest.symbols)
 
 
+def _excess(left: Expr, right: Expr) -> int:
+    """What the constant of ``left`` has beyond a multiple of all that the other terms, and ``right``, are multiples of:
+    it never carries into the quotient."""
+    constant = left.constant_part()
+    return constant % math.gcd((left - constant).divisor, right.divisor) if constant else 0
+
+
 def _mod(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:
             return const(0)
-        high = None if right.high is None else right.high - 1
-        return _intern("mod", (left, right), 0, high, 1, left.symbols | right.symbols)
+        if excess := _excess(left, right):
+            return _mod(left - excess, right) + excess
+        known = math.gcd(left.divisor, right.divisor)
+        high = None if right.high is None else right.high - known
+        return _intern("mod", (left, right), 0, high, known, left.symbols | right.symbols)
     divisor = right.value
     if divisor <= 0:
         raise ValueError(f"remainder of {left} by {divisor}: only positive divisors are used for indices")

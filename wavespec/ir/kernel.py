@@ -144,6 +144,7 @@ class Memory:
 
     ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup,
     ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
+    ``mapped``: an index mapping says which elements a workgroup accesses.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
 
@@ -156,6 +157,7 @@ class Memory:
     arrangement: Arrangement | None = None
     buffers: int = 1
     staged: bool = False
+    mapped: bool = False
     arrivals: int = 0
     span: Span | None = field(default=None, compare=False)
 
@@ -281,7 +283,7 @@ class Kernel:
     ``symbols``: every integer symbol with its range.  ``grid``: workgroups per launch axis.  ``waves``: wave symbol and
     count, slowest first; ``lanes`` per wave; ``producers`` more waves, behind the others, only copy.
     ``cluster`` workgroups run at the same time and can write each other's shared memory; symbol ``rank`` tells them
-    apart.  ``notes``: what passes have to say about their choices.
+    apart.  ``sizes``: of dims that no tensor has.  ``notes``: what passes have to say about their choices.
     """
 
     name: str
@@ -296,6 +298,7 @@ class Kernel:
     lanes: int = 1
     producers: int = 0
     cluster: int = 1
+    sizes: tuple[tuple[str, Expr], ...] = ()
     notes: tuple[str, ...] = ()
 
     def memory(self, name: str) -> Memory:
@@ -303,6 +306,19 @@ class Kernel:
             if memory.name == name:
                 return memory
         raise KeyError(f"kernel '{self.name}' has no memory '@{name}'")
+
+    def size(self, dim: str) -> Expr:
+        """The size of a dim, of the tensors that have it or by itself."""
+        for memory in self.memories:
+            if memory.space == "global" and dim in memory.dims:
+                return memory.shape[memory.dims.index(dim)]
+        return dict(self.sizes)[dim]
+
+    @property
+    def all_sizes(self) -> dict[str, Expr]:
+        """The sizes of all dims."""
+        tensors = (memory for memory in self.memories if memory.space == "global")
+        return dict(self.sizes) | {d: e for m in tensors for d, e in zip(m.dims, m.shape, strict=True)}
 
     def symbol(self, name: str) -> Expr:
         """The declared symbol, or 0 for an identifier with a single value (a wave or lane of one)."""

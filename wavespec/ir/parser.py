@@ -60,6 +60,9 @@ class _KernelReader(ExprReader):
         grid: list[Expr] = []
         while self.accept("grid"):
             grid.append(self.bracketed())
+        sizes: list[tuple[str, Expr]] = []
+        while self.accept("size"):
+            sizes.append((self.take("name"), self.bracketed()))
         notes: list[str] = []
         while self.accept("note"):
             notes.append(self.attribute())
@@ -84,6 +87,7 @@ class _KernelReader(ExprReader):
             lanes,
             producers,
             cluster,
+            tuple(sizes),
             tuple(notes),
         )
 
@@ -154,13 +158,15 @@ class _KernelReader(ExprReader):
             self.accept(",")
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output") if self.accept(role)), None)
-        staged = self.accept("staged")
+        staged, mapped = self.accept("staged"), self.accept("mapped")
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
             buffers = int(self.take("name")[1:])
         arrivals = self.integer() if self.accept("arrivals") else 0
-        return Memory(name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged, arrivals)
+        return Memory(
+            name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged, mapped, arrivals
+        )
 
     def arrangement(self) -> Arrangement:
         self.expect("[")

@@ -19,6 +19,7 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"producers {kernel.producers}"] if kernel.producers else []
     lines += [f"cluster {kernel.cluster}"] if kernel.cluster > 1 else []
     lines += [f"grid [{extent}]" for extent in kernel.grid]
+    lines += [f"size {dim} [{size}]" for dim, size in kernel.sizes]
     lines += [f"note {attribute_text(note)}" for note in kernel.notes]
     lines += [_memory_text(memory) for memory in kernel.memories]
     lines.append("{")
@@ -70,6 +71,8 @@ def _memory_text(memory: Memory) -> str:
         text += f" {memory.role}"
     if memory.staged:
         text += " staged"
+    if memory.mapped:
+        text += " mapped"
     if memory.arrangement:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:

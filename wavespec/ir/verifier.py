@@ -64,7 +64,7 @@ def verify(kernel: Kernel) -> None:
                 named = key in _MEMORIES or (key == "source" and op.name in ("copy_async", "bulk_copy"))
                 if named and item and item not in memories:
                     raise fail(op, f"memory '@{item}' does not exist")
-            if op.name == "let" and op["symbol"] not in symbols:
+            if op.name in ("let", "bind") and op["symbol"] not in symbols:
                 raise fail(op, f"symbol '{op['symbol']}' is not declared")
             for name in sorted({name for expr in op.expressions() for name in expr.symbols} - symbols):
                 raise fail(op, f"symbol '{name}' is not declared")

@@ -13,7 +13,11 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
+from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine, MatrixInstruction
+
+_ALIKE = ("elementwise", "cast", "bitcast", "join", "pad", "read", "write")
+"""Operations whose operands are distributed as their result, or their first operand, is."""
 
 
 class TooManyRegisters(WavespecError, code="too-many-registers"):
@@ -41,7 +45,8 @@ class AssignLayouts(Pass):
     After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values
             that carry an accumulator through loops, constants, writes and elementwise operations share its layout.
             An operand with fewer dims than the result has the layout's projection on its dims.  What the matrix
-            unit reads itself has none.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes.
+            unit reads itself has none.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes;
+            all that a `topk` finds is in every lane that has a part of the row.
     Errors: ``layout-mismatch`` at an operation whose operands are
             distributed in different ways; ``too-many-registers`` at the wave's tile.
     """
@@ -63,6 +68,14 @@ class AssignLayouts(Pass):
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
         _follow(links, layouts)
+        for op in kernel.walk():
+            if op.name == "topk":
+                (value, *_) = op.operands
+                if value.name not in layouts:
+                    layouts[value.name] = spread_tile(kernel, value.tile, machine)
+                    _follow(links, layouts)
+                layouts[op.result.name] = result_layout(op, layouts[value.name])
+                _follow(links, layouts)
         tiles = (value for op in kernel.walk() if not op.get("by_unit") for value in op.results)
         for value in sorted(tiles, key=lambda value: -len(value.tile.dims)):
             if value.name not in layouts:  # no matrix product says how
@@ -79,9 +92,11 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            for value in op.operands if op.name in ("elementwise", "cast", "bitcast") else ():
-                if layouts[value.name] != _layout_like(op.result, layouts[op.result.name], value):
-                    raise LayoutMismatch(op.span, value.name, op.result.name)
+            if op.name in _ALIKE and not op.get("by_unit"):
+                whole, *parts = (*op.results, *op.operands)
+                for value in parts:
+                    if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
+                        raise LayoutMismatch(op.span, value.name, whole.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
@@ -110,7 +125,9 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
     if op.name in ("reduce", "scan"):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
-    return [(op.result, *op.operands)] if op.name in ("elementwise", "cast", "bitcast", "join", "pad") else []
+    if op.name == "topk":
+        return [(op.result, *op.operands[1:])]
+    return [(*op.results, *op.operands)] if op.name in _ALIKE else []
 
 
 def _covers(known: Value, value: Value) -> bool:

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
+from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.resolve_places import resolve_places
+from wavespec.ops.index_map import dims_of
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -78,6 +79,17 @@ class ReductionSplit(WavespecError, code="reduction-split"):
         )
 
 
+class NotUniform(WavespecError, code="not-uniform"):
+    def __init__(self, where: Where, value: Value) -> None:
+        dims = ", ".join(value.tile.dims)
+        super().__init__(
+            where,
+            f"'{value.name}' is a number for each element of [{dims}]; "
+            "a condition or a bound takes one for a workgroup.",
+            hints=["Reduce it, or give workgroups a tile of 1 of its dims."],
+        )
+
+
 class TurnsNotPossible(WavespecError, code="turns-not-possible"):
     def __init__(self, where: Where) -> None:
         super().__init__(
@@ -108,8 +120,9 @@ class AssignTiles(Pass):
 
     Before: types have dims without extents; reads and writes touch whole tensors.
     After:  every type has its extents; ``iterate`` has ``induction``, ``extent`` and ``step``; reads and writes have
-            ``origin``, one coordinate per dim; the kernel has its grid and its waves.  On a machine whose waves run
-            one after another a wave takes exactly one matrix instruction, whatever the wave constraint says.
+            ``origin``, one coordinate per dim (with a mapping, of the tile, else of the tensor); the kernel has its
+            grid and its waves.  On a machine whose waves run one after another a wave takes exactly one matrix
+            instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.
             A dim with a tiling that no loop walks over has one tile, at 0.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
@@ -120,9 +133,7 @@ class AssignTiles(Pass):
     name: ClassVar[str] = "assign-tiles"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        sizes = {
-            dim: extent for memory in kernel.memories for dim, extent in zip(memory.dims, memory.shape, strict=True)
-        }
+        sizes = kernel.all_sizes
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
         plan = _with_short_chains(_of_dims(kernel.distribution, sizes), products)
         kernel = replace(kernel, distribution=plan)
@@ -161,13 +172,15 @@ class AssignTiles(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             if op.name in ("read", "write"):
-                memory = kernel.memory(op["memory"])
-                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in memory.dims)),)
-            if op.name == "reduce":
+                dims = dims_of(op) if op.get("at") else kernel.memory(op["memory"]).dims
+                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in dims)),)
+            if op.name in ("reduce", "topk"):
                 dim = op["dim"]
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "index":
                 return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
+            if op.name == "random":
+                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in op["over"])),)
             if op.name == "iterate" and not op.get("once"):
                 return (_loop(op, sizes[op["dim"]], extents[op["dim"]]),)
             return (op,)
@@ -314,7 +327,9 @@ def _unplaced(
     """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
-        if op.name in ("reduce", "scan") and op["dim"] in tiled:
+        if op.name == "bind" and op.operands[0].tile.dims:
+            yield NotUniform(op.span, op.operands[0])
+        if op.name in ("reduce", "scan", "topk") and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:

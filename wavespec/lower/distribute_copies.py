@@ -14,6 +14,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
+from wavespec.ops.index_map import seen_by
 from wavespec.targets.machine import Machine
 
 Box = tuple[tuple[int, int], ...]
@@ -46,8 +47,8 @@ class DistributeCopies(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             if op.name != "copy":
                 return (op,)
-            source, shared = kernel.memory(op["source"]), kernel.memory(op["memory"])
-            if kernel.producers and (boxes := boxes_of(source, shared, machine)):
+            source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
+            if kernel.producers and not op.get("at") and (boxes := boxes_of(source, shared, machine)):
                 return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)

@@ -41,7 +41,7 @@ class HoistInvariants(Pass):
 def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     """Operations that can stand before the loop, and those that stay."""
     runs = less(loop["lower"], loop["upper"])
-    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name == "let")}
+    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name in ("let", "bind"))}
     local = {value.name for value in loop.body.arguments}
     before: list[Op] = []
     inside: list[Op] = []
@@ -50,7 +50,10 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
         fixed = not any(v.name in local for v in op.operands) and all(
             changing.isdisjoint(e.symbols) for e in op.expressions()
         )
-        moves = pure and fixed
+        binds = op.name == "bind" and fixed
+        if binds:
+            changing.discard(op["symbol"])
+        moves = (pure and fixed) or binds
         if moves and op.name == "load" and not runs:
             op = op.with_(mask=((loop["lower"], loop["upper"]), *op["mask"]))
         (before if moves else inside).append(op)

@@ -19,6 +19,8 @@ def copies_in_lane_order(kernel: Kernel, machine: Machine) -> bool:
     if not machine.globals.async_copies.in_lane_order or not overlapping or plan.roles.order == "ping_pong":
         return False
     copies = [op for op in kernel.walk() if op.name == "copy"]
+    if any(op.get("at") for op in copies):  # lanes may find their elements anywhere
+        return False
     tiles = [(kernel.memory(op["source"]), kernel.memory(op["memory"])) for op in copies]
     # Copies take a buffer for each stage, loads into registers one for all.
     buffers = max(2, *(max(one.stages, one.buffers, 1 + max(dict(one.nodes).values(), default=0)) for one in schedules))

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.lower.base import Pass
+from wavespec.ops.index_map import dims_of
 from wavespec.targets.machine import Machine
 
 
@@ -15,10 +16,11 @@ class MaskEdges(Pass):
 
     Before: accesses to global memory have an origin.
     After:  ``read``, ``write`` and ``copy`` of global memory have ``masked``, the dims that need a bound check: those
-            whose size is not known to be a multiple of the tile.  A promise in the spec (``multiple_of``, a fixed
-            size) removes it.  A read in place has ``clamped`` too, dims of the result: beyond their edge it may read
-            the last element again, because what is computed there is never stored, and needs no check.  ``reduce``,
-            ``pad`` and ``join`` have ``masked`` where elements beyond the edge have to be left out.
+            whose size is not known to be a multiple of the tile; with a mapping, dims of the tile.  A promise in the
+            spec (``multiple_of``, a fixed size) removes it.  A read in place has ``clamped`` too, dims of the result:
+            beyond their edge it may read the last element again, because what is computed there is never stored, and
+            needs no check.  ``reduce``, ``topk``, ``pad`` and ``join`` have ``masked`` where elements beyond the edge
+            have to be left out.
     """
 
     name: ClassVar[str] = "mask-edges"
@@ -33,12 +35,15 @@ class MaskEdges(Pass):
             return tuple(dim for dim, size in sizes if dim in tiles and size.divisor % tiles[dim])
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name in ("join", "pad", "reduce"):
+            if op.name in ("join", "pad", "reduce", "topk"):
                 dim, here = op["dim"], op.get("origin") is not None
                 return (op.with_(masked=here and dim in tiles and op["size"].divisor % tiles[dim] != 0),)
             name = op.get("source") or op.get("memory")
             if op.name not in ("read", "write", "copy") or kernel.memory(name).space != "global":
                 return (op,)
+            if op.get("at"):
+                sizes = kernel.all_sizes
+                return (op.with_(masked=tuple(d for d in dims_of(op) if d in tiles and sizes[d].divisor % tiles[d])),)
             edges, clamped = masked(kernel.memory(name)), op.get("clamped")
             if clamped is None:
                 return (op.with_(masked=edges),)

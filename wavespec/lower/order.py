@@ -9,9 +9,11 @@ from wavespec.lower.choose_instructions import ChooseInstructions
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_unit_dims import DropUnitDims
+from wavespec.lower.fetch_ahead import FetchAhead
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
+from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
@@ -22,6 +24,7 @@ from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
+from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
@@ -40,14 +43,17 @@ PASSES: tuple[Pass, ...] = (
     AssignLayouts(),
     DistributeCopies(),
     MaskEdges(),
+    KeepResults(),
     PeelEdges(),
     ShareResults(),
     TileToThread(),
+    SplitChains(),
     SinkArithmetic(),
     PersistWorkgroups(),
     SpecializeWaves(),
     PipelineLoops(),
     SerializeWaves(),
+    FetchAhead(),
     HoistInvariants(),
     PlaceBarriers(),
     FoldGrid(),

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import const
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.staged_writes import staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
@@ -31,6 +32,16 @@ class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
         )
 
 
+class ComputedPlace(WavespecError, code="computed-place"):
+    def __init__(self, where: Where, tensor: str, value: str) -> None:
+        super().__init__(
+            where,
+            f"The tile of '{tensor}' is staged through shared memory, and its place depends on '{value}', "
+            "which is not read from a tensor as it is.",
+            hints=["Read the value from an input, or keep the tensor out of shared memory: 'space: global'."],
+        )
+
+
 class PromoteShared(Pass):
     """Stage tiles through shared memory, in the arrangement that suits the machine and the operand.
 
@@ -40,7 +51,9 @@ class PromoteShared(Pass):
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>_staged_<width>`` that its tile leaves through.
-    Errors: ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` at the tensor.
+            Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
+            on: (symbol, memory, place).
+    Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` at the tensor.
     """
 
     name: ClassVar[str] = "promote-shared"
@@ -58,7 +71,7 @@ class PromoteShared(Pass):
         stages = kernel.distribution.stages if kernel.producers else 1
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name == "write" and kernel.producers and kernel.distribution.split == 1:
+            if op.name == "write" and not op.get("at") and kernel.producers and kernel.distribution.split == 1:
                 row, m = products[0]
                 staged = staging_of(kernel.memory(op["memory"]), row, m, kernel.wave_count, machine)
                 if staged:
@@ -66,7 +79,7 @@ class PromoteShared(Pass):
                     return (op.with_(staged=tuple(memory.name for memory in staged)),)
             if op.name != "read":
                 return (op,)
-            source, value = kernel.memory(op["memory"]), op.result
+            source, value = seen_by(op, kernel), op.result
             product, fragment = operands.get(value.name, (None, None))
             converted = fragment is not None and fragment.dtype != source.dtype
             bias = {"bias": fragment.bias} if fragment and fragment.bias else {}
@@ -88,13 +101,17 @@ class PromoteShared(Pass):
                         start = kernel.symbol(name) * extents[dim]
                         origin[dim], local[dim] = origin[dim] + start, local[dim] - start
             sizes = tuple(const(extents[dim]) for dim in dims)
-            shared = Memory(f"{source.name}_shared", dtype, dims, sizes, "shared", buffers=stages, span=op.span)
+            name = f"{op.node if op.get('at') else source.name}_shared"
+            shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, span=op.span)
             shared = arrange_staged(shared, product, fragment, machine, source.span)
             added[shared.name] = shared
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
+            if op.get("at"):
+                where |= {"at": op["at"], "over": op["over"], "through": _through(kernel, op)}
             copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
             result = replace(value, type=replace(value.tile, dtype=dtype))
-            read = replace(op.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
+            read = replace(op, operands=(), attributes=tuple(p for p in op.attributes if p[0] not in ("at", "over")))
+            read = replace(read.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
             if product is not None and instruction_of(product, machine).reads_shared:
                 read = read.with_(by_unit=True)
             return (copy, read)
@@ -107,7 +124,22 @@ class PromoteShared(Pass):
 
         kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
         check_shared(kernel, machine)
-        return kernel
+        symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
+        return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
+
+
+def _through(kernel: Kernel, op: Op) -> tuple[tuple[str, str, tuple[tuple[str, Expr], ...]], ...]:
+    """What the places of a staged tile depend on: each value as its symbol, and the tensor and place that it is read
+    from, since lanes copy other elements than they compute with."""
+    reads = {known.result.name: known for known in kernel.walk() if known.name == "read"}
+    found: list[tuple[str, str, tuple[tuple[str, Expr], ...]]] = []
+    for number, value in enumerate(op.operands):
+        read = reads.get(value.name)
+        if read is None or read.operands:
+            raise ComputedPlace(op.span, kernel.memory(op["memory"]).name, value.name)
+        memory = kernel.memory(read["memory"])
+        found.append((f"value.{number}", memory.name, read.get("at") or tuple((d, index_of(d)) for d in memory.dims)))
+    return tuple(found)
 
 
 def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:

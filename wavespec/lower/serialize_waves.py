@@ -142,9 +142,7 @@ class _Serializer:
     def _split(self, name: str) -> tuple[Split, Expr]:
         """What the waves of that name are the parts of, and the size of its dim."""
         split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
-        tensors = [memory for memory in self.kernel.memories if memory.space == "global"]
-        size = next(e for memory in tensors for d, e in zip(memory.dims, memory.shape, strict=True) if d == split.dim)
-        return split, size
+        return split, self.kernel.size(split.dim)
 
     # ---------------------------------------------------------------------------------------------------- carried
 
@@ -185,7 +183,7 @@ class _Serializer:
         spills, outer = ThreadBuilder(self.fresh), ThreadBuilder(self.fresh)
         outside: dict[str, Value] = {}
         for last, result in zip(op.body.yields, op.results, strict=True):
-            name, start = self._private(result)
+            name, start = self._private(result, len(self.order))
             size, dtype = last.vector.elements, last.vector.dtype
             width = max(1, self.machine.vector_bytes // dtype.bytes)
             for at in range(0, size, width):
@@ -221,9 +219,10 @@ class _Serializer:
         body, spills = op.body, ThreadBuilder(self.fresh)
         inside: dict[str, Value] = {}
         outside: dict[str, Value] = {}
+        self._note_carried(op)
         for first, argument, last, result in zip(op.operands, body.arguments, body.yields, op.results, strict=True):
             size, dtype = argument.vector.elements, argument.vector.dtype
-            name, start = self._private(argument)
+            name, start = self._private(argument, self.depths[argument.name])
             build.store(first, name, start)
             inside[argument.name] = inner.load(name, dtype, size, start, hint=argument.name)
             spills.store(last, name, start)
@@ -232,10 +231,21 @@ class _Serializer:
         loop = replace(op, operands=(), results=(), region=Region((), ops, ()))
         return build.ops, loop, [*outer.ops, *(renamed(o, outside) for o in after)]
 
-    def _private(self, value: Value) -> tuple[str, Expr]:
-        """A new memory with one place per wave for a value: its name, and where the place of this wave starts."""
+    def _note_carried(self, op: Op) -> None:
+        """Remember how many wave loops each carried value needs: as many as what is yielded for it."""
+        pairs = list(zip(op.body.arguments, op.body.yields, op.operands, strict=True))
+        for _ in self.order:
+            for argument, *others in pairs:
+                known = (self.depths.get(value.name, 0) for value in (argument, *others))
+                self.depths[argument.name] = max(known)
+            for inner in op.body.ops:
+                self._note(inner)
+
+    def _private(self, value: Value, depth: int) -> tuple[str, Expr]:
+        """A new memory with one place per wave for a value that ``depth`` wave loops are around: its name, and where
+        the place of this wave starts."""
         wave, waves = const(0), 1
-        for name, count in self.kernel.waves:
+        for name, count in self.kernel.waves[:depth]:
             wave, waves = wave * count + self.kernel.symbol(name), waves * count
         name, size = f"carried_{len(self.private)}", value.vector.elements
         self.private.append(Memory(name, value.vector.dtype, ("element",), (const(waves * size),), "private"))

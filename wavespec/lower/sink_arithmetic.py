@@ -33,10 +33,13 @@ class SinkArithmetic(Pass):
         inputs = (
             {memory.name for memory in kernel.memories if memory.role == "input"} if machine.concurrent_waves else ()
         )
+        # What depends on a symbol stays behind the operation that says what it stands for.
+        bound = frozenset(op["symbol"] for op in kernel.body if op.name == "bind")
         waiting: dict[str, Op] = {}
         fixed: list[Op] = []
         for op in kernel.body:
-            if op.name in PURE or (op.name == "load" and op["memory"] in inputs):
+            free = all(bound.isdisjoint(expr.symbols) for expr in op.expressions())
+            if free and (op.name in PURE or (op.name == "load" and op["memory"] in inputs)):
                 waiting[op.result.name] = op
             else:
                 fixed.append(op)
@@ -46,7 +49,7 @@ class SinkArithmetic(Pass):
                 for name in (name for op in group for name in _needed(op)):
                     result += _with_operands(name, waiting)
                 result += group
-        return replace(kernel, body=tuple(_ahead(result, inputs)))
+        return replace(kernel, body=tuple(_ahead(result, inputs, bound)))
 
 
 def _needed(op: Op) -> Iterator[str]:
@@ -73,12 +76,18 @@ def _with_operands(name: str, waiting: dict[str, Op]) -> list[Op]:
     return found
 
 
-def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str]) -> Iterator[Op]:
-    """The same with every load of an input where a load some places before it was."""
-    loads = [op for op in ops if op.name == "load" and op["memory"] in inputs]
+def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str], bound: frozenset[str]) -> Iterator[Op]:
+    """The same with every load of an input, but those at places that are loaded, where a load some places before it
+    was."""
+
+    def moves(op: Op) -> bool:
+        is_load = op.name == "load" and op["memory"] in inputs
+        return is_load and all(bound.isdisjoint(expr.symbols) for expr in op.expressions())
+
+    loads = [op for op in ops if moves(op)]
     issued = used = 0
     for op in ops:
-        if op.name != "load" or op["memory"] not in inputs:
+        if not moves(op):
             yield op
             continue
         used += 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where
@@ -10,7 +12,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
 from wavespec.lower.base import fresh_names
-from wavespec.lower.expression_to_index import ExpressionToIndex, place_symbol
+from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema.check_graph import plain_graph
@@ -45,8 +47,8 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     Raises:
         WavespecError: a parameter or tile without a constant value, or a graph beyond the limits.
     """
-    dims = _promised(spec)
-    sizes = {name: _size(dim, name) for name, dim in dims.items()}
+    dims, params = _promised(spec), constant_values(spec)
+    sizes = {name: _size(spec, dim, name, params) for name, dim in dims.items()}
     memories = tuple(
         Memory(
             name,
@@ -62,15 +64,18 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     )
     empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
-    expressions = ExpressionToIndex(constant_values(spec), sizes)
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, _bounds(spec, expressions))
+    expressions = ExpressionToIndex(params, sizes)
+    plain = {name: params[name] for name in spec.params}
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, _bounds(spec, expressions), plain)
     for statement in plain_graph(spec)[0]:
         to_tile(statement, context)
-    symbols = (*empty.symbols, *context.symbols)
-    kernel = Kernel(spec.name, "tile", target, symbols, memories, tuple(context.ops), _distribution(spec))
-    places = [place_symbol(function, dim, size) for dim, size in sizes.items() for function in ("start", "end")]
-    used = {name for op in kernel.walk() for expr in op.expressions() for name in expr.symbols}
-    kernel = kernel.with_symbols(*(place for place in places if place.args[0] in used))
+    shaped = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
+    others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
+    kernel = replace(empty, body=tuple(context.ops), distribution=_distribution(spec), sizes=others)
+    mapped = {op["memory"] for op in kernel.walk() if op.get("at")}
+    kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
+    used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
+    kernel = kernel.with_symbols(*context.symbols, *dict.fromkeys(node for node in used if node.kind == "symbol"))
     large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
@@ -83,11 +88,12 @@ def _bounds(spec: KernelSpec, expressions: ExpressionToIndex) -> dict[str, dict[
     for one in spec.constraints:
         if not isinstance(one, Tiling) or (one.start is None and one.count is None):
             continue
-        start = const(0) if one.start is None else expressions.place(one.start, one.where("start"))
+        start = const(0) if one.start is None else expressions.place(one.start, one.where("start"), {})
         bounds[one.dim] = {"lower": start}
         if one.count is not None:
-            tile = expressions.place(one.tile, one.where("tile"))
-            bounds[one.dim]["extent"] = start // tile * tile + tile * expressions.place(one.count, one.where("count"))
+            tile = expressions.place(one.tile, one.where("tile"), {})
+            count = expressions.place(one.count, one.where("count"), {})
+            bounds[one.dim]["extent"] = (start // tile + count) * tile
     return bounds
 
 
@@ -101,9 +107,11 @@ def _promised(spec: KernelSpec) -> dict[str, Dim]:
     return {name: dim if name in kept else narrowed[name] for name, dim in spec.dims.items()}
 
 
-def _size(dim: Dim, name: str) -> Expr:
+def _size(spec: KernelSpec, dim: Dim, name: str, values: Mapping[str, int]) -> Expr:
     if dim.value is not None:
         return const(dim.value)
+    if dim.equals is not None and all(name in values for name in dim.equals.names()):
+        return const(int(evaluate_constant(spec, dim.equals, spec.where("dims", name, "equals"), values)))
     return symbol(name, dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of)
 
 

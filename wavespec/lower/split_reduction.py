@@ -145,9 +145,7 @@ def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:
     split = next((s for s in (*kernel.distribution.workgroup, *kernel.distribution.loops) if s.dim == dim), None)
     if split is None:
         return const(tile)
-    size = next(
-        e for m in kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == dim and m.space == "global"
-    )
+    size = kernel.size(dim)
     looped = split in kernel.distribution.loops
     start = kernel.symbol(f"at_{dim}") if looped else kernel.symbol(f"wg{split.axis}") * split.tile
     return minimum(tile, ceildiv(size - start, granule) * granule)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, TileType
+from wavespec.ir.kernel import Kernel, Memory, TileType
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ops.index_map import contiguous_dim
 from wavespec.targets.machine import Machine
 
 _COMPUTED_BYTES = 4
@@ -48,9 +49,16 @@ def _power_of_two(extent: int, most: int) -> int:
 
 def _contiguous(kernel: Kernel, tile: TileType) -> str:
     """The dim whose neighbours are neighbours in memory, of the first tensor that has some of the tile's dims."""
-    accessed = [kernel.memory(op["memory"]) for op in kernel.walk() if op.name in ("read", "write")]
-    found = (memory.contiguous_dim for memory in accessed if memory.contiguous_dim in tile.dims)
+    found = (dim for dim, _ in _accessed(kernel) if dim in tile.dims)
     return next(found, tile.dims[-1] if tile.dims else "")
+
+
+def _accessed(kernel: Kernel) -> list[tuple[str, Memory]]:
+    """The memories that are accessed, tensors first, those with tiles of more dims before others, each with the dim
+    whose neighbours are neighbours there."""
+    ops = [(op, kernel.memory(op["memory"])) for op in kernel.walk() if op.name in ("read", "write")]
+    ops.sort(key=lambda one: (one[1].space != "global", -len((*one[0].results, *one[0].operands)[0].tile.dims)))
+    return [(contiguous_dim(op, memory), memory) for op, memory in ops]
 
 
 def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int:
@@ -59,8 +67,7 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
         return 1
     if machine.vector_bytes:
         return machine.vector_bytes // _COMPUTED_BYTES
-    accessed = [kernel.memory(op["memory"]) for op in kernel.walk() if op.name in ("read", "write")]
-    along = [memory for memory in accessed if memory.contiguous_dim == column]
+    along = [memory for dim, memory in _accessed(kernel) if dim == column]
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
     rows = [(memory.shape[-1].divisor, memory.dtype.bytes) for memory in along]

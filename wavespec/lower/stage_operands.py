@@ -69,7 +69,7 @@ def _through(
 ) -> tuple[list[Op], Value]:
     """The operations that lay an operand down and read it, and what was read."""
     k, tile = product["k"], value.tile
-    size = next(e for m in kernel.memories for d, e in zip(m.dims, m.shape, strict=True) if d == k)
+    size = kernel.size(k)
     origin = dict.fromkeys(memory.dims, const(0))
     for dim, extent in zip(memory.dims, memory.shape, strict=True):
         if extent.value < tile.extent(dim):  # the rows of one wave

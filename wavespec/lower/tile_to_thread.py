@@ -14,6 +14,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
+from wavespec.ops.mapped_accesses import copy_mapped
 from wavespec.targets.machine import Machine
 
 
@@ -45,6 +46,7 @@ class TileToThread(Pass):
         context = ThreadContext(kernel, machine, build, block)
         block(kernel.body)
         memories = (*kernel.memories, *context.memories)
+        kernel = kernel.with_symbols(*context.symbols)
         return replace(kernel, level="thread", body=tuple(build.ops), memories=memories)
 
 
@@ -58,7 +60,10 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
     builders = [context.build]
     for _ in loops:
         builders.append(builders[-1].nested())
-    store = copy_tile(builders[-1], source, shared, op, context.origin(op), context.machine)
+    if op.get("at"):
+        store = copy_mapped(builders[-1], op, context)
+    else:
+        store = copy_tile(builders[-1], source, shared, op, context.origin(op), context.machine)
     if context.machine.concurrent_waves:
         return [store]
     store()

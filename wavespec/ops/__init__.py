@@ -7,44 +7,54 @@ from typing import Any
 
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
+    argmax,
+    bind,
     bitcast,
     branch,
     cast,
     cluster_sum,
+    debug,
     elementwise,
     index,
     iterate,
     join,
     mma,
     pad,
+    random,
     read,
     reduce,
     register,
     scan,
     size,
+    topk,
     write,
 )
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.schema.ops import REDUCTIONS, SCANS
+from wavespec.schema.ops import ARG_REDUCTIONS, REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
+    "bind": bind,
     "bitcast": bitcast,
     "if": branch,
     "cast": cast,
     "cluster_sum": cluster_sum,
+    "debug": debug,
     "elementwise": elementwise,
     "index": index,
     "iterate": iterate,
     "join": join,
     "mma": mma,
     "pad": pad,
+    "random": random,
     "read": read,
     "reduce": reduce,
     "register": register,
     "scan": scan,
     "size": size,
+    "topk": topk,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),
+    **dict.fromkeys((one.word for one in ARG_REDUCTIONS), argmax),
     **dict.fromkeys((one.word for one in REDUCTIONS), reduce),
     **dict.fromkeys((one.word for one in SCANS), scan),
 }

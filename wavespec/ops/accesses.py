@@ -62,7 +62,7 @@ def pieces(
         if inside:
             at = {dim: at[dim] + inside if dim == memory.contiguous_dim else at[dim] for dim in memory.dims}
         known = at[memory.contiguous_dim] if checked else offset
-        while width > 1 and machine.concurrent_waves and not _aligned(memory, known.divisor, width, machine):
+        while width > 1 and machine.concurrent_waves and not is_aligned(memory, known.divisor, width, machine):
             width //= 2
         yield Piece(start, width, offset, at)
         start += width
@@ -105,7 +105,7 @@ def granule_elements(memory: Memory, layout: Layout, origin: Coordinates) -> int
     return math.gcd(run, layout.fragment_elements)
 
 
-def _aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bool:
+def is_aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bool:
     if memory.space == "global":
         return machine.globals.aligned(divisor, width, memory.dtype.bytes)
     return divisor % width == 0
@@ -234,7 +234,7 @@ def copy_tile(
     too.
     """
     layout: Layout = op["layout"]
-    width = layout.fragment_elements if not op["transpose"] else op["transpose"][1] * op["transpose"][2]
+    width = copied_together(op)
     local = list(layout.coordinates())
     waiting: list[tuple[Value, Coordinates, Mask]] = []
     for start in range(0, len(local), width):
@@ -252,7 +252,25 @@ def copy_tile(
             source.name, source.dtype, width, source.offset(at), mask=(*mask, *guard), valid=valid, hint=source.name
         )
         waiting.append((value, inside, guard))
+    return stored_later(build, waiting, source, shared, op, machine)
 
+
+def copied_together(op: Op) -> int:
+    """Elements that a copy moves at once on the way into shared memory."""
+    layout: Layout = op["layout"]
+    return layout.fragment_elements if not op["transpose"] else op["transpose"][1] * op["transpose"][2]
+
+
+def stored_later(
+    build: ThreadBuilder,
+    waiting: Sequence[tuple[Value, Coordinates, Mask]],
+    source: Memory,
+    shared: Memory,
+    op: Op,
+    machine: Machine,
+) -> Callable[[], None]:
+    """What stores the values that a copy has loaded, each with its place in the tile and a mask."""
+    local = list(op["layout"].coordinates())
     span, node = build.span, f"{op.node}.store"
 
     def store() -> None:

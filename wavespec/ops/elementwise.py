@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
-from wavespec.ops import bits, division, functions
+from wavespec.ops import bits, division, functions, ranks
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.steps import Steps
@@ -157,7 +157,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     layout, dtype = result.tile.layout, result.tile.dtype
     assert layout is not None
     operands = [broadcast_fragments(build, value, context.fragments[value.name], layout) for value in op.operands]
-    meaning = MEANINGS[op["function"]]
+    word = op["function"]
+    meaning = MEANINGS[word] if word in MEANINGS else _meaning(ranks.STEPS[word], word, exact=True)
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]

@@ -211,20 +211,20 @@ def _powers_of_e(steps: Steps, x: Value) -> tuple[Value, Value]:
 
 
 def _power(steps: Steps, n: Value, f: Value) -> Value:
-    """``2ⁿ · 2ᶠ`` of a whole n and ``|f| <= 1/2``; what n is beyond the exponents of f32 is a factor of its own, the
-    first, so that one step rounds."""
-    inside = steps("maximum", steps("minimum", n, 127.0), -126.0)
+    """``2ⁿ · 2ᶠ`` of a whole n from -250 to 250 and ``|f| <= 1/2``.  What n is beyond the exponents of f32 two factors
+    with half of it each have; only the second can round."""
     # 2^f for |f| <= 1/2, off by 2e-9 at most: closer than the instructions that machines have for it
     power = (0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799)
     near = steps.polynomial(f, 1.0, *power, 0.0013399930903688073, 0.0001534581242594868)
-    far = _whole_power(steps, steps("sub", n, inside))
-    return steps("mul", steps("mul", near, far), _whole_power(steps, inside))
+    word = steps.bits(steps("add", n, _ROUND), "i32")  # n in its low bits, below zeros that a shift to the right leaves
+    half = steps("shr", word, 1)
+    return steps("mul", steps("mul", near, _whole_power(steps, half)), _whole_power(steps, steps("sub", word, half)))
 
 
-def _whole_power(steps: Steps, n: Value) -> Value:
-    """``2ⁿ`` of a whole n from -126 to 127, by its bits."""
-    biased = steps("sub", steps.bits(steps("add", n, _ROUND), "i32"), _ROUND_BITS - 127)
-    return steps.bits(steps("shl", biased, _MANTISSA_BITS), "f32")
+def _whole_power(steps: Steps, word: Value) -> Value:
+    """``2ⁿ`` of the whole n, from -126 to 127, in the low bits of a word; a shift to the exponent drops the others."""
+    exponent = steps("shl", word, _MANTISSA_BITS)
+    return steps.bits(steps("add", exponent, 127 << _MANTISSA_BITS), "f32")
 
 
 def _octaves(steps: Steps, x: Value) -> tuple[Value, Value]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import read_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.index_map import mapped, places
+from wavespec.ops.mapped_accesses import read_mapped
 from wavespec.schema.ops import Read
 
 
 def to_tile(statement: Read, context: TileContext) -> None:
     shape, dtype = context.tensors[statement.tensor]
-    value = context.tile(statement.name, shape, dtype)
-    context.add("read", (), (value,), statement.span, node=statement.name, memory=statement.tensor)
+    value = context.tile(statement.name, statement.dims or shape, dtype)
+    values, places = mapped(statement, context, statement.tensor, value.tile.dims)
+    context.add("read", values, (value,), statement.span, node=statement.name, memory=statement.tensor, **places)
     context.names[statement.name] = value
 
 
@@ -21,6 +24,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         context.by_unit[op.result.name] = op
         return
     assert layout is not None
+    if op.get("at"):
+        context.fragments[op.result.name] = read_mapped(op, context)
+        return
     masked = op.get("masked", ())
     name, dtype = op.result.name, op.result.tile.dtype
     clamped = op.get("clamped", ())
@@ -31,4 +37,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 def reference(statement: Read, context: ReferenceContext) -> None:
     tensor = context.spec.tensors[statement.tensor]
     value = context.tensors[statement.tensor].to(context.dtype(tensor.dtype))
-    context.define(statement.name, tensor.shape, value)
+    dims = tensor.shape if statement.dims is None else statement.dims
+    if statement.at:
+        number, inside = places(statement, context, statement.tensor, dims)
+        flat = value.reshape(-1) if value.numel() else value.new_zeros(1)
+        value = flat[number].masked_fill(~inside, 0)
+    elif dims != tensor.shape:
+        value = value.permute([tensor.shape.index(dim) for dim in dims])
+    context.define(statement.name, dims, value)

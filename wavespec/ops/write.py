@@ -5,17 +5,24 @@ from __future__ import annotations
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import write_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.index_map import mapped, places
+from wavespec.ops.mapped_accesses import write_mapped
 from wavespec.ops.staged_writes import write_staged
 from wavespec.schema.ops import Write
 
 
 def to_tile(statement: Write, context: TileContext) -> None:
-    context.add("write", (context.names[statement.value],), (), statement.span, memory=statement.to)
+    value = context.names[statement.value]
+    values, places = mapped(statement, context, statement.to, value.tile.dims)
+    context.add("write", (value, *values), (), statement.span, memory=statement.to, **places)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     memory, layout = context.kernel.memory(op["memory"]), op.operands[0].tile.layout
     assert layout is not None
+    if op.get("at"):
+        write_mapped(op, context)
+        return
     values = context.fragments[op.operands[0].name]
     staged = [context.kernel.memory(name) for name in op.get("staged", ())]
     if staged:
@@ -26,4 +33,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 def reference(statement: Write, context: ReferenceContext) -> None:
     tensor = context.spec.tensors[statement.to]
-    context.outputs[statement.to] = context.names[statement.value].to(context.dtype(tensor.dtype))
+    value = context.names[statement.value].to(context.dtype(tensor.dtype))
+    if statement.at:
+        number, inside = places(statement, context, statement.to, context.dims[statement.value])
+        result = value.new_zeros([context.sizes[dim] for dim in tensor.shape])
+        result.view(-1)[number[inside]] = value[inside]
+        value = result
+    context.outputs[statement.to] = value

@@ -60,11 +60,13 @@ class ArtifactError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One symbolic size of a kernel: `size` is set where it is compiled in, else the call decides."""
+    """One symbolic size of a kernel: `size` is set where it is compiled in, `equals` where it follows from others, else
+    the call decides."""
 
     name: str
     multiple_of: int = 1
     size: int | None = None
+    equals: SizeExpr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,10 @@ class KernelArtifact:
             (len(set(dims)) == len(dims), f"dim names repeat: {dims}"),
             (order == sorted(order), "inputs have to come before outputs"),
             (True in order and False in order, "a kernel needs an input and an output"),
-            (all(d.size is not None or d.name in inputs for d in self.dims), "a dynamic dim is in no input"),
+            (
+                all(d.size is not None or d.equals is not None or d.name in inputs for d in self.dims),
+                "a dynamic dim is in no input",
+            ),
             (
                 all(n in dims for t in self.tensors for n in t.dims if isinstance(n, str)),
                 "a tensor has an undeclared dim",
@@ -197,7 +202,13 @@ class KernelArtifact:
 
     def _expression_names(self) -> frozenset[str]:
         conditions = (a for case in self.cases for a in case.conditions)
-        expressions = (*self.grid, *self.scratch_bytes, *(a.condition for a in (*self.assumptions, *conditions)))
+        equals = (dim.equals for dim in self.dims if dim.equals is not None)
+        expressions = (
+            *equals,
+            *self.grid,
+            *self.scratch_bytes,
+            *(a.condition for a in (*self.assumptions, *conditions)),
+        )
         return frozenset[str]().union(*map(names_in, expressions))
 
 
@@ -239,11 +250,16 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
     }
 
 
+def _dim_to_manifest(dim: Dim) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": dim.name, "multiple_of": dim.multiple_of, "size": dim.size}
+    return record if dim.equals is None else {**record, "equals": dim.equals}
+
+
 def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
     """What the kernels of two cases may have different."""
     return {
         "entry_point": artifact.entry_point,
-        "dims": [{"name": d.name, "multiple_of": d.multiple_of, "size": d.size} for d in artifact.dims],
+        "dims": [_dim_to_manifest(dim) for dim in artifact.dims],
         "grid": list(artifact.grid),
         "workgroup_size": list(artifact.workgroup_size),
         "shared_memory_bytes": artifact.shared_memory_bytes,
@@ -360,6 +376,11 @@ def _assumptions(records: list[dict[str, Any]]) -> tuple[Assumption, ...]:
     return tuple(Assumption(a["text"], from_json(a["condition"])) for a in records)
 
 
+def _manifest_to_dim(record: dict[str, Any]) -> Dim:
+    equals = from_json(record["equals"]) if "equals" in record else None
+    return Dim(record["name"], record["multiple_of"], record["size"], equals)
+
+
 def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtifact:
     x, y, z = (from_json(expression) for expression in record["grid"])
     threads_x, threads_y, threads_z = record["workgroup_size"]
@@ -371,7 +392,7 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         spec_sha256=record["spec_sha256"],
         entry_point=record["entry_point"],
         tensors=tuple(TensorParameter(t["name"], t["dtype"], tuple(t["dims"]), t["output"]) for t in record["tensors"]),
-        dims=tuple(Dim(d["name"], d["multiple_of"], d["size"]) for d in record["dims"]),
+        dims=tuple(_manifest_to_dim(d) for d in record["dims"]),
         grid=(x, y, z),
         workgroup_size=(threads_x, threads_y, threads_z),
         shared_memory_bytes=record["shared_memory_bytes"],

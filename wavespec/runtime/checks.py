@@ -8,8 +8,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import KernelArtifact, TensorParameter
-from wavespec.runtime.size_expr import evaluate
+from wavespec.runtime.artifact import Dim, KernelArtifact, TensorParameter
+from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
 DTYPES: Final[dict[str, torch.dtype]] = {
     "f64": torch.float64,
@@ -159,7 +159,27 @@ def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, 
                 raise ArgumentError(f"{where}, but '{other}' has {name} = {sizes[name]} in dim {other_axis}.")
             elif size != sizes[name]:
                 raise ArgumentError(f"{where}, but this kernel was built for {name} = {sizes[name]}.")
+    for dim in artifact.dims:
+        if dim.equals is not None:
+            _derive(artifact, dim, dim.equals, sizes)
     return sizes
+
+
+def _derive(artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[str, int]) -> None:
+    """Compute the size of a dim that follows from others, or check the one that an input has."""
+    for name in sorted(names_in(equals) - sizes.keys()):
+        other = next(other for other in artifact.dims if other.name == name)
+        assert other.equals is not None
+        _derive(artifact, other, other.equals, sizes)
+    given = ", ".join(f"{name} = {sizes[name]}" for name in sorted(names_in(equals)))
+    size = evaluate(equals, sizes)
+    where = f"{artifact.name}: {given} make {dim.name} = {size}"
+    if sizes.get(dim.name, size) != size:
+        raise ArgumentError(f"{where}, but this call has {dim.name} = {sizes[dim.name]}.")
+    if size < 0:
+        raise ArgumentError(f"{where}, expected at least 0.")
+    _check_size(where, size, dim.multiple_of)
+    sizes[dim.name] = size
 
 
 def _check_size(where: str, size: int, multiple_of: int) -> None:

@@ -24,7 +24,9 @@ class Position:
 class SpecModel(BaseModel):
     """A frozen part of a spec. Positions count for nothing in equality and dumps."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
+    )
 
     _positions: Mapping[Path, Position] = PrivateAttr(default_factory=dict[Path, Position])
 
@@ -57,7 +59,7 @@ class SpecModel(BaseModel):
         """Words that lead a reader of Python code to `path`."""
         return ".".join(str(part) for part in path) or type(self).__name__
 
-    def at(self, positions: Mapping[Path, Position]) -> None:
+    def was_written_at(self, positions: Mapping[Path, Position]) -> None:
         """Remember where the parts were written; called once, by what made this model from a file."""
         self._positions = positions
 

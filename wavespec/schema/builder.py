@@ -213,6 +213,8 @@ class Formula(Arithmetic):
 
 
 Operand = Arithmetic | Symbol | float
+IndexMap = Mapping[str, Arithmetic | Symbol | str | int]
+"""Dim of a tensor: index of the element."""
 
 
 def call(function: str, *operands: Operand) -> Formula:
@@ -254,9 +256,9 @@ class KernelBuilder:
     _schedule: dict[str, Any] | None = None
     _workloads: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
 
-    def dim(self, name: str, **fields: int) -> Symbol:
-        """A dim; `multiple_of`, `value`, `min` and `max` as in YAML."""
-        self._sections["dims"][name] = fields
+    def dim(self, name: str, *, equals: Symbol | None = None, **fields: int) -> Symbol:
+        """A dim; `multiple_of`, `value`, `min`, `max` and `equals` as in YAML."""
+        self._sections["dims"][name] = fields if equals is None else {**fields, "equals": equals.expression}
         return Symbol(Name(name))
 
     def param(self, name: str, value: Symbol | int) -> Symbol:
@@ -298,8 +300,12 @@ class KernelBuilder:
     def register(self, name: str, shape: Sequence[Symbol | str], dtype: str, value: float) -> Value:
         return self._op("register", name, shape=tuple(map(str, shape)), dtype=dtype, value=value)
 
-    def read(self, name: str, tensor: Value) -> Value:
-        return self._op("read", name, tensor=str(tensor))
+    def read(
+        self, name: str, tensor: Value, dims: Sequence[Symbol | str] | None = None, at: IndexMap | None = None
+    ) -> Value:
+        """`at`: dim of the tensor: index, as in YAML; `size(M)` is the size of a dim."""
+        shape = {} if dims is None else {"dims": tuple(map(str, dims))}
+        return self._op("read", name, tensor=str(tensor), **shape, at=_index_map(at))
 
     def mma(self, name: str, lhs: Value, rhs: Value, acc: Value, variant: str = "") -> Value:
         """A product; `variant` is its own matrix instruction, in place of that of the kernel."""
@@ -318,6 +324,10 @@ class KernelBuilder:
     def size(self, name: str, dim: Symbol | str, dtype: str = "i32") -> Value:
         return self._op("size", name, dim=str(dim), dtype=dtype)
 
+    def random(self, name: str, seed: Value | int, dims: Sequence[Symbol | str], dtype: str = "f32") -> Value:
+        key = str(seed) if isinstance(seed, Value) else seed
+        return self._op("random", name, seed=key, dims=tuple(map(str, dims)), dtype=dtype)
+
     def formula(self, name: str, expression: Formula | str) -> Value:
         """An expression by the name of its value: `k.formula("y", x * 2 + 1)`, or its text, `"where(x > 0, x, 0)"`."""
         return self._op("formula", name, text=str(expression))
@@ -333,16 +343,66 @@ class KernelBuilder:
         written = [str(operand) if isinstance(operand, Value) else operand for operand in operands]
         return self._op(function, name, **dict(zip(fields, written, strict=True)))
 
-    def reduce(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
-        """Elements along a dim joined to one: `k.reduce("sum", "total", x, n, init=loop["total"])`."""
-        return self._along(REDUCTIONS, word, name, value, dim, init)
+    def reduce(
+        self,
+        word: str,
+        name: str,
+        value: Value | Sequence[Value],
+        dim: Symbol | str | Sequence[Symbol | str],
+        init: Value | None = None,
+    ) -> Value:
+        """Elements along a dim, or several dims, of a value, or several values, joined to one:
+        `k.reduce("sum", "total", x, n, init=loop["total"])`."""
+        values = str(value) if isinstance(value, Value) else tuple(map(str, value))
+        dims = str(dim) if isinstance(dim, Symbol | str) else tuple(map(str, dim))
+        return self._along(REDUCTIONS, word, name, values, dims, init)
 
     def scan(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
         """Every element along a dim joined with all before it: `k.scan("cumsum", "running", x, n)`."""
-        return self._along(SCANS, word, name, value, dim, init)
+        return self._along(SCANS, word, name, str(value), str(dim), init)
 
-    def write(self, value: Value, to: Value) -> None:
-        self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to)})
+    def argmax(
+        self,
+        name: str,
+        value: Value,
+        dim: Symbol | str,
+        *,
+        extreme: str = "",
+        init: tuple[Value, Value] | None = None,
+        dtype: str = "i64",
+        word: str = "argmax",
+    ) -> tuple[Value, Value]:
+        """The place of the largest element along a dim (`word="argmin"`: the smallest), and under the name `extreme`,
+        if that is there, the element."""
+        fields = {"extreme": extreme} if extreme else {}
+        start = {} if init is None else {"init": tuple(map(str, init))}
+        place = self._op(word, name, value=str(value), dim=str(dim), dtype=dtype, **fields, **start)
+        return place, Value(extreme)
+
+    def topk(
+        self,
+        name: str,
+        value: Value,
+        dim: Symbol | str,
+        k: Symbol | str,
+        *,
+        indices: str = "",
+        init: tuple[Value, Value] | None = None,
+        dtype: str = "i64",
+        largest: bool = True,
+    ) -> tuple[Value, Value]:
+        """As many elements along a dim as `k`, a dim, has, the largest first, and under the name `indices`, if that is
+        there, their places."""
+        fields = {"indices": indices} if indices else {}
+        start = {} if init is None else {"init": tuple(map(str, init))}
+        how = {"dim": str(dim), "k": str(k), "dtype": dtype, "largest": largest}
+        return self._op("topk", name, value=str(value), **how, **fields, **start), Value(indices)
+
+    def write(self, value: Value, to: Value, at: IndexMap | None = None) -> None:
+        self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to), "at": _index_map(at)})
+
+    def debug(self, value: Value) -> None:
+        self._bodies[-1].append({"op": "debug", "value": str(value)})
 
     @contextmanager
     def iterate(
@@ -465,15 +525,15 @@ class KernelBuilder:
         rows: Sequence[Reduction | ScanRow],
         word: str,
         name: str,
-        value: Value,
-        dim: Symbol | str,
+        value: str | tuple[str, ...],
+        dim: str | tuple[str, ...],
         init: Value | None,
     ) -> Value:
         words = [row.word for row in rows]
         if word not in words:
             raise UnknownOp(f"{self.name}.graph.{name}", word, words)
         start = {} if init is None else {"init": str(init)}
-        return self._op(word, name, value=str(value), dim=str(dim), **start)
+        return self._op(word, name, value=value, dim=dim, **start)
 
     def _op(self, word: str, name: str, **fields: Any) -> Value:
         self._bodies[-1].append({"op": word, "name": name, **fields})
@@ -495,6 +555,10 @@ def _override(
     if stages is not None:
         override["schedule"] = {"stages": stages}
     return override
+
+
+def _index_map(at: IndexMap | None) -> dict[str, str | int]:
+    return {str(dim): index if isinstance(index, int) else str(index) for dim, index in (at or {}).items()}
 
 
 def _symbol(value: Symbol | int) -> Symbol:

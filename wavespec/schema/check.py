@@ -13,8 +13,9 @@ from wavespec.schema.check_graph import RedefinedName, check_graph
 from wavespec.schema.check_schedules import check_schedules
 from wavespec.schema.check_tiles import check_tiles
 from wavespec.schema.errors import BadName
+from wavespec.schema.expressions import Name as NameNode
 from wavespec.schema.models import Dim, KernelSpec
-from wavespec.schema.resolve import UndefinedName
+from wavespec.schema.resolve import CyclicParams, UndefinedName, derivations, part_of
 
 
 class RepeatedDim(WavespecError, code="repeated-dim"):
@@ -39,7 +40,10 @@ class UnboundDim(WavespecError, code="unbound-dim"):
         super().__init__(
             where,
             f"No input has the dim {quote(dim)}, so a call cannot tell its size.",
-            hints=[f"Give it one size ({dim}: {{value: ...}}), or delete it."],
+            hints=[
+                f"Give it one size ({dim}: {{value: ...}}), say what it follows from ({dim}: {{equals: ...}}), "
+                "or delete it."
+            ],
         )
 
 
@@ -64,7 +68,7 @@ def check_kernel(
 
     A spec that is not whole has lost parts to such reports, so that nothing is called missing in it.
     """
-    errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec), *_overrides(spec, broken)]
+    errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec, broken), *_overrides(spec, broken)]
     errors += _workloads(spec, broken)
     errors += check_constraints(spec, broken, is_whole=is_whole)
     errors += check_assumptions(spec)
@@ -110,13 +114,28 @@ def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError
                 yield RepeatedDim(where, dim)
 
 
-def _dims(spec: KernelSpec) -> Iterator[WavespecError]:
+def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
     for name, dim in spec.dims.items():
         if dim.max is not None and dim.max < dim.min:
             message = f"{quote(name)} is at least {dim.min} and at most {dim.max}: no size fits."
             yield ContradictoryDim(spec.where("dims", name, "max"), message)
         elif dim.value is not None and (problem := size_problem(dim, dim.value)):
             yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
+        elif dim.value is not None and dim.equals is not None:
+            message = f"{quote(name)} has one size, and follows from others as well."
+            yield ContradictoryDim(spec.where("dims", name, "equals"), message)
+        for node in dim.equals.walk() if dim.equals is not None else ():
+            known = (*spec.dims, *spec.params)
+            if isinstance(node, NameNode) and node.name not in (*known, *broken):
+                place = part_of(spec.where("dims", name, "equals"), node)
+                yield UndefinedName(place, node.name, "a dim or a parameter", list(known))
+        if dim.equals is not None and dim.equals.is_condition:
+            message = f"{quote(str(dim.equals))} is a condition; a size is an integer."
+            yield ContradictoryDim(spec.where("dims", name, "equals"), message)
+    try:
+        derivations(spec)
+    except CyclicParams as error:
+        yield error
 
 
 def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
@@ -150,7 +169,7 @@ def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
             elif problem := size_problem(dim, size):
                 yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
         for name, dim in spec.dims.items():
-            if name not in workload and dim.value is None:
+            if name not in workload and dim.value is None and dim.equals is None:
                 yield IncompleteWorkload(spec.where("workloads", index), name)
 
 
@@ -170,7 +189,7 @@ def size_problem(dim: Dim, size: int) -> str | None:
 def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
     inputs = {dim for tensor in spec.tensors.values() if tensor.role == "input" for dim in tensor.shape}
     for name, dim in spec.dims.items():
-        if dim.value is None and name not in inputs:
+        if dim.value is None and dim.equals is None and name not in inputs:
             yield UnboundDim(spec.where_key("dims", name), name)
     if all(tensor.role == "input" for tensor in spec.tensors.values()):
         yield NoOutput(spec.where_key("tensors"))

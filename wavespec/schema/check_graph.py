@@ -103,12 +103,17 @@ class _GraphScope:
 
     def run(self, body: tuple[Op, ...]) -> None:
         for op in body:
-            if isinstance(op, ValueOp):
-                self._refuse_redefinition(op)
+            names = _results(op)
+            for field, name in names.items():
+                where = op.where_key(field) if field == "name" else op.where(field)
+                self._refuse_redefinition(where, name)
             result = op.infer(self)
             if isinstance(op, ValueOp):
                 frame = self.frames[-1]
-                frame.spans[op.name] = op.key_span_of("name")
+                for field, name in names.items():
+                    if field != "name" and name == op.name:
+                        self.report(RedefinedName(op.where(field), name, "a value", op.key_span_of("name")))
+                    frame.spans[name] = op.key_span_of(field) if field == "name" else op.span_of(field)
                 self.define(op.name, result)
                 if not op.is_value:
                     self.loops.add(op.name)
@@ -150,13 +155,16 @@ class _GraphScope:
             return None
         return name
 
+    def size(self, dim: str) -> int | None:
+        return self.spec.dims[dim].value
+
     def is_dim(self, name: str) -> bool:
         return name in self.spec.dims
 
     def place(self, op: Op, *path: str | int) -> None:
         expression = _field(op, path)
         assert isinstance(expression, Expression)
-        self.errors += check_place(self.spec, expression, op.where(*path), self.broken)
+        self.errors += check_place(self.spec, expression, op.where(*path), self.broken, self.dtype_of)
 
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]
@@ -190,11 +198,21 @@ class _GraphScope:
         return self.params[name]
 
     def dtype_of(self, name: str) -> DType | None:
+        found = self.type_of(name)
+        return found.dtype if found else None
+
+    def type_of(self, name: str) -> ValueType | None:
         for frame in reversed(self.frames):
             for names in (frame.defined, frame.incoming):
                 if found := names.get(name):
-                    return found.dtype
+                    return found
         return None
+
+    def is_value(self, name: str) -> bool:
+        return name in self._visible()
+
+    def is_broken(self, name: str) -> bool:
+        return bool(self.broken.intersection((ANY_NAME, *name.split("."))))
 
     def is_taken(self, name: str) -> bool:
         return name in self.taken
@@ -212,17 +230,16 @@ class _GraphScope:
                 plain = {field: tuple(self.plain(getattr(op, field))) for field in bodies}
                 yield op.model_copy(update=plain) if plain else op
 
-    def _refuse_redefinition(self, op: ValueOp) -> None:
-        where = op.where_key("name")
+    def _refuse_redefinition(self, where: Where, result: str) -> None:
         for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
-            if op.name in getattr(self.spec, section):
-                self.report(RedefinedName(where, op.name, what, self.spec.key_span_of(section, op.name)))
+            if result in getattr(self.spec, section):
+                self.report(RedefinedName(where, result, what, self.spec.key_span_of(section, result)))
                 return
         for frame in reversed(self.frames):
-            if op.name in frame.defined:
-                self.report(RedefinedName(where, op.name, "a value", frame.spans.get(op.name)))
+            if result in frame.defined:
+                self.report(RedefinedName(where, result, "a value", frame.spans.get(result)))
                 return
-            if op.name in frame.incoming:
+            if result in frame.incoming:
                 return
 
     def _loop_is_no_value(self, where: Where, loop: str) -> WavespecError:
@@ -249,10 +266,17 @@ class _GraphScope:
 
 def _names(body: Sequence[AnyOp]) -> Iterator[str]:
     for op in body:
-        if isinstance(op, ValueOp):
-            yield op.name
+        yield from _results(op).values()
         for field in op.bodies if isinstance(op, Structured) else ():
             yield from _names(getattr(op, field))
+
+
+def _results(op: Op) -> dict[str, str]:
+    """The fields that name results of an op, and the names."""
+    if not isinstance(op, ValueOp):
+        return {}
+    names = {field: getattr(op, field) for field in ("name", *op.further)}
+    return {field: name for field, name in names.items() if name is not None}
 
 
 def _field(op: Op, path: tuple[str | int, ...]) -> object:

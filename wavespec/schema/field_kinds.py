@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from wavespec.schema.base import SpecModel
 from wavespec.schema.expressions import Expression
+from wavespec.schema.index_parser import IndexExpression
 from wavespec.schema.names import Reference
 
 
@@ -16,13 +17,15 @@ from wavespec.schema.names import Reference
 class Kind:
     """What a field holds, from its annotation."""
 
-    form: Literal["model", "worded", "expression", "list", "table", "choice", "scalar"]
+    form: Literal["model", "worded", "expression", "index", "list", "table", "choice", "scalar"]
     models: tuple[type[SpecModel], ...] = ()
     choices: tuple[str, ...] = ()
     item: Kind | None = None
     key: Kind | None = None
     dotted: bool = False
     """Whether a name may have two parts, `loop.value`."""
+    alone: bool = False
+    """Whether a list of one item may be written as that."""
 
 
 @cache
@@ -34,6 +37,8 @@ def _annotation_to_kind(annotation: Any) -> Kind:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation == Reference:
         return Kind("scalar", dotted=True)
+    if annotation == IndexExpression:
+        return Kind("index")
     if origin is Annotated:
         return _annotation_to_kind(arguments[0])
     if origin is Literal:
@@ -42,6 +47,9 @@ def _annotation_to_kind(annotation: Any) -> Kind:
         members = [_annotation_to_kind(argument) for argument in arguments if argument is not type(None)]
         if all(member.form == "model" for member in members) and len(members) > 1:
             return Kind("worded", models=tuple(member.models[0] for member in members))
+        lists = [member for member in members if member.form == "list"]
+        if len(members) == 2 and lists and lists[0].item in members:
+            return replace(lists[0], alone=True)
         return members[0] if len(members) == 1 else Kind("scalar")
     if origin is tuple:
         return Kind("list", item=_annotation_to_kind(arguments[0]))
@@ -56,4 +64,6 @@ def _annotation_to_kind(annotation: Any) -> Kind:
 
 def is_built_of_parts(kind: Kind) -> bool:
     """Its values were validated on their own, as models or expressions, before the kernel was."""
-    return kind.form in ("model", "worded", "expression") or (kind.item is not None and is_built_of_parts(kind.item))
+    return kind.form in ("model", "worded", "expression", "index") or (
+        kind.item is not None and is_built_of_parts(kind.item)
+    )

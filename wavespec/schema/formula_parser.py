@@ -13,8 +13,8 @@ of parameters and of dims):
     atom    = NUMBER | NAME | FUNCTION "(" formula {"," formula} ")" | "(" formula ")"
 
 NUMBER is that of `expression_parser`, `nan` or `pi`. FUNCTION is a word of the elementwise ops, `where`, an element
-type, or `index` or `size`, which take the name of a dim. As in Python, `&` and `|` bind closer than comparisons:
-`(x > 0) & (y > 0)`.
+type, `index` or `size`, which take the name of a dim, or `random`, which takes a seed and the names of dims. As in
+Python, `&` and `|` bind closer than comparisons: `(x > 0) & (y > 0)`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _OF_DIMS = ("index", "size")
 _FUNCTIONS = {
     **{row.word: (row.operands, row.operands) for row in FUNCTIONS},
     **dict.fromkeys((*_OF_DIMS, *DTYPES), (1, 1)),
+    "random": (2, 17),
 }
 _CONSTANTS = {"nan": math.nan, "pi": math.pi}
 
@@ -108,9 +109,13 @@ class _FormulaParser(ExpressionParser):
 
     def _call(self, function: Token) -> Expression:
         call = super()._call(function)
-        if isinstance(call, Call) and call.function in _OF_DIMS and not isinstance(call.arguments[0], Name):
-            message = f"{quote(call.function)} takes the name of a dim."
-            raise MalformedExpression(self.span.part(*call.arguments[0].at), message)
+        if isinstance(call, Call) and call.function in (*_OF_DIMS, "random"):
+            is_random = call.function == "random"
+            for argument in call.arguments[1:] if is_random else call.arguments:
+                if not isinstance(argument, Name):
+                    what = "a seed and the names of dims" if is_random else "the name of a dim"
+                    message = f"{quote(call.function)} takes {what}."
+                    raise MalformedExpression(self.span.part(*argument.at), message)
         return call
 
     def _number_only(self, *operands: Expression) -> None:

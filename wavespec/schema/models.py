@@ -42,6 +42,9 @@ class Dim(SpecModel):
     """The smallest size."""
     max: Extent | None = None
     """The largest size; absent for no limit."""
+    equals: Expression | None = None
+    """What the size follows from: an expression of other dims and parameters, `(H - R) // STRIDE + 1`, computed at the
+    call; where an input has the dim, it is checked. Absent: some input has the dim."""
 
 
 class Tensor(SpecModel):

@@ -123,7 +123,7 @@ def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
             "schedule": override.schedule or spec.schedule,
         }
     )
-    merged.at(positions)
+    merged.was_written_at(positions)
     return merged
 
 
@@ -158,6 +158,44 @@ def constant_values(spec: KernelSpec) -> dict[str, int]:
 
 def fixed_dims(spec: KernelSpec) -> dict[str, int]:
     return {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
+
+
+def complete_sizes(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of all dims, those that follow from others included.
+
+    Raises:
+        ValueError: one that was given is not what it follows from, or one has no size.
+    """
+    known = {**fixed_dims(spec), **sizes}
+    params = {name: value for name, value in constant_values(spec).items() if name in spec.params}
+    for name, expression in derivations(spec):
+        value = int(expression.evaluate({**params, **known}))
+        if known.setdefault(name, value) != value or value < 0:
+            raise ValueError(f"{spec.name}: {name} is {known[name]}, but {expression} is {value}.")
+    return known
+
+
+def derivations(spec: KernelSpec) -> list[tuple[str, Expression]]:
+    """The dims whose size follows from others, and from what, each behind those that it follows from.
+
+    Raises:
+        CyclicParams: one follows from itself.
+    """
+    found: dict[str, Expression] = {}
+
+    def visit(name: str, pending: list[str]) -> None:
+        expression = spec.dims[name].equals if name in spec.dims else None
+        if expression is None or name in found:
+            return
+        if name in pending:
+            raise CyclicParams(spec.where("dims", name, "equals"), pending[pending.index(name) :])
+        for other in expression.names():
+            visit(other, [*pending, name])
+        found[name] = expression
+
+    for name in spec.dims:
+        visit(name, [])
+    return list(found.items())
 
 
 def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, values: Mapping[str, int]) -> int | bool:
@@ -228,7 +266,7 @@ def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:
     positions: dict[Path, Position] = {**tensor.positions}
     if ("space",) in over.positions:
         positions[("space",)] = over.positions[("space",)]
-    moved.at(positions)
+    moved.was_written_at(positions)
     return moved
 
 
@@ -237,7 +275,7 @@ def _constraints(spec: KernelSpec, override: Override) -> tuple[AnyConstraint, .
     if override.hardware is None:
         return constraints
     changed = Hardware(settings=override.hardware)
-    changed.at({(): Position(override.hardware.span)} if override.hardware.span else {})
+    changed.was_written_at({(): Position(override.hardware.span)} if override.hardware.span else {})
     for index, constraint in enumerate(constraints):
         if isinstance(constraint, Hardware):
             return (*constraints[:index], changed, *constraints[index + 1 :])

@@ -118,5 +118,5 @@ def spec_with_tuned(spec: KernelSpec, tuned: TunedSpec, *, alone: bool = False) 
 def _plain(entry: TunedCase) -> Case:
     """The case without its figures: nothing that is built depends on them."""
     case = Case.model_construct(None, **{name: getattr(entry, name) for name in Case.model_fields})
-    case.at(entry.positions)
+    case.was_written_at(entry.positions)
     return case

@@ -6,7 +6,7 @@ belongs where is read from the annotations of the models: a new field or op need
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -30,9 +30,10 @@ from wavespec.schema.errors import (
     WrongType,
 )
 from wavespec.schema.expression_parser import parse_expression
-from wavespec.schema.expressions import Num
+from wavespec.schema.expressions import Expression, Num
 from wavespec.schema.family import FamilySpec
 from wavespec.schema.field_kinds import Kind, field_kinds, is_built_of_parts
+from wavespec.schema.index_parser import parse_index
 from wavespec.schema.models import TARGETS, KernelSpec
 from wavespec.schema.names import name_problem
 from wavespec.schema.ops import Formula, Op, ValueOp
@@ -101,7 +102,7 @@ class _Reader:
         }
         empty: dict[str, Any] = {"name": "kernel", "dims": {}, "tensors": {}, "graph": ()}
         partial = KernelSpec.model_construct(None, **{**empty, **usable})
-        partial.at(positions)
+        partial.was_written_at(positions)
         return partial
 
     def tuned(self, root: Node) -> TunedSpec | None:
@@ -149,7 +150,9 @@ class _Reader:
         if kind.form == "table":
             return self._table(node, kind, positions, path)
         if kind.form == "expression":
-            return self._expression(node)
+            return self._expression(node, parse_expression)
+        if kind.form == "index":
+            return self._expression(node, parse_index)
         if not isinstance(node, ScalarNode):
             expected = "one of " + ", ".join(kind.choices) if kind.choices else "one value"
             return self._wrong(WrongType(node.span, expected, _found(node)))
@@ -168,6 +171,8 @@ class _Reader:
     def _list(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None
         if not isinstance(node, SequenceNode):
+            if kind.alone:
+                return self._value(node, kind.item, positions, path)
             return self._wrong(WrongType(node.span, "a list", _found(node)))
         items: list[object] = []
         for index, item in enumerate(node.items):
@@ -201,13 +206,13 @@ class _Reader:
                 table[entry.key] = value
         return table if table or not node.entries else _BROKEN
 
-    def _expression(self, node: Node) -> object:
+    def _expression(self, node: Node, parse: Callable[[str, Span], Expression]) -> object:
         if isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool):
             return Num(node.value, at=(0, node.span.end_column - node.span.column))
         if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
             return self._wrong(WrongType(node.span, "an integer or an expression", _found(node)))
         try:
-            return parse_expression(node.value, node.span)
+            return parse(node.value, node.span)
         except WavespecError as error:
             return self._wrong(error)
 
@@ -288,7 +293,7 @@ class _Reader:
         except ValidationError as error:
             self._report(model, error, broken, positions, owner)
             return None
-        built.at(positions)
+        built.was_written_at(positions)
         return built
 
     def _report(

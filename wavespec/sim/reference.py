@@ -11,7 +11,7 @@ from wavespec.ops import reference_of
 from wavespec.ops.contexts import ReferenceContext
 from wavespec.schema import KernelSpec
 from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.resolve import resolve_params
+from wavespec.schema.resolve import complete_sizes, resolve_params
 
 
 def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> Any:
@@ -37,7 +37,7 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
             if context.sizes.setdefault(dim, size) != size:
                 raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
-    context.params = resolve_params(spec)
+    context.sizes, context.params = complete_sizes(spec, context.sizes), resolve_params(spec)
     graph, types = plain_graph(spec)
     context.types = {name: value.dtype for name, value in types.items()}
     for statement in graph:

@@ -10,33 +10,40 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
+from wavespec.schema.ops.argmax import ARG_REDUCE, ARG_REDUCTIONS, ArgReduce
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
+from wavespec.schema.ops.debug import Debug
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
 from wavespec.schema.ops.formula import Formula
 from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.iterate import Iterate
 from wavespec.schema.ops.mma import Mma
+from wavespec.schema.ops.random import Random
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.topk import Topk
 from wavespec.schema.ops.write import Write
 
 __all__ = [
+    "ARG_REDUCTIONS",
     "FUNCTIONS",
     "OPS",
     "REDUCTIONS",
     "SCANS",
     "AnyOp",
+    "ArgReduce",
     "Binary",
     "Bitcast",
     "Branch",
     "Cast",
+    "Debug",
     "EffectOp",
     "Elementwise",
     "Formula",
@@ -45,6 +52,7 @@ __all__ = [
     "Iterate",
     "Mma",
     "Op",
+    "Random",
     "Read",
     "Reduce",
     "Reduction",
@@ -54,6 +62,7 @@ __all__ = [
     "Size",
     "Structured",
     "Ternary",
+    "Topk",
     "Unary",
     "ValueOp",
     "ValueType",
@@ -64,6 +73,7 @@ _MODELS: tuple[type[Op], ...] = (
     Register,
     Index,
     Size,
+    Random,
     Read,
     Mma,
     Iterate,
@@ -73,8 +83,11 @@ _MODELS: tuple[type[Op], ...] = (
     *ELEMENTWISE,
     *REDUCE,
     *SCAN,
+    *ARG_REDUCE,
+    Topk,
     Formula,
     Write,
+    Debug,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +95,7 @@ if TYPE_CHECKING:
         Register
         | Index
         | Size
+        | Random
         | Read
         | Mma
         | Iterate
@@ -93,8 +107,11 @@ if TYPE_CHECKING:
         | Ternary
         | Reduce
         | Scan
+        | ArgReduce
+        | Topk
         | Formula
         | Write
+        | Debug
     )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table

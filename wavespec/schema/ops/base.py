@@ -52,6 +52,10 @@ class Scope(Protocol):
         """The dim that the field at `path` names."""
         ...
 
+    def size(self, dim: str) -> int | None:
+        """The one size of a dim, where it has one."""
+        ...
+
     def place(self, op: Op, *path: str | int) -> None:
         """Check the names of the expression at `path`, which says a place: it has parameters, dims, and their tiles."""
         ...
@@ -70,6 +74,18 @@ class Scope(Protocol):
 
     def dtype_of(self, name: str) -> DType | None:
         """The element type of the value of that name, where there is one."""
+        ...
+
+    def type_of(self, name: str) -> ValueType | None:
+        """The type of the value of that name, where there is one."""
+        ...
+
+    def is_value(self, name: str) -> bool:
+        """There is a value of that name, whose type may be unknown after a mistake."""
+        ...
+
+    def is_broken(self, name: str) -> bool:
+        """What the name means was defined wrongly, which was reported."""
         ...
 
     def is_taken(self, name: str) -> bool:
@@ -107,6 +123,8 @@ class ValueOp(Op):
 
     is_value: ClassVar[bool] = True
     """The name is a value; a loop's is not, only `loop.name` is."""
+    further: ClassVar[tuple[str, ...]] = ()
+    """Fields that may name further results."""
 
     name: Name
     """The name of the result."""

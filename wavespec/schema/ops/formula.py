@@ -18,6 +18,7 @@ from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Elementwise, NoValue
 from wavespec.schema.ops.index import Index
+from wavespec.schema.ops.random import Random
 from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.size import SIZE_DTYPES, Size
 
@@ -48,8 +49,12 @@ _FOLDED: Mapping[str, Callable[[Number, Number], Number]] = {
     "//": lambda left, right: left // right,
     "%": lambda left, right: left % right,
 }
-_MODELS: Mapping[str, type[ValueOp]] = {model.word: model for model in (*ELEMENTWISE, Index, Size, Cast, Register)}
+_MODELS: Mapping[str, type[ValueOp]] = {
+    model.word: model for model in (*ELEMENTWISE, Index, Size, Random, Cast, Register)
+}
 _OF_FLOATS = {row.word for row in FUNCTIONS if row.dtypes in ("floats", "small floats")}
+_TYPED: Mapping[str, DType | None] = {"index": "i32", "size": None, "random": "f32"}
+"""Element types of what is made of dims; that of a size is the one of what is around it."""
 _COMPUTED: DType = "f32"
 """What floating point is where nothing in an expression says: `sqrt(D)` of a dim."""
 _IS_BOOL = {row.word for row in FUNCTIONS if row.result == "bool"}
@@ -100,7 +105,7 @@ class _Expansion:
         last = self.made.pop()
         renamed = last.model_copy(update={"name": self.formula.name})
         key = self.formula.key_span_of("name")
-        renamed.at({**last.positions, **({("name",): Position(key, key)} if key else {})})
+        renamed.was_written_at({**last.positions, **({("name",): Position(key, key)} if key else {})})
         return (*self.made, renamed)
 
     def _lower(self, node: Expression, wanted: DType | None) -> str | Number:
@@ -136,6 +141,9 @@ class _Expansion:
             return self._op(node, "index", {"dim": (str(first), first)})
         if function == "size":
             return self._size(node, first, wanted)
+        if function == "random":
+            dims = tuple(str(dim) for dim in arguments[1:])
+            return self._op(node, "random", {"seed": (self._lower(first, "i64"), first), "dims": (dims, node)})
         if function in DTYPES:
             return self._converted(node, first, cast("DType", function))
         fields = _MODELS[function].headline
@@ -179,7 +187,7 @@ class _Expansion:
         if span is not None:
             places: dict[Path, Position] = {(field,): Position(span.part(*n.at)) for field, (_, n) in fields.items()}
             whole = Position(span.part(*node.at))
-            op.at({**places, (): whole, ("op",): whole, ("name",): whole})
+            op.was_written_at({**places, (): whole, ("op",): whole, ("name",): whole})
         self.made.append(op)
         return name
 
@@ -213,8 +221,8 @@ class _Expansion:
             return "bool"
         parts = node.children
         if isinstance(node, Call):
-            if node.function in ("index", "size"):
-                return "i32" if node.function == "index" else None
+            if node.function in _TYPED:
+                return _TYPED[node.function]
             if node.function in DTYPES:
                 return cast("DType", node.function)
             if node.function in _IS_BOOL:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.names import Name
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.mapping import IndexMap, check_mapping
 
 
 class ReadOfOutput(WavespecError, code="read-of-output"):
@@ -14,8 +17,16 @@ class ReadOfOutput(WavespecError, code="read-of-output"):
         super().__init__(where, f"{quote(tensor)} is an output; it holds nothing that could be read.")
 
 
+class RepeatedDimOfTile(WavespecError, code="repeated-dim"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(where, f"{quote(dim)} is twice in one value.")
+
+
 class Read(ValueOp):
-    """Reads a tensor; inside `iterate`, the tile of the current step."""
+    """Reads a tensor; inside `iterate`, the tile of the current step.
+
+    An index mapping, `at`, says which element of the tensor each element of the value is.
+    """
 
     word: ClassVar[str] = "read"
     headline: ClassVar[tuple[str, ...]] = ("tensor",)
@@ -23,6 +34,12 @@ class Read(ValueOp):
     op: Literal["read"] = "read"
     tensor: Name
     """The tensor to read."""
+    dims: Annotated[tuple[Name, ...], Field(max_length=16)] | None = None
+    """The dims of the value, in order; absent: those of the tensor."""
+    at: IndexMap = Field(default_factory=dict)
+    """Dim of the tensor: index of the element, an integer expression in which a dim of the value stands for the index
+    along it, `size(DIM)` for a size, and a value of integers for an index that is known at run time. A dim that is left
+    out has the index along the same dim of the value. What lies outside the tensor is read as 0."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         tensor = scope.tensor(self, "tensor")
@@ -31,4 +48,14 @@ class Read(ValueOp):
         if tensor.role == "output":
             scope.report(ReadOfOutput(self.where("tensor"), self.tensor))
             return None
-        return ValueType(tensor.shape, tensor.dtype)
+        dims = tensor.shape if self.dims is None else self._dims(self.dims, scope)
+        if dims is None or not check_mapping(self, tensor, self.tensor, self.at, dims, scope):
+            return None
+        return ValueType(dims, tensor.dtype)
+
+    def _dims(self, dims: tuple[str, ...], scope: Scope) -> tuple[str, ...] | None:
+        known = [scope.dim(self, "dims", index) for index in range(len(dims))]
+        for index, dim in enumerate(dims):
+            if dim in dims[:index]:
+                scope.report(RepeatedDimOfTile(self.where("dims", index), dim))
+        return dims if None not in known and len({*dims}) == len(dims) else None

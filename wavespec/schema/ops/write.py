@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import EffectOp, Scope, ValueType
+from wavespec.schema.ops.mapping import IndexMap, check_mapping
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 
 
@@ -20,7 +23,10 @@ class WriteToInput(WavespecError, code="write-to-input"):
 
 
 class Write(EffectOp):
-    """Writes a value to a tensor of the same dims and dtype."""
+    """Writes a value to a tensor of the same dims and dtype.
+
+    An index mapping, `at`, says which element of the tensor each element of the value becomes.
+    """
 
     word: ClassVar[str] = "write"
     headline: ClassVar[tuple[str, ...]] = ("value",)
@@ -30,6 +36,10 @@ class Write(EffectOp):
     """The value to write."""
     to: Name
     """The output tensor."""
+    at: IndexMap = Field(default_factory=dict)
+    """Dim of the tensor: index of the element, written as in `read`; with it, dims may have any order. What lies
+    outside the tensor is not written. An element that no element of the value becomes is left as it is, and one that
+    several become has one of them."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         value, tensor = scope.value(self, "value"), scope.tensor(self, "to")
@@ -41,7 +51,9 @@ class Write(EffectOp):
             scope.write(self, "to")
         if value is None:
             return None
-        if value.dims != tensor.shape:
+        if self.at and not check_mapping(self, tensor, self.to, self.at, value.dims, scope):
+            return None
+        if not self.at and value.dims != tensor.shape:
             mine, theirs = ", ".join(value.dims), ", ".join(tensor.shape)
             message = f"{quote(self.value)} has the dims [{mine}]; {quote(self.to)} has [{theirs}]."
             scope.report(DimsMismatch(self.where("value"), message))

@@ -1,0 +1,53 @@
+"""What many steps made is kept in the output for a later loop, on machines whose caches still have it then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.lower.gemms import CPU, NVIDIA
+from wavespec.ir.kernel import Op
+from wavespec.pipeline import lower
+from wavespec.schema import loads, spec_for_target
+from wavespec.targets.machine import Machine
+
+SPECS = Path(__file__).parents[2] / "specs"
+
+
+def loops(name: str, machine: Machine, changes: dict[str, str] | None = None) -> list[list[str]]:
+    text = (SPECS / f"{name}.wave.yaml").read_text()
+    for old, new in (changes or {}).items():
+        assert old in text
+        text = text.replace(old, new)
+    spec = loads(text, "rows.wave.yaml")
+    kernel = lower(spec_for_target(spec, machine.target), machine, after="keep-results")
+    return [[word(op) for op in loop.body.ops] for loop in kernel.body if loop.name == "iterate"]
+
+
+def word(op: Op) -> str:
+    return op["memory"] if op.name == "read" else op.get("function", op.name) if op.name != "join" else "join"
+
+
+def test_exponentials_are_kept_where_their_quotients_go() -> None:
+    first, second, last = loops("softmax", CPU)
+    assert (first, second) == (["x", "join"], ["x", "sub", "exp", "write", "join"])
+    assert last == ["y", "div", "write"], "and the input is not read for them"
+
+
+def test_lanes_that_run_together_compute_again() -> None:
+    assert loops("softmax", NVIDIA)[2] == ["x", "sub", "exp", "div", "write"]
+
+
+def test_few_steps_are_done_again() -> None:
+    assert loops("layer_norm", CPU)[2][:2] == ["x", "weight"]
+    assert loops("log_softmax", CPU)[2] == ["x", "sub", "sub", "write"]
+
+
+def test_a_narrower_output_keeps_nothing() -> None:
+    narrow = "- narrow: {cast: result, dtype: bf16}\n        - {write: narrow, to: y}"
+    changes = {"y: {shape: [M, N], dtype: f32": "y: {shape: [M, N], dtype: bf16", "- {write: result, to: y}": narrow}
+    assert loops("softmax", CPU, changes)[2] == ["x", "sub", "exp", "div", "cast", "write"]
+
+
+def test_other_arguments_are_computed() -> None:
+    changes = {"exp(last - rows.largest) / sums": "exp(last + rows.largest) / sums"}
+    assert loops("softmax", CPU, changes)[2] == ["x", "add", "exp", "div", "write"]

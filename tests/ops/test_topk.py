@@ -1,0 +1,136 @@
+"""`topk`: elements in order and their places, of equal ones the first, on every machine, however they are spread."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA
+from tests.ops.extremes import Extremes
+from tests.sim.planted_bugs import altered, dropped
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.schema.builder import KernelBuilder
+from wavespec.sim.reference import reference
+from wavespec.targets.machine import Machine
+
+GPUS = [NVIDIA, AMD]
+EACH = [*GPUS, CPU]
+INF, NAN = float("inf"), float("nan")
+
+
+def names(machine: Machine) -> str:
+    return machine.variant
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=names)
+@pytest.mark.parametrize("sizes", [(8, 128), (7, 70), (9, 191), (2, 3), (0, 9), (2, 0)], ids=str)
+def test_rows_of_any_length(machine: Machine, sizes: tuple[int, int]) -> None:
+    """Where there are fewer elements than wanted, the rest is what it started from."""
+    extremes = Extremes(5)
+    extremes.check(machine, extremes.x(sizes))
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "i8", "bool"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_every_type(machine: Machine, dtype: str, largest: bool) -> None:
+    extremes = Extremes(3, largest, dtype=dtype)
+    extremes.check(machine, extremes.x((3, 75)))
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("largest", [True, False])
+def test_no_numbers_and_zeros_and_infinities(machine: Machine, largest: bool) -> None:
+    x = torch.tensor([[1, NAN, 3, NAN], [-0.0, 0.0, -0.0, 0.0], [INF, -INF, INF, -INF], [-INF] * 4, [INF] * 4])
+    Extremes(3, largest).check(machine, x)
+    elements, _ = reference(Extremes(3, largest).spec, x)
+    if largest:
+        torch.testing.assert_close(elements.float(), x.topk(3).values, equal_nan=True)
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("count", [1, 8, 64])
+def test_as_many_as_wanted(machine: Machine, count: int) -> None:
+    extremes = Extremes(count, wave=(1, 64))
+    extremes.check(machine, extremes.x((2, 130)))
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+def test_columns(machine: Machine) -> None:
+    extremes = Extremes(4, dim="M", tile=(8, 256), wave=(8, 256))
+    extremes.check(machine, extremes.x((21, 300)))
+
+
+@pytest.mark.parametrize("machine", GPUS, ids=names)
+def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine) -> None:
+    extremes = Extremes(3, tile=(2, 512), wave=(1, 128))
+    extremes.check(machine, extremes.x((5, 700)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data(), machine=st.sampled_from(EACH), dim=st.sampled_from(["M", "N"]), count=st.integers(1, 5))
+def test_no_way_to_spread_the_elements_changes_the_result(
+    data: st.DataObject, machine: Machine, dim: str, count: int
+) -> None:
+    tile = [data.draw(st.sampled_from(sizes)) for sizes in ((1, 2, 8), (32, 64, 256))]
+    wave = [max(1, extent // data.draw(st.sampled_from((1, 2, 4)))) for extent in tile]
+    extremes = Extremes(count, dim=dim, tile=(tile[0], tile[1]), wave=(wave[0], wave[1]))
+    extremes.check(machine, extremes.x((data.draw(st.integers(0, 20)), data.draw(st.integers(0, 300)))))
+
+
+WIDE = Extremes(3, tile=(2, 512), wave=(1, 128))
+BUGS = {
+    "ranks that not every wave has laid down": dropped("barrier", 0),
+    "lanes that leave out a neighbour": altered("shuffle", "mask", lambda mask: mask if mask != 1 else 2),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_show(bug: str) -> None:
+    x = torch.randn(5, 700, generator=torch.Generator().manual_seed(0))
+    report, right = WIDE.run(NVIDIA, x, BUGS[bug](lower(WIDE.spec, NVIDIA)))
+    assert not report.ok or (report.tensors["places"] != right["places"]).any()
+
+
+def test_a_dim_of_any_size_is_not_how_many() -> None:
+    text = """apiVersion: wavespec/v1
+kind: Kernel
+name: extremes
+dims: {M: {}, N: {value: 64}, K: {}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, K], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+graph:
+  - whole: {read: x}
+  - found: {topk: whole, dim: N, k: K}
+  - {write: found, to: y}
+"""
+    with pytest.raises(WavespecError, match=r"'topk' finds from 1 to 64 elements; 'K' has no size of its own."):
+        loads(text)
+    with pytest.raises(WavespecError, match=r"'topk' finds from 1 to 64 elements; 'K' is 65."):
+        loads(text.replace("K: {}", "K: {value: 65}"))
+
+
+def test_the_builder_says_the_same() -> None:
+    k = KernelBuilder("extremes")
+    m, n, count = k.dim("M"), k.dim("N"), k.dim("K", value=5)
+    x, elements = k.input("x", [m, n], "f32"), k.output("elements", [m, count], "f32")
+    places = k.output("places", [m, count], "i64")
+    k.workgroup(m, 4, axis=0)
+    k.wave(m, 2)
+    k.tiling(n, 64)
+    k.wave(n, 64)
+    worst = k.register("worst", [m, count], "f32", -INF)
+    nowhere = k.register("nowhere", [m, count], "i64", 2147483647)
+    with k.iterate("steps", n, element=worst, place=nowhere) as steps:
+        part = k.read("part", x)
+        k.topk("element", part, n, count, indices="place", init=(steps["element"], steps["place"]))
+    k.write(steps["element"], elements)
+    k.write(steps["place"], places)
+    assert k.build() == Extremes(5).spec

@@ -1,0 +1,45 @@
+"""Values made outputs: where they are defined, beside what the kernel computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.lower.gemms import Gemm
+from tests.ops.control import Product
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import compile
+from wavespec.schema import loads
+from wavespec.schema.debug import debug
+from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.sim.reference import reference
+
+
+def test_a_value_of_the_graph_becomes_an_output() -> None:
+    spec = debug(Gemm().spec, "k_loop.acc", "a_tile")
+    assert list(spec.tensors) == ["a", "b", "c", "debug_k_loop_acc", "debug_a_tile"]
+    assert spec.tensors["debug_a_tile"].shape == ("M", "K") and spec.tensors["debug_a_tile"].dtype == "f16"
+    text = dump_yaml(spec)
+    assert text.index("{write: debug_a_tile_value, to: debug_a_tile}") < text.index("acc: {mma")
+    assert loads(text) == spec
+
+
+def test_an_op_of_the_graph_says_where() -> None:
+    text = Gemm().text.replace("        - acc: {mma", "        - {debug: b_tile}\n        - acc: {mma")
+    plain = loads(text, "gemm.wave.yaml")
+    assert loads(dump_yaml(plain)) == plain and list(debug(plain).tensors)[3:] == ["debug_b_tile"]
+    assert debug(Gemm().spec) == Gemm().spec
+
+
+def test_a_name_that_is_no_value_is_refused() -> None:
+    with pytest.raises(WavespecError, match=r"'acd' is not a value of the graph(.|\n)*acc"):
+        debug(Gemm().spec, "acd")
+
+
+@pytest.mark.parametrize("loop", ["branch", "none"])
+def test_what_is_shown_is_what_the_reference_has(loop: str) -> None:
+    product = Product(loop=loop, space="global", tile=(32, 32, 32))
+    spec = debug(product.spec, "a_tile", "k_loop.acc") if loop == "none" else debug(product.spec, "k_loop.acc")
+    a, b = map(torch.tensor, product.operands((33, 20, 40)))
+    for found, exact in zip(compile(spec)(a, b), reference(spec, a, b), strict=True):
+        assert torch.equal(found.double(), exact)

@@ -1,0 +1,126 @@
+"""Tile kernel in, tile kernel out: what one loop computed with many steps is kept for a later loop in the output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op, Value, VectorType, attribute_pairs
+from wavespec.ir.thread import ThreadBuilder
+from wavespec.lower.base import Pass
+from wavespec.ops.elementwise import MEANINGS
+from wavespec.ops.steps import Steps
+from wavespec.targets.machine import Machine
+
+_STEPS = 10
+"""Of arithmetic that a store and a load of the nearest cache are cheaper than."""
+
+_PURE = frozenset(("bitcast", "cast", "elementwise", "index", "read", "register"))
+
+_Key = tuple[Any, ...]
+
+
+class KeepResults(Pass):
+    """Let a loop leave in the output what a later one over the same dim would compute again.
+
+    Before: two loops over the tiles of a dim compute the same of the same elements, a function of many steps.
+    After:  where the later one ends in the only write of a tensor of that type, at the same places, the first writes
+            what it has there, and the later one reads it.  That is for machines that run one wave after another, whose
+            rows are still in a cache then; lanes that run together have arithmetic to spare.
+    """
+
+    name: ClassVar[str] = "keep-results"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        outputs = {memory.name for memory in kernel.memories if memory.role == "output"}
+        changing = any(op.name == "read" and op["memory"] in outputs for op in kernel.walk())
+        if machine.concurrent_waves or kernel.distribution.schedules or changing:
+            return kernel
+        body = list(kernel.body)
+        for later in range(len(body)):
+            write = _only_write(kernel, body[later], outputs)
+            for first in range(later) if write else ():
+                pair = _kept(body[first], body[later], write) if write else None
+                if pair is not None:
+                    body[first], body[later] = pair
+                    break
+        return replace(kernel, body=tuple(body))
+
+
+def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
+    """The write of a loop to a tensor that nothing else touches."""
+    writes = [op for op in loop.body.ops if op.name == "write"] if loop.name == "iterate" else []
+    if len(writes) != 1 or writes[0]["memory"] not in outputs or writes[0].get("at"):
+        return None
+    return writes[0] if sum(op.get("memory") == writes[0]["memory"] for op in kernel.walk()) == 1 else None
+
+
+def _kept(first: Op, later: Op, write: Op) -> tuple[Op, Op] | None:
+    """Both loops with what the first leaves where the later one writes, if they have something in common."""
+    same = ("dim", "extent", "step", "induction")
+    if first.name != "iterate" or any(first[key] != later[key] for key in same):
+        return None
+    made = {_key(op, _makers(first)): op for op in first.body.ops if op.name == "elementwise"}
+    for op in reversed(later.body.ops):
+        if op.name != "elementwise" or op.result.type != write.operands[0].type or _cost(op, _makers(later)) < _STEPS:
+            continue
+        known = made.get(_key(op, _makers(later)))
+        if known is None or known.result.type != op.result.type:
+            continue
+        place = attribute_pairs({key: write[key] for key in ("memory", "origin", "masked")})
+        stored = Op("write", (known.result,), (), place, None, known.span, "")
+        read = Op("read", (), (op.result,), place, None, op.span, op.node)
+        ops = [one for inner in first.body.ops for one in ((inner, stored) if inner is known else (inner,))]
+        rest = _needed([read if inner is op else inner for inner in later.body.ops], later.body.yields)
+        return _with(first, ops), _with(later, rest)
+    return None
+
+
+def _makers(loop: Op) -> dict[str, Op]:
+    return {value.name: op for op in loop.body.ops for value in op.results}
+
+
+def _key(op: Op, makers: Mapping[str, Op]) -> _Key:
+    """What is equal for operations that compute the same; values from outside the loop go by name."""
+    operands = tuple(_key(makers[v.name], makers) if v.name in makers else v.name for v in op.operands)
+    same = op.name in _PURE
+    return op.name, op.attributes, operands, op.result.type, "" if same else op.result.name
+
+
+def _cost(op: Op, makers: Mapping[str, Op]) -> int:
+    """Steps for one element, from the reads on."""
+    inside = (makers[v.name] for v in op.operands if v.name in makers)
+    own = _steps(op["function"], len(op.operands)) if op.name == "elementwise" else 0
+    return own + sum(_cost(one, makers) for one in inside)
+
+
+@cache
+def _steps(function: str, operands: int) -> int:
+    numbers = iter(range(10**6))
+    build = ThreadBuilder(lambda hint: f"{hint}.{next(numbers)}")
+    values = [Value(f"operand.{i}", VectorType(DTYPES["f32"], 1)) for i in range(operands)]
+    MEANINGS[function].steps(Steps(build, values[-1], "step"), *values)
+    return sum(op.name != "constant" for op in build.ops)
+
+
+def _needed(ops: Sequence[Op], yields: Sequence[Value]) -> list[Op]:
+    """The operations without those whose results nothing uses any more."""
+    used = {value.name for value in yields}
+    kept: list[Op] = []
+    for op in reversed(ops):
+        if op.name in _PURE and op.result.name not in used:
+            continue
+        used |= {value.name for inner in op.walk() for value in (*inner.operands, *_yields(inner))}
+        kept.append(op)
+    return kept[::-1]
+
+
+def _yields(op: Op) -> tuple[Value, ...]:
+    return op.region.yields if op.region else ()
+
+
+def _with(loop: Op, ops: Sequence[Op]) -> Op:
+    return replace(loop, region=replace(loop.body, ops=tuple(ops)))

@@ -1,0 +1,163 @@
+"""Index expressions of a spec in; places in a tensor, as index expressions of a kernel or as whole tensors, out.
+
+At tile level an access with a mapping has ``at``, pairs (dim of the tensor, place): expressions over ``DIM.i``, the
+index of an element along a dim of the tile, and ``value.N``, what the operand number N holds for the element; and
+``over``, the dims of the tile as the graph has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ops.contexts import ReferenceContext, TileContext
+from wavespec.schema.expressions import Binary, Call, Expression, Name, Num, Unary
+from wavespec.schema.ops import Read, Write
+from wavespec.schema.ops.mapping import values_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+def index_of(dim: str) -> Expr:
+    """The index of an element along a dim of its tile; in every tile at least 0."""
+    return symbol(f"{dim}.i", 0, None)
+
+
+def value_symbol(name: str, dtype: DType) -> Expr:
+    """A symbol for what an element of an integer type holds."""
+    if dtype.kind == "uint":
+        return symbol(name, 0, 2**dtype.bits - 1)
+    return symbol(name, -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1) if dtype.bits <= 32 else symbol(name, None)
+
+
+def mapped(
+    statement: Read | Write, context: TileContext, tensor: str, dims: Sequence[str]
+) -> tuple[tuple[Value, ...], dict[str, Any]]:
+    """The values that places depend on, and the attributes of the access; none without a mapping."""
+    if not statement.at:
+        return (), {}
+    values = tuple(context.names[name] for name in values_of(statement.at, dims, context.params))
+    known = {name: const(number) for name, number in context.params.items()}
+    known |= {dim: index_of(dim) for dim in dims}
+    for number, name in enumerate(values_of(statement.at, dims, context.params)):
+        known[name] = value_symbol(f"value.{number}", context.names[name].tile.dtype)
+    shape, _ = context.tensors[tensor]
+    places = {
+        dim: _computed(statement.at[dim], known, context.sizes, _IN_KERNELS) if dim in statement.at else index_of(dim)
+        for dim in shape
+    }
+    return values, {"at": tuple(places.items()), "over": tuple(dims)}
+
+
+def dims_of(op: Op) -> tuple[str, ...]:
+    """The dims of what an access with a mapping moves, in the graph: the tile has those of which there is more than
+    one element."""
+    return op["over"]
+
+
+def seen_by(op: Op, kernel: Kernel) -> Memory:
+    """The tensor of an access the way its tile sees it: with the dims of the tile, where there is a mapping."""
+    memory = kernel.memory(op["source" if op.name == "copy" else "memory"])
+    if not op.get("at"):
+        return memory
+    dims, sizes = dims_of(op), kernel.all_sizes
+    return replace(memory, dims=dims, shape=tuple(sizes[dim] for dim in dims))
+
+
+def contiguous_dim(op: Op, memory: Memory) -> str:
+    """The dim of the tile whose neighbours are neighbours in memory, or most of them; empty where none are."""
+    if not op.get("at"):
+        return memory.contiguous_dim
+    dims, expr = dims_of(op), dict(op["at"])[memory.contiguous_dim]
+    while True:
+        steps = {term for coefficient, term in expr.terms() if coefficient == 1}
+        found = next((dim for dim in dims if index_of(dim) in steps), "")
+        (term, *others) = [term for term in steps if term.kind == "mod"] or [expr]
+        if found or others or term.kind != "mod":
+            return found
+        expr = term.args[0]
+
+
+def places(
+    statement: Read | Write, context: ReferenceContext, tensor: str, dims: tuple[str, ...]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """For every element of a whole value the element number in the tensor, and whether it is inside of it."""
+    import torch
+
+    device = next(iter(context.tensors.values())).device
+    extents = [context.sizes[dim] for dim in dims]
+
+    def along(dim: str) -> torch.Tensor:
+        index = torch.arange(context.sizes[dim], device=device)
+        return index.reshape([-1 if other == dim else 1 for other in dims])
+
+    known: dict[str, Any] = dict(context.params) | {dim: along(dim) for dim in dims}
+    for name in values_of(statement.at, dims, context.params):
+        own = context.dims[name]
+        value = context.names[name].long().permute([own.index(dim) for dim in dims if dim in own])
+        known[name] = value[tuple(slice(None) if dim in own else None for dim in dims)]
+    number = torch.zeros(extents, dtype=torch.int64, device=device)
+    inside = torch.ones(extents, dtype=torch.bool, device=device)
+    for dim in context.spec.tensors[tensor].shape:
+        size = context.sizes[dim]
+        place = _computed(statement.at[dim], known, context.sizes, _IN_TORCH) if dim in statement.at else known[dim]
+        place = torch.as_tensor(place, device=device)
+        inside &= (place >= 0) & (place < size)
+        number = number * size + place
+    return torch.where(inside, number, 0), inside
+
+
+_Operations = Mapping[str, Callable[[Any, Any], Any]]
+
+
+def _computed(expression: Expression, known: Mapping[str, Any], sizes: Mapping[str, Any], how: _Operations) -> Any:
+    def value(node: Expression) -> Any:
+        match node:
+            case Num(value=number):
+                return how["number"](number, None)
+            case Name(name=name):
+                return known[name]
+            case Unary(operand=operand):
+                return how["-"](how["number"](0, None), value(operand))
+            case Binary(op=sign, left=left, right=right):
+                return how[sign](value(left), value(right))
+            case Call(function="size", arguments=(dim,)):
+                return sizes[str(dim)]
+            case Call(function=function, arguments=arguments):
+                first, *rest = map(value, arguments)
+                for other in rest:
+                    first = how[function](first, other)
+                return first
+            case _:
+                raise AssertionError(f"{node} is no index")
+
+    return value(expression)
+
+
+def _torch_minimum(left: Any, right: Any) -> Any:
+    import torch
+
+    return torch.minimum(torch.as_tensor(left), torch.as_tensor(right))
+
+
+def _torch_maximum(left: Any, right: Any) -> Any:
+    import torch
+
+    return torch.maximum(torch.as_tensor(left), torch.as_tensor(right))
+
+
+_PLAIN: _Operations = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "ceildiv": lambda a, b: (a + (b - 1)) // b,
+}
+_IN_KERNELS: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
+_IN_TORCH: _Operations = {**_PLAIN, "number": lambda n, _: n, "min": _torch_minimum, "max": _torch_maximum}

@@ -1,0 +1,271 @@
+"""How accesses with an index mapping become the loads and stores of one lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from wavespec.ir.expr import Expr, const, less, minimum
+from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.layout import Layout
+from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.ops.accesses import Coordinates, copied_together, is_aligned, regroup, stored_later
+from wavespec.ops.contexts import ThreadContext
+from wavespec.ops.index_map import index_of, value_symbol
+from wavespec.targets.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class MappedTensor:
+    """A tensor as the elements of a tile see it.
+
+    ``at``: the place of an element, for every dim of the tensor.  ``edges``: dims of the tile whose last tile may be
+    partial, with their sizes.
+    """
+
+    memory: Memory
+    at: tuple[tuple[str, Expr], ...]
+    edges: tuple[tuple[str, Expr], ...]
+
+    def element(self, tile: Coordinates, values: Coordinates) -> _Element:
+        """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
+        known = {index_of(dim).args[0]: index for dim, index in tile.items()} | dict(values)
+        place = {dim: expr.substitute(known) for dim, expr in self.at}
+        mask: list[tuple[Expr, Expr]] = [(tile[dim], size) for dim, size in self.edges]
+        for (dim, expr), size in zip(self.at, self.memory.shape, strict=True):
+            if expr is index_of(dim):
+                continue
+            low = place[dim].low
+            if low is None or low < 0:
+                mask.append((const(-1), place[dim]))
+            if not _is_below(place[dim], size):
+                mask.append((place[dim], size))
+        return _Element(self.memory.offset(place), tuple(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    offset: Expr
+    mask: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class MappedPiece:
+    """Consecutive registers that are consecutive in the tensor, and exist together."""
+
+    register: int
+    width: int
+    offset: Expr
+    mask: Mask
+    valid: Expr | None = None
+
+
+def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTensor:
+    return MappedTensor(memory, op["at"], tuple((dim, context.kernel.size(dim)) for dim in op["masked"]))
+
+
+def mapped_pieces(
+    tensor: MappedTensor, tiles: Sequence[Coordinates], values: Sequence[Coordinates], widest: int, machine: Machine
+) -> Iterator[MappedPiece]:
+    """Cut registers, with the indices ``tiles`` along the dims of the tile, into the widest accesses possible."""
+    elements = [tensor.element(tile, known) for tile, known in zip(tiles, values, strict=True)]
+    start = 0
+    while start < len(elements):
+        width = 1 << min(widest, len(elements) - start).bit_length() - 1
+        while width > 1:
+            if piece := _together(tensor.memory, elements[start : start + width], start, machine):
+                break
+            width //= 2
+        else:
+            piece = MappedPiece(start, 1, elements[start].offset, elements[start].mask)
+        yield piece
+        start += width
+
+
+def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
+    """Load a tile; its fragments in order."""
+    memory, layout, name = context.kernel.memory(op["memory"]), op.result.tile.layout, op.result.name
+    assert layout is not None
+    widest = max(1, context.machine.globals.access_bytes // memory.dtype.bytes)
+    pieces = _pieces(op, layout, op.operands, widest, context)
+    loaded = [
+        context.build.load(
+            memory.name, memory.dtype, piece.width, piece.offset, mask=piece.mask, valid=piece.valid, hint=name
+        )
+        for piece in pieces
+    ]
+    fragments = regroup(context.build, loaded, layout.fragment_elements, name)
+    dtype = op.result.tile.dtype
+    return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in fragments)
+
+
+def write_mapped(op: Op, context: ThreadContext) -> None:
+    """Store a tile from its fragments."""
+    memory, layout = context.kernel.memory(op["memory"]), op.operands[0].tile.layout
+    assert layout is not None
+    build, size = context.build, layout.fragment_elements
+    widest = max(1, context.machine.globals.access_bytes // memory.dtype.bytes)
+    fragments = [build.cast(value, memory.dtype) for value in context.fragments[op.operands[0].name]]
+    for piece in _pieces(op, layout, op.operands[1:], min(widest, size), context):
+        number, first = divmod(piece.register, size)
+        stored = build.slice(fragments[number], first, piece.width)
+        build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid)
+
+
+def _pieces(
+    op: Op, layout: Layout, operands: Sequence[Value], widest: int, context: ThreadContext
+) -> list[MappedPiece]:
+    origin = context.origin(op)
+    tiles = [_indices(origin, place) for place in layout.coordinates()]
+    tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
+    size = layout.fragment_elements
+    known = _bound(operands, layout, context)
+    pieces: list[MappedPiece] = []
+    for first in range(0, len(tiles), size):  # an access is part of one fragment
+        end = first + size
+        for piece in mapped_pieces(tensor, tiles[first:end], known[first:end], widest, context.machine):
+            pieces.append(MappedPiece(first + piece.register, piece.width, piece.offset, piece.mask, piece.valid))
+    return pieces
+
+
+def _indices(origin: Coordinates, inside: Coordinates) -> Coordinates:
+    """Of an element along all dims; one that the tile does not have stays at its origin."""
+    return {dim: start + inside[dim] if dim in inside else start for dim, start in origin.items()}
+
+
+def _bound(operands: Sequence[Value], layout: Layout, context: ThreadContext) -> list[dict[str, Expr]]:
+    """For every register of ``layout`` what the values hold for its element, as symbols bound to their registers."""
+    known: list[dict[str, Expr]] = [{} for _ in range(layout.elements)]
+    for number, operand in enumerate(operands):
+        own, dims = operand.tile.layout, operand.tile.dims
+        assert own is not None
+        registers = [part for fragment in context.fragments[operand.name] for part in _singles(context.build, fragment)]
+        held = {tuple(place[dim] for dim in dims): one for place, one in zip(own.coordinates(), registers, strict=True)}
+        symbols: dict[str, Expr] = {}
+        for table, place in zip(known, layout.coordinates(), strict=True):
+            register = held[tuple(place[dim] for dim in dims)]
+            if register.name not in symbols:
+                symbols[register.name] = bind(context.build, context, register)
+            table[f"value.{number}"] = symbols[register.name]
+    return known
+
+
+def bind(build: ThreadBuilder, context: ThreadContext, register: Value) -> Expr:
+    """A symbol for the integer in a register."""
+    name = build.fresh(f"{register.name}.at")
+    context.symbols.append(value_symbol(name, register.vector.dtype))
+    build.add("bind", (register,), (), symbol=name)
+    return context.symbols[-1]
+
+
+def _singles(build: ThreadBuilder, value: Value) -> list[Value]:
+    return [build.slice(value, number, 1, value.name) for number in range(value.vector.elements)]
+
+
+def _together(memory: Memory, elements: Sequence[_Element], start: int, machine: Machine) -> MappedPiece | None:
+    """The elements in one access, where they are consecutive and all of them, or the first few, exist."""
+    first, width = elements[0], len(elements)
+    if any(len(one.mask) != len(first.mask) for one in elements):
+        return None
+    if any(one.offset - first.offset != const(step) for step, one in enumerate(elements)):
+        return None
+    if machine.concurrent_waves and not is_aligned(memory, first.offset.divisor, width, machine):
+        return None
+    valid: Expr | None = None
+    mask: list[tuple[Expr, Expr]] = []
+    for number, (left, right) in enumerate(first.mask):
+        others = [one.mask[number] for one in elements]
+        if all(other == (left, right) for other in others):
+            mask.append((left, right))
+        elif not _moves_along(others, left, right):
+            return None
+        elif (left.divisor % width == 0 and right.divisor % width == 0) or (
+            left == const(-1) and not right.divisor % width
+        ):
+            mask.append((left, right))
+        elif left != const(-1) and not machine.concurrent_waves:
+            valid = right - left if valid is None else minimum(valid, right - left)
+        else:
+            return None
+    return MappedPiece(start, width, first.offset, tuple(mask), valid)
+
+
+def _moves_along(others: Sequence[tuple[Expr, Expr]], left: Expr, right: Expr) -> bool:
+    """Whether a check is the same for all elements but for the step from one to the next."""
+    upper = all(other == (left + step, right) for step, other in enumerate(others))
+    return upper or (left == const(-1) and all(other == (left, right + step) for step, other in enumerate(others)))
+
+
+def _is_below(place: Expr, size: Expr) -> bool:
+    """Whether ``place < size`` follows from ranges, or from a remainder of the size."""
+    if less(place, size):
+        return True
+    terms = place.terms()
+    if len(terms) != 1 or terms[0][0] != 1 or terms[0][1].kind != "mod":
+        return False
+    remainder = terms[0][1]
+    return remainder.args[1] is size and place.constant_part() < remainder.divisor
+
+
+def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext) -> Callable[[], None]:
+    """Stage one tile as `copy_tile` does, element by element where its elements are not neighbours."""
+    source, shared, machine = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"]), context.machine
+    layout: Layout = op["layout"]
+    local, origin, width = list(layout.coordinates()), context.origin(op), copied_together(op)
+    tiles = [_indices(origin, inside) for inside in local]
+    tensor = mapped_tensor(op, context, source)
+    known = _loaded(build, op, tiles, context)
+    widest = max(1, machine.globals.access_bytes // source.dtype.bytes)
+    groups = [
+        (
+            start,
+            list(mapped_pieces(tensor, tiles[start : start + width], known[start : start + width], widest, machine)),
+        )
+        for start in range(0, len(local), width)
+    ]
+    asynchronous = op.get("asynchronous") and all(len(pieces) == 1 and not pieces[0].valid for _, pieces in groups)
+    waiting: list[tuple[Value, Coordinates, Mask]] = []
+    for start, pieces in groups:
+        inside = local[start]
+        guard: Mask = op["guard"] + tuple((inside[d], shared.shape[shared.dims.index(d)]) for d in op["bounded"])
+        if asynchronous:
+            (piece,) = pieces
+            mask, offset = (*piece.mask, *guard), shared.offset(inside)
+            build.copy_async(source.name, piece.offset, shared.name, offset, width, mask=mask)
+            continue
+        parts = [
+            build.load(
+                source.name,
+                source.dtype,
+                piece.width,
+                piece.offset,
+                mask=(*piece.mask, *guard),
+                valid=piece.valid,
+                hint=source.name,
+            )
+            for piece in pieces
+        ]
+        waiting.append((build.pack(parts, source.name), inside, guard))
+    return stored_later(build, waiting, source, shared, op, machine)
+
+
+def _loaded(
+    build: ThreadBuilder, op: Op, tiles: Sequence[Coordinates], context: ThreadContext
+) -> list[dict[str, Expr]]:
+    """For every element of a copy the values that its place depends on, read where it is copied."""
+    known: list[dict[str, Expr]] = [{} for _ in tiles]
+    for name, memory_name, at in op["through"]:
+        memory = context.kernel.memory(memory_name)
+        dims = {dim: context.kernel.size(dim) for dim in op["masked"]}
+        used = {symbol for _, expr in at for symbol in expr.symbols}
+        edges = tuple((dim, size) for dim, size in dims.items() if index_of(dim).args[0] in used)
+        tensor = MappedTensor(memory, at, edges)
+        symbols: dict[tuple[Expr, Mask], Expr] = {}
+        for table, tile in zip(known, tiles, strict=True):
+            element = tensor.element(tile, {})
+            key = (element.offset, element.mask)
+            if key not in symbols:
+                loaded = build.load(memory.name, memory.dtype, 1, element.offset, mask=element.mask, hint=memory.name)
+                symbols[key] = bind(build, context, loaded)
+            table[name] = symbols[key]
+    return known

@@ -1,0 +1,145 @@
+"""Index mappings: which element of a tensor each element of a tile is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from wavespec.diagnostics import WavespecError, Where, listing, quote
+from wavespec.schema.dtypes import is_float
+from wavespec.schema.expressions import Binary, Call, Expression, Num
+from wavespec.schema.expressions import Name as NameNode
+from wavespec.schema.index_parser import IndexExpression
+from wavespec.schema.names import Name
+from wavespec.schema.ops.base import Op, Scope, TensorType
+from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+
+IndexMap = Annotated[dict[Name, IndexExpression], Field(max_length=16)]
+
+
+class UnknownIndex(WavespecError, code="undefined-name"):
+    def __init__(self, where: Where, name: str, dims: Sequence[str], *, is_dim: bool) -> None:
+        known = f"the tile's dims are {listing(dims)}" if dims else "the tile has no dims"
+        message = f"{quote(name)} is not a dim of the tile, a parameter or a value; {known}."
+        hints = [f"Its size is 'size({name})'."] if is_dim else []
+        super().__init__(where, message, hints=hints)
+
+
+class SizeOfNoDim(WavespecError, code="undefined-name"):
+    def __init__(self, where: Where, name: str) -> None:
+        super().__init__(where, f"{quote(name)} is not a dim.")
+
+
+class NotPlaced(WavespecError, code="dims-mismatch"):
+    def __init__(self, where: Where, tensor: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(tensor)} has the dim {quote(dim)}, and the tile has not.",
+            hints=[f"Say which element: 'at: {{{dim}: ...}}'."],
+        )
+
+
+class NoDivisor(WavespecError, code="no-constant-value"):
+    def __init__(self, where: Where, text: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(text)} cannot divide an index: it may be 0 or less.",
+            hints=["Divide by a positive number, a parameter, or the size of a dim."],
+        )
+
+
+def check_mapping(
+    op: Op, tensor: TensorType, name: str, at: Mapping[str, Expression], dims: Sequence[str], scope: Scope
+) -> bool:
+    """Whether every dim of the tensor called `name` has a place for each element of a tile with `dims`; what is wrong
+    is reported."""
+    errors = list(_errors(op, tensor, name, at, dims, scope))
+    for error in errors:
+        scope.report(error)
+    return not errors
+
+
+def values_of(at: Mapping[str, Expression], dims: Sequence[str], params: Mapping[str, object]) -> tuple[str, ...]:
+    """The values that places depend on, each once, in order."""
+    names = (name for expression in at.values() for name in index_names(expression))
+    return tuple(dict.fromkeys(name for name in names if name not in dims and name not in params))
+
+
+def index_names(expression: Expression) -> Iterator[str]:
+    """The names that stand for an index, a parameter or a value, not for a size."""
+    for node in index_nodes(expression):
+        if isinstance(node, NameNode):
+            yield node.name
+
+
+def index_nodes(expression: Expression) -> Iterator[Expression]:
+    """The nodes of an index expression, without what is inside of `size`."""
+    yield expression
+    if not (isinstance(expression, Call) and expression.function == "size"):
+        for child in expression.children:
+            yield from index_nodes(child)
+
+
+def _errors(
+    op: Op, tensor: TensorType, name: str, at: Mapping[str, Expression], dims: Sequence[str], scope: Scope
+) -> Iterator[WavespecError]:
+    for dim, expression in at.items():
+        if dim not in tensor.shape:
+            message = f"{quote(name)} has the dims [{', '.join(tensor.shape)}], not {quote(dim)}."
+            yield DimsMismatch(op.where_key("at", dim), message)
+        for node in index_nodes(expression):
+            place = _part(op.where("at", dim), node)
+            if isinstance(node, NameNode):
+                yield from _name_errors(node.name, place, dims, scope)
+            elif isinstance(node, Num) and not isinstance(node.value, int):
+                yield DtypeMismatch(place, f"An index is an integer, not {node.value}.")
+            elif isinstance(node, Call) and node.function == "size":
+                (argument,) = node.arguments
+                if not scope.is_dim(str(argument)) and not scope.is_broken(str(argument)):
+                    yield SizeOfNoDim(_part(op.where("at", dim), argument), str(argument))
+            elif isinstance(node, Binary) and node.op in ("//", "%") and _may_be_none(node.right, dims, scope):
+                yield NoDivisor(_part(op.where("at", dim), node.right), str(node.right))
+    for dim in tensor.shape:
+        if dim not in at and dim not in dims and not scope.is_broken(dim):
+            yield NotPlaced(op.where(), name, dim)
+
+
+def _name_errors(name: str, place: Where, dims: Sequence[str], scope: Scope) -> Iterator[WavespecError]:
+    if name in dims or scope.param(name) is not None or scope.is_broken(name):
+        return
+    value = scope.type_of(name)
+    if value is None:
+        if not scope.is_value(name):
+            yield UnknownIndex(place, name, dims, is_dim=scope.is_dim(name))
+    elif is_float(value.dtype) or value.dtype == "bool":
+        yield DtypeMismatch(place, f"An index is an integer; {quote(name)} is {value.dtype}.")
+    elif not set(value.dims) <= set(dims):
+        mine, theirs = ", ".join(value.dims), ", ".join(dims)
+        yield DimsMismatch(place, f"{quote(name)} has the dims [{mine}]; the tile has [{theirs}].")
+
+
+def _may_be_none(divisor: Expression, dims: Sequence[str], scope: Scope) -> bool:
+    known = all(not list(_name_errors(name, None, dims, scope)) for name in index_names(divisor))
+    return known and not _is_positive(divisor, scope)
+
+
+def _is_positive(node: Expression, scope: Scope) -> bool:
+    """Whether a divisor is a positive number, a parameter, a size, or a product or sum of such."""
+    match node:
+        case Num(value=value):
+            return isinstance(value, int) and value > 0
+        case NameNode(name=name):
+            number = scope.param(name)
+            return number is not None and number > 0
+        case Call(function=function, arguments=arguments):
+            return function == "size" or all(_is_positive(argument, scope) for argument in arguments)
+        case Binary(op=sign, left=left, right=right) if sign in ("*", "+"):
+            return _is_positive(left, scope) and _is_positive(right, scope)
+        case _:
+            return False
+
+
+def _part(where: Where, node: Expression) -> Where:
+    return where.part(*node.at) if where is not None and not isinstance(where, str) else where
