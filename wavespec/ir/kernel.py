@@ -247,6 +247,8 @@ class Distribution:
     workgroup: tuple[Split, ...] = ()
     loops: tuple[Split, ...] = ()
     waves: tuple[Split, ...] = ()
+    vectors: tuple[Split, ...] = ()
+    """Neighbours along dims that each lane has together, in tiles that no product distributes; empty: as it suits."""
     instruction: str = "auto"
     stages: int = 1
     group: int = 0
