@@ -88,11 +88,12 @@ def _bounds(spec: KernelSpec, expressions: ExpressionToIndex) -> dict[str, dict[
     for one in spec.constraints:
         if not isinstance(one, Tiling) or (one.start is None and one.count is None):
             continue
-        start = const(0) if one.start is None else expressions.place(one.start, one.where("start"))
+        start = const(0) if one.start is None else expressions.place(one.start, one.where("start"), {})
         bounds[one.dim] = {"lower": start}
         if one.count is not None:
-            tile = expressions.place(one.tile, one.where("tile"))
-            bounds[one.dim]["extent"] = start // tile * tile + tile * expressions.place(one.count, one.where("count"))
+            tile = expressions.place(one.tile, one.where("tile"), {})
+            count = expressions.place(one.count, one.where("count"), {})
+            bounds[one.dim]["extent"] = (start // tile + count) * tile
     return bounds
 
 
