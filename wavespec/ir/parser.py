@@ -129,9 +129,10 @@ class _KernelReader(ExprReader):
             self.expect("{")
             fields: dict[str, Any] = dict(self.attributes())
             schedules.append(LoopSchedule(**fields))
-        groups = tuple(tuple(splits[kind]) for kind in ("workgroup", "loop", "wave", "vector"))
+        groups = tuple(tuple(splits[kind]) for kind in ("workgroup", "loop", "wave"))
         return Distribution(
             *groups,
+            vectors=tuple(splits["vector"]),
             instruction=instruction,
             stages=stages,
             group=group,
