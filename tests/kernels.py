@@ -191,7 +191,13 @@ KERNELS: dict[str, Row] = {
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)), sized("M N", (1, 1), (3, 0), (33, 1001)), exact=True
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
+    "conv2d_nchw": _CONVOLUTION,
     "conv2d_nhwc": _CONVOLUTION,
+    "cross_entropy": Row(
+        sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
+        sized("M N", (17, 127), (33, 257), (5, 4000)),
+        special={"x": spread(5), "target": indices("N")},
+    ),
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "dropout": Row(
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
@@ -221,6 +227,12 @@ KERNELS: dict[str, Row] = {
     "rms_norm": _ROWS,
     "rope": Row(sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))),
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}),
+    "sum_dim": Row(
+        sized("A N B", (3, 37, 130), (1, 1, 1), (2, 0, 5), (0, 3, 4), (2, 3, 513)),
+        sized("A N B", (5, 100, 300), (1, 70, 1)),
+        sized("A N B", (2, 200, 130)),
+        exact=True,
+    ),
     "topk": Row(sized("M N", (9, 700), (3, 8), (1, 513), (0, 9)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "transpose": Row(
         sized("M N", (70, 33), (1, 1), (1, 130), (65, 2), (0, 3)), sized("M N", (300, 257), (64, 128)), exact=True

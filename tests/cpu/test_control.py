@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.ops.control import LOOPS, Product, Rows
+from tests.ops.control import LOOPS, RAGGED, Product, Rows, ragged_inputs
 from wavespec.pipeline import compile
+from wavespec.schema import loads
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -24,3 +25,8 @@ def test_products_of_a_triangle(loop: str) -> None:
     for sizes in ((70, 40, 136), (3, 5, 8), (65, 1, 0), (200, 100, 256)):
         a, b = map(torch.tensor, product.operands(sizes))
         assert torch.equal(kernel(a, b), a.float() @ b.float().T)
+
+
+def test_values_are_bounds_and_conditions() -> None:
+    lengths, x, expected = map(torch.tensor, ragged_inputs())
+    assert torch.equal(compile(loads(RAGGED))(lengths, x), expected)

@@ -150,3 +150,46 @@ schedule: {{stages: {self.stages}{self.schedule}}}
         kernel = kernel or lower(self.spec, machine)
         report = simulate(kernel, machine, {"a": a, "b": b}, dict(zip("MNK", sizes, strict=True)))
         return report, a.astype(np.float32) @ b.astype(np.float32).T
+
+
+RAGGED = """apiVersion: wavespec/v1
+kind: Kernel
+name: ragged
+dims: {B: {}, N: {}, D: {}}
+tensors:
+  lengths: {shape: [B], dtype: i32}
+  x: {shape: [B, N, D], dtype: f32}
+  y: {shape: [B, D], dtype: f32, role: output}
+constraints:
+  - {workgroup: B, tile: 1, axis: 1}
+  - {workgroup: D, tile: 16, axis: 0}
+  - {tiling: N, tile: 8}
+graph:
+  - none: {register: [B, D], dtype: f32, value: 0}
+  - length: {read: lengths}
+  - rows:
+      iterate: N
+      end: length
+      carry: {total: none}
+      body:
+        - part: {read: x}
+        - kept: "where(index(N) < length, part, 0)"
+        - total: {sum: kept, dim: N, init: total}
+  - some:
+      if: length > 3
+      carry: {total: rows.total}
+      body:
+        - total: "total * 2"
+      otherwise:
+        - total: "total * 3"
+  - {write: some.total, to: y}
+"""
+"""Sums of as many rows as a tensor says, twice where they are more than three, else three times."""
+
+
+def ragged_inputs() -> tuple[Array, Array, Array]:
+    """Lengths, rows, and what is right."""
+    x = np.random.default_rng(0).integers(-5, 6, (4, 30, 20)).astype(np.float32)
+    lengths = np.array([3, 0, 30, 17], np.int32)
+    sums = [one[:length].sum(0) * (2 if length > 3 else 3) for one, length in zip(x, lengths, strict=True)]
+    return lengths, x, np.stack(sums)

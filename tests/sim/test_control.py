@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
-from tests.ops.control import LOOPS, Product, Rows
+from tests.ops.control import LOOPS, RAGGED, Product, Rows, ragged_inputs
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
+from wavespec.schema import loads
 from wavespec.sim.reference import reference
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 ROLES = ", waves: {producers: 1}"
@@ -114,3 +116,22 @@ def test_a_number_of_workgroups_stays_where_a_machine_does_not_say_how_many_proc
         assert (report.tensors["c"] == expected).all()
     with pytest.raises(WavespecError, match="persistence-not-possible"):
         lower(Product(1, "none", ", workgroups: {persistent: true, count: 3}", "global").spec, CPU)
+
+
+@pytest.mark.parametrize("machine", [CPU, NVIDIA, AMD], ids=lambda machine: machine.variant)
+def test_values_are_bounds_and_conditions(machine: Machine) -> None:
+    lengths, x, expected = ragged_inputs()
+    kernel = lower(loads(RAGGED), machine)
+    report = simulate(kernel, machine, {"lengths": lengths, "x": x}, {"B": 4, "N": 30, "D": 20})
+    assert report.ok, report.render()
+    assert (report.tensors["y"] == expected).all()
+
+
+def test_the_reference_takes_values_element_by_element() -> None:
+    lengths, x, expected = ragged_inputs()
+    assert (np.asarray(reference(loads(RAGGED), torch.tensor(lengths), torch.tensor(x))) == expected).all()
+
+
+def test_a_value_has_to_be_one_for_a_workgroup() -> None:
+    with pytest.raises(WavespecError, match=r"error\[not-uniform\]"):
+        lower(loads(RAGGED.replace("{workgroup: B, tile: 1,", "{workgroup: B, tile: 2,")), AMD)

@@ -70,13 +70,17 @@ class ThreadToRocm(ThreadToMlir):
 
     def _bind(self, op: Op) -> None:
         super()._bind(op)
-        self.varying |= {op["symbol"]}
+        if not op.get("uniform"):
+            self.varying |= {op["symbol"]}
 
     def _let(self, op: Op) -> None:
         super()._let(op)
         if self.text.depth == 0:  # a place in the grid, along an axis that was folded
             self.outside |= {op["symbol"]}
             self.workgroups |= {op["symbol"]}
+
+    def uniform(self, name: str) -> str:
+        return self.text.op(f"rocdl.readfirstlane {name} : i32")
 
     def attributes(self) -> str:
         return (

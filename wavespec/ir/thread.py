@@ -36,7 +36,7 @@ memory.
 | pad | T x n -> T x n | start, stride, limit, value: element i becomes ``value`` unless start + i * stride < limit |
 | for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values; ``once`` (absent: false): a branch, which runs one step or none, from 0 to ``upper`` |
 | let | -> | symbol, value: from here on in this block the symbol stands for the value |
-| bind | T x 1 -> | symbol: the same, with the integer that a lane holds for the value |
+| bind | T x 1 -> | symbol: the same, with the integer that a lane holds for the value; ``uniform`` (absent: false): that all lanes of the workgroup hold |
 | if | -> | mask: only the lanes for which it holds run the region, which has no values |
 | role | -> | first, waves, registers: only these waves run the region; the roles of a block run at the same time. ``registers`` of a lane, 0 = as compiled |
 | bulk_copy | -> | source, origin (a coordinate per dim), box (an extent per dim), memory, offset, buffer, signal, index: this lane has a box of a tensor copied to shared memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal; ``everywhere`` (absent: false): at the same place in every workgroup of the cluster, and on the signal of each |

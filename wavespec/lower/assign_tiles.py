@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
-from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, VectorType, retype, rewrite
+from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.resolve_places import resolve_places
@@ -76,6 +76,17 @@ class ReductionSplit(WavespecError, code="reduction-split"):
             where,
             f"Workgroups have parts of '{dim}', and cannot join what the others have along it.",
             hints=[f"Walk over '{dim}' in tiles: {{tiling: {dim}, tile: ...}} and an 'iterate' over it."],
+        )
+
+
+class NotUniform(WavespecError, code="not-uniform"):
+    def __init__(self, where: Where, value: Value) -> None:
+        dims = ", ".join(value.tile.dims)
+        super().__init__(
+            where,
+            f"'{value.name}' is a number for each element of [{dims}]; "
+            "a condition or a bound takes one for a workgroup.",
+            hints=["Reduce it, or give workgroups a tile of 1 of its dims."],
         )
 
 
@@ -316,6 +327,8 @@ def _unplaced(
     """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
+        if op.name == "bind" and op.operands[0].tile.dims:
+            yield NotUniform(op.span, op.operands[0])
         if op.name in ("reduce", "scan", "topk") and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:

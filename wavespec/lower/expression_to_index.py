@@ -28,35 +28,38 @@ class ExpressionToIndex:
     def __init__(self, values: Mapping[str, int], sizes: Mapping[str, Expr]) -> None:
         self.values, self.sizes = values, sizes
 
-    def place(self, expression: Expression, where: Where) -> Expr:
-        """The integer ``expression``, which is written at ``where``."""
+    def place(self, expression: Expression, where: Where, values: Mapping[str, Expr]) -> Expr:
+        """The integer ``expression``, which is written at ``where``; ``values``: what stands for values."""
         match expression:
             case Num(value=int(value)):
                 return const(value)
             case Num():
                 raise NoIndex(part_of(where, expression), "places are whole numbers", "Write an integer.")
             case Name(name=name):
+                if name in values:
+                    return values[name]
                 return const(self.values[name]) if name in self.values else self.sizes[name]
             case Unary(operand=operand):
-                return -self.place(operand, where)
+                return -self.place(operand, where, values)
             case Binary(op=sign, left=left, right=right):
-                return self._binary(sign, self.place(left, where), self.place(right, where), part_of(where, expression))
+                parts = self.place(left, where, values), self.place(right, where, values)
+                return self._binary(sign, *parts, part_of(where, expression))
             case Call(function="start" | "end" as function, arguments=(Name(name=dim),)):
                 return place_symbol(function, dim, self.sizes[dim])
             case Call(function="size", arguments=(Name(name=dim),)):
                 return self.sizes[dim]
             case Call(function=function, arguments=arguments):
-                first, *rest = (self.place(argument, where) for argument in arguments)
+                first, *rest = (self.place(argument, where, values) for argument in arguments)
                 for other in rest:
                     first = self._call(function, first, other, part_of(where, expression))
                 return first
             case _:
                 raise NoIndex(part_of(where, expression), "it is a condition", "Write a number.")
 
-    def condition(self, expression: Expression, where: Where) -> Expr:
+    def condition(self, expression: Expression, where: Where, values: Mapping[str, Expr]) -> Expr:
         """1 where the comparison ``expression`` holds, else 0."""
         assert isinstance(expression, Compare)
-        left, right = self.place(expression.left, where), self.place(expression.right, where)
+        left, right = self.place(expression.left, where, values), self.place(expression.right, where, values)
         match expression.op:
             case "<" | ">":
                 return _holds(right - left if expression.op == "<" else left - right)

@@ -53,7 +53,7 @@ class KeepResults(Pass):
 def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
     """The write of a loop to a tensor that nothing else touches."""
     writes = [op for op in loop.body.ops if op.name == "write"] if loop.name == "iterate" else []
-    if len(writes) != 1 or writes[0]["memory"] not in outputs:
+    if len(writes) != 1 or writes[0]["memory"] not in outputs or writes[0].get("at"):
         return None
     return writes[0] if sum(op.get("memory") == writes[0]["memory"] for op in kernel.walk()) == 1 else None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
 from wavespec.lower.base import Pass, fresh_names
@@ -48,14 +49,15 @@ def _peeled(loop: Op, fresh: Callable[[str], str]) -> tuple[Op, Op]:
 
 
 def _is_masked(op: Op, loop: Op) -> bool:
-    """Whether an operation checks bounds along the dim of the loop, at its step."""
+    """Whether an operation checks bounds along the dim of the loop, of a tile that starts where the step does."""
     masked = op.get("masked")
-    if not masked or loop["induction"] not in {name for _, place in op.get("origin", ()) for name in place.symbols}:
+    origin: dict[str, Expr] = dict(op.get("origin") or ())
+    start = origin.get(loop["dim"])
+    if not masked or start is None or start.kind != "symbol" or start.args[0] != loop["induction"]:
         return False
-    return op["dim"] == loop["dim"] if op.name in ("join", "reduce", "topk") else loop["dim"] in masked
+    return op["dim"] == loop["dim"] if masked is True else loop["dim"] in masked
 
 
 def _unmasked(op: Op, loop: Op) -> Op:
-    if op.name in ("join", "reduce", "topk"):
-        return op.with_(masked=False)
-    return op.with_(masked=tuple(dim for dim in op["masked"] if dim != loop["dim"]))
+    masked = op["masked"]
+    return op.with_(masked=masked is not True and tuple(dim for dim in masked if dim != loop["dim"]))

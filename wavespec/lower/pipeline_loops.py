@@ -106,7 +106,8 @@ def _has_staged_branch(kernel: Kernel, loop: Op) -> bool:
 
 def _is_innermost(loop: Op) -> bool:
     made = {value.name for op in loop.body.ops for value in op.results}
-    return all(op.region is None for op in loop.body.ops) and all(value.name in made for value in loop.body.yields)
+    plain = all(op.region is None and not op.get("uniform") for op in loop.body.ops)
+    return plain and all(value.name in made for value in loop.body.yields)
 
 
 def _plan(kernel: Kernel, loop: Op, machine: Machine) -> LoopPlan | None:

@@ -19,7 +19,7 @@ class ShareResults(Pass):
     """Keep the first of operations that give the same, and use its result for the others.
 
     Before: every statement of the graph is an operation of its own.
-    After:  of reads of one place of a memory with nothing written to it between, and of elementwise operations on the
+    After:  of reads of one place of a tensor with nothing written to it between, and of elementwise operations on the
             same values, in the same layout, only the first is left, in its block and the blocks inside it.  A row that
             lies in registers is so read once, and what is computed of it for its sum is there for its result.
             Kernels with schedules that name operations stay as they are.
@@ -30,15 +30,20 @@ class ShareResults(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.distribution.schedules:
             return kernel
-        return replace(kernel, body=_block(kernel.body, {}, {}, {})[0])
+        tensors = {memory.name for memory in kernel.memories if memory.space == "global"}
+        return replace(kernel, body=_block(kernel.body, {}, {}, {}, tensors)[0])
 
 
 def _block(
-    ops: Sequence[Op], names: Mapping[str, Value], known: Mapping[_Key, Value], writes: dict[str, int]
+    ops: Sequence[Op],
+    names: Mapping[str, Value],
+    known: Mapping[_Key, Value],
+    writes: dict[str, int],
+    tensors: set[str],
 ) -> tuple[tuple[Op, ...], dict[str, Value]]:
     """The operations that are left, and what stands for the results of the others.
 
-    ``writes``: how often each memory was written to so far.
+    ``writes``: how often each memory was written to so far.  What copies fill is read where the graph says so.
     """
     names, known = dict(names), dict(known)
     result: list[Op] = []
@@ -48,10 +53,10 @@ def _block(
             if inner.name == "write":
                 writes[inner["memory"]] = writes.get(inner["memory"], 0) + 1
         if op.region:
-            inside, replaced = _block(op.region.ops, names, known, writes)
+            inside, replaced = _block(op.region.ops, names, known, writes, tensors)
             yields = tuple(replaced.get(value.name, value) for value in op.region.yields)
             op = replace(op, region=replace(op.region, ops=inside, yields=yields))
-        elif op.name in _PURE and not op.get("by_unit"):
+        elif op.name in _PURE and (op.name != "read" or (op["memory"] in tensors and not op.get("by_unit"))):
             key = _key(op, writes)
             if key in known:
                 names[op.result.name] = known[key]

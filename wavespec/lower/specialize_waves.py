@@ -10,6 +10,7 @@ from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN, rings_of, signal
 from wavespec.schedule.consumer import Consumer
+from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.producer import Producer
 from wavespec.targets.machine import Machine
 
@@ -33,6 +34,9 @@ class SpecializeWaves(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not kernel.producers:
             return kernel
+        for op in kernel.walk():
+            if op.get("uniform"):
+                raise ValuesNotShared(op.span)
         rings = rings_of(kernel)
         producer, consumer = Producer(kernel, rings), Consumer(kernel, rings, fresh_names(kernel))
         # Lanes that copy by themselves need registers as well.

@@ -19,7 +19,8 @@ class SplitChains(Pass):
 
     Before: a loop over the steps of a product carries all fragments of a wave's tile.
     After:  on machines whose fragments are as large as the register file, one loop for each fragment, with the loads
-            that it needs.  Loops that do anything but load and compute stay as they are.
+            that it needs.  Loops that do anything but load and compute, or multiply nothing, stay as they
+            are.
     """
 
     name: ClassVar[str] = "split-chains"
@@ -31,6 +32,8 @@ class SplitChains(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             if op.name != "for" or len(op.operands) < 2 or any(o.name not in _REPEATABLE for o in op.body.ops):
+                return (op,)
+            if not any(inner.name == "mma" for inner in op.body.ops):
                 return (op,)
             needed = [_needed(op.body, value) for value in op.body.yields]
             for number, argument in enumerate(op.body.arguments):

@@ -8,6 +8,7 @@ from typing import Any
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
     argmax,
+    bind,
     bitcast,
     branch,
     cast,
@@ -32,6 +33,7 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import ARG_REDUCTIONS, REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
+    "bind": bind,
     "bitcast": bitcast,
     "if": branch,
     "cast": cast,

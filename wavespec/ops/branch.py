@@ -10,12 +10,13 @@ from wavespec.schema.ops import AnyOp, Branch
 
 def to_tile(statement: Branch, context: TileContext) -> None:
     """The bodies one after the other: the second is not run where the first was, and carries on what that left."""
-    taken = context.expressions.condition(statement.condition, statement.where("condition"))
-    values = tuple(context.names[name] for name in statement.carry.values())
-    values = _lowered(statement, statement.body, taken, values, context)
+    values = context.bound(statement.condition, statement.span_of("condition"))
+    taken = context.expressions.condition(statement.condition, statement.where("condition"), values)
+    carried = tuple(context.names[name] for name in statement.carry.values())
+    carried = _lowered(statement, statement.body, taken, carried, context)
     if statement.otherwise:
-        values = _lowered(statement, statement.otherwise, 1 - taken, values, context)
-    context.names |= {f"{statement.name}.{name}": value for name, value in zip(statement.carry, values, strict=True)}
+        carried = _lowered(statement, statement.otherwise, 1 - taken, carried, context)
+    context.names |= {f"{statement.name}.{name}": value for name, value in zip(statement.carry, carried, strict=True)}
 
 
 def _lowered(
@@ -53,13 +54,31 @@ def _lowered(
 
 
 def reference(statement: Branch, context: ReferenceContext) -> None:
-    """Whole tensors are one tile; a branch leaves out only what would change nothing."""
+    """Whole tensors are one tile; a branch on places leaves out only what would change nothing.
+
+    One on values has for each of their elements what its body makes of it.
+    """
+    import torch
+
+    dims, taken = context.evaluate(statement.condition)
+    results: list[dict[str, torch.Tensor]] = []
+    for body, is_needed in ((statement.body, taken.any()), (statement.otherwise, not taken.all())):
+        for name, first in statement.carry.items():
+            context.define(name, context.dims[first], context.names[first])
+        if is_needed:
+            _run(body, context)
+        results.append({name: context.names[name] for name in statement.carry})
+    for name in statement.carry:
+        mine = context.dims[name]
+        order = sorted((dim for dim in dims if dim in mine), key=mine.index)
+        mask = taken.permute([dims.index(dim) for dim in order]) if len(order) == len(dims) else taken.any()
+        shape = [mask.shape[order.index(dim)] if dim in order and mask.ndim else 1 for dim in mine]
+        value = torch.where(mask.reshape(shape), results[0][name], results[1][name])
+        context.define(f"{statement.name}.{name}", mine, value)
+
+
+def _run(body: tuple[AnyOp, ...], context: ReferenceContext) -> None:
     from wavespec.ops import reference_of
 
-    body = statement.body if context.evaluate(statement.condition) else statement.otherwise
-    for name, first in statement.carry.items():
-        context.define(name, context.dims[first], context.names[first])
     for part in body:
         reference_of(part, context)
-    for name in statement.carry:
-        context.define(f"{statement.name}.{name}", context.dims[name], context.names[name])

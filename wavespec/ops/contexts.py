@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.targets.machine import Machine
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 class PlaceExpressions(Protocol):
     """Makes index expressions of those of a spec, written at ``where``."""
 
-    def place(self, expression: Any, where: Where) -> Expr: ...
+    def place(self, expression: Any, where: Where, values: Mapping[str, Expr]) -> Expr:
+        """``values``: the symbols that stand for values of the graph."""
+        ...
 
-    def condition(self, expression: Any, where: Where) -> Expr:
+    def condition(self, expression: Any, where: Where, values: Mapping[str, Expr]) -> Expr:
         """1 where it holds, else 0."""
         ...
 
@@ -52,6 +54,17 @@ class TileContext:
         )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
+
+    def bound(self, expression: Any, span: Span | None) -> dict[str, Expr]:
+        """Symbols for the values that an expression of a spec names; here they get their numbers."""
+        symbols: dict[str, Expr] = {}
+        for name in expression.names():
+            if name in self.names and name not in self.sizes:
+                value = self.names[name]
+                symbols[name] = symbol(self.fresh(f"value_{name}"), -(2**31), 2**31 - 1)
+                self.symbols.append(symbols[name])
+                self.add("bind", (value,), (), span, symbol=symbols[name].args[0])
+        return symbols
 
     def tile(self, name: str, dims: tuple[str, ...], dtype: str | DType) -> Value:
         """A new tile value called ``name`` (or ``name.1`` ... when that is taken)."""
@@ -130,11 +143,23 @@ class ReferenceContext:
         }
         return getattr(torch, words.get(name, "int" + name[1:]))
 
-    def evaluate(self, expression: Any) -> int:
-        """An expression of places: the tile of every dim is all of it."""
-        whole = {f"start({dim})": 0 for dim in self.sizes}
+    def evaluate(self, condition: Any) -> tuple[tuple[str, ...], torch.Tensor]:
+        """Where a condition on places and values holds, for each element of the values: their dims, and bools.
+
+        The tile of every dim is all of it.
+        """
+        import torch
+
+        known = {name: self.names[name] for name in condition.names() if name in self.names}
+        whole = {f"start({dim})": 0 for dim in self.sizes} | self.params | self.sizes
         whole |= {f"{function}({dim})": size for dim, size in self.sizes.items() for function in ("end", "size")}
-        return int(expression.evaluate({**self.params, **self.sizes, **whole}))
+        dims = max((self.dims[name] for name in known), key=len, default=())
+        shape = next((value.shape for name, value in known.items() if self.dims[name] == dims), torch.Size())
+        numbers = [[one.item() for one in value.expand(shape).flatten()] for value in known.values()]
+        rows = zip(*numbers, strict=True) if known else [()]
+        found = [condition.evaluate({**whole, **dict(zip(known, map(int, row), strict=True))}) for row in rows]
+        device = next(iter(self.tensors.values())).device
+        return dims, torch.tensor(found, dtype=torch.bool, device=device).reshape(shape)
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

@@ -27,7 +27,7 @@ def to_tile(statement: Iterate, context: TileContext) -> None:
     region = Region(tuple(arguments), tuple(inner.ops), yields)
     bounds = dict(context.bounds.get(statement.dim, {}))
     bounds |= {
-        name: context.expressions.place(bound, statement.where(field))
+        name: context.expressions.place(bound, statement.where(field), context.bound(bound, statement.span_of(field)))
         for name, field, bound in (("lower", "start", statement.start), ("extent", "end", statement.end))
         if bound is not None
     }

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
@@ -16,27 +17,47 @@ from wavespec.ops.digits import lane_bits
 from wavespec.ops.parts_of_waves import parts_of_waves
 from wavespec.schema.ops.reduce import Reduce
 
+if TYPE_CHECKING:
+    import torch
+
 _IDENTITY = {"add": 0, "mul": 1, "maximum": -float("inf"), "minimum": float("inf")}
 """What changes nothing; of integers the range takes the place of infinity."""
 
 
 def to_tile(statement: Reduce, context: TileContext) -> None:
-    value = context.names[statement.value]
-    dims = tuple(dim for dim in value.tile.dims if dim != statement.dim)
-    result = context.tile(statement.name, dims, value.tile.dtype)
-    operands = (value,) if statement.init is None else (value, context.names[statement.init])
-    how = statement.reduction
-    context.add(
-        "reduce",
-        operands,
-        (result,),
-        statement.span,
-        node=statement.name,
-        dim=statement.dim,
-        function=how.function,
-        divided=how.divided,
-    )
-    context.names[statement.name] = result
+    """One dim of one value after the other; what is between is not rounded."""
+    values = [context.names[name] for name in statement.values]
+    start = None if statement.init is None else context.names[statement.init]
+    if statement.reduction.of_flags:  # whole numbers travel between lanes
+        values = [_cast(statement, context, value, "i32") for value in values]
+        start = start and _cast(statement, context, start, "i32")
+    for number, value in enumerate(values):
+        for dim in statement.along[:-1]:
+            value = _one(statement, context, value, dim, None, is_last=False)
+        is_last = number == len(values) - 1
+        start = _one(statement, context, value, statement.along[-1], start, is_last=is_last)
+    assert start is not None
+    context.names[statement.name] = _cast(statement, context, start, "bool") if statement.reduction.of_flags else start
+
+
+def _one(
+    statement: Reduce, context: TileContext, value: Value, dim: str, start: Value | None, *, is_last: bool
+) -> Value:
+    tile, how = value.tile, statement.reduction
+    small = tile.dtype.is_float and tile.dtype.bits < 32
+    dtype = DTYPES["f32"] if small and not is_last else context.names[statement.values[0]].tile.dtype
+    dtype = DTYPES["i32"] if how.of_flags else dtype
+    result = context.tile(statement.name, tuple(other for other in tile.dims if other != dim), dtype)
+    operands = (value,) if start is None else (value, start)
+    attributes = {"dim": dim, "function": how.function, "divided": how.divided}
+    context.add("reduce", operands, (result,), statement.span, None, statement.name, **attributes)
+    return result
+
+
+def _cast(statement: Reduce, context: TileContext, value: Value, dtype: str) -> Value:
+    result = context.tile(statement.name, value.tile.dims, dtype)
+    context.add("cast", (value,), (result,), statement.span, node=statement.name)
+    return result
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
@@ -160,23 +181,44 @@ def _waves(
 def reference(statement: Reduce, context: ReferenceContext) -> None:
     import torch
 
-    value, dims = context.names[statement.value], context.dims[statement.value]
-    axis = dims.index(statement.dim)
-    kept = tuple(dim for dim in dims if dim != statement.dim)
-    function = statement.reduction.function
+    dims, function = context.dims[statement.values[0]], statement.reduction.function
+    joins = {"add": torch.add, "mul": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum}
+    kept = tuple(dim for dim in dims if dim not in statement.along)
+    result: torch.Tensor | None = None
+    if statement.init is not None:
+        own = context.dims[statement.init]
+        result = context.names[statement.init].permute([own.index(dim) for dim in kept])
+    for name in statement.values:
+        left, value = list(context.dims[name]), context.names[name]
+        if statement.reduction.of_flags:
+            value = value.to(torch.int32)
+        for dim in statement.along:
+            axis = left.index(dim)
+            left.remove(dim)
+            count = value.shape[axis]
+            value = _whole(value, axis, function)
+            value = value / count if statement.reduction.divided else value
+        value = value.permute([left.index(dim) for dim in kept])
+        if statement.reduction.of_flags:
+            value = value > 0
+        if result is None:
+            result = value
+        elif statement.reduction.of_flags:
+            result = result | value if function == "maximum" else result & value
+        else:
+            result = joins[function](result, value)
+    assert result is not None
+    context.define(statement.name, kept, result)
+
+
+def _whole(value: torch.Tensor, axis: int, function: str) -> torch.Tensor:
+    import torch
+
     if value.shape[axis] == 0 and function in ("maximum", "minimum"):
         limits = torch.finfo(value.dtype) if value.is_floating_point() else torch.iinfo(value.dtype)
         number = (limits.min, limits.max)[function == "minimum"]
         number = float("inf") * (1 if number > 0 else -1) if value.is_floating_point() else number
         shape = [extent for at, extent in enumerate(value.shape) if at != axis]
-        result = torch.full(shape, number, dtype=value.dtype)
-    else:
-        whole = {"add": torch.sum, "mul": torch.prod, "maximum": torch.amax, "minimum": torch.amin}[function]
-        result = whole(value, axis).to(value.dtype)
-        result = result / value.shape[axis] if statement.reduction.divided else result
-    if statement.init is not None:
-        own = context.dims[statement.init]
-        start = context.names[statement.init].permute([own.index(dim) for dim in kept])
-        joins = {"add": torch.add, "mul": torch.mul, "maximum": torch.maximum, "minimum": torch.minimum}
-        result = joins[function](start, result)
-    context.define(statement.name, kept, result)
+        return torch.full(shape, number, dtype=value.dtype)
+    whole = {"add": torch.sum, "mul": torch.prod, "maximum": torch.amax, "minimum": torch.amin}[function]
+    return whole(value, axis).to(value.dtype)

@@ -110,7 +110,7 @@ def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
     """Steps before are a product of trips, so no trips change from one time a loop is reached to the next."""
     changing: set[str] = set()
     for outer, inner in pairwise((*around, loop)):
-        changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.name == "let")}
+        changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.name in ("let", "bind"))}
         if not changing.isdisjoint(trips(inner).symbols):
             raise StepsNotCounted(inner.span, inner.node)
 

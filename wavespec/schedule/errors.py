@@ -75,3 +75,12 @@ class StepsNotCounted(WavespecError, code="steps-not-counted"):
             "it has.",
             hints=["Leave out 'producers', or only 'persistent' where bounds differ from tile to tile."],
         )
+
+
+class ValuesNotShared(WavespecError, code="values-not-shared"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "Waves that only copy know places of tiles, and no values that a condition or a bound is made of.",
+            hints=["Leave out 'producers' of the schedule."],
+        )

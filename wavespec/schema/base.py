@@ -24,7 +24,9 @@ class Position:
 class SpecModel(BaseModel):
     """A frozen part of a spec. Positions count for nothing in equality and dumps."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, ser_json_inf_nan="constants"
+    )
 
     _positions: Mapping[Path, Position] = PrivateAttr(default_factory=dict[Path, Position])
 

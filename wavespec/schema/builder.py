@@ -291,8 +291,11 @@ class KernelBuilder:
     def wave(self, dim: Symbol | str, tile: Symbol | int) -> None:
         self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression)
 
-    def hardware(self, mma: str) -> None:
-        self._constrain("hardware", settings={"mma": mma})
+    def hardware(self, mma: str | None = None, vector: Mapping[str, Symbol | int] | None = None) -> None:
+        """Features of the machine; `vector`: neighbours along dims that each lane takes together."""
+        vectors = {dim: _symbol(count).expression for dim, count in (vector or {}).items()}
+        chosen = {} if mma is None else {"mma": mma}
+        self._constrain("hardware", settings={**chosen, "vector": vectors})
 
     def assume(self, condition: Symbol) -> None:
         self._constrain("assume", condition=condition.expression)
@@ -343,13 +346,23 @@ class KernelBuilder:
         written = [str(operand) if isinstance(operand, Value) else operand for operand in operands]
         return self._op(function, name, **dict(zip(fields, written, strict=True)))
 
-    def reduce(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
-        """Elements along a dim joined to one: `k.reduce("sum", "total", x, n, init=loop["total"])`."""
-        return self._along(REDUCTIONS, word, name, value, dim, init)
+    def reduce(
+        self,
+        word: str,
+        name: str,
+        value: Value | Sequence[Value],
+        dim: Symbol | str | Sequence[Symbol | str],
+        init: Value | None = None,
+    ) -> Value:
+        """Elements along a dim, or several dims, of a value, or several values, joined to one:
+        `k.reduce("sum", "total", x, n, init=loop["total"])`."""
+        values = str(value) if isinstance(value, Value) else tuple(map(str, value))
+        dims = str(dim) if isinstance(dim, Symbol | str) else tuple(map(str, dim))
+        return self._along(REDUCTIONS, word, name, values, dims, init)
 
     def scan(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
         """Every element along a dim joined with all before it: `k.scan("cumsum", "running", x, n)`."""
-        return self._along(SCANS, word, name, value, dim, init)
+        return self._along(SCANS, word, name, str(value), str(dim), init)
 
     def argmax(
         self,
@@ -515,15 +528,15 @@ class KernelBuilder:
         rows: Sequence[Reduction | ScanRow],
         word: str,
         name: str,
-        value: Value,
-        dim: Symbol | str,
+        value: str | tuple[str, ...],
+        dim: str | tuple[str, ...],
         init: Value | None,
     ) -> Value:
         words = [row.word for row in rows]
         if word not in words:
             raise UnknownOp(f"{self.name}.graph.{name}", word, words)
         start = {} if init is None else {"init": str(init)}
-        return self._op(word, name, value=str(value), dim=str(dim), **start)
+        return self._op(word, name, value=value, dim=dim, **start)
 
     def _op(self, word: str, name: str, **fields: Any) -> Value:
         self._bodies[-1].append({"op": word, "name": name, **fields})

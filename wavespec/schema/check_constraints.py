@@ -101,6 +101,10 @@ def _check(
         if earlier is not constraint:
             yield RepeatedConstraint(constraint, earlier)
         if isinstance(constraint, Hardware):
+            for dim in constraint.settings.vector:
+                if dim not in spec.dims and dim not in broken:
+                    where = constraint.settings.where_key("vector", dim)
+                    yield UndefinedName(where, dim, "a dim", list(spec.dims))
             continue
         for field in ("start", "count"):
             if (bound := getattr(constraint, field, None)) is not None:

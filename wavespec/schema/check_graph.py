@@ -164,7 +164,7 @@ class _GraphScope:
     def place(self, op: Op, *path: str | int) -> None:
         expression = _field(op, path)
         assert isinstance(expression, Expression)
-        self.errors += check_place(self.spec, expression, op.where(*path), self.broken)
+        self.errors += check_place(self.spec, expression, op.where(*path), self.broken, self.dtype_of)
 
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from wavespec.diagnostics import WavespecError, Where
+from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.dtypes import DType
 from wavespec.schema.expressions import PLACES, Call, Expression, Name
 from wavespec.schema.models import KernelSpec
+from wavespec.schema.ops.mma import DtypeMismatch
 from wavespec.schema.resolve import UndefinedName, part_of
+
+_INTEGERS = ("i64", "i32", "i16", "i8", "u8")
 
 
 def check_place(
-    spec: KernelSpec, expression: Expression, where: Where, broken: frozenset[str]
+    spec: KernelSpec,
+    expression: Expression,
+    where: Where,
+    broken: frozenset[str],
+    dtype_of: Callable[[str], DType | None] = lambda _: None,
 ) -> Iterator[WavespecError]:
-    """``expression``, written at ``where``, has parameters, dims, and their tiles."""
+    """``expression``, written at ``where``, has parameters, dims, their tiles, and values that are whole numbers."""
     tiled = {id(node) for call in expression.walk() if _is_place(call) for node in call.children}
     for node in expression.walk():
         if not isinstance(node, Name) or node.name in spec.dims or node.name in broken:
             continue
         if id(node) in tiled:
             yield UndefinedName(part_of(where, node), node.name, "a dim", list(spec.dims))
+        elif (dtype := dtype_of(node.name)) is not None:
+            if dtype not in _INTEGERS:
+                message = f"Places are whole numbers; {quote(node.name)} is {dtype}."
+                hints = ["Convert it first: '- name: {cast: ..., dtype: i32}'."]
+                yield DtypeMismatch(part_of(where, node), message, hints=hints)
         elif node.name not in spec.params:
             yield UndefinedName(part_of(where, node), node.name, "a dim or a parameter", [*spec.dims, *spec.params])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -24,6 +24,8 @@ class Kind:
     key: Kind | None = None
     dotted: bool = False
     """Whether a name may have two parts, `loop.value`."""
+    alone: bool = False
+    """Whether a list of one item may be written as that."""
 
 
 @cache
@@ -45,6 +47,9 @@ def _annotation_to_kind(annotation: Any) -> Kind:
         members = [_annotation_to_kind(argument) for argument in arguments if argument is not type(None)]
         if all(member.form == "model" for member in members) and len(members) > 1:
             return Kind("worded", models=tuple(member.models[0] for member in members))
+        lists = [member for member in members if member.form == "list"]
+        if len(members) == 2 and lists and lists[0].item in members:
+            return replace(lists[0], alone=True)
         return members[0] if len(members) == 1 else Kind("scalar")
     if origin is tuple:
         return Kind("list", item=_annotation_to_kind(arguments[0]))

@@ -171,6 +171,8 @@ class _Reader:
     def _list(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None
         if not isinstance(node, SequenceNode):
+            if kind.alone:
+                return self._value(node, kind.item, positions, path)
             return self._wrong(WrongType(node.span, "a list", _found(node)))
         items: list[object] = []
         for index, item in enumerate(node.items):

@@ -72,6 +72,10 @@ class Strand:
                     (held,) = op.operands
                     value = self.values[held.name][:, 0].astype(np.int64)
                     self._check_symbol(op, op["symbol"], value[self.memory.enabled])
+                    if op.get("uniform") and (value != value[0]).any():
+                        text = f"'{op['symbol']}' is not the same in all lanes."
+                        self.findings.add("non-uniform-loop", op, lambda text=text: text)
+                        raise Stopped
                     self.symbols.open(op["symbol"], value)
                     lets += 1
                 case "role":

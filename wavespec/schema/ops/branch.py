@@ -45,7 +45,7 @@ class Branch(Structured):
 
     op: Literal["if"] = "if"
     condition: Expression
-    """A comparison of places, such as `start(N) < end(M)`."""
+    """A comparison of places, such as `start(N) < end(M)`, or of values that are one integer for a workgroup."""
     carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
     """Name inside the bodies: the value it has there. A body that redefines it changes it."""
     body: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]

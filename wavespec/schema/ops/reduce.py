@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import create_model
+from pydantic import Field, create_model
 
 from wavespec.diagnostics import quote
 from wavespec.schema.dtypes import is_computed, is_float
@@ -24,6 +24,8 @@ class Reduction:
     """The elementwise function that joins two elements."""
     divided: bool = False
     """Whether what is joined is divided by the size of the dim; by all of it in a loop over its tiles, too."""
+    of_flags: bool = False
+    """Whether it joins bool, and nothing else."""
 
 
 REDUCTIONS: tuple[Reduction, ...] = (
@@ -32,6 +34,8 @@ REDUCTIONS: tuple[Reduction, ...] = (
     Reduction("prod", "The product of all elements along a dim.", "mul"),
     Reduction("max", "The largest element along a dim; NaN where one is NaN.", "maximum"),
     Reduction("min", "The smallest element along a dim; NaN where one is NaN.", "minimum"),
+    Reduction("any", "Whether one element along a dim is true.", "maximum", of_flags=True),
+    Reduction("all", "Whether every element along a dim is true.", "minimum", of_flags=True),
 )
 
 
@@ -41,33 +45,70 @@ class Reduce(ValueOp):
     headline: ClassVar[tuple[str, ...]] = ("value",)
     reduction: ClassVar[Reduction]
 
-    value: Reference
-    """The value whose elements are joined."""
-    dim: Name
-    """The dim that goes away."""
+    value: Reference | Annotated[tuple[Reference, ...], Field(min_length=2, max_length=16)]
+    """The value whose elements are joined, or several values."""
+    dim: Name | Annotated[tuple[Name, ...], Field(min_length=2, max_length=16)]
+    """The dim that goes away, or several dims."""
     init: Reference | None = None
     """What the result starts from, of its dims; absent: nothing."""
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What is joined."""
+        return (self.value,) if isinstance(self.value, str) else self.value
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        """The dims that go away."""
+        return (self.dim,) if isinstance(self.dim, str) else self.dim
+
     def infer(self, scope: Scope) -> ValueType | None:
-        value, dim = scope.value(self, "value"), scope.dim(self, "dim")
+        places = [("value",)] if isinstance(self.value, str) else [("value", at) for at in range(len(self.value))]
+        values = [self._value(scope, *place) for place in places]
+        dims = [("dim",)] if isinstance(self.dim, str) else [("dim", at) for at in range(len(self.dim))]
+        known = [scope.dim(self, *place) for place in dims]
         init = scope.value(self, "init") if self.init is not None else None
-        if value is None or dim is None:
+        first = values[0]
+        if first is None or not all(values) or not all(known):
             return None
-        if not is_computed(value.dtype):
-            message = f"{quote(self.word)} takes integers, and floating point of at least 16 bits; "
-            scope.report(DtypeMismatch(self.where("value"), f"{message}{quote(self.value)} is {value.dtype}."))
-        if dim not in value.dims:
-            message = f"{quote(self.value)} has the dims [{', '.join(value.dims)}], not {quote(dim)}."
-            scope.report(DimsMismatch(self.where("dim"), message))
-            return None
-        if self.reduction.divided and not is_float(value.dtype):
-            message = f"{quote(self.word)} takes floating point; {quote(self.value)} is {value.dtype}."
-            scope.report(DtypeMismatch(self.where("value"), message))
-        result = ValueType(tuple(other for other in value.dims if other != dim), value.dtype)
+        for place, name, value in zip(places, self.values, values, strict=True):
+            if value is not None and (set(value.dims), value.dtype) != (set(first.dims), first.dtype):
+                message = f"{quote(self.word)} joins values of one type; {quote(self.values[0])} is {first}, "
+                message += f"{quote(name)} is {value}."
+                scope.report(DimsMismatch(self.where(*place), message))
+        for place, dim in zip(dims, self.along, strict=True):
+            if dim not in first.dims or self.along.count(dim) > 1:
+                found = f"{quote(self.values[0])} has the dims [{', '.join(first.dims)}]"
+                twice = self.along.count(dim) > 1
+                message = f"{quote(dim)} goes away once." if twice else f"{found}, not {quote(dim)}."
+                scope.report(DimsMismatch(self.where(*place), message))
+                return None
+        if self.reduction.divided and len(values) > 1:
+            message = f"{quote(self.word)} takes one value."
+            scope.report(DimsMismatch(self.where("value"), message))
+        result = ValueType(tuple(other for other in first.dims if other not in self.along), first.dtype)
         if init is not None and (set(init.dims), init.dtype) != (set(result.dims), result.dtype):
             message = f"The result is {result}; {quote(str(self.init))}, which it starts from, is {init}."
             scope.report(DimsMismatch(self.where("init"), message))
         return result
+
+    def _value(self, scope: Scope, *path: str | int) -> ValueType | None:
+        """The type of an operand; what is wrong with it alone is reported."""
+        value = scope.value(self, *path)
+        if value is None:
+            return None
+        name = self.values[int(path[-1]) if len(path) > 1 else 0]
+        if self.reduction.of_flags and value.dtype != "bool":
+            message = f"{quote(self.word)} takes bool; {quote(name)} is {value.dtype}."
+            hint = f"Compare it with something: '- name: {{ne: [{name}, 0]}}'."
+            scope.report(DtypeMismatch(self.where(*path), message, hints=[hint]))
+        elif not self.reduction.of_flags and not is_computed(value.dtype):
+            message = f"{quote(self.word)} takes integers, and floating point of at least 16 bits; "
+            scope.report(DtypeMismatch(self.where(*path), f"{message}{quote(name)} is {value.dtype}."))
+        elif self.reduction.divided and not is_float(value.dtype):
+            message = f"{quote(self.word)} takes floating point; {quote(name)} is {value.dtype}."
+            scope.report(DtypeMismatch(self.where(*path), message))
+        return value
 
 
 def _model(reduction: Reduction) -> type[Reduce]:

@@ -1,0 +1,76 @@
+"""Dims that follow from others: computed at the call, checked where a tensor has them, known to torch.compile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from wavespec.emit.interface import launch_interface
+from wavespec.emit.wrapper import size_text, wrapper_module
+from wavespec.generate import _wrapper_input  # pyright: ignore[reportPrivateUsage]
+from wavespec.pipeline import lower
+from wavespec.runtime.artifact import KernelArtifact, artifact_to_manifest
+from wavespec.runtime.checks import ArgumentError, check_inputs
+from wavespec.runtime.launch_plan import make_plan
+from wavespec.schema import load, loads
+from wavespec.schema.resolve import complete_sizes
+from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.targets.machine import machines
+
+SPEC = load(Path(__file__).parents[2] / "specs" / "conv2d_nhwc.wave.yaml")
+
+
+def interface(text: str = "") -> KernelArtifact:
+    (machine,) = machines("gfx942")
+    spec = loads(text) if text else SPEC
+    return launch_interface(lower(spec, machine), machine, spec)
+
+
+def tensors(height: int = 6, rows: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.zeros(2, height, 5, 16, dtype=torch.bfloat16), torch.zeros(24, rows, 3, 16, dtype=torch.bfloat16)
+
+
+def test_sizes_follow_from_those_of_inputs() -> None:
+    artifact = interface()
+    sizes = check_inputs(artifact, tensors())
+    assert {name: sizes[name] for name in ("OH", "OW", "M", "K")} == {"OH": 6, "OW": 5, "M": 60, "K": 144}
+    plan = make_plan(artifact, sizes)
+    assert plan.shapes[-1] == (2, 6, 5, 24)
+    assert plan.constants == tuple(sizes[dim.name] for dim in artifact.dims)
+
+
+def test_a_size_below_nothing_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"H = 1, R = 9 make OH = -5, expected at least 0"):
+        check_inputs(interface(), tensors(height=1, rows=9))
+
+
+def test_a_promise_of_a_size_that_follows_is_checked() -> None:
+    text = dump_yaml(SPEC).replace("multiple_of: 8, equals", "multiple_of: 32, equals")
+    with pytest.raises(ArgumentError, match=r"make K = 144, expected a multiple of 32"):
+        check_inputs(interface(text), tensors())
+
+
+def test_the_manifest_says_what_sizes_follow_from() -> None:
+    dims = {dim["name"]: dim for dim in artifact_to_manifest(interface())["dims"]}
+    assert dims["M"]["equals"] == ("mul", ("mul", "N", "OH"), "OW")
+    assert "equals" not in dims["H"]
+
+
+def test_torch_is_told_the_shape_of_the_result() -> None:
+    module = wrapper_module(_wrapper_input(SPEC, "conv2d_nhwc.wave.yaml", "0" * 64, "wavespec build"))
+    assert "OH is " in module
+    assert "x.shape[1]" in module.partition("_fake(")[2]
+
+
+def test_python_of_a_size() -> None:
+    assert size_text(("floordiv", ("add", "H", 2), 3), {"H": "x.shape[0]"}) == "(x.shape[0] + 2) // 3"
+    assert size_text(("ceildiv", "H", 4), {}) == "-(-H // 4)"
+
+
+def test_workloads_and_calls_in_python_are_completed() -> None:
+    sizes = complete_sizes(SPEC, {"N": 1, "H": 4, "W": 4, "C": 8, "O": 8, "R": 1, "S": 1})
+    assert (sizes["OH"], sizes["M"], sizes["K"]) == (6, 36, 8)
+    with pytest.raises(ValueError, match="OH is 5, but"):
+        complete_sizes(SPEC, {**sizes, "OH": 5})
