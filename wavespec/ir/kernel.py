@@ -263,6 +263,8 @@ class Distribution:
     auto: Literal["", "prefetch", "modulo"] = ""
     schedules: tuple[LoopSchedule, ...] = ()
     """Of the loops that have one of their own; `stages` and `auto` hold for the others."""
+    vectors: tuple[Split, ...] = ()
+    """Neighbours along dims that each lane has together, in tiles that no product distributes; empty: as it suits."""
     instruction_span: Span | None = field(default=None, compare=False)
     stages_span: Span | None = field(default=None, compare=False)
     workgroups_span: Span | None = field(default=None, compare=False)

@@ -102,12 +102,12 @@ class _KernelReader(ExprReader):
         return self.symbols[name]
 
     def distribution(self) -> Distribution:
-        splits: dict[str, list[Split]] = {"workgroup": [], "loop": [], "wave": []}
+        splits: dict[str, list[Split]] = {"workgroup": [], "loop": [], "wave": [], "vector": []}
         while self.accept("split"):
             kind = self.take("name")
             if kind not in splits:
                 self.at -= 1
-                raise self.fail("'workgroup', 'loop' or 'wave'")
+                raise self.fail("'workgroup', 'loop', 'wave' or 'vector'")
             splits[kind].append(Split(self.take("name"), self.integer(), self.integer()))
         self.expect("plan")
         instruction = self.take("text")[1:-1]
@@ -132,6 +132,7 @@ class _KernelReader(ExprReader):
         groups = tuple(tuple(splits[kind]) for kind in ("workgroup", "loop", "wave"))
         return Distribution(
             *groups,
+            vectors=tuple(splits["vector"]),
             instruction=instruction,
             stages=stages,
             group=group,

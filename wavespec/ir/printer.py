@@ -43,6 +43,7 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
     lines = [split("workgroup", s) for s in plan.workgroup]
     lines += [split("loop", s) for s in plan.loops]
     lines += [split("wave", s) for s in plan.waves]
+    lines += [split("vector", s) for s in plan.vectors]
     text = f'plan "{plan.instruction}" stages {plan.stages} group {plan.group}'
     if plan.persistent:
         text += " persistent"

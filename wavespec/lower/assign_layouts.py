@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.diagnostics import WavespecError, Where
+from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.lower.base import Pass
@@ -38,6 +38,11 @@ class LayoutMismatch(WavespecError, code="layout-mismatch"):
         )
 
 
+class VectorNotPossible(WavespecError, code="vector-not-possible"):
+    def __init__(self, where: Where, why: str, hint: str) -> None:
+        super().__init__(where, f"Lanes cannot take vectors like this: {why}.", hints=[hint])
+
+
 class AssignLayouts(Pass):
     """Distribute tiles: the matrix instructions fix their operands, everything connected to them follows.
 
@@ -48,12 +53,14 @@ class AssignLayouts(Pass):
             unit reads itself has none.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes;
             all that a `topk` finds is in every lane that has a part of the row.
     Errors: ``layout-mismatch`` at an operation whose operands are
-            distributed in different ways; ``too-many-registers`` at the wave's tile.
+            distributed in different ways; ``too-many-registers`` at the wave's tile;
+            ``vector-not-possible`` at a vector that is no part of any tile, or of which a wave's part is no multiple.
     """
 
     name: ClassVar[str] = "assign-layouts"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        raise_all(_misfits(kernel))
         layouts: dict[str, Layout] = {}
         for op in kernel.walk():
             if op.name == "mma":
@@ -98,6 +105,24 @@ class AssignLayouts(Pass):
                     if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
                         raise LayoutMismatch(op.span, value.name, whole.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+
+
+def _misfits(kernel: Kernel) -> Iterator[WavespecError]:
+    """Vectors that lanes cannot have."""
+    counts, tiles = dict(kernel.waves), [value.tile for op in kernel.walk() for value in op.results]
+    has_products = any(op.name == "mma" for op in kernel.walk())
+    for split in kernel.distribution.vectors:
+        dim, count = split.dim, split.tile
+        parts = [tile.extent(dim) // counts.get(f"wave_{dim}", 1) for tile in tiles if dim in tile.dims]
+        if has_products:
+            why = "the matrix instruction says which elements a lane has"
+            yield VectorNotPossible(split.span, why, "Leave out 'vector'.")
+        elif not parts:
+            yield VectorNotPossible(split.span, f"no tile has '{dim}'", f"Leave out '{dim}'.")
+        elif count < 1 or any(part % count for part in parts):
+            part = next((part for part in parts if count > 0 and part % count), parts[0])
+            why = f"a wave has {part} elements along '{dim}', in vectors of {count}"
+            yield VectorNotPossible(split.span, why, f"Use a divisor of {part}.")
 
 
 def _follow(links: Sequence[tuple[Value, Value]], layouts: dict[str, Layout]) -> None:

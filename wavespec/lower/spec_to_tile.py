@@ -18,7 +18,7 @@ from wavespec.ops.contexts import TileContext
 from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.check_schedules import is_for_one_target
 from wavespec.schema.conditions import narrowed_dims
-from wavespec.schema.constraints import Assume, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.constraints import Assume, Hardware, HardwareSettings, Tiling, Wave, Workgroup
 from wavespec.schema.expressions import Expression
 from wavespec.schema.models import Dim, KernelSpec, Schedule
 from wavespec.schema.resolve import constant_values, evaluate_constant
@@ -128,7 +128,8 @@ def _distribution(spec: KernelSpec) -> Distribution:
         workgroup=tuple(split(c, c.axis) for c in spec.constraints if isinstance(c, Workgroup)),
         loops=tuple(split(c) for c in spec.constraints if isinstance(c, Tiling)),
         waves=tuple(split(c) for c in spec.constraints if isinstance(c, Wave)),
-        instruction=hardware.settings.mma if hardware else "auto",
+        vectors=_vectors(spec, hardware.settings, values) if hardware else (),
+        instruction=(hardware.settings.mma if hardware else None) or "auto",
         stages=spec.schedule.stages if spec.schedule else 1,
         group=schedule.workgroups.group or 0 if schedule.workgroups else 0,
         persistent=schedule.workgroups.persistent if schedule.workgroups else False,
@@ -143,6 +144,17 @@ def _distribution(spec: KernelSpec) -> Distribution:
         schedules=_schedules(schedule),
         instruction_span=hardware.settings.span_of("mma") if hardware else None,
         stages_span=spec.schedule.span_of("stages") if spec.schedule else None,
+    )
+
+
+def _vectors(spec: KernelSpec, settings: HardwareSettings, values: dict[str, int]) -> tuple[Split, ...]:
+    return tuple(
+        Split(
+            dim,
+            int(evaluate_constant(spec, count, settings.where("vector", dim), values)),
+            span=settings.span_of("vector", dim),
+        )
+        for dim, count in settings.vector.items()
     )
 
 

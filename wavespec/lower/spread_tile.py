@@ -13,30 +13,35 @@ _COMPUTED_BYTES = 4
 
 
 def spread_tile(kernel: Kernel, tile: TileType, machine: Machine) -> Layout:
-    """Waves take their parts of the tile; lanes run along the contiguous dim first, a widest access each, then along
-    the others from the last to the first; what is left are registers.  Lanes beyond the tile repeat others.
+    """Waves take their parts of the tile; lanes run along the contiguous dim first, a widest access each, or the vector
+    that the spec asks for, then along the others from the last to the first; what is left are registers.  Lanes beyond
+    the tile repeat others.
 
     Numbers of lanes along a dim are powers of two, so that bits of the lane number tell places along one dim apart.
     """
     counts = dict(kernel.waves)
     extents = {dim: tile.extent(dim) // counts.get(f"wave_{dim}", 1) for dim in tile.dims}
     column = _contiguous(kernel, tile)
-    width = _width(kernel, tile, column, machine)
-    while column and extents[column] % width:
-        width //= 2
+    steps = {split.dim: split.tile for split in kernel.distribution.vectors if split.dim in extents}
+    if not kernel.distribution.vectors and column:
+        width = _width(kernel, tile, column, machine)
+        while extents[column] % width:
+            width //= 2
+        steps = {column: width}
     order = [dim for dim in (column, *reversed(tile.dims)) if dim]
     free, inner = kernel.lanes, dict[str, tuple[Expr, int]]()
     lane = kernel.symbol("lane")
     for dim in dict.fromkeys(order):
-        step = width if dim == column else 1
+        step = steps.get(dim, 1)
         along = _power_of_two(extents[dim] // step, free)
         inner[dim] = (lane % along * step if along > 1 else const(0), along * step)
         lane, free = lane // along, free // along
     waves = {dim: kernel.symbol(f"wave_{dim}") * extents[dim] for dim in tile.dims if f"wave_{dim}" in counts}
     base = tuple((dim, inner[dim][0] + waves.get(dim, const(0))) for dim in tile.dims)
-    axes = (RegisterAxis(width, ((column, 1),)),) if width > 1 else ()
+    rows_first = (*(dim for dim in tile.dims if dim != column), *((column,) if column else ()))
+    axes = tuple(RegisterAxis(steps[dim], ((dim, 1),)) for dim in rows_first if steps.get(dim, 1) > 1)
     layout = Layout(base, axes, len(axes))
-    for dim in (*(dim for dim in tile.dims if dim != column), *((column,) if column else ())):
+    for dim in rows_first:
         if (count := extents[dim] // inner[dim][1]) > 1:
             layout = layout.repeated(dim, count, inner[dim][1])
     return layout

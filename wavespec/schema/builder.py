@@ -291,8 +291,11 @@ class KernelBuilder:
     def wave(self, dim: Symbol | str, tile: Symbol | int) -> None:
         self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression)
 
-    def hardware(self, mma: str) -> None:
-        self._constrain("hardware", settings={"mma": mma})
+    def hardware(self, mma: str | None = None, vector: Mapping[str, Symbol | int] | None = None) -> None:
+        """Features of the machine; `vector`: neighbours along dims that each lane takes together."""
+        vectors = {dim: _symbol(count).expression for dim, count in (vector or {}).items()}
+        chosen = {} if mma is None else {"mma": mma}
+        self._constrain("hardware", settings={**chosen, "vector": vectors})
 
     def assume(self, condition: Symbol) -> None:
         self._constrain("assume", condition=condition.expression)

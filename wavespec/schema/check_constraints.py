@@ -101,6 +101,10 @@ def _check(
         if earlier is not constraint:
             yield RepeatedConstraint(constraint, earlier)
         if isinstance(constraint, Hardware):
+            for dim in constraint.settings.vector:
+                if dim not in spec.dims and dim not in broken:
+                    where = constraint.settings.where_key("vector", dim)
+                    yield UndefinedName(where, dim, "a dim", list(spec.dims))
             continue
         for field in ("start", "count"):
             if (bound := getattr(constraint, field, None)) is not None:
@@ -126,6 +130,7 @@ def _check(
 def _splits(spec: KernelSpec, constraints: Sequence[Workgroup | Tiling | Wave | Device]) -> Iterator[WavespecError]:
     """Constraints that do not go together, or do nothing."""
     used = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
+    used |= {name for name, dim in spec.dims.items() if dim.equals is not None}
     taken: dict[str, Workgroup | Tiling] = {}
     for constraint in constraints:
         if constraint.dim in spec.dims and constraint.dim not in used:

@@ -88,8 +88,10 @@ class Wave(Constraint):
 class HardwareSettings(SpecModel):
     """What the machine is asked to use."""
 
-    mma: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]
-    """The matrix instruction of every `mma`, or `auto` for the best one of the target."""
+    mma: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
+    """The matrix instruction of every `mma`, or `auto` for the best one of the target; absent: `auto`."""
+    vector: dict[Name, Expression] = Field(default_factory=dict)
+    """Of kernels without products: neighbours along a dim that each lane takes together; absent: a widest access."""
 
 
 class Hardware(Constraint):
@@ -104,7 +106,7 @@ class Hardware(Constraint):
 
     @property
     def subject(self) -> str:
-        return f"{{mma: {self.settings.mma}}}"
+        return f"{{mma: {self.settings.mma or 'auto'}}}"
 
 
 class Assume(Constraint):

@@ -114,7 +114,7 @@ def _subject(spec: KernelSpec, machine: Machine) -> _Subject:
 
 def _rows(op: Op, spec: KernelSpec, machine: Machine) -> tuple[MatrixInstruction, ...]:
     """Instructions for the types of the product: those that the machine may pick, or the one that the spec names."""
-    written = next((c.settings.mma for c in spec.constraints if isinstance(c, Hardware)), "auto")
+    written = next((c.settings.mma for c in spec.constraints if isinstance(c, Hardware)), None) or "auto"
     named = machine.instruction(written)
     if named is not None:
         return (named,)
