@@ -162,8 +162,25 @@ _MASKED_ATTENTION = Row(
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
     "attention_alibi": _MASKED_ATTENTION,
+    "attention_combine": Row(
+        sized("B H S M E", (2, 2, 11, 5, 20), (1, 1, 0, 1, 64), (1, 3, 1, 2, 130)),
+        special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
+    ),
+    "attention_decode": Row(
+        sized(f"{_HEADS} S", (1, 2, 3, 600, 24, 20, 2), (1, 1, 1, 0, 64, 64, 0)),
+        sized(f"{_HEADS} S", (2, 3, 1, 1025, 128, 128, 3)),
+    ),
     "attention_f32": _ATTENTION,
+    "attention_gqa": Row(
+        sized("B H G M N D E", (2, 4, 2, 5, 40, 24, 20), (1, 3, 1, 1, 1, 64, 64)),
+        sized("B H G M N D E", (2, 4, 4, 100, 100, 64, 64), (1, 6, 2, 5, 0, 128, 8)),
+    ),
     "attention_masked": _MASKED_ATTENTION,
+    "attention_paged": Row(
+        sized("B H M P T L N D E", (2, 2, 3, 9, 8, 4, 32, 24, 20), (1, 1, 1, 2, 1, 3, 3, 64, 64)),
+        sized("B H M P T L N D E", (3, 2, 5, 40, 16, 9, 144, 128, 128)),
+        special={"page": indices("P"), "count": lengths("N")},
+    ),
     "attention_padded": Row(_MASKED_ATTENTION.small, _MASKED_ATTENTION.on_cpu, special={"count": lengths("N")}),
     "batched_matmul": Row(
         sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),

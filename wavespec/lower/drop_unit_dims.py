@@ -36,8 +36,8 @@ class DropUnitDims(Pass):
 
 
 def _needed(op: Op) -> Iterator[str]:
-    """Dims that an operation is about."""
-    if "dim" in dict(op.attributes):
+    """Dims that an operation is about; an index, and a size, are numbers as well."""
+    if op.name not in ("index", "size") and "dim" in dict(op.attributes):
         yield op["dim"]
 
 

@@ -155,7 +155,7 @@ class ReferenceContext:
         whole |= {f"{function}({dim})": size for dim, size in self.sizes.items() for function in ("end", "size")}
         dims = max((self.dims[name] for name in known), key=len, default=())
         shape = next((value.shape for name, value in known.items() if self.dims[name] == dims), torch.Size())
-        numbers = [value.expand(shape).flatten().tolist() for value in known.values()]
+        numbers = [[one.item() for one in value.expand(shape).flatten()] for value in known.values()]
         rows = zip(*numbers, strict=True) if known else [()]
         found = [condition.evaluate({**whole, **dict(zip(known, map(int, row), strict=True))}) for row in rows]
         device = next(iter(self.tensors.values())).device

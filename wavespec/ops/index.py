@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import Index
@@ -17,7 +18,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     layout, dtype = op.result.tile.layout, op.result.tile.dtype
     assert layout is not None
     start, size = context.origin(op)[op["dim"]], layout.fragment_elements
-    places = [start + coordinate[op["dim"]] for coordinate in layout.coordinates()]
+    places = [start + coordinate.get(op["dim"], const(0)) for coordinate in layout.coordinates()]
     fragments: list[Value] = []
     for first in range(0, len(places), size):
         made = context.build.value(op.result.name, dtype, size)

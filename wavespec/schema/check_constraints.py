@@ -130,6 +130,7 @@ def _check(
 def _splits(spec: KernelSpec, constraints: Sequence[Workgroup | Tiling | Wave | Device]) -> Iterator[WavespecError]:
     """Constraints that do not go together, or do nothing."""
     used = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
+    used |= {name for name, dim in spec.dims.items() if dim.equals is not None}
     taken: dict[str, Workgroup | Tiling] = {}
     for constraint in constraints:
         if constraint.dim in spec.dims and constraint.dim not in used:

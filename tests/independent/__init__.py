@@ -1,0 +1,1 @@
+"""Cases that others wrote for the same operators, run through kernels."""

@@ -1,0 +1,172 @@
+"""Cases of others: torch's own samples and ONNX's node tests in; a plan and the right result of each, or why it is left out.
+
+IREE's shapes of matrix products are a list here: its tests are made by a generator, from these.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tests.independent.plans import OPERATORS, LeftOut, Plan, plan
+
+_OPINFO = {
+    "nn.functional.layer_norm": "layer_norm",
+    "nn.functional.rms_norm": "rms_norm",
+    "nn.functional.linear": "linear",
+    "nn.functional.scaled_dot_product_attention": "attention",
+    "nn.functional.relu": "relu",
+    "nn.functional.silu": "silu",
+    "nn.functional.gelu": "gelu",
+    "clamp_max": "minimum",
+}
+"""What OpInfo calls differently, and all that it has under `nn.functional`; others have their own names."""
+_NOT_YET = ("nn.functional.conv2d", "topk", "nn.functional.cross_entropy", "nn.functional.embedding")  # fmt: skip
+_ONNX = {
+    **{word: word.capitalize() for word in ("abs", "neg", "sign", "relu", "floor", "ceil", "round", "sqrt", "exp")},
+    **{word: word.capitalize() for word in ("log", "sin", "cos", "sinh", "erf", "tanh", "sigmoid", "reciprocal")},
+    **{word: word.capitalize() for word in ("add", "sub", "mul", "div", "gelu", "softmax")},
+    "maximum": "Max",
+    "minimum": "Min",
+    "lt": "Less",
+    "le": "LessOrEqual",
+    "gt": "Greater",
+    "ge": "GreaterOrEqual",
+    "eq": "Equal",
+    "log_softmax": "LogSoftmax",
+    "cumsum": "CumSum",
+    "matmul": "MatMul",
+    "layer_norm": "LayerNormalization",
+    "rms_norm": "RMSNormalization",
+    "sum": "ReduceSum",
+    "prod": "ReduceProd",
+    "amax": "ReduceMax",
+    "amin": "ReduceMin",
+    "mean": "ReduceMean",
+}
+_ONNX_NOT_YET = ("Gemm", "Conv", "Attention", "TopK", "ArgMax", "Gather", "SoftmaxCrossEntropyLoss", "Where")
+
+IREE_PRODUCTS = (
+    (1, 1, 1), (2, 2, 2), (4, 4, 4), (8, 8, 8), (9, 9, 9), (6, 3, 13), (15, 7, 37), (81, 41, 19), (1, 10, 10),
+    (10, 10, 1), (10, 1, 10), (123, 789, 456), (654, 234, 321), (1, 1000, 1000), (1000, 1, 1000), (512, 512, 128),
+    (457, 512, 330), (457, 514, 330), (438, 514, 330), (540, 516, 332), (1000, 512, 4), (4, 512, 1000),
+    (512, 4, 1000), (512, 500, 128), (457, 512, 160), (512, 512, 330),
+)  # fmt: skip
+"""M, N and K, from https://github.com/iree-org/iree/blob/main/tests/e2e/matmul/generate_e2e_matmul_tests.py."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call of an operator: a plan with the results of f64 and of torch in f32, or the reason that there is none."""
+
+    name: str
+    operator: str
+    plan: Plan | None
+    exact: Tensor | None = None
+    theirs: Tensor | None = None
+    left_out: str = ""
+
+
+def opinfo_cases() -> Iterator[Case]:
+    """Of the operators that are planned, or named above."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+
+    for info in op_db:
+        operator = _OPINFO.get(info.name, info.name)
+        name = f"{info.name}{'.' if info.variant_test_name else ''}{info.variant_test_name}"
+        if info.name in _NOT_YET:
+            for number, _ in enumerate(info.sample_inputs("cpu", torch.float32)):
+                yield Case(f"{name} {number}", info.name, None, left_out="no kernel here yet")
+        elif operator in OPERATORS and (torch.float32 in info.dtypes):
+            torch.manual_seed(0)
+            for number, sample in enumerate(info.reference_inputs("cpu", torch.float32)):
+                yield _opinfo_case(f"{name} {number}", operator, info.op, sample)
+
+
+def _opinfo_case(name: str, operator: str, call: Callable[..., Any], sample: Any) -> Case:
+    args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
+    try:
+        planned = plan(operator, args, dict(kwargs))
+    except LeftOut as reason:
+        return Case(name, operator, None, left_out=str(reason))
+    wide = [one.double() if isinstance(one, Tensor) else one for one in args]
+    wide_kwargs = {
+        key: one.double() if isinstance(one, Tensor) else one for key, one in kwargs.items() if key != "dtype"
+    }
+    with torch.no_grad():
+        exact, theirs = call(*wide, **wide_kwargs), call(*args, **kwargs)
+    # Some operators have several results, of which the first is that of the kernel.
+    first = [one[0] if isinstance(one, tuple) else one for one in (exact, theirs)]
+    return Case(name, operator, planned, first[0], first[1])
+
+
+def onnx_cases() -> Iterator[Case]:
+    """Node tests of the same operators."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        tests = load_model_tests(kind="node")
+    from onnx.helper import get_attribute_value
+
+    operators = {onnx: operator for operator, onnx in _ONNX.items()}
+    for test in tests:
+        nodes = test.model.graph.node
+        if len(nodes) != 1 or nodes[0].op_type not in (*operators, *_ONNX_NOT_YET):
+            continue
+        word = nodes[0].op_type
+        if word in _ONNX_NOT_YET:
+            yield Case(test.name, word, None, left_out="no kernel here yet")
+            continue
+        attributes = {one.name: get_attribute_value(one) for one in nodes[0].attribute}
+        for inputs, outputs in test.data_sets:
+            try:
+                given = [torch.from_numpy(np.array(one)) for one in inputs if one is not None]
+                args, kwargs = _onnx_call(operators[word], given, attributes)
+                planned = plan(operators[word], args, kwargs)
+            except LeftOut as reason:
+                yield Case(test.name, word, None, left_out=str(reason))
+            except (TypeError, AttributeError, ValueError) as error:
+                yield Case(test.name, word, None, left_out=f"no tensor of torch: {type(error).__name__}")
+            else:
+                right = torch.from_numpy(np.array(outputs[0]))
+                yield Case(test.name, word, planned, right, right)
+
+
+def _onnx_call(
+    operator: str, inputs: Sequence[Tensor], attributes: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that torch's operator of the same meaning has."""
+    rest = dict(attributes)
+    match operator:
+        case "softmax" | "log_softmax":
+            return (inputs[0], rest.pop("axis", -1)), rest
+        case "cumsum":
+            if any(rest.values()):
+                raise LeftOut("exclusive or reversed")
+            return (inputs[0], int(inputs[1])), {}
+        case "layer_norm" | "rms_norm":
+            axis = rest.get("axis", -1)
+            x, *others = inputs
+            return (x, x.shape[axis:], *others), {"eps": round(rest.get("epsilon", 1e-5), 9)}
+        case "sum" | "prod" | "amax" | "amin" | "mean":
+            if rest.get("noop_with_empty_axes") and (len(inputs) < 2 or not inputs[1].numel()):
+                raise LeftOut("of no dim")
+            axes = rest.get("axes") or (inputs[1].tolist() if len(inputs) > 1 else None)
+            return (inputs[0], axes or None), {"keepdim": bool(rest.get("keepdims", 1))}
+        case "gelu":
+            return (inputs[0],), {"approximate": rest.get("approximate", b"none").decode()}
+        case "maximum" | "minimum":
+            if len(inputs) != 2:
+                raise LeftOut(f"{len(inputs)} operands")
+            return tuple(inputs), {}
+        case _:
+            return tuple(inputs), rest

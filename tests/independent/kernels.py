@@ -1,0 +1,72 @@
+"""The few kernels, with symbolic dims, that all independent cases go through: their names in, callables out."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from tests.independent.plans import BINARY, UNARY
+from wavespec.pipeline import best_variant, build
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import KernelSpec, loads
+
+SPECS = Path(__file__).parents[2] / "specs"
+_HEAD = "apiVersion: wavespec/v1\nkind: Kernel\nname: independent\n"
+_FLAT = "constraints:\n  - {workgroup: M, tile: 1, axis: 1}\n  - {workgroup: N, tile: 256, axis: 0}\ngraph:\n"
+
+
+@cache
+def kernel(name: str) -> Kernel:
+    """One of the kernels below, compiled for this machine's CPU."""
+    return Kernel(build(spec_of(name), "cpu", only=best_variant("cpu")))
+
+
+def spec_of(name: str) -> KernelSpec:
+    """The spec of a kernel that a plan names, or of one in ``specs/``."""
+    word, _, eps = name.partition(" ")
+    if word == "matmul":
+        text = _of_specs("batched_matmul").replace("bf16", "f32")
+    elif word == "reductions":
+        text = _reductions()
+    elif word[:-1] == "unary":
+        text = _elementwise(UNARY[13 * int(word[-1]) :][:13], "x")
+    elif word[:-1] == "binary":
+        text = _elementwise(BINARY[8 * int(word[-1]) :][:8], "x", "y")
+    else:
+        text = _of_specs(word)
+    if eps:
+        text, changed = re.subn(r'1e-[56]\)"', f'{float(eps):.9f})"', text)
+        assert changed == 1
+    return loads(text, f"{word}.wave.yaml", directory=SPECS)
+
+
+def _of_specs(name: str) -> str:
+    return (SPECS / f"{name}.wave.yaml").read_text(encoding="utf-8")
+
+
+def _elementwise(words: tuple[str, ...], *inputs: str) -> str:
+    tensors = "".join(f"  {name}: {{shape: [M, N], dtype: f32}}\n" for name in inputs)
+    graph = "".join(f"  - {name}_in: {{read: {name}}}\n" for name in inputs)
+    operands = ", ".join(f"{name}_in" for name in inputs)
+    for word in words:
+        dtype = "bool" if word in ("lt", "le", "gt", "ge", "eq", "ne") else "f32"
+        tensors += f"  {word}_out: {{shape: [M, N], dtype: {dtype}, role: output}}\n"
+        value = f"[{operands}]" if len(inputs) > 1 else operands
+        graph += f"  - {word}_of: {{{word}: {value}}}\n  - {{write: {word}_of, to: {word}_out}}\n"
+    return f"{_HEAD}dims: {{M: {{}}, N: {{}}}}\ntensors:\n{tensors}{_FLAT}{graph}"
+
+
+def _reductions() -> str:
+    words = {"sum": "0", "prod": "1", "max": "-.inf", "min": ".inf", "mean": "0"}
+    outputs = "".join(f"  {word}_out: {{shape: [M], dtype: f32, role: output}}\n" for word in words)
+    starts = "".join(f"  - {word}_0: {{register: [M], dtype: f32, value: {value}}}\n" for word, value in words.items())
+    carry = ", ".join(f"t_{word}: {word}_0" for word in words)
+    steps = "".join(f"        - t_{word}: {{{word}: part, dim: N, init: t_{word}}}\n" for word in words)
+    writes = "".join(f"  - {{write: rows.t_{word}, to: {word}_out}}\n" for word in words)
+    return (
+        f"{_HEAD}dims: {{M: {{}}, N: {{}}}}\ntensors:\n  x: {{shape: [M, N], dtype: f32}}\n{outputs}"
+        "constraints:\n  - {workgroup: M, tile: 8, axis: 0}\n  - {wave: M, tile: 1}\n  - {tiling: N, tile: 64}\n"
+        f"graph:\n{starts}  - rows:\n      iterate: N\n      carry: {{{carry}}}\n      body:\n        - part: {{read: x}}\n"
+        f"{steps}{writes}"
+    )
