@@ -93,12 +93,12 @@ gemm.wave.yaml:22:22: error[no-matrix-instruction]: gfx942 has no matrix instruc
     )
 
 
-def test_batched_product_is_refused_not_a_crash() -> None:
+def test_tile_with_several_of_a_batch_is_refused_not_a_crash() -> None:
     text = (
         Gemm().text.replace("  K: {}", "  K: {}\n  B: {}").replace("[M, K]", "[B, M, K]").replace("[N, K]", "[B, N, K]")
     )
     text = text.replace("[M, N]", "[B, M, N]").replace(
-        "  - {tiling", "  - {workgroup: B, tile: 1, axis: 2}\n  - {tiling"
+        "  - {tiling", "  - {workgroup: B, tile: 2, axis: 2}\n  - {tiling"
     )
     with pytest.raises(WavespecError) as caught:
         lower(loads(text, "batch.wave.yaml"), NVIDIA)
