@@ -71,9 +71,8 @@ def build_kernels(
         for part in of_case
         if part.key not in packed
     }
-    for key, payload in _built_by_workers(missing, workers, report).items():
-        cache.put(key, payload)
-        packed[key] = payload
+    if len(missing) > 1:
+        packed |= _built_by_workers(missing, cache, workers, report)
     built: dict[Place, KernelArtifact] = {}
     for (name, target), one in todo.items():
         of_kernel = parts[name, target]
@@ -105,9 +104,10 @@ def _parts(spec: KernelSpec, target: str) -> list[list[_Part]]:
 
 
 def _built_by_workers(
-    todo: Mapping[_Part, KernelToBuild], workers: int | None, report: Callable[[str], None]
+    todo: Mapping[_Part, KernelToBuild], cache: CompileCache, workers: int | None, report: Callable[[str], None]
 ) -> dict[str, bytes]:
-    """By key, the packed artifacts of the parts that could be built."""
+    """By key, the packed artifacts of the parts that could be built; in the cache as soon as they are."""
+    packed: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder:
         jobs = {
             CompileJob(
@@ -123,7 +123,10 @@ def _built_by_workers(
         def done(job: CompileJob, problem: str | None) -> None:
             part = jobs[job]
             report(f"{part.spec.name} for {part.machine.variant}")
-            if problem and problem.startswith(_DIED):
+            if problem is None:
+                packed[part.key] = job.output.read_bytes()
+                cache.put(part.key, packed[part.key])
+            elif problem.startswith(_DIED):
                 died.append((part, problem.removeprefix(f"{_DIED}: ")))
 
         CompilePool(workers, seconds_per_job=_SECONDS_PER_PART).run(list(jobs), math.inf, done)
@@ -132,4 +135,4 @@ def _built_by_workers(
             with naming_member(todo[part].label):
                 where = part.spec.span_of("name")
                 raise CompilerFailure(where, f"{part.spec.name} for {part.machine.target}: {problem}.")
-        return {part.key: job.output.read_bytes() for job, part in jobs.items() if job.output.exists()}
+    return packed

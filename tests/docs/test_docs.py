@@ -92,9 +92,9 @@ def test_an_error_is_described_by_its_sentence(generate: ModuleType) -> None:
 
 
 def test_generated_parts_are_replaced_and_the_rest_is_kept(generate: ModuleType) -> None:
-    page = "before\n<!-- generated: passes -->\nold\n<!-- end generated -->\nafter\n"
+    page = "before\n<!-- generated: passes -->\nstale\n<!-- end generated -->\nafter\n"
     text = generate.page_text(page)
     assert text.startswith("before\n<!-- generated: passes -->\n| pass |")
     assert text.endswith("<!-- end generated -->\nafter\n")
-    assert "old" not in text
+    assert "stale" not in text
     assert generate.page_text(text) == text

@@ -67,6 +67,7 @@ graph:
         extents = dict(zip("MN", sizes, strict=True))
         shape = [extents[dim] for dim in self.order.split(", ")]
         low, high = (1, 3) if self.word == "prod" else (-9, 10)
+        low = 0 if self.dtype == "u8" else low
         x = np.random.default_rng(sum(sizes)).integers(low, high, shape).astype(numpy_dtype(DTYPES[self.dtype]))
         report = simulate(kernel or lower(self.spec, machine), machine, {"x": x}, extents)
         axis = self.order.split(", ").index(self.dim)

@@ -28,6 +28,8 @@ def compile_job(job: dict[str, Any]) -> str | None:
     except WavespecError as error:
         first = error.diagnostics[0]
         return f"{first.code}: {first.message}"
+    except Exception as error:  # a bug: whoever asked finds it again, with its place
+        return f"internal-error: {type(error).__name__}: {error}"
     replace_file(Path(job["output"]), pack_artifact(artifact))
     return None
 
