@@ -19,25 +19,25 @@ _MEMBERS = {
     (torch.bfloat16, "nt"): KernelSet(
         "matmul_layouts_bf16_nt",
         _FOLDER / "bf16_nt",
-        spec_sha256="a4b9a5259ead29f038ca18ee65ccbeed730d2b99aebb7515d52d368625d0aea4",
+        spec_sha256="fa93a10982076acdeaf7615e6a63614abd782fafc6fb755bf48b078068ceabe3",
         inputs=2,
     ),
     (torch.float16, "nn"): KernelSet(
         "matmul_layouts_f16_nn",
         _FOLDER / "f16_nn",
-        spec_sha256="02aae332819d58c5802ad3a7e3bd667b4e2a7665f3ed568e607136301108eadd",
+        spec_sha256="42b105eb78bea0806736e2667012ff15ec99a39e3ca576ed45852b6e945e3e06",
         inputs=2,
     ),
     (torch.float16, "nt"): KernelSet(
         "matmul_layouts_f16_nt",
         _FOLDER / "f16_nt",
-        spec_sha256="f943813593d88768eb7bbee233eb0bcf7c8cf5f59f07491c4250a06f3c11583d",
+        spec_sha256="e7177c74c36da39ea76ca9ca8b7e2fd8fa005cbf8ed8aeb21057397d08159510",
         inputs=2,
     ),
     (torch.float16, "tn"): KernelSet(
         "matmul_layouts_f16_tn",
         _FOLDER / "f16_tn",
-        spec_sha256="9a15ee4cc902c7e2bab07badf5e5f3041421753e552bba19d4b5ed7c94816e19",
+        spec_sha256="0edcea2db6d00c7f30539e6bad8ccaef2787121e81eb93e5e7285b372b40d9ad",
         inputs=2,
     ),
 }
@@ -148,13 +148,13 @@ def _matmul_layouts_out_fake(a: Tensor, b: Tensor, layout: str, out: Tensor) -> 
 
 
 _matmul_layouts_op = define_operator(
-    "wavespec_1404807f::matmul_layouts",
+    "wavespec_0831ceb0::matmul_layouts",
     "(Tensor a, Tensor b, str layout) -> Tensor",
     _new,
     _matmul_layouts_fake,
 )
 _matmul_layouts_out_op = define_operator(
-    "wavespec_1404807f::matmul_layouts_out",
+    "wavespec_0831ceb0::matmul_layouts_out",
     "(Tensor a, Tensor b, str layout, Tensor(a!) out) -> ()",
     _write,
     _matmul_layouts_out_fake,
