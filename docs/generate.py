@@ -31,7 +31,7 @@ from wavespec.schema import loads
 from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.load_family import is_family_file, loads_family
 from wavespec.schema.models import TARGETS
-from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, REDUCTIONS, SCANS
+from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, OPS, REDUCTIONS, SCANS
 from wavespec.schema.source_files import SPEC_SUFFIX
 from wavespec.targets.machine import machines
 
@@ -124,7 +124,7 @@ def models(*names: str) -> str:
     lines: list[str] = []
     for name, model in chosen.items():
         word = next(iter(model["properties"]))
-        title = f"`{word}`" if word == name.lower() else name
+        title = f"`{word}`" if word == name.lower() or (word in OPS and word in model.get("required", ())) else name
         lines += [_fields(title, model, [*model.get("required", []), *always.get(name, [])]), ""]
     return "\n".join(lines)
 

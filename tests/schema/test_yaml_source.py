@@ -161,4 +161,4 @@ def test_hostile_text_is_refused_at_once(name: str) -> None:
         assert code_of(text) == expected
     else:
         yaml_to_nodes(text, "f")
-    assert time.process_time() - start < 2.0
+    assert time.process_time() - start < 5.0
