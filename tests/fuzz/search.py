@@ -38,13 +38,13 @@ def search(
     seed: int, goes_on: Callable[[int], bool], *, broken: bool = False, tell: Callable[[str], None] = print
 ) -> Outcomes:
     """Try specs until ``goes_on(number of specs so far)`` is false; `broken`: texts with mistakes, else whole specs."""
-    outcomes, number = Outcomes(), 0
+    outcomes, number, before = Outcomes(), 0, peak_bytes()
     while goes_on(number):
         one = Random(seed * 1_000_003 + number)
         _broken(one, outcomes, tell) if broken else _whole(one, number, outcomes, tell)
         number += 1
-    if peak_bytes() > MOST_BYTES:
-        outcomes.failures.append(f"{peak_bytes() >> 20} MiB were in use")
+    if (taken := peak_bytes() - before) > MOST_BYTES:
+        outcomes.failures.append(f"{taken >> 20} MiB more were in use")
     return outcomes
 
 

@@ -16,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.reference import reference
 
 _HEAD = '''\
@@ -50,6 +51,7 @@ def reference_code(spec: KernelSpec, workloads: Sequence[Mapping[str, int]]) -> 
 
 def _function(name: str, spec: KernelSpec, sizes: Mapping[str, int], compute: torch.dtype | None) -> str:
     tensors = [tensor for tensor in spec.tensors.values() if tensor.role == "input"]
+    sizes = complete_sizes(spec, sizes)
     with FakeTensorMode():
         inputs = [torch.empty([sizes[dim] for dim in t.shape], dtype=DTYPES[t.dtype]) for t in tensors]
 
@@ -63,9 +65,12 @@ def _function(name: str, spec: KernelSpec, sizes: Mapping[str, int], compute: to
     code = code.replace(names[0], f"def {name}({names[1]})", 1)
     # It was traced on the CPU; where it runs is where its inputs are.
     code = code.replace("device(type='cpu')", "_device").replace("torch.ops.aten.bmm.default(", "_bmm(")
-    for constant in re.findall(r"self\.(\w+)", code):
-        value: torch.Tensor = getattr(graph, constant)
-        code = code.replace(f"self.{constant}", f"torch.tensor({value.item()!r}, dtype={value.dtype}, device=_device)")
+
+    def number(found: re.Match[str]) -> str:
+        value: torch.Tensor = getattr(graph, found[1])
+        return f"torch.tensor({value.item()!r}, dtype={value.dtype}, device=_device)"
+
+    code = re.sub(r"self\.(\w+)", number, code)
     head, body = code.split("\n", 1)
     first = names[1].split(",")[0].strip()
     return f"{head}\n    _device = {first}.device\n{body}\n"
