@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import time
-
 import pytest
 
 from benchmarks.peer_gemms import PEER_GEMMS
 from tests.amd.amd_gemms import Gemm, Peer, PeerAsMeasured, count, figures, loop, opcodes, require_emulator, run
-from wavespec.pipeline import emit
-from wavespec.targets.machine import machines
 
 require_emulator()
 pytestmark = pytest.mark.amd
@@ -19,8 +14,6 @@ EVERY = range(len(PEER_GEMMS))
 NAMES = [case.name for case in PEER_GEMMS]
 MEASURED = [number for number in EVERY if PEER_GEMMS[number].figures is not None]
 TARGETS = ("gfx942", "gfx950")
-FASTER = 8
-"""How many times the peer's time to MLIR a spec's is below."""
 
 
 @pytest.mark.parametrize("number", MEASURED, ids=[NAMES[number] for number in MEASURED])
@@ -69,19 +62,6 @@ def test_results_are_exact_at_fixed_sizes_and_no_banks_collide(number: int) -> N
     done = run(Peer(number, sides=size), *size)
     assert done.right
     assert done.statistics["lds_cycles"] == done.statistics["lds_ideal_cycles"]
-
-
-@pytest.mark.parametrize("number", EVERY, ids=NAMES)
-def test_mlir_is_there_several_times_faster(number: int) -> None:
-    case, (machine,) = PEER_GEMMS[number], machines("gfx942")
-    spec, best = case.spec(), float("inf")
-    gc.disable()
-    for _ in range(10):
-        start = time.process_time()
-        emit(spec, machine)
-        best = min(best, time.process_time() - start)
-    gc.enable()
-    assert best * FASTER <= case.seconds
 
 
 def test_waves_that_take_turns_either_move_data_or_multiply_with_priority() -> None:
