@@ -239,6 +239,9 @@ KERNELS: dict[str, Row] = {
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "rms_norm": _ROWS,
     "rope": Row(sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))),
+    "silu_and_mul": Row(
+        sized("T N", (9, 140), (3, 2), (0, 8), (5, 2064)), sized("T N", (1, 2), (3, 0), (33, 2002), (17, 1024))
+    ),
     # torch.softmax errs four times as much as torch's own functions one after another, which `check` asks
     "softmax": Row(_ROWS.small, _ROWS.on_cpu, special={"x": spread(5)}, least_ulps=2.0),
     "sum_dim": Row(
