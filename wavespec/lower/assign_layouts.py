@@ -99,8 +99,8 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            if op.name in _ALIKE and not op.get("by_unit"):
-                whole, *parts = (*op.results, *op.operands)
+            if op.name in (*_ALIKE, "take") and not op.get("by_unit"):
+                whole, *parts = (*op.results, *(op.operands[1:] if op.name == "take" else op.operands))
                 for value in parts:
                     if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
                         raise LayoutMismatch(op.span, value.name, whole.name)
@@ -150,7 +150,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
     if op.name in ("reduce", "scan"):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
-    if op.name == "topk":
+    if op.name in ("topk", "take"):
         return [(op.result, *op.operands[1:])]
     return [(*op.results, *op.operands)] if op.name in _ALIKE else []
 

@@ -13,7 +13,7 @@ from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value,
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.resolve_places import resolve_places
-from wavespec.ops.index_map import dims_of
+from wavespec.ops.index_map import dims_of, moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -79,6 +79,20 @@ class ReductionSplit(WavespecError, code="reduction-split"):
         )
 
 
+class TakenApart(WavespecError, code="taken-apart"):
+    def __init__(self, where: Where, name: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"A workgroup, or a step of a loop, has a part of '{name}' along '{dim}', "
+            f"and elements of all of '{dim}' are taken.",
+            hints=[
+                f"Give '{dim}' one tile: {{tiling: {dim}, tile: ...}} of at least its largest size, "
+                f"which is no 'iterate' over '{dim}'.",
+                "Of a tensor, 'read' takes elements from anywhere: it has 'at' as well.",
+            ],
+        )
+
+
 class NotUniform(WavespecError, code="not-uniform"):
     def __init__(self, where: Where, value: Value) -> None:
         dims = ", ".join(value.tile.dims)
@@ -126,7 +140,7 @@ class AssignTiles(Pass):
             Where waves that compute take turns at whole tiles, there are two of each.
             A dim with a tiling that no loop walks over has one tile, at 0.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
-            ``untiled-dim``, ``reduction-split`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
+            ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
             ``registers-not-possible`` at the schedule.
     """
 
@@ -139,6 +153,7 @@ class AssignTiles(Pass):
         kernel = replace(kernel, distribution=plan)
         walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
         raise_all(_larger(plan, sizes, walked))
+        raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = self._wave_tiles(kernel, machine, products)
@@ -179,6 +194,8 @@ class AssignTiles(Pass):
                 return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
             if op.name == "index":
                 return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
+            if op.name == "take":
+                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in dims_of(op))),)
             if op.name == "random":
                 return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in op["over"])),)
             if op.name == "iterate" and not op.get("once"):
@@ -319,6 +336,13 @@ def _loop(op: Op, size: Expr, tile: int) -> Op:
     op = op.with_(induction=f"at_{op['dim']}", extent=extent, step=const(tile), unroll=1)
     lower = op.get("lower")
     return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))
+
+
+def _taken_apart(kernel: Kernel, parted: Collection[str]) -> Iterator[WavespecError]:
+    """Values of which elements are taken that others have: ``parted`` are dims that have several tiles."""
+    for op in kernel.walk():
+        if op.name == "take":
+            yield from (TakenApart(op.span, op.operands[0].name, dim) for dim in moved_dims(op) if dim in parted)
 
 
 def _unplaced(

@@ -157,5 +157,6 @@ def check_shared(kernel: Kernel, machine: Machine) -> None:
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
     needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
     if needed > machine.shared.bytes:
-        where = kernel.distribution.loops[0].span if kernel.distribution.loops else None
+        loops = (split.span for split in kernel.distribution.loops)
+        where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)
         raise SharedMemoryExceeded(where, needed, machine, staged)

@@ -72,7 +72,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     shaped = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
     others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
     kernel = replace(empty, body=tuple(context.ops), distribution=_distribution(spec), sizes=others)
-    mapped = {op["memory"] for op in kernel.walk() if op.get("at")}
+    mapped = {op["memory"] for op in kernel.walk() if op.get("memory") and op.get("at")}
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
     used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     kernel = kernel.with_symbols(*context.symbols, *dict.fromkeys(node for node in used if node.kind == "symbol"))

@@ -11,6 +11,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.promote_shared import check_shared
 from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
@@ -24,6 +25,8 @@ class TileToThread(Pass):
     Before: tiles with layouts; accesses with origins and masked dims; copies with a layout.
     After:  the operations of ``wavespec.ir.thread``; a tile is one value per fragment.  Loops that want straight-line
             code (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
+    Errors: ``shared-memory-exceeded`` where values that are handed on do not fit beside the staged tiles;
+            ``values-not-shared`` at a ``take``, where some waves only copy.
     """
 
     name: ClassVar[str] = "tile-to-thread"
@@ -47,7 +50,10 @@ class TileToThread(Pass):
         block(kernel.body)
         memories = (*kernel.memories, *context.memories)
         kernel = kernel.with_symbols(*context.symbols)
-        return replace(kernel, level="thread", body=tuple(build.ops), memories=memories)
+        kernel = replace(kernel, level="thread", body=tuple(build.ops), memories=memories)
+        if context.memories:
+            check_shared(kernel, machine)
+        return kernel
 
 
 def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:

@@ -26,6 +26,7 @@ from wavespec.ops import (
     register,
     scan,
     size,
+    take,
     topk,
     write,
 )
@@ -51,6 +52,7 @@ _OPS: dict[str, ModuleType] = {
     "register": register,
     "scan": scan,
     "size": size,
+    "take": take,
     "topk": topk,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),

@@ -16,7 +16,7 @@ from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ops.contexts import ReferenceContext, TileContext
 from wavespec.schema.expressions import Binary, Call, Expression, Name, Num, Unary
-from wavespec.schema.ops import Read, Write
+from wavespec.schema.ops import Read, Take, Write
 from wavespec.schema.ops.mapping import values_of
 
 if TYPE_CHECKING:
@@ -36,9 +36,10 @@ def value_symbol(name: str, dtype: DType) -> Expr:
 
 
 def mapped(
-    statement: Read | Write, context: TileContext, tensor: str, dims: Sequence[str]
+    statement: Read | Write | Take, context: TileContext, shape: Sequence[str], dims: Sequence[str]
 ) -> tuple[tuple[Value, ...], dict[str, Any]]:
-    """The values that places depend on, and the attributes of the access; none without a mapping."""
+    """The values that places in something of that shape depend on, and the attributes of the access; none without a
+    mapping."""
     if not statement.at:
         return (), {}
     values = tuple(context.names[name] for name in values_of(statement.at, dims, context.params))
@@ -46,7 +47,6 @@ def mapped(
     known |= {dim: index_of(dim) for dim in dims}
     for number, name in enumerate(values_of(statement.at, dims, context.params)):
         known[name] = value_symbol(f"value.{number}", context.names[name].tile.dtype)
-    shape, _ = context.tensors[tensor]
     places = {
         dim: _computed(statement.at[dim], known, context.sizes, _IN_KERNELS) if dim in statement.at else index_of(dim)
         for dim in shape
@@ -58,6 +58,11 @@ def dims_of(op: Op) -> tuple[str, ...]:
     """The dims of what an access with a mapping moves, in the graph: the tile has those of which there is more than
     one element."""
     return op["over"]
+
+
+def moved_dims(op: Op) -> tuple[str, ...]:
+    """Of something with a mapping the dims whose places are not those of the same dims of the tile."""
+    return tuple(dim for dim, place in op["at"] if place is not index_of(dim))
 
 
 def seen_by(op: Op, kernel: Kernel) -> Memory:
@@ -84,9 +89,9 @@ def contiguous_dim(op: Op, memory: Memory) -> str:
 
 
 def places(
-    statement: Read | Write, context: ReferenceContext, tensor: str, dims: tuple[str, ...]
+    statement: Read | Write | Take, context: ReferenceContext, shape: Sequence[str], dims: tuple[str, ...]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """For every element of a whole value the element number in the tensor, and whether it is inside of it."""
+    """For every element of a whole value the element number in something of that shape, and whether it is inside."""
     import torch
 
     device = next(iter(context.tensors.values())).device
@@ -103,13 +108,19 @@ def places(
         known[name] = value[tuple(slice(None) if dim in own else None for dim in dims)]
     number = torch.zeros(extents, dtype=torch.int64, device=device)
     inside = torch.ones(extents, dtype=torch.bool, device=device)
-    for dim in context.spec.tensors[tensor].shape:
+    for dim in shape:
         size = context.sizes[dim]
         place = _computed(statement.at[dim], known, context.sizes, _IN_TORCH) if dim in statement.at else known[dim]
         place = torch.as_tensor(place, device=device)
         inside &= (place >= 0) & (place < size)
         number = number * size + place
     return torch.where(inside, number, 0), inside
+
+
+def taken(value: torch.Tensor, number: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """The elements at the places that `places` gives, 0 outside."""
+    flat = value.reshape(-1) if value.numel() else value.new_zeros(1)
+    return flat[number].masked_fill(~inside, 0)
 
 
 _Operations = Mapping[str, Callable[[Any, Any], Any]]

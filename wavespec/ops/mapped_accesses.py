@@ -116,10 +116,10 @@ def _pieces(
     op: Op, layout: Layout, operands: Sequence[Value], widest: int, context: ThreadContext
 ) -> list[MappedPiece]:
     origin = context.origin(op)
-    tiles = [_indices(origin, place) for place in layout.coordinates()]
+    tiles = [indices_of(origin, place) for place in layout.coordinates()]
     tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
     size = layout.fragment_elements
-    known = _bound(operands, layout, context)
+    known = bound_values(operands, layout, context)
     pieces: list[MappedPiece] = []
     for first in range(0, len(tiles), size):  # an access is part of one fragment
         end = first + size
@@ -128,12 +128,12 @@ def _pieces(
     return pieces
 
 
-def _indices(origin: Coordinates, inside: Coordinates) -> Coordinates:
+def indices_of(origin: Coordinates, inside: Coordinates) -> Coordinates:
     """Of an element along all dims; one that the tile does not have stays at its origin."""
     return {dim: start + inside[dim] if dim in inside else start for dim, start in origin.items()}
 
 
-def _bound(operands: Sequence[Value], layout: Layout, context: ThreadContext) -> list[dict[str, Expr]]:
+def bound_values(operands: Sequence[Value], layout: Layout, context: ThreadContext) -> list[dict[str, Expr]]:
     """For every register of ``layout`` what the values hold for its element, as symbols bound to their registers."""
     known: list[dict[str, Expr]] = [{} for _ in range(layout.elements)]
     for number, operand in enumerate(operands):
@@ -212,7 +212,7 @@ def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext) -> Callabl
     source, shared, machine = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"]), context.machine
     layout: Layout = op["layout"]
     local, origin, width = list(layout.coordinates()), context.origin(op), copied_together(op)
-    tiles = [_indices(origin, inside) for inside in local]
+    tiles = [indices_of(origin, inside) for inside in local]
     tensor = mapped_tensor(op, context, source)
     known = _loaded(build, op, tiles, context)
     widest = max(1, machine.globals.access_bytes // source.dtype.bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import read_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.index_map import mapped, places
+from wavespec.ops.index_map import mapped, places, taken
 from wavespec.ops.mapped_accesses import read_mapped
 from wavespec.schema.ops import Read
 
@@ -13,7 +13,7 @@ from wavespec.schema.ops import Read
 def to_tile(statement: Read, context: TileContext) -> None:
     shape, dtype = context.tensors[statement.tensor]
     value = context.tile(statement.name, statement.dims or shape, dtype)
-    values, places = mapped(statement, context, statement.tensor, value.tile.dims)
+    values, places = mapped(statement, context, shape, value.tile.dims)
     context.add("read", values, (value,), statement.span, node=statement.name, memory=statement.tensor, **places)
     context.names[statement.name] = value
 
@@ -39,9 +39,7 @@ def reference(statement: Read, context: ReferenceContext) -> None:
     value = context.tensors[statement.tensor].to(context.dtype(tensor.dtype))
     dims = tensor.shape if statement.dims is None else statement.dims
     if statement.at:
-        number, inside = places(statement, context, statement.tensor, dims)
-        flat = value.reshape(-1) if value.numel() else value.new_zeros(1)
-        value = flat[number].masked_fill(~inside, 0)
+        value = taken(value, *places(statement, context, tensor.shape, dims))
     elif dims != tensor.shape:
         value = value.permute([tensor.shape.index(dim) for dim in dims])
     context.define(statement.name, dims, value)

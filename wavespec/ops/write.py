@@ -13,7 +13,8 @@ from wavespec.schema.ops import Write
 
 def to_tile(statement: Write, context: TileContext) -> None:
     value = context.names[statement.value]
-    values, places = mapped(statement, context, statement.to, value.tile.dims)
+    shape, _ = context.tensors[statement.to]
+    values, places = mapped(statement, context, shape, value.tile.dims)
     context.add("write", (value, *values), (), statement.span, memory=statement.to, **places)
 
 
@@ -35,7 +36,7 @@ def reference(statement: Write, context: ReferenceContext) -> None:
     tensor = context.spec.tensors[statement.to]
     value = context.names[statement.value].to(context.dtype(tensor.dtype))
     if statement.at:
-        number, inside = places(statement, context, statement.to, context.dims[statement.value])
+        number, inside = places(statement, context, tensor.shape, context.dims[statement.value])
         result = value.new_zeros([context.sizes[dim] for dim in tensor.shape])
         result.view(-1)[number[inside]] = value[inside]
         value = result

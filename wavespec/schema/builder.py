@@ -310,6 +310,13 @@ class KernelBuilder:
         shape = {} if dims is None else {"dims": tuple(map(str, dims))}
         return self._op("read", name, tensor=str(tensor), **shape, at=_index_map(at))
 
+    def take(
+        self, name: str, value: Value, dims: Sequence[Symbol | str] | None = None, at: IndexMap | None = None
+    ) -> Value:
+        """`at`: dim of the value: index, as in YAML; `size(M)` is the size of a dim."""
+        shape = {} if dims is None else {"dims": tuple(map(str, dims))}
+        return self._op("take", name, value=str(value), **shape, at=_index_map(at))
+
     def mma(self, name: str, lhs: Value, rhs: Value, acc: Value, variant: str = "") -> Value:
         """A product; `variant` is its own matrix instruction, in place of that of the kernel."""
         chosen = {"variant": variant} if variant else {}

@@ -28,6 +28,7 @@ from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.take import Take
 from wavespec.schema.ops.topk import Topk
 from wavespec.schema.ops.write import Write
 
@@ -61,6 +62,7 @@ __all__ = [
     "Scope",
     "Size",
     "Structured",
+    "Take",
     "Ternary",
     "Topk",
     "Unary",
@@ -75,6 +77,7 @@ _MODELS: tuple[type[Op], ...] = (
     Size,
     Random,
     Read,
+    Take,
     Mma,
     Iterate,
     Branch,
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
         | Size
         | Random
         | Read
+        | Take
         | Mma
         | Iterate
         | Branch

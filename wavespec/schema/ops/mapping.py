@@ -1,4 +1,4 @@
-"""Index mappings: which element of a tensor each element of a tile is."""
+"""Index mappings: which element of a tensor, or of a value, each element of a tile is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wavespec.schema.expressions import Binary, Call, Expression, Num
 from wavespec.schema.expressions import Name as NameNode
 from wavespec.schema.index_parser import IndexExpression
 from wavespec.schema.names import Name
-from wavespec.schema.ops.base import Op, Scope, TensorType
+from wavespec.schema.ops.base import Op, Scope
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 
 IndexMap = Annotated[dict[Name, IndexExpression], Field(max_length=16)]
@@ -51,11 +51,11 @@ class NoDivisor(WavespecError, code="no-constant-value"):
 
 
 def check_mapping(
-    op: Op, tensor: TensorType, name: str, at: Mapping[str, Expression], dims: Sequence[str], scope: Scope
+    op: Op, shape: Sequence[str], name: str, at: Mapping[str, Expression], dims: Sequence[str], scope: Scope
 ) -> bool:
-    """Whether every dim of the tensor called `name` has a place for each element of a tile with `dims`; what is wrong
-    is reported."""
-    errors = list(_errors(op, tensor, name, at, dims, scope))
+    """Whether every dim in the `shape` of what is called `name` has a place for each element of a tile with `dims`;
+    what is wrong is reported."""
+    errors = list(_errors(op, shape, name, at, dims, scope))
     for error in errors:
         scope.report(error)
     return not errors
@@ -83,11 +83,11 @@ def index_nodes(expression: Expression) -> Iterator[Expression]:
 
 
 def _errors(
-    op: Op, tensor: TensorType, name: str, at: Mapping[str, Expression], dims: Sequence[str], scope: Scope
+    op: Op, shape: Sequence[str], name: str, at: Mapping[str, Expression], dims: Sequence[str], scope: Scope
 ) -> Iterator[WavespecError]:
     for dim, expression in at.items():
-        if dim not in tensor.shape:
-            message = f"{quote(name)} has the dims [{', '.join(tensor.shape)}], not {quote(dim)}."
+        if dim not in shape:
+            message = f"{quote(name)} has the dims [{', '.join(shape)}], not {quote(dim)}."
             yield DimsMismatch(op.where_key("at", dim), message)
         for node in index_nodes(expression):
             place = _part(op.where("at", dim), node)
@@ -101,7 +101,7 @@ def _errors(
                     yield SizeOfNoDim(_part(op.where("at", dim), argument), str(argument))
             elif isinstance(node, Binary) and node.op in ("//", "%") and _may_be_none(node.right, dims, scope):
                 yield NoDivisor(_part(op.where("at", dim), node.right), str(node.right))
-    for dim in tensor.shape:
+    for dim in shape:
         if dim not in at and dim not in dims and not scope.is_broken(dim):
             yield NotPlaced(op.where(), name, dim)
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.names import Name
-from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 
 
@@ -48,14 +48,16 @@ class Read(ValueOp):
         if tensor.role == "output":
             scope.report(ReadOfOutput(self.where("tensor"), self.tensor))
             return None
-        dims = tensor.shape if self.dims is None else self._dims(self.dims, scope)
-        if dims is None or not check_mapping(self, tensor, self.tensor, self.at, dims, scope):
+        dims = tensor.shape if self.dims is None else named_dims(self, self.dims, scope)
+        if dims is None or not check_mapping(self, tensor.shape, self.tensor, self.at, dims, scope):
             return None
         return ValueType(dims, tensor.dtype)
 
-    def _dims(self, dims: tuple[str, ...], scope: Scope) -> tuple[str, ...] | None:
-        known = [scope.dim(self, "dims", index) for index in range(len(dims))]
-        for index, dim in enumerate(dims):
-            if dim in dims[:index]:
-                scope.report(RepeatedDimOfTile(self.where("dims", index), dim))
-        return dims if None not in known and len({*dims}) == len(dims) else None
+
+def named_dims(op: Op, dims: tuple[str, ...], scope: Scope) -> tuple[str, ...] | None:
+    """The field `dims` of an op, where every one is a dim and there once; what is wrong is reported."""
+    known = [scope.dim(op, "dims", index) for index in range(len(dims))]
+    for index, dim in enumerate(dims):
+        if dim in dims[:index]:
+            scope.report(RepeatedDimOfTile(op.where("dims", index), dim))
+    return dims if None not in known and len({*dims}) == len(dims) else None

@@ -51,7 +51,7 @@ class Write(EffectOp):
             scope.write(self, "to")
         if value is None:
             return None
-        if self.at and not check_mapping(self, tensor, self.to, self.at, value.dims, scope):
+        if self.at and not check_mapping(self, tensor.shape, self.to, self.at, value.dims, scope):
             return None
         if not self.at and value.dims != tensor.shape:
             mine, theirs = ", ".join(value.dims), ", ".join(tensor.shape)
