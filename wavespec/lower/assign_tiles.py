@@ -140,8 +140,8 @@ class AssignTiles(Pass):
             Where waves that compute take turns at whole tiles, there are two of each.
             A dim with a tiling that no loop walks over has one tile, at 0.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
-            ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation; ``turns-not-possible``, ``cluster-not-possible``,
-            ``registers-not-possible`` at the schedule.
+            ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation; ``turns-not-possible``,
+            ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
     """
 
     name: ClassVar[str] = "assign-tiles"
@@ -239,6 +239,13 @@ class AssignTiles(Pass):
                         split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part
                     )
                 )
+        has_tile = {split.dim for split in (*plan.workgroup, *plan.loops)}
+        for dim, part in issue.items():
+            size = kernel.size(dim)
+            if dim not in has_tile and size.is_const and size.value % part:
+                (op, *_) = (op for op, _ in products if dim in (op["m"], op["n"], op["k"]))
+                what = "the matrix instruction's extent"
+                errors.append(TileNotDivisible(op.span, f"size of {dim}", size.value, what, part))
         raise_all(errors)
         return tiles
 

@@ -164,7 +164,8 @@ def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -
 def _misfits(kernel: Kernel, row: MatrixInstruction, dims: Sequence[str], machine: Machine) -> int:
     """In how many dims the tiles of the distribution are no whole numbers of the instruction."""
     plan = kernel.distribution
-    tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+    tiles = {dim: size.value for dim, size in kernel.all_sizes.items() if size.is_const}
+    tiles |= {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
     if machine.concurrent_waves:
         tiles |= {split.dim: split.tile for split in plan.waves}
     extents = zip(dims, (row.m, row.n, row.k), strict=True)

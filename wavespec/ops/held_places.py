@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.layout import Layout
 from wavespec.ops.contexts import ThreadContext

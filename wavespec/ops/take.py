@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import const
 from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.ir.layout import Layout, row_major
+from wavespec.ir.layout import row_major
 from wavespec.ops.accesses import regroup, widest_access, write_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.held_places import Held, held_places
 from wavespec.ops.index_map import index_of, mapped, moved_dims, places, taken
 from wavespec.ops.mapped_accesses import MappedTensor, bound_values, indices_of, mapped_pieces
 from wavespec.schema.ops.take import Take
+
+if TYPE_CHECKING:
+    from wavespec.ops.held_places import Held
 
 _BANKS_BYTES, _PADDING_BYTES = 128, 16
 """Rows that are a multiple of all banks would start at the same one; padding keeps widest accesses aligned."""
@@ -43,6 +46,8 @@ def to_tile(statement: Take, context: TileContext) -> None:
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
+    from wavespec.ops.held_places import held_places  # it needs numpy, which other kernels do without
+
     layout, name = op.result.tile.layout, op.result.name
     assert layout is not None
     held = held_places(op, context)

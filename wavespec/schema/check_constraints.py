@@ -9,6 +9,7 @@ from wavespec.schema.check_places import check_place
 from wavespec.schema.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.expressions import PLACES, Call, Expression
 from wavespec.schema.models import KernelSpec
+from wavespec.schema.ops import AnyOp, Read, Structured, Take
 from wavespec.schema.resolve import UndefinedName, part_of
 
 GRID_AXES = 5
@@ -127,10 +128,21 @@ def _check(
             yield WaveWithoutWorkgroup(constraint.where("dim"), constraint.dim)
 
 
+def _named(body: Sequence[AnyOp]) -> Iterator[str]:
+    """Dims that values of a body have by name."""
+    for op in body:
+        if isinstance(op, Read | Take):
+            yield from op.dims or ()
+        elif isinstance(op, Structured):
+            for field in op.bodies:
+                yield from _named(getattr(op, field))
+
+
 def _splits(spec: KernelSpec, constraints: Sequence[Workgroup | Tiling | Wave | Device]) -> Iterator[WavespecError]:
     """Constraints that do not go together, or do nothing."""
     used = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
     used |= {name for name, dim in spec.dims.items() if dim.equals is not None}
+    used |= set(_named(spec.graph))
     taken: dict[str, Workgroup | Tiling] = {}
     for constraint in constraints:
         if constraint.dim in spec.dims and constraint.dim not in used:

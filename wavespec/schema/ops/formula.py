@@ -179,8 +179,9 @@ class _Expansion:
         numbers = [value for value, _ in fields.values() if not isinstance(value, str)]
         if issubclass(_MODELS[word], Elementwise) and len(numbers) == len(fields):
             raise NoValue(self._where(node), word)
-        for value, part in fields.values():
-            self._check_name(value, part)
+        for field, (value, part) in fields.items():
+            if field != "dtype":
+                self._check_name(value, part)
         name = self._fresh(word)
         op = _MODELS[word].model_validate({"name": name, **{field: value for field, (value, _) in fields.items()}})
         span = self.formula.span_of("text")
