@@ -82,7 +82,7 @@ def run(folder: Path, device: str, seconds: float) -> None:
             times = gpu_times(calls, seconds) if device == "cuda" else cpu_times(calls, seconds)
             exact = function([tensor.double() for tensor in given])
             error, allowed = ((result.double() - exact).abs().max().item() for result in (ours, function(given)))
-            least = torch.finfo(x.dtype).eps / 2 * exact.abs().max().item()
+            least = torch.finfo(x.dtype).eps * exact.abs().max().item()
             wrong = "" if error <= 2 * max(allowed, least) else f" error {error:.1e}, torch {allowed:.1e}"
             mine, other, copy = (times[name] for name in ("wavespec", "torch", "copy"))
             print(

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.tune.bundles import write_bundle
 from wavespec.tune import bench
+from wavespec.tune.judge import accuracy_of
 from wavespec.tune.results import FINAL_ROUNDS, Results, load_results
 
 
@@ -29,6 +31,17 @@ def test_candidate_may_round_as_the_spec_itself_does(tmp_path: Path) -> None:
     (folder / "reference.py").write_text(reference.replace("return a @ b.T", "return exact_0(a, b)"))
     results = measured(folder)
     assert set(results.finalists(0)) == {"untuned", "c1"} and results.problem(0, "wrong")
+
+
+def test_torch_is_taken_to_err_by_one_unit_in_the_last_place() -> None:
+    """Where few numbers are compared, torch is often exact by luck: docs/decisions/0007."""
+    truth = torch.tensor([1.0, 1.5], dtype=torch.float64)
+    rounded, unit = truth.float(), 2.0**-23
+    for error, ok in ((0.0, True), (2.0, True), (4.0, False)):
+        output = rounded + torch.tensor([error * unit, 0])
+        assert accuracy_of([output], [truth], [rounded]).ok is ok
+    whole = torch.tensor([3])
+    assert not accuracy_of([whole], [whole + 1], [whole + 1]).ok
 
 
 def test_best_are_measured_again_in_turns(tmp_path: Path) -> None:

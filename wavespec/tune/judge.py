@@ -21,7 +21,7 @@ class Accuracy:
 
     error: float
     torch_error: float
-    """Of torch computing the same graph in the dtypes of the spec; at least half a unit in the last place."""
+    """Of torch computing the graph in the dtypes of the spec; at least one unit in the last place of the result."""
 
     @property
     def ratio(self) -> float:
@@ -42,7 +42,7 @@ def accuracy_of(outputs: Sequence[Tensor], exact: Sequence[Tensor], rounded: Seq
     for output, truth, torch_output in zip(outputs, exact, rounded, strict=True):
         error, torch_error = _largest_error(output, truth), _largest_error(torch_output, truth)
         if output.dtype.is_floating_point and truth.numel():
-            least = torch.finfo(output.dtype).eps / 2 * float(truth.abs().max())
+            least = torch.finfo(output.dtype).eps * float(truth.abs().max())
             torch_error = max(torch_error, least)
         one = Accuracy(error, torch_error)
         worst = max(worst, one, key=lambda accuracy: accuracy.ratio)
