@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tests.fuzz.random_specs import RandomSpec
+from tests.fuzz.graph import RandomSpec
 from tests.kernels import TORCH, array_to_tensor, check_error, tensor_to_array, tensors_of
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import best_variant, build, lower
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.reference import reference
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
-SIMULATED = ("gfx942", "sm_90")
+SIMULATED = [*machines("gfx942"), *machines("sm_90")]
 SECONDS = 5
 """Within which a text is a spec, or its mistakes are found."""
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Generator[None]:
     """`TimeoutError` in what takes longer."""
 
     def late(*_: object) -> None:
@@ -59,45 +60,47 @@ def check(spec: KernelSpec, inputs: tuple[Tensor, ...], results: list[Tensor], *
     exact, theirs = tensors_of(reference(spec, *inputs)), tensors_of(reference(spec, *inputs, compute=None))
     for name, result, right, own in zip(_names(spec, "output"), results, exact, theirs, strict=True):
         if whole or not result.dtype.is_floating_point:
-            assert torch.equal(result, right.to(result.dtype)), f"{name} is wrong"
+            assert torch.equal(result.double(), right.to(result.dtype).double()), f"{name} is wrong"
         else:
             check_error(name, result, right, own, least_ulps=8)
 
 
 def judge(random: RandomSpec, *, cpu: bool) -> str:
-    """The outcome: ``right``, or ``refused`` where no machine of those asked takes the spec; raises where it is wrong."""
+    """The outcome: ``right``, or ``refused (why)`` where no machine of those asked takes it; raises where it is wrong."""
     with time_limit(SECONDS):
         spec = loads(random.text, "random.wave.yaml")
-    taken = 0
-    for target in SIMULATED:
-        (machine,) = machines(target)
+    taken, refusals = 0, set[str]()
+    for machine in SIMULATED:
         try:
             kernel = lower(spec, machine)
         except WavespecError as error:
             assert error.diagnostics, random.text
+            refusals |= {one.code for one in error.diagnostics}
             continue
         taken += 1
-        for sizes in random.sizes:
+        for given in random.sizes:
+            sizes = complete_sizes(spec, given)
             inputs = inputs_of(spec, sizes, whole=random.whole)
             named = zip(_names(spec, "input"), inputs, strict=True)
             arrays: dict[str, Any] = {name: tensor_to_array(one, spec.tensors[name].dtype) for name, one in named}
             report = simulate(kernel, machine, arrays, sizes)
-            assert report.ok, f"{target} {sizes}: {report.render()}"
+            assert report.ok, f"{machine.variant} {sizes}: {report.render()}"
             outputs = _names(spec, "output")
             results = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in outputs]
-            _with_place(f"{target} {sizes}", spec, inputs, results, whole=random.whole)
-    if cpu:
+            _with_place(f"{machine.variant} {sizes}", spec, inputs, results, whole=random.whole)
+    if cpu or not taken:
         try:
             compiled = Kernel(build(spec, "cpu", only=best_variant("cpu"), cache=CompileCache(enabled=False)))
         except WavespecError as error:
-            assert error.diagnostics and "compiler-failure" not in str(error), str(error)
+            refusals |= {one.code for one in error.diagnostics}
+            assert error.diagnostics and "compiler-failure" not in refusals, str(error)
         else:
             taken += 1
             for sizes in random.sizes:
                 inputs = inputs_of(spec, sizes, whole=random.whole)
                 results = list(tensors_of(compiled(*inputs)))
                 _with_place(f"cpu {sizes}", spec, inputs, results, whole=random.whole)
-    return "right" if taken else "refused"
+    return "right" if taken else f"refused ({', '.join(sorted(refusals))})"
 
 
 def _with_place(
