@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tests.specs import FAMILIES
+from wavespec.runtime.artifact import PACKED, stored_shape
 from wavespec.runtime.checks import DTYPES as TORCH
 
 if TYPE_CHECKING:  # the table and the makers of inputs also serve machines without the compiler
@@ -37,6 +38,8 @@ class Draw:
     sizes: Sizes
     random: torch.Generator
     whole: bool
+    is_packed: bool = False
+    """Whether elements share bytes; `shape` counts what torch takes for elements."""
 
     def integers(self, low: int, high: int) -> Tensor:
         """From `low` to below `high`, or `low` where nothing is between."""
@@ -50,6 +53,9 @@ def numbers(draw: Draw) -> Tensor:
     """What an input is made of where its row says nothing: normal numbers, whole ones from -4 to 4, or both booleans."""
     if draw.dtype is torch.bool:
         return draw.integers(0, 2)
+    if draw.is_packed or draw.dtype is torch.float8_e8m0fnu:
+        low, high = (0, 256) if draw.is_packed else (126, 130)  # scales from 1/2 to 4
+        return torch.randint(low, high, draw.shape, generator=draw.random).to(torch.uint8).view(draw.dtype)
     if draw.whole or not draw.dtype.is_floating_point:
         return draw.integers(0 if draw.dtype is torch.uint8 else -4, 5)
     return torch.randn(draw.shape, generator=draw.random).to(draw.dtype)
@@ -229,6 +235,9 @@ KERNELS: dict[str, Row] = {
     ),
     "layer_norm": _ROWS,
     "linear_gelu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
+    "linear_i4": Row(
+        sized("M N K", (33, 40, 160), (5, 3, 0), (1, 1, 32)), sized("M N K", (0, 5, 32), (300, 257, 512)), exact=True
+    ),
     "linear_residual": _FEW_PRODUCTS,
     "linear_silu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "linear_swiglu": Row(_PRODUCTS),
@@ -295,7 +304,11 @@ class Subject:
         """The same every time, in the order of the call; whole numbers if the kernel is exact for them."""
         whole_sizes = self.complete(sizes)
         parameters = [
-            (name, tensor.dtype, tuple(extent(self.spec, dim, whole_sizes) for dim in tensor.shape))
+            (
+                name,
+                tensor.dtype,
+                stored_shape(tensor.dtype, tuple(extent(self.spec, dim, whole_sizes) for dim in tensor.shape)),
+            )
             for name, tensor in self.spec.tensors.items()
             if tensor.role == "input"
         ]
@@ -328,7 +341,9 @@ def make_inputs(
 ) -> tuple[Tensor, ...]:
     """Inputs of a kernel, from the name, dtype and shape of each; the same every time."""
     random = torch.Generator().manual_seed(sum((place + 3) * size for place, size in enumerate(sizes.values())))
-    draws = ((name, Draw(shape, TORCH[dtype], sizes, random, whole)) for name, dtype, shape in parameters)
+    draws = (
+        (name, Draw(shape, TORCH[dtype], sizes, random, whole, dtype in PACKED)) for name, dtype, shape in parameters
+    )
     return tuple(row.special.get(name, numbers)(draw) for name, draw in draws)
 
 
@@ -378,6 +393,15 @@ def tensor_to_array(tensor: Tensor, dtype: str) -> Array:
     kind = numpy_dtype(DTYPES[dtype])
     flat = tensor.contiguous().view(-1)  # a tensor without dims has no view of another element size
     return flat.view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind).reshape(tensor.shape)
+
+
+def tensor_to_elements(tensor: Tensor, dtype: str) -> Array:
+    """The same elements, each in bytes of its own."""
+    from wavespec.sim.packed import unpacked_codes
+
+    if dtype in PACKED:
+        tensor = unpacked_codes(tensor, dtype).to(torch.uint8)
+    return tensor_to_array(tensor, dtype)
 
 
 def array_to_tensor(array: Array, dtype: str) -> Tensor:

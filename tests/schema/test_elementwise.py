@@ -149,7 +149,7 @@ def test_types_that_do_not_fit_are_named(statement: str, message: str) -> None:
 @pytest.mark.parametrize("dtype", ["f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"])
 def test_8_bit_floats_are_multiplied_into_f32_and_nothing_else(dtype: str) -> None:
     epilogue("y: {relu: sums.acc}", operands=dtype)
-    with pytest.raises(WavespecError, match=f"'add' takes no 8-bit floats; 'more_tile' is {dtype}"):
+    with pytest.raises(WavespecError, match=f"'add' takes no floats of 8 bits or less; 'more_tile' is {dtype}"):
         epilogue(
             "more_tile: {read: more}", "y: {add: [more_tile, 1]}", tensors=f"more: {{shape: [M, N], dtype: {dtype}}}"
         )

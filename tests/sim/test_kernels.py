@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels import Subject, array_to_tensor, subjects, tensor_to_array
+from tests.kernels import Subject, array_to_tensor, subjects, tensor_to_elements
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
 from wavespec.sim.simt import simulate
@@ -31,7 +31,8 @@ def test_every_small_size(target: str, subject: Subject) -> None:
             lowered[case] = lower(subject.cases(target)[case].spec, machine)
         inputs = subject.inputs(sizes)
         arrays = {
-            name: tensor_to_array(tensor, tensors[name].dtype) for name, tensor in zip(inputs_of, inputs, strict=True)
+            name: tensor_to_elements(tensor, tensors[name].dtype)
+            for name, tensor in zip(inputs_of, inputs, strict=True)
         }
         report = simulate(lowered[case], machine, arrays, sizes)
         assert report.ok, f"{dict(sizes)}:\n{report.render()}"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from wavespec.diagnostics import WavespecError
+from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
 from wavespec.schema.check_graph import plain_graph
@@ -39,7 +40,7 @@ def random_inputs(spec: KernelSpec, sizes: Mapping[str, int], seed: int, device:
         for tensor in spec.tensors.values():
             if tensor.role != "input":
                 continue
-            shape = [sizes[dim] for dim in tensor.shape]
+            shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
             inputs.append(random_tensor(shape, DTYPES[tensor.dtype], generator).to(device))
     except RuntimeError as error:
         raise NotEnoughMemory("--dim", f"{spec.name}: no memory for tensors of these sizes.") from error

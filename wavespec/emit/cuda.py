@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wavespec.emit.cuda_products import mma_sync, mma_sync_split, outer_product, word_type
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
-from wavespec.ir.dtype import DType
+from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.targets.machine import MatrixInstruction
@@ -218,7 +218,9 @@ class ThreadToCuda(ThreadToMlir):
 
     def cast_sizes(self, value: Value, after: DType) -> list[int]:
         elements = value.vector.elements
-        if _in_pairs(value.vector.dtype, after) and elements % 2 == 0:
+        before = value.vector.dtype
+        by_f32 = before.kind in ("int", "uint") and before.bits < 16  # words of four elements
+        if _in_pairs(DTYPES["f32"] if by_f32 else before, after) and elements % 2 == 0:
             return [2] * (elements // 2)
         return super().cast_sizes(value, after)
 

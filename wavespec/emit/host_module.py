@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
+from wavespec.runtime.artifact import DTYPE_BYTES, PACKED, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
 
 EXECUTABLE = "_executable"
@@ -143,10 +143,11 @@ def _fixed(interface: KernelArtifact) -> dict[str, int]:
 
 
 def _tensor_bytes(tensor: TensorParameter) -> SizeExpr:
-    size: SizeExpr = DTYPE_BYTES[tensor.dtype]
+    elements, bytes_ = PACKED.get(tensor.dtype) or (1, DTYPE_BYTES[tensor.dtype])
+    size: SizeExpr = bytes_
     for dim in tensor.dims:
         size = ("mul", size, dim)
-    return size
+    return size if elements == 1 else ("floordiv", size, elements)
 
 
 @dataclass(slots=True)

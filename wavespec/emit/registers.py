@@ -28,8 +28,8 @@ def vector_type(dtype: DType, size: int) -> str:
 
 
 def mlir_type(dtype: DType) -> str:
-    """MLIR type of one element; LLVM knows 8-bit floats as bytes only."""
-    return {"u8": "i8", "bool": "i1", "f8e4m3fn": "i8", "f8e5m2": "i8"}.get(dtype.name, dtype.name)
+    """MLIR type of one element; what has less than 16 bits is a byte for LLVM, whatever it means."""
+    return "i8" if 1 < dtype.bits <= 8 else "i1" if dtype.kind == "bool" else dtype.name
 
 
 def resized(text: MlirText, parts: Parts, dtype: DType, sizes: Sequence[int]) -> Parts:

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wavespec.emit.elementwise import compare, elementwise
-from wavespec.emit.flags_to_bytes import flags_to_bytes
 from wavespec.emit.indices import Indices
+from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.raster import banded_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
+from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
@@ -38,7 +39,7 @@ class ThreadToMlir:
     """Walks a thread kernel once.  Subclasses say how memory, matrix instructions and barriers are spelled."""
 
     def __init__(self, kernel: Kernel, machine: Machine, layout: str) -> None:
-        self.kernel, self.machine, self.layout = flags_to_bytes(kernel), machine, layout
+        self.kernel, self.machine, self.layout = memory_to_bytes(kernel), machine, layout
         self.text = MlirText()
         self.indices = Indices(self.text)
         self.values: dict[str, Parts] = {}
@@ -279,6 +280,12 @@ class ThreadToMlir:
 
     def _pack(self, op: Op) -> None:
         self.values[op.result.name] = tuple(part for value in op.operands for part in self.values[value.name])
+
+    def _unpack(self, op: Op) -> None:
+        kind = op.result.vector
+        shift = self.indices.integer(op["shift"], 32)
+        name = unpack(self.text, self.whole(op.operands[0]), kind.dtype, kind.elements, shift)
+        self.values[op.result.name] = (Part(name, kind.elements),)
 
     def _slice(self, op: Op) -> None:
         (value,) = op.operands

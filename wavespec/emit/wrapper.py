@@ -25,6 +25,7 @@ from wavespec.emit.python_text import (
     wrapped,
     written_docstring,
 )
+from wavespec.runtime.artifact import PACKED
 from wavespec.runtime.size_expr import SizeExpr
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -52,10 +53,15 @@ TORCH_DTYPES = {
     "f8e5m2": "float8_e5m2",
     "f8e4m3fnuz": "float8_e4m3fnuz",
     "f8e5m2fnuz": "float8_e5m2fnuz",
+    "f8e8m0fnu": "float8_e8m0fnu",
+    "f6e2m3fn": "uint8",
+    "f6e3m2fn": "uint8",
+    "f4e2m1fn": "float4_e2m1fn_x2",
     "i64": "int64",
     "i32": "int32",
     "i16": "int16",
     "i8": "int8",
+    "i4": "uint8",
     "u8": "uint8",
     "bool": "bool",
 }
@@ -266,6 +272,13 @@ def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
         checks.append((f"{tensor.name}.dim() == {len(tensor.dims)}", f"{argument} needs {len(tensor.dims)} dims."))
         for axis, dim in enumerate(tensor.dims):
             size = f"{tensor.name}.shape[{axis}]"
+            if tensor.dtype in PACKED and axis == len(tensor.dims) - 1:
+                elements, bytes_ = PACKED[tensor.dtype]
+                if bytes_ > 1:
+                    checks.append(
+                        (f"{size} % {bytes_} == 0", f"{argument} needs a multiple of {bytes_} in dim {axis}.")
+                    )
+                size += f" // {bytes_} * {elements}" if bytes_ > 1 else f" * {elements}"
             if isinstance(dim, int):
                 checks.append((f"{size} == {dim}", f"{argument} needs {dim} in dim {axis}."))
             elif dim in first_of:
@@ -368,7 +381,18 @@ def promises(kernel: WrapperInput) -> list[str]:
 
 
 def described(tensor: WrapperTensor) -> str:
-    return f"{TORCH_DTYPES[tensor.dtype]} [{', '.join(map(str, tensor.dims))}]"
+    dims = [str(dim) for dim in tensor.dims]
+    if tensor.dtype not in PACKED:
+        return f"{TORCH_DTYPES[tensor.dtype]} [{', '.join(dims)}]"
+    elements, bytes_ = PACKED[tensor.dtype]
+    dims[-1] += f" // {elements}" + (f" * {bytes_}" if bytes_ > 1 else "")
+    return (
+        f"{TORCH_DTYPES[tensor.dtype]} [{', '.join(dims)}], {elements} elements of {tensor.dtype} in {_bytes(bytes_)}"
+    )
+
+
+def _bytes(count: int) -> str:
+    return "a byte, the first in the lowest bits" if count == 1 else f"{count} bytes, the first in the lowest bits"
 
 
 def result_type(kernel: WrapperInput) -> str:

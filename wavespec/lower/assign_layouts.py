@@ -18,6 +18,8 @@ from wavespec.targets.machine import Machine, MatrixInstruction
 
 _ALIKE = ("elementwise", "cast", "bitcast", "join", "pad", "read", "write")
 """Operations whose operands are distributed as their result, or their first operand, is."""
+_ACROSS = ("reduce", "scan", "topk")
+"""Operations in which elements meet that waves may have apart."""
 
 
 class TooManyRegisters(WavespecError, code="too-many-registers"):
@@ -83,6 +85,7 @@ class AssignLayouts(Pass):
                     _follow(links, layouts)
                 layouts[op.result.name] = result_layout(op, layouts[value.name])
                 _follow(links, layouts)
+        _share_operands(kernel, machine, links, layouts)
         tiles = (value for op in kernel.walk() if not op.get("by_unit") for value in op.results)
         for value in sorted(tiles, key=lambda value: -len(value.tile.dims)):
             if value.name not in layouts:  # no matrix product says how
@@ -105,6 +108,22 @@ class AssignLayouts(Pass):
                     if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
                         raise LayoutMismatch(op.span, value.name, whole.name)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+
+
+def _share_operands(
+    kernel: Kernel, machine: Machine, links: Sequence[tuple[Value, Value]], layouts: dict[str, Layout]
+) -> None:
+    """Waves that multiply the same part of a computed operand each compute a part of that, unless they have to reduce
+    what they compute it from: then each does all of it."""
+    reduced = {op.operands[0].name for op in kernel.walk() if op.name in _ACROSS}
+    for op in kernel.walk():
+        if op.name != "write" or kernel.memory(op["memory"]).space != "shared" or op.operands[0].name in layouts:
+            continue
+        (value, *_) = op.operands
+        own = {value.name: spread_tile(kernel, value.tile, machine, by_all_waves=True)}
+        _follow([link for link in links if not {one.name for one in link} & layouts.keys()], own)
+        if not own.keys() & reduced:
+            layouts |= own
 
 
 def _misfits(kernel: Kernel) -> Iterator[WavespecError]:

@@ -67,7 +67,12 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...
     that a descriptor takes (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html).
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, source.dtype.bytes
-    if not granule or source.dtype != shared.dtype or source.shape[-1].divisor * bytes_ % granule:
+    if (
+        not granule
+        or source.dtype != shared.dtype
+        or source.dtype.is_packed
+        or source.shape[-1].divisor * bytes_ % granule
+    ):
         return ()
     assert shared.arrangement is not None
     (row, column), (height, width) = shared.dims, (extent.value for extent in shared.shape)
@@ -102,7 +107,7 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     bounded += (column,) if per_row % columns else ()
     # What is masked off gets zeros, so lanes without a place in the tile need the other way.
     copies, every_lane = machine.globals.async_copies, not guard and not bounded
-    alike = source.dtype == shared.dtype and width * source.dtype.bytes in copies.bytes
+    alike = source.dtype == shared.dtype and not source.dtype.is_packed and width * source.dtype.bytes in copies.bytes
     asynchronous = in_lane_order if copies.in_lane_order else alike and every_lane
     if asynchronous:
         op = op.with_(asynchronous=True)

@@ -38,7 +38,11 @@ def _is_in_lane_order(kernel: Kernel, source: Memory, shared: Memory, machine: M
     width = copy_width(source, shared, machine)
     per_row, threads, swizzle = depth // width, kernel.threads, shared.arrangement.swizzle
     rows_at_once = threads // per_row
-    if source.dtype != shared.dtype or width * source.dtype.bytes not in machine.globals.async_copies.bytes:
+    if (
+        source.dtype != shared.dtype
+        or source.dtype.is_packed
+        or width * source.dtype.bytes not in machine.globals.async_copies.bytes
+    ):
         return False
     if threads % per_row or height % rows_at_once or shared.elements.value != height * depth:
         return False
@@ -59,6 +63,6 @@ def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
     width = 1 << min(width, shared.arrangement.run(column)).bit_length() - 1
     while shared.shape[-1].value % width:
         width //= 2
-    while width > 1 and not machine.globals.aligned(source.shape[-1].divisor, width, source.dtype.bytes):
+    while width > 1 and not machine.globals.aligned(source.shape[-1].divisor, width, source.dtype.stored_bits):
         width //= 2
     return width

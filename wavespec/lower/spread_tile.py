@@ -12,10 +12,10 @@ _COMPUTED_BYTES = 4
 """Of one element while it is computed with."""
 
 
-def spread_tile(kernel: Kernel, tile: TileType, machine: Machine) -> Layout:
-    """Waves take their parts of the tile; lanes run along the contiguous dim first, a widest access each, or the vector
-    that the spec asks for, then along the others from the last to the first; what is left are registers.  Lanes beyond
-    the tile repeat others.
+def spread_tile(kernel: Kernel, tile: TileType, machine: Machine, *, by_all_waves: bool = False) -> Layout:
+    """Waves take their parts of the tile, and with ``by_all_waves`` those that would have the same part share it out;
+    lanes run along the contiguous dim first, a widest access each, or the vector that the spec asks for, then along the
+    others from the last to the first; what is left are registers.  Lanes beyond the tile repeat others.
 
     Numbers of lanes along a dim are powers of two, so that bits of the lane number tell places along one dim apart.
     """
@@ -31,6 +31,9 @@ def spread_tile(kernel: Kernel, tile: TileType, machine: Machine) -> Layout:
     order = [dim for dim in (column, *reversed(tile.dims)) if dim]
     free, inner = kernel.lanes, dict[str, tuple[Expr, int]]()
     lane = kernel.symbol("lane")
+    for name, count in reversed(kernel.waves) if by_all_waves and machine.concurrent_waves else ():
+        if name.removeprefix("wave_") not in tile.dims:
+            lane, free = lane + kernel.symbol(name) * free, free * count
     for dim in dict.fromkeys(order):
         step = steps.get(dim, 1)
         along = _power_of_two(extents[dim] // step, free)
@@ -75,7 +78,7 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
     along = [memory for dim, memory in _accessed(kernel) if dim == column]
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.
-    rows = [(memory.shape[-1].divisor, memory.dtype.bytes) for memory in along]
-    while width > 1 and not all(machine.globals.aligned(divisor, width, bytes_) for divisor, bytes_ in rows):
+    rows = [(memory.shape[-1].divisor, memory.dtype.stored_bits) for memory in along]
+    while width > 1 and not all(machine.globals.aligned(divisor, width, bits) for divisor, bits in rows):
         width //= 2
     return width

@@ -107,7 +107,7 @@ def granule_elements(memory: Memory, layout: Layout, origin: Coordinates) -> int
 
 def is_aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bool:
     if memory.space == "global":
-        return machine.globals.aligned(divisor, width, memory.dtype.bytes)
+        return machine.globals.aligned(divisor, width, memory.dtype.stored_bits)
     return divisor % width == 0
 
 
@@ -130,7 +130,9 @@ def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, ch
     """Elements of the widest access of one lane, given what is masked."""
     room = machine.shared.access_bytes if memory.space == "shared" else machine.globals.access_bytes
     widest = max(1, room // memory.dtype.bytes)
-    if memory.contiguous_dim in masked and not (machine.globals.masked_vectors or checked):
+    # Elements that share bytes are inside their row together, or not at all.
+    partial = (machine.globals.masked_vectors or checked) and not memory.dtype.is_packed
+    if memory.contiguous_dim in masked and not partial:
         while widest > 1 and memory.shape[-1].divisor % widest:
             widest //= 2
     if memory.contiguous_dim in masked and machine.globals.alignment_bytes and not checked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from wavespec.ir.kernel import Op, Value
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.elementwise import piecewise
+from wavespec.ops.small_floats import is_small_float, small_to_f32
 from wavespec.schema.ops import Cast
 
 
@@ -23,6 +24,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     fragments = [context.fragments[value.name] for value in op.operands]
 
     def piece(value: Value) -> Value:
+        if is_small_float(value.vector.dtype):
+            value = small_to_f32(context.build, value, result.name)
         return context.build.cast(value, result.tile.dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, fragments, result, piece)

@@ -126,7 +126,7 @@ class ReferenceContext:
         return self.compute if self.compute is not None and plain.is_floating_point else plain
 
     def plain(self, name: str) -> torch.dtype:
-        """The torch dtype of a spec dtype."""
+        """The torch dtype of a spec dtype, or a wider one that torch computes in."""
         import torch
 
         words = {
@@ -140,6 +140,11 @@ class ReferenceContext:
             "f8e5m2": "float8_e5m2",
             "f8e4m3fnuz": "float8_e4m3fnuz",
             "f8e5m2fnuz": "float8_e5m2fnuz",
+            "f8e8m0fnu": "float32",
+            "f6e2m3fn": "float32",
+            "f6e3m2fn": "float32",
+            "f4e2m1fn": "float32",
+            "i4": "int8",
         }
         return getattr(torch, words.get(name, "int" + name[1:]))
 

@@ -119,8 +119,10 @@ def places(
 
 def taken(value: torch.Tensor, number: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
     """The elements at the places that `places` gives, 0 outside."""
-    flat = value.reshape(-1) if value.numel() else value.new_zeros(1)
-    return flat[number].masked_fill(~inside, 0)
+    import torch
+
+    flat = torch.cat([value.reshape(-1), value.new_zeros(1)])  # torch fills no tensors of 8-bit floats
+    return flat[torch.where(inside, number, value.numel())]
 
 
 _Operations = Mapping[str, Callable[[Any, Any], Any]]

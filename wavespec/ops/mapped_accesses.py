@@ -183,7 +183,7 @@ def _together(memory: Memory, elements: Sequence[_Element], start: int, machine:
             left == const(-1) and not right.divisor % width
         ):
             mask.append((left, right))
-        elif left != const(-1) and not machine.concurrent_waves:
+        elif left != const(-1) and not machine.concurrent_waves and not memory.dtype.is_packed:
             valid = right - left if valid is None else minimum(valid, right - left)
         else:
             return None

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ DTYPE_BYTES: Final = {
     "f8e5m2": 1,
     "f8e4m3fnuz": 1,
     "f8e5m2fnuz": 1,
+    "f8e8m0fnu": 1,
     "i64": 8,
     "i32": 4,
     "i16": 2,
@@ -45,7 +46,11 @@ DTYPE_BYTES: Final = {
     "u8": 1,
     "bool": 1,
 }
-"""Every element type that a tensor argument may have, with the bytes of one element in memory."""
+"""The element types that a tensor argument may have, with the bytes of one element in memory."""
+
+PACKED: Final = {"f6e2m3fn": (4, 3), "f6e3m2fn": (4, 3), "f4e2m1fn": (2, 1), "i4": (2, 1)}
+"""The others, whose elements share bytes along the last dim, the first one in the lowest bits: as few as fill whole
+bytes, and these bytes, which torch takes for the elements."""
 
 TENSOR_MAP_BYTES: Final = 128
 """Bytes of a tensor map as an argument."""
@@ -56,6 +61,14 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 class ArtifactError(RuntimeError):
     """A compiled kernel that cannot be read, does not fit its wrapper, or has nothing for this machine."""
+
+
+def stored_shape(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape for torch of a tensor with so many elements along its dims."""
+    if dtype not in PACKED:
+        return extents
+    elements, bytes_ = PACKED[dtype]
+    return (*extents[:-1], extents[-1] // elements * bytes_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +92,15 @@ class TensorParameter:
     output: bool = False
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Its extents where the dims have these ``sizes``."""
-        return tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims)
+        """Its extents for torch where the dims have these ``sizes``."""
+        return stored_shape(self.dtype, tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims))
+
+    def extents(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The sizes of its dims, in elements, where torch has this ``shape``."""
+        if self.dtype not in PACKED:
+            return tuple(shape)
+        elements, bytes_ = PACKED[self.dtype]
+        return (*shape[:-1], shape[-1] // bytes_ * elements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +181,7 @@ class KernelArtifact:
                 "a tensor has an undeclared dim",
             ),
             (all(n in dims for n in self._expression_names()), "an expression has an undeclared dim"),
-            (all(t.dtype in DTYPE_BYTES for t in self.tensors), "a tensor has an unknown dtype"),
+            (all(t.dtype in DTYPE_BYTES or t.dtype in PACKED for t in self.tensors), "a tensor has an unknown dtype"),
             (len({b.label for b in self.binaries}) == len(self.binaries), "labels of binaries repeat"),
             (
                 all((c.kernel.name, c.kernel.tensors) == (self.name, self.tensors) for c in self.cases),

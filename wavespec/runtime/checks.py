@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import Dim, KernelArtifact, TensorParameter
+from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
 DTYPES: Final[dict[str, torch.dtype]] = {
@@ -20,14 +20,19 @@ DTYPES: Final[dict[str, torch.dtype]] = {
     "f8e5m2": torch.float8_e5m2,
     "f8e4m3fnuz": torch.float8_e4m3fnuz,
     "f8e5m2fnuz": torch.float8_e5m2fnuz,
+    "f8e8m0fnu": torch.float8_e8m0fnu,
+    "f6e2m3fn": torch.uint8,
+    "f6e3m2fn": torch.uint8,
+    "f4e2m1fn": torch.float4_e2m1fn_x2,
     "i64": torch.int64,
     "i32": torch.int32,
     "i16": torch.int16,
     "i8": torch.int8,
+    "i4": torch.uint8,
     "u8": torch.uint8,
     "bool": torch.bool,
 }
-"""What a spec calls an element type, and what torch calls it."""
+"""What a spec calls an element type, and what torch calls it, or the bytes that several elements share."""
 
 LARGEST_SIZE: Final = 2**31 - 2**16
 """Sizes travel as 32-bit integers, and kernels compute with a size plus a tile."""
@@ -143,7 +148,7 @@ def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, 
     sizes: dict[str, int] = {dim.name: dim.size for dim in artifact.dims if dim.size is not None}
     first: dict[str, tuple[str, int]] = {}
     for parameter, tensor in zip(artifact.inputs, inputs, strict=True):
-        for axis, (name, size) in enumerate(zip(parameter.dims, tensor.shape, strict=True)):
+        for axis, (name, size) in enumerate(zip(parameter.dims, _extents(artifact, parameter, tensor), strict=True)):
             where = f"{artifact.name}: argument '{parameter.name}' has {name} = {size} in dim {axis}"
             if isinstance(name, int):
                 if size != name:
@@ -163,6 +168,17 @@ def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, 
         if dim.equals is not None:
             _derive(artifact, dim, dim.equals, sizes)
     return sizes
+
+
+def _extents(artifact: KernelArtifact, parameter: TensorParameter, tensor: Tensor) -> tuple[int, ...]:
+    """In elements of the spec, some of which may share what torch takes for one."""
+    if parameter.dtype in PACKED and tensor.shape[-1] % (whole := PACKED[parameter.dtype][1]):
+        raise ArgumentError(
+            f"{artifact.name}: argument '{parameter.name}' has size {tensor.shape[-1]} in dim {tensor.dim() - 1}, "
+            f"expected a multiple of {whole}: so many bytes hold {PACKED[parameter.dtype][0]} elements of "
+            f"{parameter.dtype}."
+        )
+    return parameter.extents(tensor.shape)
 
 
 def _derive(artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[str, int]) -> None:

@@ -34,7 +34,9 @@ from wavespec.runtime.launch_plan import LaunchPlan
 # 64, slices are free.
 _IMPORT_ALIGNMENT_BYTES: Final = 64
 # DLPack of IREE 3.13 has no codes for these: they travel as bytes, which is all a kernel's binding is.
-_NOT_IN_DLPACK: Final = frozenset(dtype for name, dtype in DTYPES.items() if name.startswith("f8") or name == "bool")
+_NOT_IN_DLPACK: Final = frozenset(
+    dtype for name, dtype in DTYPES.items() if name.startswith(("f4", "f8")) or name == "bool"
+)
 
 # Registered torch operators keep their kernels until the process ends, which nanobind would report as a leak
 # of ours.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
@@ -12,9 +13,10 @@ from wavespec.schema.check_constraints import check_constraints
 from wavespec.schema.check_graph import RedefinedName, check_graph
 from wavespec.schema.check_schedules import check_schedules
 from wavespec.schema.check_tiles import check_tiles
+from wavespec.schema.dtypes import PACKED
 from wavespec.schema.errors import BadName
 from wavespec.schema.expressions import Name as NameNode
-from wavespec.schema.models import Dim, KernelSpec
+from wavespec.schema.models import Dim, KernelSpec, Tensor
 from wavespec.schema.resolve import CyclicParams, UndefinedName, derivations, part_of
 
 
@@ -29,6 +31,20 @@ class NothingToStage(WavespecError, code="nothing-to-stage"):
     def __init__(self, where: Where, tensor: str) -> None:
         message = f"{quote(tensor)} is a single number, which shared memory has no tiles of."
         super().__init__(where, message, hints=["Leave out 'space'."])
+
+
+class PackedDim(WavespecError, code="packed-dim"):
+    def __init__(self, where: Where, tensor: str, dtype: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(tensor)} has {PACKED[dtype]} elements of {dtype} in whole bytes, but any number of them along "
+            f"{quote(dim)}.",
+            hints=[f"Promise whole bytes: {dim}: {{multiple_of: {PACKED[dtype]}}}."],
+        )
+
+
+class PackedTensor(WavespecError, code="packed-tensor"):
+    """A tensor whose elements would share bytes where they cannot."""
 
 
 class ContradictoryDim(WavespecError, code="contradictory-dim"):
@@ -106,12 +122,28 @@ def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError
     for name, tensor in spec.tensors.items():
         if tensor.space == "shared" and not tensor.shape:
             yield NothingToStage(spec.where("tensors", name, "space"), name)
+        if tensor.dtype in PACKED:
+            yield from _packed(spec, name, tensor)
         for index, dim in enumerate(tensor.shape):
             where = spec.where("tensors", name, "shape", index)
             if dim not in spec.dims and dim not in broken:
                 yield UndefinedName(where, dim, "a dim", list(spec.dims))
             if dim in tensor.shape[:index]:
                 yield RepeatedDim(where, dim)
+
+
+def _packed(spec: KernelSpec, name: str, tensor: Tensor) -> Iterator[WavespecError]:
+    """Elements share bytes along the last dim, which no byte may cross the end of."""
+    group, dtype = PACKED[tensor.dtype], tensor.dtype
+    if tensor.role == "output":
+        message = f"{quote(name)} is an output of {dtype}, whose elements share bytes, which lanes write whole."
+        hint = "Write them as u8, or as a wider type."
+        yield PackedTensor(spec.where("tensors", name, "dtype"), message, hints=[hint])
+    if not tensor.shape:
+        message = f"{quote(name)} is a single {dtype}, and {group} of them fill whole bytes."
+        yield PackedTensor(spec.where("tensors", name, "dtype"), message)
+    elif (dim := spec.dims.get(tensor.shape[-1])) and math.gcd(dim.value or dim.multiple_of, group) < group:
+        yield PackedDim(spec.where("tensors", name, "shape", len(tensor.shape) - 1), name, dtype, tensor.shape[-1])
 
 
 def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:

@@ -15,10 +15,15 @@ DType = Literal[
     "f8e5m2",
     "f8e4m3fnuz",
     "f8e5m2fnuz",
+    "f8e8m0fnu",
+    "f6e2m3fn",
+    "f6e3m2fn",
+    "f4e2m1fn",
     "i64",
     "i32",
     "i16",
     "i8",
+    "i4",
     "u8",
     "bool",
 ]
@@ -38,6 +43,9 @@ ACCUMULATORS: Mapping[str, DType] = {
     "u8": "i32",
 }
 
+PACKED: Mapping[str, int] = {"f6e2m3fn": 4, "f6e3m2fn": 4, "f4e2m1fn": 2, "i4": 2}
+"""Of types whose elements share bytes in tensors: as few of them as fill whole bytes."""
+
 _LARGEST_FLOATS: Mapping[str, float] = {
     "f64": 1.7976931348623157e308,
     "f32": 3.4028234663852886e38,
@@ -47,13 +55,18 @@ _LARGEST_FLOATS: Mapping[str, float] = {
     "f8e5m2": 57344.0,
     "f8e4m3fnuz": 240.0,
     "f8e5m2fnuz": 57344.0,
+    "f8e8m0fnu": 2.0**127,
+    "f6e2m3fn": 7.5,
+    "f6e3m2fn": 28.0,
+    "f4e2m1fn": 6.0,
 }
-_WITHOUT_INFINITY = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2fnuz")
+_WITHOUT_INFINITY = ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2fnuz", "f8e8m0fnu", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn")
 _INTEGER_RANGES: Mapping[str, tuple[int, int]] = {
     "i64": (-(2**63), 2**63 - 1),
     "i32": (-(2**31), 2**31 - 1),
     "i16": (-(2**15), 2**15 - 1),
     "i8": (-(2**7), 2**7 - 1),
+    "i4": (-(2**3), 2**3 - 1),
     "u8": (0, 2**8 - 1),
     "bool": (0, 1),
 }
@@ -64,8 +77,8 @@ def is_float(dtype: str) -> bool:
 
 
 def is_computed(dtype: str) -> bool:
-    """Whether ops on single elements take the type; 8-bit floating point is for matrix products."""
-    return dtype != "bool" and not dtype.startswith("f8")
+    """Whether ops on single elements take the type; others are for tensors, casts and matrix products."""
+    return dtype != "bool" and dtype not in PACKED and not dtype.startswith("f8")
 
 
 def fits(value: int | float, dtype: DType) -> bool:

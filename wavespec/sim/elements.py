@@ -24,10 +24,15 @@ _NUMPY: dict[str, np.dtype[Any]] = {
     "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
     "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "f8e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "f6e2m3fn": np.dtype(ml_dtypes.float6_e2m3fn),
+    "f6e3m2fn": np.dtype(ml_dtypes.float6_e3m2fn),
+    "f4e2m1fn": np.dtype(ml_dtypes.float4_e2m1fn),
     "i64": np.dtype(np.int64),
     "i32": np.dtype(np.int32),
     "i16": np.dtype(np.int16),
     "i8": np.dtype(np.int8),
+    "i4": np.dtype(ml_dtypes.int4),
     "u8": np.dtype(np.uint8),
     "bool": np.dtype(np.bool_),
 }
@@ -45,7 +50,7 @@ def poisoned(dtype: DType, elements: int) -> Array:
         return np.full(elements, np.nan, numpy_dtype(dtype))
     if dtype.kind == "bool":
         return np.ones(elements, np.bool_)
-    return np.full(elements, np.iinfo(numpy_dtype(dtype)).max, numpy_dtype(dtype))
+    return np.full(elements, ml_dtypes.iinfo(numpy_dtype(dtype)).max, numpy_dtype(dtype))
 
 
 def bits(values: Array) -> Array:

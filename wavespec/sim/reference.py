@@ -12,6 +12,7 @@ from wavespec.ops.contexts import ReferenceContext
 from wavespec.schema import KernelSpec
 from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.resolve import complete_sizes, resolve_params
+from wavespec.sim.packed import unpacked
 
 
 def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> Any:
@@ -31,7 +32,8 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
     names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
     if len(names) != len(inputs):
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
-    context = ReferenceContext(spec, dict(zip(names, inputs, strict=True)), compute)
+    tensors = {name: unpacked(tensor, spec.tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
+    context = ReferenceContext(spec, tensors, compute)
     context.sizes = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
     for name, value in context.tensors.items():
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):

@@ -242,7 +242,10 @@ class Strand:
                 self._define(op, blocks.swapaxes(1, 2).reshape(operands[0].shape))
             case "cast":
                 dtype = op.result.vector.dtype
-                self._define(op, converted(operands[0], dtype) + numpy_dtype(dtype).type(op.get("bias", 0)))
+                result = converted(operands[0], dtype)
+                if bias := op.get("bias"):  # -0.0 + 0 would be another zero
+                    result = result + numpy_dtype(dtype).type(bias)
+                self._define(op, result)
             case "coordinates":
                 places = [self.symbols.per_thread(place) for place in op["places"]]
                 self._define(op, np.stack(places, axis=1).astype(numpy_dtype(op.result.vector.dtype)))

@@ -131,14 +131,11 @@ class GlobalMemory:
     bulk_row_bytes: int = 0
     """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
 
-    def aligned(self, divisor: int, elements: int, element_bytes: int) -> bool:
+    def aligned(self, divisor: int, elements: int, element_bits: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""
-        needed = (
-            elements * element_bytes
-            if not self.alignment_bytes
-            else min(self.alignment_bytes, elements * element_bytes)
-        )
-        return self.any_alignment or divisor * element_bytes % needed == 0
+        size = elements * element_bits
+        needed = min(self.alignment_bytes * 8, size) if self.alignment_bytes else size
+        return self.any_alignment or divisor * element_bits % needed == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,13 @@ def accuracy_of(outputs: Sequence[Tensor], exact: Sequence[Tensor], rounded: Seq
 
 
 def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal numbers, or integers from the whole range up to 8 bits, on the device of the generator."""
+    """Normal numbers, or integers from the whole range up to 8 bits, on the device of the generator; pairs of f4 of any
+    bits, and scales from 1/128 to 128."""
     device = generator.device
+    if dtype == torch.float4_e2m1fn_x2:
+        return torch.randint(0, 256, shape, generator=generator, device=device).to(torch.uint8).view(dtype)
+    if dtype == torch.float8_e8m0fnu:
+        return torch.randint(120, 135, shape, generator=generator, device=device).to(torch.uint8).view(dtype)
     if dtype.is_floating_point:
         value = torch.randn(shape, generator=generator, dtype=torch.float32, device=device)
     elif dtype == torch.bool:

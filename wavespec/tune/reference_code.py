@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
 from wavespec.schema.resolve import complete_sizes
@@ -53,7 +54,8 @@ def _function(name: str, spec: KernelSpec, sizes: Mapping[str, int], compute: to
     tensors = [tensor for tensor in spec.tensors.values() if tensor.role == "input"]
     sizes = complete_sizes(spec, sizes)
     with FakeTensorMode():
-        inputs = [torch.empty([sizes[dim] for dim in t.shape], dtype=DTYPES[t.dtype]) for t in tensors]
+        shapes = [stored_shape(t.dtype, tuple(sizes[dim] for dim in t.shape)) for t in tensors]
+        inputs = [torch.empty(shape, dtype=DTYPES[t.dtype]) for t, shape in zip(tensors, shapes, strict=True)]
 
     def traced(*arguments: torch.Tensor) -> Any:
         return reference(spec, *arguments, compute=compute)

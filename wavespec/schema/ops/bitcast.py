@@ -38,4 +38,4 @@ class Bitcast(ValueOp):
 def _bits(dtype: DType) -> int:
     if dtype == "bool":
         return 1
-    return 16 if dtype == "bf16" else 8 if dtype.startswith("f8") else int(dtype[1:])
+    return 16 if dtype == "bf16" else int(dtype[1]) if dtype.startswith(("f4", "f6", "f8")) else int(dtype[1:])

@@ -28,9 +28,11 @@ class Cast(ValueOp):
 
     def infer(self, scope: Scope) -> ValueType | None:
         value = scope.value(self, "value")
-        for field, dtype in (("dtype", self.dtype), ("value", value and value.dtype)):
-            if dtype is not None and dtype != "bool" and not is_computed(dtype):
-                what = "the result" if field == "dtype" else quote(self.value)
-                message = f"'cast' converts bool, integers, and floating point of 16 bits or more; {what} is {dtype}."
-                scope.report(DtypeMismatch(self.where(field), message))
+        if self.dtype != "bool" and not is_computed(self.dtype) and (value is None or value.dtype != self.dtype):
+            message = "'cast' makes bool, integers of 8 bits or more, and floating point of 16 bits or more; "
+            message += f"not {self.dtype}."
+            scope.report(DtypeMismatch(self.where("dtype"), message))
+        if value is not None and value.dtype in ("f8e4m3fnuz", "f8e5m2fnuz"):
+            message = f"'cast' does not take {value.dtype}, which {quote(self.value)} is: it is for matrix products."
+            scope.report(DtypeMismatch(self.where("value"), message))
         return ValueType(value.dims, self.dtype) if value else None

@@ -166,7 +166,9 @@ def _refusal(takes: Takes, dtype: DType) -> str:
     if is_float(dtype) and takes in ("integers", "bits"):
         return "takes integers" if takes == "integers" else "takes integers and bool"
     if is_float(dtype) and not is_computed(dtype):
-        return "takes no 8-bit floats"
+        return "takes no floats of 8 bits or less"
+    if not is_computed(dtype) and dtype != "bool":
+        return "takes integers of 8 bits or more"
     if dtype == "bool" and takes not in ("anything", "bits"):
         return {"numbers": "takes numbers", "integers": "takes integers"}.get(takes, "takes floating point")
     if not is_float(dtype) and takes in ("floats", "small floats"):

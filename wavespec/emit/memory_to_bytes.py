@@ -1,0 +1,91 @@
+"""Thread kernel in, thread kernel out: tensors hold a byte for each bool, and bytes that several small elements share;
+registers hold a bit for a bool, and a byte for each small element.
+
+`unpack` is the one operation that only emitters meet: bytes, in order, become the elements that begin in the first
+one, at the bit ``shift``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs, rewrite
+
+_BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
+
+
+def memory_to_bytes(kernel: Kernel) -> Kernel:
+    """Loads and stores of bool become those of u8 with a cast behind or before them; loads of packed elements those of
+    their bytes, with an ``unpack`` behind them."""
+    flags = {memory.name for memory in kernel.memories if memory.dtype == _FLAG}
+    packed = {memory.name: memory.dtype for memory in kernel.memories if _is_packed(memory)}
+    if not flags and not packed:
+        return kernel
+    count = itertools.count()
+
+    def as_bytes(value: Value, elements: int) -> Value:
+        return Value(f"{value.name}.byte{next(count)}", VectorType(_BYTE, elements))
+
+    def change(op: Op) -> tuple[Op, ...]:
+        memory = op.get("memory") if op.name in ("load", "store") else None
+        if memory in packed:
+            return tuple(_unpacked(op, packed[memory], count))
+        if memory not in flags:
+            return (op,)
+        if op.name == "load":
+            loaded = as_bytes(op.result, op.result.vector.elements)
+            return replace(op, results=(loaded,)), replace(op, name="cast", operands=(loaded,), attributes=())
+        stored = as_bytes(op.operands[0], op.operands[0].vector.elements)
+        return replace(op, name="cast", results=(stored,), attributes=()), replace(op, operands=(stored,))
+
+    def of_bytes(memory: Memory) -> Memory:
+        if memory.name in packed:
+            elements, bytes_ = memory.dtype.packed
+            return replace(memory, dtype=_BYTE, shape=(*memory.shape[:-1], memory.shape[-1] // elements * bytes_))
+        return replace(memory, dtype=_BYTE) if memory.name in flags else memory
+
+    return replace(kernel, memories=tuple(map(of_bytes, kernel.memories)), body=rewrite(kernel.body, change))
+
+
+def _is_packed(memory: Memory) -> bool:
+    return memory.space == "global" and memory.dtype.is_packed
+
+
+def _unpacked(load: Op, dtype: DType, count: Iterator[int]) -> Iterator[Op]:
+    """Whole groups where the load, and what of it is inside its row, are known to start and end with one; else element
+    by element."""
+    (group, bytes_), size, offset, valid = dtype.packed, load.result.vector.elements, load["offset"], load["valid"]
+
+    def loaded(at: Expr, elements: int, **attributes: Any) -> Op:
+        value = Value(f"{load.result.name}.byte{next(count)}", VectorType(_BYTE, elements))
+        return replace(load.with_(offset=at, **attributes), results=(value,))
+
+    if all(number % group == 0 for number in (size, offset.divisor, valid.divisor if valid is not None else 0)):
+        width = size // group  # a power of two where machines want that, and aligned as the elements are
+        first, inside = offset // group * bytes_, None if valid is None else valid // group * bytes_
+        starts = [part * width for part in range(bytes_)]
+        loads = [loaded(first + at, width, valid=None if inside is None else inside - at) for at in starts]
+        yield from _joined(load, loads, load.result, const(0))
+        return
+    parts: list[Value] = []
+    for number in range(size):
+        bit = (offset + number) * dtype.bits
+        ends = (bit // 8, (bit + dtype.bits - 1) // 8)
+        mask = load["mask"] if valid is None else (*load["mask"], (const(number), valid))
+        parts.append(Value(f"{load.result.name}.element{next(count)}", VectorType(dtype, 1)))
+        yield from _joined(load, [loaded(at, 1, mask=mask, valid=None) for at in ends[:bytes_]], parts[-1], bit % 8)
+    yield Op("pack", tuple(parts), (load.result,), span=load.span, node=load.node)
+
+
+def _joined(load: Op, loads: list[Op], result: Value, shift: Expr) -> Iterator[Op]:
+    """The loads of some bytes, and what makes elements of them."""
+    values = tuple(one.result for one in loads)
+    total = Value(f"{result.name}.bytes", VectorType(_BYTE, sum(value.vector.elements for value in values)))
+    yield from loads
+    yield Op("pack", values, (total,), span=load.span, node=load.node)
+    yield Op("unpack", (total,), (result,), attribute_pairs({"shift": shift}), span=load.span, node=load.node)
