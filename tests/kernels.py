@@ -246,6 +246,9 @@ KERNELS: dict[str, Row] = {
     "matmul_f16": _FEW_PRODUCTS,
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
+    "qk_norm_rope": Row(
+        sized("T H D", (5, 3, 24), (1, 1, 8), (2, 9, 64), (3, 2, 128), (0, 2, 16)), sized("T H D", (33, 12, 256))
+    ),
     "rms_norm": _ROWS,
     "rope": Row(sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))),
     "silu_and_mul": Row(
