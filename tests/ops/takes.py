@@ -23,7 +23,7 @@ WAYS: Mapping[str, tuple[str, str]] = {
     "second_half": ("M, D", "{N: D + size(D)}"),
     "even": ("M, D", "{N: 2 * D}"),
     "odd": ("M, D", "{N: 2 * D + 1}"),
-    "neighbour": ("M, N", "{N: N + 1 - N % 2 * 2}"),
+    "neighbour": ("M, N", "{N: 'xor(N, 1)'}"),
     "halves_swapped": ("M, N", "{N: (N + size(D)) % size(N)}"),
     "before": ("M, N", "{N: N - 1}"),
     "later": ("M, N", "{N: N + 3}"),
@@ -34,6 +34,7 @@ WAYS: Mapping[str, tuple[str, str]] = {
     "one": ("M, N", "{N: 5}"),
     "outside": ("M, D", "{N: 0 - 1 - D}"),
     "reordered": ("N, M", "{}"),
+    "repeated": ("M, E, N", "{}"),
 }
 """Name of an output: its dims, and where its elements are in x[M, N]; N = 2 D = E F, E = 4."""
 

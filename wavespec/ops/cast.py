@@ -1,8 +1,9 @@
-"""`cast`: every element in another type."""
+"""`cast`: every element in another type; also the same elements with other dims, as `take` has them."""
 
 from __future__ import annotations
 
 from wavespec.ir.kernel import Op, Value
+from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.elementwise import piecewise
 from wavespec.ops.small_floats import is_small_float, small_to_f32
@@ -17,18 +18,19 @@ def to_tile(statement: Cast, context: TileContext) -> None:
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    result = op.result
-    if result.tile.dtype == op.operands[0].tile.dtype:  # another name for the value
-        context.fragments[result.name] = context.fragments[op.operands[0].name]
+    (value,), result, layout = op.operands, op.result, op.result.tile.layout
+    assert layout is not None
+    fragments = broadcast_fragments(context.build, value, context.fragments[value.name], layout)
+    if result.tile.dtype == value.tile.dtype:  # another name for the value
+        context.fragments[result.name] = fragments
         return
-    fragments = [context.fragments[value.name] for value in op.operands]
 
     def piece(value: Value) -> Value:
         if is_small_float(value.vector.dtype):
             value = small_to_f32(context.build, value, result.name)
         return context.build.cast(value, result.tile.dtype, result.name)
 
-    context.fragments[result.name] = piecewise(context, fragments, result, piece)
+    context.fragments[result.name] = piecewise(context, [fragments], result, piece)
 
 
 def reference(statement: Cast, context: ReferenceContext) -> None:

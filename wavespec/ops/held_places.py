@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from wavespec.ops.index_map import index_of
 
 _MOST_RUNS = 64
 """Of registers that move together; memory takes fewer steps than more of them."""
+_LARGEST_TABLE = 1 << 22
+"""Threads times elements of the value; larger ones take longer than they save."""
 _NOBODY, _NOTHING = -1, -2
 
 Numbers = Any
@@ -32,14 +35,14 @@ class Held:
 
 def held_places(op: Op, context: ThreadContext) -> list[Held] | None:
     """Where every register of the result comes from; None where lanes differ in that, or it is not known yet."""
-    wanted = _wanted(op, context)
+    value, lanes = op.operands[0].tile, context.kernel.lanes
+    elements, threads = math.prod(value.extents), context.kernel.wave_count * lanes
+    wanted = _wanted(op, context) if threads * elements <= _LARGEST_TABLE else None
     if wanted is None:
         return None
-    value, lanes = op.operands[0].tile, context.kernel.lanes
     assert value.layout is not None
     own = _flat(value.dims, value.extents, _coordinates(value.layout, context.kernel))
-    threads = own.shape[1]
-    registers = np.full((threads, int(np.prod(value.extents))), _NOBODY)
+    registers = np.full((threads, elements), _NOBODY)
     for register in reversed(range(len(own))):  # of several the first
         registers[np.arange(threads), own[register]] = register
     count = value.layout.fragment_elements

@@ -171,6 +171,7 @@ _PLAIN: _Operations = {
     "//": lambda a, b: a // b,
     "%": lambda a, b: a % b,
     "ceildiv": lambda a, b: (a + (b - 1)) // b,
+    "xor": lambda a, b: a ^ b,
 }
 _IN_KERNELS: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
 _IN_TORCH: _Operations = {**_PLAIN, "number": lambda n, _: n, "min": _torch_minimum, "max": _torch_maximum}

@@ -40,7 +40,7 @@ def to_tile(statement: Take, context: TileContext) -> None:
     if statement.at:
         values, at = mapped(statement, context, value.tile.dims, dims)
         context.add("take", (value, *values), (result,), statement.span, node=statement.name, **at)
-    else:  # dims in another order: the same registers
+    else:  # dims in another order, or more of them
         context.add("cast", (value,), (result,), statement.span, node=statement.name)
     context.names[statement.name] = result
 
@@ -125,8 +125,4 @@ def _memory(op: Op, context: ThreadContext) -> Memory:
 def reference(statement: Take, context: ReferenceContext) -> None:
     value, shape = context.names[statement.value], context.dims[statement.value]
     dims = shape if statement.dims is None else statement.dims
-    if statement.at:
-        value = taken(value, *places(statement, context, shape, dims))
-    else:
-        value = value.permute([shape.index(dim) for dim in dims])
-    context.define(statement.name, dims, value)
+    context.define(statement.name, dims, taken(value, *places(statement, context, shape, dims)))

@@ -15,7 +15,7 @@ from wavespec.diagnostics import Span, WavespecError, quote
 from wavespec.schema.expression_parser import TOKEN_PATTERN, ExpressionParser, Token, parse_with
 from wavespec.schema.expressions import COMPARISONS, FUNCTIONS, Expression
 
-INDEX_FUNCTIONS = {name: FUNCTIONS[name] for name in ("min", "max", "ceildiv", "size")}
+INDEX_FUNCTIONS = {name: FUNCTIONS[name] for name in ("min", "max", "ceildiv", "size")} | {"xor": (2, 2)}
 """Functions of index expressions, with the fewest and the most arguments."""
 
 

@@ -134,7 +134,8 @@ def _is_positive(node: Expression, scope: Scope) -> bool:
             number = scope.param(name)
             return number is not None and number > 0
         case Call(function=function, arguments=arguments):
-            return function == "size" or all(_is_positive(argument, scope) for argument in arguments)
+            is_positive = function != "xor" and all(_is_positive(argument, scope) for argument in arguments)
+            return function == "size" or is_positive
         case Binary(op=sign, left=left, right=right) if sign in ("*", "+"):
             return _is_positive(left, scope) and _is_positive(right, scope)
         case _:
