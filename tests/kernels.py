@@ -183,6 +183,13 @@ KERNELS: dict[str, Row] = {
         sized(f"{_HEADS} S", (1, 2, 3, 600, 24, 20, 2), (1, 1, 1, 0, 64, 64, 0)),
         sized(f"{_HEADS} S", (2, 3, 1, 1025, 128, 128, 3)),
     ),
+    "attention_extend": Row(
+        sized("T P S H G D E L", (9, 45, 50, 2, 1, 24, 20, 4), (70, 20, 20, 2, 2, 64, 64, 3), (1, 0, 1, 1, 1, 7, 9, 2)),
+        sized(
+            "T P S H G D E L", (200, 300, 400, 4, 2, 128, 128, 6), (0, 3, 3, 3, 1, 64, 8, 9), (5, 9, 9, 1, 1, 8, 8, 7)
+        ),
+        special={"starts": offsets("T"), "prefix_starts": offsets("P"), "slots": indices("S")},
+    ),
     "attention_f32": _ATTENTION,
     "attention_gqa": Row(
         sized("B H G M N D E", (2, 4, 2, 5, 40, 24, 20), (1, 3, 1, 1, 1, 64, 64)),
@@ -195,6 +202,11 @@ KERNELS: dict[str, Row] = {
         special={"page": indices("P"), "count": lengths("N")},
     ),
     "attention_padded": Row(_MASKED_ATTENTION.small, _MASKED_ATTENTION.on_cpu, special={"count": lengths("N")}),
+    "attention_ragged": Row(
+        sized("T S H G D E L", (7, 90, 2, 1, 24, 20, 4), (70, 70, 2, 2, 64, 64, 3), (1, 0, 1, 1, 7, 9, 2)),
+        sized("T S H G D E L", (300, 400, 4, 2, 128, 128, 6), (5, 3, 3, 1, 64, 8, 9), (0, 0, 1, 1, 8, 8, 1)),
+        special={"q_starts": offsets("T"), "k_starts": offsets("S")},
+    ),
     "batched_matmul": Row(
         sized("B M N K", (2, 5, 3, 0), (1, 1, 1, 16), (3, 33, 40, 48)),
         sized("B M N K", (0, 5, 3, 8), (5, 130, 90, 72)),

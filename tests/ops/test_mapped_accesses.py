@@ -81,6 +81,15 @@ def test_staged_operands_of_a_product_are_gathered_and_turned(machine: Machine) 
     assert_exact(spec, machine, {"M": 66, "N": 70, "K": 40, "T": 9})
 
 
+@MACHINES
+def test_places_of_staged_tiles_depend_on_places(machine: Machine) -> None:
+    text = dump_yaml(product("{T: row}", "{N: N}"))
+    twice = "- order: {read: rows}\n  - row: {read: rows, dims: [M], at: {M: order}}\n"
+    spec = loads(text.replace("- row: {read: rows}\n", twice), "mapped.wave.yaml")
+    assert len(spec.graph) == len(product("{T: row}", "{N: N}").graph) + 1
+    assert_exact(spec, machine, {"M": 66, "N": 70, "K": 40, "T": 9})
+
+
 def loads_of(kernel_ops: list[Op], memory: str) -> list[Op]:
     return [op for op in kernel_ops if op.name == "load" and op["memory"] == memory]
 

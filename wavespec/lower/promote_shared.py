@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
+from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.ops.index_map import index_of, seen_by
+from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.staged_writes import staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
@@ -52,7 +52,7 @@ class PromoteShared(Pass):
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>_staged_<width>`` that its tile leaves through.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
-            on: (symbol, memory, place).
+            on: (symbol, memory, place), each behind those that its own place depends on.
     Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` at the tensor.
     """
 
@@ -101,13 +101,13 @@ class PromoteShared(Pass):
                         start = kernel.symbol(name) * extents[dim]
                         origin[dim], local[dim] = origin[dim] + start, local[dim] - start
             sizes = tuple(const(extents[dim]) for dim in dims)
-            name = f"{op.node if op.get('at') else source.name}_shared"
+            name = f"{value.name if op.get('at') else source.name}_shared"
             shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, span=op.span)
             shared = arrange_staged(shared, product, fragment, machine, source.span)
             added[shared.name] = shared
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
             if op.get("at"):
-                where |= {"at": op["at"], "over": op["over"], "through": _through(kernel, op)}
+                where |= {"at": _place(op, kernel), "over": op["over"], "through": _through(kernel, op)}
             copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
             result = replace(value, type=replace(value.tile, dtype=dtype))
             read = replace(op, operands=(), attributes=tuple(p for p in op.attributes if p[0] not in ("at", "over")))
@@ -129,17 +129,30 @@ class PromoteShared(Pass):
 
 
 def _through(kernel: Kernel, op: Op) -> tuple[tuple[str, str, tuple[tuple[str, Expr], ...]], ...]:
-    """What the places of a staged tile depend on: each value as its symbol, and the tensor and place that it is read
-    from, since lanes copy other elements than they compute with."""
-    reads = {known.result.name: known for known in kernel.walk() if known.name == "read"}
-    found: list[tuple[str, str, tuple[tuple[str, Expr], ...]]] = []
-    for number, value in enumerate(op.operands):
-        read = reads.get(value.name)
-        if read is None or read.operands:
-            raise ComputedPlace(op.span, kernel.memory(op["memory"]).name, value.name)
-        memory = kernel.memory(read["memory"])
-        found.append((f"value.{number}", memory.name, read.get("at") or tuple((d, index_of(d)) for d in memory.dims)))
-    return tuple(found)
+    """What the places of a staged tile depend on, since lanes copy other elements than they compute with: each value as
+    its symbol, and the tensor and place that it is read from. A place may depend on the values before it."""
+    missing, found = {value.name: op for value in op.operands}, list[Op]()
+    for read in reversed([known for known in kernel.walk() if known.name == "read"]):
+        if missing.pop(read.result.name, None):
+            missing |= {value.name: read for value in read.operands}
+            found.append(read)
+    for name in missing:
+        raise ComputedPlace(op.span, kernel.memory(op["memory"]).name, name)
+    return tuple((_by_name(read.result), read["memory"], _place(read, kernel)) for read in reversed(found))
+
+
+def _place(read: Op, kernel: Kernel) -> tuple[tuple[str, Expr], ...]:
+    """Where each element is read, the values it depends on called by their own names."""
+    if not read.get("at"):
+        return tuple((dim, index_of(dim)) for dim in kernel.memory(read["memory"]).dims)
+    values = {
+        f"value.{number}": value_symbol(_by_name(value), value.tile.dtype) for number, value in enumerate(read.operands)
+    }
+    return tuple((dim, expr.substitute(values)) for dim, expr in read["at"])
+
+
+def _by_name(value: Value) -> str:
+    return f"value.{value.name}"
 
 
 def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:

@@ -168,3 +168,11 @@ class ReferenceContext:
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims
+
+    def output(self, name: str) -> torch.Tensor:
+        """The result called ``name``: 0 where nothing was written, as in a branch that is not taken."""
+        if name not in self.outputs:
+            tensor, like = self.spec.tensors[name], next(iter(self.tensors.values()))
+            shape = [self.sizes[dim] for dim in tensor.shape]
+            self.outputs[name] = like.new_zeros(shape, dtype=self.dtype(tensor.dtype))
+        return self.outputs[name]

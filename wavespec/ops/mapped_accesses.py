@@ -262,7 +262,7 @@ def _loaded(
         tensor = MappedTensor(memory, at, edges)
         symbols: dict[tuple[Expr, Mask], Expr] = {}
         for table, tile in zip(known, tiles, strict=True):
-            element = tensor.element(tile, {})
+            element = tensor.element(tile, table)
             key = (element.offset, element.mask)
             if key not in symbols:
                 loaded = build.load(memory.name, memory.dtype, 1, element.offset, mask=element.mask, hint=memory.name)

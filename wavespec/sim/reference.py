@@ -44,5 +44,5 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
     context.types = {name: value.dtype for name, value in types.items()}
     for statement in graph:
         reference_of(statement, context)
-    outputs = [context.outputs[name] for name, tensor in spec.tensors.items() if tensor.role == "output"]
+    outputs = [context.output(name) for name, tensor in spec.tensors.items() if tensor.role == "output"]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
