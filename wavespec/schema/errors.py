@@ -22,9 +22,19 @@ class MissingField(WavespecError, code="missing-field"):
         super().__init__(where, f"{owner} needs the field {quote(name)}.")
 
 
+_SAID_WITH = {
+    **dict.fromkeys(("extract", "extract_slice", "flip", "gather", "roll", "slice"), "take"),
+    **dict.fromkeys(("broadcast", "permute", "reshape", "shuffle", "transpose", "view"), "take"),
+    **{"fill": "register", "scalar": "register", "self_index": "index", "select": "where"},
+}
+"""What other languages call an op, and the op that it is here."""
+
+
 class UnknownOp(WavespecError, code="unknown-op"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(where, f"{quote(name)} is not an op.", hints=name_hints(name, allowed, "The ops are"))
+        allowed, here = list(allowed), _SAID_WITH.get(name)
+        hints = (f"It is said with {quote(here)}.",) if here in allowed else name_hints(name, allowed, "The ops are")
+        super().__init__(where, f"{quote(name)} is not an op.", hints=hints)
 
 
 class UnknownConstraint(WavespecError, code="unknown-constraint"):
