@@ -223,6 +223,12 @@ KERNELS: dict[str, Row] = {
         sized("M N", (17, 127), (33, 257), (5, 4000)),
         special={"x": spread(5), "target": indices("N")},
     ),
+    "bincount": Row(
+        sized("N B", (1000, 5), (1, 1), (3, 130), (0, 4), (2, 0)),
+        sized("N B", (5000, 3), (4097, 1000)),
+        special={"x": lambda draw: draw.integers(-1, draw.sizes["B"] + 1)},
+        exact=True,
+    ),
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "dropout": Row(
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
@@ -263,6 +269,13 @@ KERNELS: dict[str, Row] = {
     ),
     "rms_norm": _ROWS,
     "rope": Row(sized("T H D", (5, 3, 32), (1, 1, 16), (2, 9, 144), (0, 2, 16)), sized("T H D", (33, 12, 128))),
+    # Several rows of x go to one row of y, and some to none
+    "scatter_add": Row(
+        sized("V T D", (4, 41, 70), (1, 9, 1), (3, 2, 129), (2, 0, 4), (0, 3, 5)),
+        sized("V T D", (7, 1000, 260), (50, 30, 128)),
+        special={"row": lambda draw: draw.integers(-1, draw.sizes["V"] + 1)},
+        exact=True,
+    ),
     "silu_and_mul": Row(
         sized("T N", (9, 140), (3, 2), (0, 8), (5, 2064)), sized("T N", (1, 2), (3, 0), (33, 2002), (17, 1024))
     ),
@@ -325,9 +338,15 @@ class Subject:
                 stored_shape(tensor.dtype, tuple(extent(self.spec, dim, whole_sizes) for dim in tensor.shape)),
             )
             for name, tensor in self.spec.tensors.items()
-            if tensor.role == "input"
+            if tensor.role != "output"
         ]
         return make_inputs(self.row, parameters, sizes, whole=self.row.exact if whole is None else whole)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """What a call returns: the tensors that it changes in place, then the outputs."""
+        tensors = self.spec.tensors.items()
+        return tuple(name for role in ("inout", "output") for name, tensor in tensors if tensor.role == role)
 
     def check(
         self, inputs: Sequence[Tensor], results: Sequence[Tensor], sizes: Sizes, *, whole: bool | None = None
@@ -341,13 +360,12 @@ class Subject:
     def _check(self, inputs: Sequence[Tensor], results: Sequence[Tensor], whole: bool) -> None:
         from wavespec.sim.reference import reference
 
-        outputs = {name: tensor for name, tensor in self.spec.tensors.items() if tensor.role == "output"}
         exact, theirs = (
             tensors_of(reference(self.spec, *inputs)),
             tensors_of(reference(self.spec, *inputs, compute=None)),
         )
-        for name, result, right, own in zip(outputs, results, exact, theirs, strict=True):
-            assert result.dtype == TORCH[outputs[name].dtype], f"{name} is {result.dtype}"
+        for name, result, right, own in zip(self.written, results, exact, theirs, strict=True):
+            assert result.dtype == TORCH[self.spec.tensors[name].dtype], f"{name} is {result.dtype}"
             check_output(self.row, name, result, right, own, whole=whole)
 
 

@@ -272,7 +272,10 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
 def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> WrapperInput:
     from wavespec.schema.constraints import Assume
 
-    tensors = [WrapperTensor(name, t.dtype, t.shape, t.role == "output") for name, t in spec.tensors.items()]
+    tensors = [
+        WrapperTensor(name, one.dtype, one.shape, one.role == "output", one.role == "inout")
+        for name, one in spec.tensors.items()
+    ]
     used = {dim for tensor in tensors for dim in tensor.dims}
     derived, values = dict(derivations(spec)), constant_values(spec)
     plain = [WrapperDim(name, d.multiple_of, d.value) for name, d in spec.dims.items() if name in used - derived.keys()]

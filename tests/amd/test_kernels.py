@@ -49,7 +49,7 @@ class Case:
         memory, addresses = importlib.import_module("gfx_emulator").Memory(), list[int]()
         tensors = sorted(self.spec.tensors.items(), key=lambda item: item[1].role == "output")
         for (name, tensor), shape in zip(tensors, plan.shapes, strict=True):
-            if tensor.role == "input":
+            if tensor.role != "output":
                 array = tensor_to_array(next(given), tensor.dtype)
             else:
                 array = poisoned(DTYPES[tensor.dtype], int(np.prod(shape))).reshape(shape)
@@ -57,11 +57,8 @@ class Case:
         scratch = [memory.add(np.zeros(size, np.uint8), "scratch") for size in plan.scratch_bytes]
         if plan.workgroups:
             loaded(self)[0].run(plan.grid, [*addresses, *scratch, *plan.constants], mem=memory)
-        return [
-            array_to_tensor(memory.get(address), tensor.dtype)
-            for address, (_, tensor) in zip(addresses, tensors, strict=True)
-            if tensor.role == "output"
-        ]
+        held = {name: memory.get(address) for address, (name, _) in zip(addresses, tensors, strict=False)}
+        return [array_to_tensor(held[name], self.spec.tensors[name].dtype) for name in self.subject.written]
 
 
 @pytest.mark.parametrize("subject", subjects(*TARGETS), ids=lambda subject: subject.name)

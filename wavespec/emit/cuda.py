@@ -88,6 +88,11 @@ class ThreadToCuda(ThreadToMlir):
             return name
         return self.text.op(f"llvm.getelementptr {name}[{constant}] : ({pointer}) -> {pointer}, {element}")
 
+    atomic_order = 'syncscope("device") monotonic'
+
+    def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
+        return self._address(memory, offset), "!llvm.ptr<1>"
+
     def load(self, op: Op, memory: Memory) -> Parts:
         size, dtype = op.result.vector.elements, memory.dtype
         type_ = vector_type(dtype, size)

@@ -26,16 +26,22 @@ from wavespec.emit.wrapper import (
     TORCH_DTYPES,
     WrapperInput,
     WrapperTensor,
+    about_results,
     artifacts_directory,
+    calls_of_operators,
     check_input,
     fake_function,
     header,
+    how_passed,
     out_name,
+    out_parameter,
     promises,
     requires_grad_test,
     result_type,
+    schema_parameters,
     schema_result,
     typed,
+    written_type,
 )
 
 Value = str | int
@@ -161,23 +167,16 @@ def _value(pick: WrapperPick, value: Value) -> str:
 
 def _function(family: FamilyWrapperInput, whole: WrapperInput, docstring: str) -> str:
     names = [*_names(whole), *(keyword.name for keyword in family.keywords)]
-    result = result_type(whole)
-    outputs = ["out"] if len(whole.outputs) == 1 else [f"out_{index}" for index in range(len(whole.outputs))]
-    with_out = f"    {call_text(f'_{family.name}_out_op', [*names, *outputs], keyword='')}\n    return out"
-    if len(outputs) > 1:
-        with_out = f"    {', '.join(outputs)} = out\n{with_out}"
     first, requires_grad = requires_grad_test(_names(whole))
     named = [f"{name}={name}" for name in _names(whole)]
-    parameters = [*typed(whole.inputs), "*", *_typed_keywords(family), f"out: {result} | None = None"]
+    by_name = [*_typed_keywords(family), *([out_parameter(whole)] if whole.outputs else [])]
     return (
-        f"{signature(family.name, parameters, result)}\n"
+        f"{signature(family.name, [*typed(whole.inputs), *(['*', *by_name] if by_name else [])], written_type(whole))}\n"
         f"{written_docstring(docstring)}\n"
         f"{first}"
         f"    if torch.is_grad_enabled() and {requires_grad}:\n"
         f"        raise {call_text('no_backward', [literal(family.name), *named], 8, 'raise ')}\n"
-        f"    if out is None:\n"
-        f"        return {call_text(f'_{family.name}_op', names, 8)}\n"
-        f"{with_out}"
+        f"{calls_of_operators(whole, names)}"
     )
 
 
@@ -218,9 +217,12 @@ def _found(family: FamilyWrapperInput, pick: WrapperPick) -> str:
 def _implementations(family: FamilyWrapperInput, whole: WrapperInput) -> str:
     outs = [out_name(whole, tensor) for tensor in whole.outputs]
     picked = _member_call(family, whole)
-    return (
+    new = (
         f"{signature('_new', _all_typed(family, whole), result_type(whole))}\n"
         f"    return {call_text(f'{picked}.new', _names(whole))}\n\n\n"
+    )
+    return (
+        f"{new if outs else ''}"
         f"{signature('_write', [*_all_typed(family, whole), *(f'{out}: Tensor' for out in outs)], 'None')}\n"
         f"    {call_text(f'{picked}.write', [*_names(whole), *outs], keyword='')}"
     )
@@ -245,24 +247,29 @@ def _fake(family: FamilyWrapperInput, whole: WrapperInput, fakes: dict[str, str]
     names = {text: name for name, text in fakes.items()}
     rows = [f"    {literal(member.kernel.name)}: {names[_fake_text(family, member)]},\n" for member in family.members]
     outs = [f"{out_name(whole, tensor)}: Tensor" for tensor in whole.outputs]
-    return (
+    made = (
         f"_FAKES = {{\n{''.join(rows)}}}\n\n\n"
         f"{signature(f'_{family.name}_fake', _all_typed(family, whole), result_type(whole))}\n"
-        f"    return {call_text(f'_FAKES[{_member_call(family, whole)}.name]', _names(whole))}\n\n\n"
+        f"    return {call_text(f'_FAKES[{_member_call(family, whole)}.name]', _names(whole))}"
+    )
+    if not outs:
+        return made
+    return (
+        f"{made}\n\n\n"
         f"{signature(f'_{family.name}_out_fake', [*_all_typed(family, whole), *outs], 'None')}\n"
         '    """Nothing to say: the results are tensors that the caller already has."""'
     )
 
 
 def _operators(family: FamilyWrapperInput, whole: WrapperInput) -> str:
-    inputs = [f"Tensor {name}" for name in _names(whole)]
+    inputs, written = schema_parameters(whole)
     for keyword in family.keywords:
         is_int = isinstance(family.values_of(keyword)[0], int)
         inputs.append(f"{'int' if is_int else 'str'} {keyword.name}")
-    outs = [out_name(whole, tensor) for tensor in whole.outputs]
-    written = [f"Tensor({chr(ord('a') + index)}!) {name}" for index, name in enumerate(outs)]
-    schema = f"({', '.join(inputs)}) -> {schema_result(['Tensor' for _ in outs])}"
+    schema = f"({', '.join(inputs)}) -> {schema_result(['Tensor' for _ in written])}"
     schema_out = f"({', '.join([*inputs, *written])}) -> ()"
+    new, write = ("", "", schema, "_new"), ("out_", "_out", schema_out, "_write")
+    kinds = (new, write) if written else (("", "", schema, "_write"),)
     # As for one kernel: a name per version of the specs and of the schemas keeps versions apart.
     shas = [member.kernel.spec_sha256 for member in family.members]
     version = hashlib.sha256("\n".join((family.sha256, *shas, schema, schema_out)).encode()).hexdigest()
@@ -274,7 +281,7 @@ def _operators(family: FamilyWrapperInput, whole: WrapperInput) -> str:
         f"    {function},\n"
         f"    _{family.name}_{op}fake,\n"
         f")"
-        for op, suffix, text, function in (("", "", schema, "_new"), ("out_", "_out", schema_out, "_write"))
+        for op, suffix, text, function in kinds
     ]
     return "\n".join(parts)
 
@@ -284,15 +291,12 @@ def _docstring(family: FamilyWrapperInput, whole: WrapperInput) -> str:
     lines += ["", "Args:"]
     for index, tensor in enumerate(whole.inputs):
         every = [member.kernel.inputs[index] for member in family.members]
-        lines += _entry(f"{tensor.name}: {_described(every)}; copied first where it is not contiguous.")
+        lines += _entry(f"{tensor.name}: {_described(every)}; {how_passed(tensor)}.")
     for keyword in family.keywords:
         lines += _entry(f"{keyword.name}: picks the kernel: {_either(keyword, family.values_of(keyword))}.")
-    names = ", ".join(tensor.name for tensor in whole.outputs)
-    if len(whole.outputs) == 1:
-        lines.append("    out: written and returned where given; contiguous, not overlapping an input.")
-    else:
-        lines.append(f"    out: ({names}), written and returned where given; contiguous, not overlapping.")
+    lines += about_results(whole)
     lines += ["", "Returns:"]
+    lines += [f"    {tensor.name}: the argument, changed." for tensor in whole.updated]
     for index, tensor in enumerate(whole.outputs):
         every = [member.kernel.outputs[index] for member in family.members]
         lines += _entry(f"{tensor.name}: {_described(every)}.")

@@ -36,7 +36,7 @@ def pipeline_layout(interface: KernelArtifact) -> str:
     ops."""
     read = "#hal.pipeline.binding<storage_buffer, ReadOnly>"
     write = "#hal.pipeline.binding<storage_buffer>"
-    bindings = [write if tensor.output else read for tensor in interface.tensors]
+    bindings = [write if tensor.written else read for tensor in interface.tensors]
     bindings += [read] * len(interface.tensor_maps) + [write] * len(interface.scratch_bytes)
     return f"#hal.pipeline.layout<constants = {len(interface.dynamic_dims)}, bindings = [{', '.join(bindings)}]>"
 
@@ -117,7 +117,7 @@ def _host_function(interface: KernelArtifact) -> str:
     body.lines += [f"%dim_{name} = arith.index_castui %size_{name} : i32 to index" for name in dims]
     operands: list[tuple[str, str, bool]] = []
     for tensor in interface.tensors:
-        operands.append((f"tensor_{tensor.name}", body.value(_tensor_bytes(tensor)), tensor.output))
+        operands.append((f"tensor_{tensor.name}", body.value(_tensor_bytes(tensor)), tensor.written))
     for name in scratch:
         body.lines.append(f"%length_{name} = arith.index_castui %bytes_{name} : i64 to index")
         operands.append((f"tensor_{name}", f"%length_{name}", True))

@@ -27,6 +27,7 @@ class ThreadToCpu(CpuProducts):
     def prologue(self) -> None:
         zero = self.text.constant(0, "index")
         self.buffers: dict[str, tuple[str, str]] = {}
+        self.addresses: dict[str, str] = {}
         for number, memory in enumerate(self.bindings()):
             type_ = f"memref<?x{mlir_type(memory.dtype)}, #hal.descriptor_type<storage_buffer>>"
             read_only = " flags(ReadOnly)" if memory.role == "input" else ""
@@ -58,6 +59,8 @@ class ThreadToCpu(CpuProducts):
             self.text.span = ops[start].span
             if ops[start].name == "accumulate":
                 self._accumulated(ops[start:stop])
+            elif stop > start + 1 and ops[start].name == "atomic":
+                self._atomics(ops[start:stop])
             elif stop > start + 1:
                 self._together(ops[start:stop])
             else:
@@ -75,6 +78,17 @@ class ThreadToCpu(CpuProducts):
         result = self._either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
         for number, op in enumerate(op for op in ops if op.results):
             self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
+
+    def _atomics(self, ops: Sequence[Op]) -> None:
+        """One test, two forms here too."""
+
+        def form(each: Sequence[Op]) -> list[str]:
+            for op in each:
+                self._atomic(op)
+            return []
+
+        condition = self.indices.holds(_all_inside(ops))
+        self._either(condition, lambda: form([op.with_(mask=()) for op in ops]), lambda: form(ops))
 
     def _accumulated(self, ops: Sequence[Op]) -> None:
         """Sums into memory.  Each value is read, added and stored on its own, so that few of them need a register at a time."""
@@ -163,6 +177,16 @@ class ThreadToCpu(CpuProducts):
         for part in self.parts(value, self.native_sizes(memory.dtype, value.vector.elements)):
             self._plain(memory, offset, part.size, store=part.name)
             offset = offset + part.size
+
+    def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
+        if memory.name not in self.addresses:
+            buffer, type_ = self.buffers[memory.name]
+            start = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index", 0)
+            self.addresses[memory.name] = self.text.op(f"arith.index_cast {start} : index to i64", 0)
+        start = self.addresses[memory.name]
+        bytes_ = self.indices.integer(offset * memory.dtype.bytes, 64)
+        address = self.text.op(f"arith.addi {start}, {bytes_} : i64")
+        return self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr"), "!llvm.ptr"
 
     def prefetch(self, op: Op, memory: Memory) -> None:
         (buffer, type_), use = self.buffers[memory.name], "read" if memory.role == "input" else "write"
@@ -277,7 +301,7 @@ class ThreadToCpu(CpuProducts):
 
 
 def _bounded(op: Op) -> bool:
-    return op.name in ("load", "store", "accumulate") and (bool(op["mask"]) or op["valid"] is not None)
+    return op.name in ("load", "store", "accumulate", "atomic") and (bool(op["mask"]) or op.get("valid") is not None)
 
 
 def _joins(first: Op, other: Op) -> bool:
@@ -293,7 +317,7 @@ def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
     for op in ops:
         elements = (op.result if op.results else op.operands[0]).vector.elements
         pairs = list(op["mask"])
-        if op["valid"] is not None:
+        if op.get("valid") is not None:
             pairs.append((0 - op["valid"] + elements - 1, 0 - op["valid"] + op["valid"]))
         for left, right in pairs:
             key = (left - left.constant_part(), right)

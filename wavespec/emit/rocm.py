@@ -105,6 +105,15 @@ class ThreadToRocm(ThreadToMlir):
                 found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
         return tuple(found)
 
+    # Tensors lie in memory of the device, where the machine's own instructions are atomic; without these words the compiler
+    # behind has to assume memory of the host, and compares and swaps.
+    atomic_order = 'syncscope("agent") monotonic {rocdl.no_fine_grained_memory, rocdl.no_remote_memory}'
+
+    def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
+        bytes_ = self.indices.integer(offset * memory.dtype.bytes, 64)
+        address = self.text.op(f"arith.addi {self.pointers[memory.name]}, {bytes_} : i64")
+        return self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr<1>"), "!llvm.ptr<1>"
+
     def load(self, op: Op, memory: Memory) -> Parts:
         size, dtype = op.result.vector.elements, memory.dtype
         type_ = vector_type(dtype, size)

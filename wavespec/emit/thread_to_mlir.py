@@ -20,6 +20,12 @@ from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _FLOAT = DTYPES["f32"]
+_ATOMIC = {
+    "float": {"add": "fadd", "maximum": "fmaximum", "minimum": "fminimum"},
+    "int": {"add": "add", "maximum": "max", "minimum": "min"},
+    "uint": {"add": "add", "maximum": "umax", "minimum": "umin"},
+}
+"""What LLVM calls the functions of an atomic operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,13 @@ class ThreadToMlir:
 
     def accumulate(self, op: Op, memory: Memory) -> None:
         raise NotImplementedError
+
+    def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
+        """A pointer to an element of a tensor, and its type."""
+        raise NotImplementedError
+
+    atomic_order = "monotonic"
+    """Who has to see an atomic operation as one step, in which order, and what else the compiler behind is told of it."""
 
     def prefetch(self, op: Op, memory: Memory) -> None:
         raise NotImplementedError
@@ -235,6 +248,16 @@ class ThreadToMlir:
 
     def _accumulate(self, op: Op) -> None:
         self.accumulate(op, self.memory_of(op))
+
+    def _atomic(self, op: Op) -> None:
+        memory = self.memory_of(op)
+        type_ = mlir_type(memory.dtype)
+        words = _ATOMIC["uint" if memory.dtype.kind == "uint" else "float" if memory.dtype.is_float else "int"]
+        with self.when(op["mask"]):
+            for number, part in enumerate(self.parts(op.operands[0], [1] * op.operands[0].vector.elements)):
+                pointer, place = self.global_pointer(memory, op["offset"] + number)
+                how = f"{words[op['function']]} {pointer}, {part.name} {self.atomic_order}"
+                self.text.op(f"llvm.atomicrmw {how} : {place}, {type_}")
 
     def _prefetch(self, op: Op) -> None:
         self.prefetch(op, self.memory_of(op))

@@ -69,12 +69,14 @@ TORCH_DTYPES = {
 
 @dataclass(frozen=True, slots=True)
 class WrapperTensor:
-    """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output."""
+    """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
+    input that is changed in place."""
 
     name: str
     dtype: str
     dims: tuple[str | int, ...]
     output: bool = False
+    updated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,10 @@ class WrapperInput:
         return tuple(tensor for tensor in self.tensors if not tensor.output)
 
     @property
+    def updated(self) -> tuple[WrapperTensor, ...]:
+        return tuple(tensor for tensor in self.tensors if tensor.updated)
+
+    @property
     def outputs(self) -> tuple[WrapperTensor, ...]:
         return tuple(tensor for tensor in self.tensors if tensor.output)
 
@@ -139,7 +145,7 @@ def wrapper_module(kernel: WrapperInput) -> str:
         _function(kernel, docstring),
         _raw_function(kernel),
         fake_function(kernel),
-        _fake_out(kernel),
+        *([_fake_out(kernel)] if kernel.outputs else []),
         _operators(kernel),
     ]
     text = "\n\n".join((header(kernel), _IMPORTS, _kernel_set(kernel), "\n\n\n".join(definitions))) + "\n"
@@ -160,8 +166,8 @@ def check_input(kernel: WrapperInput) -> None:
             raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):
         raise ValueError(f"Names repeat, or one is the kernel's: {', '.join(names)}.")
-    if not kernel.inputs or not kernel.outputs:
-        raise ValueError(f"{kernel.name}: a wrapper needs at least one input and one output.")
+    if not kernel.inputs or not (kernel.outputs or kernel.updated):
+        raise ValueError(f"{kernel.name}: a wrapper needs at least one input and one tensor that is written.")
     if not kernel.source.isascii() or not kernel.source.isprintable() or kernel.source.startswith(("/", "\\")):
         raise ValueError(f"{kernel.source!r:.80} is no relative path of plain characters.")
     if not re.fullmatch(r"[0-9a-f]{64}", kernel.spec_sha256) or not re.fullmatch(r"[ -~]{1,200}", kernel.command):
@@ -201,25 +207,37 @@ def _kernel_set(kernel: WrapperInput) -> str:
 
 def _function(kernel: WrapperInput, docstring: str) -> str:
     names = [tensor.name for tensor in kernel.inputs]
-    result = result_type(kernel)
-    if len(kernel.outputs) == 1:
-        with_out = f"    {call_text(f'_{kernel.name}_out_op', [*names, 'out'], keyword='')}\n    return out"
-    else:
-        parts = [f"out_{index}" for index in range(len(kernel.outputs))]
-        call = call_text(f"_{kernel.name}_out_op", [*names, *parts], keyword="")
-        with_out = f"    {', '.join(parts)} = out\n    {call}\n    return out"
     named = [f"{name}={name}" for name in names]
     first, requires_grad = requires_grad_test(names)
+    parameters = [*typed(kernel.inputs), *([f"*, {out_parameter(kernel)}"] if kernel.outputs else [])]
     return (
-        f"{signature(kernel.name, [*typed(kernel.inputs), '*', f'out: {result} | None = None'], result)}\n"
+        f"{signature(kernel.name, parameters, written_type(kernel))}\n"
         f"{written_docstring(docstring)}\n"
         f"{first}"
         f"    if torch.is_grad_enabled() and {requires_grad}:\n"
         f"        raise {call_text('no_backward', [literal(kernel.name), *named], 8, 'raise ')}\n"
-        f"    if out is None:\n"
-        f"        return {call_text(f'_{kernel.name}_op', names, 8)}\n"
-        f"{with_out}"
+        f"{calls_of_operators(kernel, names)}"
     )
+
+
+def calls_of_operators(kernel: WrapperInput, names: list[str]) -> str:
+    """The end of the function: the call of one operator or the other, and what was written.
+
+    Args:
+        names: all arguments of the operator that makes new tensors.
+    """
+    updated = [tensor.name for tensor in kernel.updated]
+    if not kernel.outputs:
+        call = call_text(f"_{kernel.name}_op", names, keyword="")
+        return f"    {call}\n    return {', '.join(updated)}"
+    several = len(kernel.outputs) > 1
+    parts = [f"out_{index}" for index in range(len(kernel.outputs))] if several else ["out"]
+    call = call_text(f"_{kernel.name}_out_op", [*names, *parts], keyword="")
+    made, given = call_text(f"_{kernel.name}_op", names, 8), "out"
+    if updated:
+        made, given = (", ".join([*updated, f"{'*' if several else ''}{one}"]) for one in (made, given))
+    unpacked = f"    {', '.join(parts)} = out\n" if several else ""
+    return f"    if out is None:\n        return {made}\n{unpacked}    {call}\n    return {given}"
 
 
 def requires_grad_test(names: list[str]) -> tuple[str, str]:
@@ -247,12 +265,14 @@ def fake_function(kernel: WrapperInput) -> str:
     """Shapes only: what torch.compile and torch.export see instead of the kernel."""
     lines, size_of = _shape_checks(kernel)
     first = kernel.inputs[0].name
+    head = signature(f"_{kernel.name}_fake", typed(kernel.inputs), result_type(kernel))
+    if not kernel.outputs:
+        return "\n".join([head, *(lines or ["    return None"])])
     created: list[str] = []
     for tensor in kernel.outputs:
         shape = tuple_text([str(dim) if isinstance(dim, int) else size_of[dim] for dim in tensor.dims])
         created.append(f"{first}.new_empty({shape}, dtype=torch.{TORCH_DTYPES[tensor.dtype]})")
     result = created[0] if len(created) == 1 else "(\n" + "".join(f"        {text},\n" for text in created) + "    )"
-    head = signature(f"_{kernel.name}_fake", typed(kernel.inputs), result_type(kernel))
     return "\n".join([head, *lines, f"    return {result}"])
 
 
@@ -322,54 +342,73 @@ def size_text(expression: SizeExpr, names: Mapping[str, str]) -> str:
 
 
 def _operators(kernel: WrapperInput) -> str:
-    inputs = ", ".join(f"Tensor {tensor.name}" for tensor in kernel.inputs)
-    outs = [(chr(ord("a") + index), out_name(kernel, tensor)) for index, tensor in enumerate(kernel.outputs)]
-    written = ", ".join(f"Tensor({mark}!) {name}" for mark, name in outs)
-    schema = f"({inputs}) -> {schema_result(['Tensor' for _ in outs])}"
+    inputs, written = schema_parameters(kernel)
+    schema = f"({', '.join(inputs)}) -> {schema_result(['Tensor' for _ in kernel.outputs])}"
     # It returns nothing: torch before 2.13 does not know operators that return what they write. Its outputs are
     # positional: keywords cost 0.8 µs a call.
-    schema_out = f"({inputs}, {written}) -> ()"
+    schema_out = f"({', '.join([*inputs, *written])}) -> ()"
     # Torch keeps operators for the life of a process, and Inductor the code that calls them from one process to the
     # next: a name per version of the spec and of the schemas keeps versions apart.
     version = hashlib.sha256("\n".join((kernel.spec_sha256, schema, schema_out)).encode()).hexdigest()
-    namespace = f"wavespec_{version[:8]}"
-    return (
-        f"_{kernel.name}_op = define_operator(\n"
-        f"    {literal(f'{namespace}::{kernel.name}')},\n"
-        f"    {long_literal(schema)},\n"
-        f"    _KERNELS.new,\n"
-        f"    _{kernel.name}_fake,\n"
-        f")\n"
-        f"_{kernel.name}_out_op = define_operator(\n"
-        f"    {literal(f'{namespace}::{kernel.name}_out')},\n"
-        f"    {long_literal(schema_out)},\n"
-        f"    _KERNELS.write,\n"
-        f"    _{kernel.name}_out_fake,\n"
+    new = ("", "", schema, "_KERNELS.new")
+    kinds = (
+        (new, ("out_", "_out", schema_out, "_KERNELS.write"))
+        if kernel.outputs
+        else (("", "", schema, "_KERNELS.write"),)
+    )
+    return "\n".join(
+        f"_{kernel.name}_{op}op = define_operator(\n"
+        f"    {literal(f'wavespec_{version[:8]}::{kernel.name}{suffix}')},\n"
+        f"    {long_literal(text)},\n"
+        f"    {function},\n"
+        f"    _{kernel.name}_{op}fake,\n"
         f")"
+        for op, suffix, text, function in kinds
     )
 
 
+def schema_parameters(kernel: WrapperInput) -> tuple[list[str], list[str]]:
+    """The inputs and the outputs of an operator, as its schema has them: what is written has a letter of its own."""
+    marks = {tensor.name: chr(ord("a") + index) for index, tensor in enumerate((*kernel.updated, *kernel.outputs))}
+    inputs = [f"Tensor({marks[t.name]}!) {t.name}" if t.updated else f"Tensor {t.name}" for t in kernel.inputs]
+    return inputs, [f"Tensor({marks[t.name]}!) {out_name(kernel, t)}" for t in kernel.outputs]
+
+
 def schema_result(types: list[str]) -> str:
+    """What a schema says of results of these types."""
     return types[0] if len(types) == 1 else f"({', '.join(types)})"
 
 
 def _docstring(kernel: WrapperInput) -> str:
     """Plain text of the docstring: what the kernel computes, shapes, promises, errors."""
     lines = [*wrapped(kernel.doc.strip() or f"The kernel {kernel.name}."), "", "Args:"]
-    for tensor in kernel.inputs:
-        lines.append(f"    {tensor.name}: {described(tensor)}; copied first where it is not contiguous.")
-    if len(kernel.outputs) == 1:
-        lines.append("    out: written and returned where given; contiguous, not overlapping an input.")
-        lines += ["", "Returns:", f"    {kernel.outputs[0].name}: {described(kernel.outputs[0])}."]
-    else:
-        names = ", ".join(tensor.name for tensor in kernel.outputs)
-        lines.append(f"    out: ({names}), written and returned where given; contiguous, not overlapping.")
-        lines += ["", "Returns:"] + [f"    {tensor.name}: {described(tensor)}." for tensor in kernel.outputs]
+    lines += [f"    {tensor.name}: {described(tensor)}; {how_passed(tensor)}." for tensor in kernel.inputs]
+    lines += about_results(kernel)
+    lines += ["", "Returns:"]
+    lines += [f"    {tensor.name}: the argument, changed." for tensor in kernel.updated]
+    lines += [f"    {tensor.name}: {described(tensor)}." for tensor in kernel.outputs]
     if promised := promises(kernel):
         lines += ["", "Sizes:"]
         for promise in promised:
             lines += [f"    {line}" for line in wrapped(f"{promise}.")]
     return "\n".join([*lines, *RAISES])
+
+
+def how_passed(tensor: WrapperTensor) -> str:
+    """What happens to an input of a call."""
+    if tensor.updated:
+        return "changed in place; contiguous, not overlapping another argument"
+    return "copied first where it is not contiguous"
+
+
+def about_results(kernel: WrapperInput) -> list[str]:
+    """The lines of a docstring on `out`, if there is one."""
+    if not kernel.outputs:
+        return []
+    if len(kernel.outputs) == 1:
+        return ["    out: written and returned where given; contiguous, not overlapping an input."]
+    names = ", ".join(tensor.name for tensor in kernel.outputs)
+    return [f"    out: ({names}), written and returned where given; contiguous, not overlapping."]
 
 
 def promises(kernel: WrapperInput) -> list[str]:
@@ -396,7 +435,23 @@ def _bytes(count: int) -> str:
 
 
 def result_type(kernel: WrapperInput) -> str:
-    count = len(kernel.outputs)
+    """Of the operator that makes new tensors."""
+    return _tensors(len(kernel.outputs))
+
+
+def written_type(kernel: WrapperInput) -> str:
+    """Of the function: what is changed in place, then the outputs."""
+    return _tensors(len(kernel.updated) + len(kernel.outputs))
+
+
+def out_parameter(kernel: WrapperInput) -> str:
+    """The parameter `out`, typed."""
+    return f"out: {result_type(kernel)} | None = None"
+
+
+def _tensors(count: int) -> str:
+    if count == 0:
+        return "None"
     return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
 
 
@@ -416,12 +471,9 @@ def _verify(kernel: WrapperInput, text: str, docstring: str) -> None:
     """The module has to be exactly the statements meant, with the docstring as data."""
     tree = ast.parse(text)
     shape = [type(node).__name__ for node in tree.body]
-    assert (
-        shape
-        == ["Expr", "ImportFrom", "ImportFrom", "Import", "ImportFrom", "ImportFrom", "Assign", "Assign"]
-        + ["FunctionDef"] * 4
-        + ["Assign"] * 2
-    ), shape
+    assert shape == ["Expr", "ImportFrom", "ImportFrom", "Import", "ImportFrom", "ImportFrom", "Assign", "Assign"] + [
+        "FunctionDef"
+    ] * (4 if kernel.outputs else 3) + ["Assign"] * (2 if kernel.outputs else 1), shape
     function = tree.body[8]
     assert isinstance(function, ast.FunctionDef) and function.name == kernel.name
     assert ast.get_docstring(function) == docstring, "the docstring is not what was meant"

@@ -153,7 +153,7 @@ class Memory:
     dims: tuple[str, ...]
     shape: tuple[Expr, ...]
     space: Space
-    role: Literal["input", "output"] | None = None
+    role: Literal["input", "output", "inout"] | None = None
     arrangement: Arrangement | None = None
     buffers: int = 1
     staged: bool = False

@@ -158,7 +158,7 @@ class _KernelReader(ExprReader):
             shape.append(self.bracketed())
             self.accept(",")
         space: Any = self.take("name")
-        role: Any = next((role for role in ("input", "output") if self.accept(role)), None)
+        role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
         staged, mapped = self.accept("staged"), self.accept("mapped")
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1

@@ -91,6 +91,7 @@ def default_attributes(op: str) -> tuple[tuple[str, Any], ...]:
         "store": (buffer, *whole),
         "copy_async": (buffer, *whole),
         "load_matrix": (buffer,),
+        "atomic": (("mask", ()),),
     }.get(op, ())
 
 

@@ -11,6 +11,7 @@ memory.
 | load | -> T x n | memory, offset, buffer, mask, valid, rank (absent: this one): which workgroup of the cluster has the shared memory |
 | store | T x n -> | memory, offset, buffer, mask, valid |
 | accumulate | T x n -> | memory, offset, buffer, mask, valid, onto: a store, with what the memory holds added where ``onto``, a conjunction like ``mask``, holds |
+| atomic | T x n -> | memory, offset, mask, function: each element in one indivisible step becomes ``function`` (``add``, ``maximum`` or ``minimum``) of what the memory holds and it; lanes may name the same element |
 | prefetch | -> | memory, offset: a hint that this lane soon accesses what is there |
 | load_tile | -> T x (r·c) | memory, offset, buffer, rows = r, columns = c, stride: r rows of c consecutive elements, ``stride`` elements apart |
 | load_matrix | -> T x e·c | memory, offset, buffer, count = c: c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 1 of 4 bytes, 2 of 2 bytes or 4 of 1 byte |
@@ -178,6 +179,9 @@ class ThreadBuilder:
         valid: Expr | None = None,
     ) -> None:
         self.add("store", (value,), (), memory=memory, offset=offset, buffer=as_expr(buffer), mask=mask, valid=valid)
+
+    def atomic(self, function: str, value: Value, memory: str, offset: Expr, *, mask: Mask = ()) -> None:
+        self.add("atomic", (value,), (), function=function, memory=memory, offset=offset, mask=mask)
 
     def load_tile(
         self,

@@ -71,7 +71,8 @@ class PromoteShared(Pass):
         stages = kernel.distribution.stages if kernel.producers else 1
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name == "write" and not op.get("at") and kernel.producers and kernel.distribution.split == 1:
+            whole = op.name == "write" and not op.get("at") and not op.get("combine")
+            if whole and kernel.producers and kernel.distribution.split == 1:
                 row, m = products[0]
                 staged = staging_of(kernel.memory(op["memory"]), row, m, kernel.wave_count, machine)
                 if staged:

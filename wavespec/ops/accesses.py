@@ -68,7 +68,7 @@ def pieces(
         start += width
 
 
-def _places(memory: Memory, origin: Coordinates, inside: Coordinates) -> dict[str, Expr]:
+def coordinates_in(memory: Memory, origin: Coordinates, inside: Coordinates) -> dict[str, Expr]:
     """Where an element of a tile is in memory; a dim that the tile does not have stays at its origin."""
     return {dim: origin[dim] + inside[dim] if dim in inside else origin[dim] for dim in memory.dims}
 
@@ -160,7 +160,7 @@ def read_fragments(
     if _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
     last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
-    places = [_places(memory, origin, c) for c in layout.coordinates(granule)]
+    places = [coordinates_in(memory, origin, c) for c in layout.coordinates(granule)]
     coordinates = [{d: minimum(at, last[d]) if d in last else at for d, at in place.items()} for place in places]
     loaded: list[Value] = []
     if rank is None and moves_matrices(memory, layout, machine):
@@ -217,7 +217,7 @@ def write_fragments(
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
     widest = widest_access(memory, masked, machine, checked=checked)
-    coordinates = [_places(memory, origin, c) for c in layout.coordinates(granule)]
+    coordinates = [coordinates_in(memory, origin, c) for c in layout.coordinates(granule)]
     for number, value in enumerate(values):
         value = build.cast(value, memory.dtype)
         part = coordinates[number * size : (number + 1) * size]
@@ -241,7 +241,7 @@ def copy_tile(
     waiting: list[tuple[Value, Coordinates, Mask]] = []
     for start in range(0, len(local), width):
         inside = local[start]
-        at = _places(source, origin, inside)
+        at = coordinates_in(source, origin, inside)
         mask, valid = edge(source, op["masked"], at, width)
         guard: Mask = op["guard"] + tuple((inside[d], shared.shape[shared.dims.index(d)]) for d in op["bounded"])
         offset = shared.offset(inside)

@@ -112,6 +112,18 @@ def write_mapped(op: Op, context: ThreadContext) -> None:
         build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid)
 
 
+def mapped_places(op: Op, layout: Layout, context: ThreadContext) -> list[tuple[Expr, Mask]]:
+    """Where each register of a tile that is written lives in the tensor, and when it does."""
+    origin = context.origin(op)
+    tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
+    known = _bound(op.operands[1:], layout, context)
+    elements = (
+        tensor.element(_indices(origin, inside), values)
+        for inside, values in zip(layout.coordinates(), known, strict=True)
+    )
+    return [(one.offset, one.mask) for one in elements]
+
+
 def _pieces(
     op: Op, layout: Layout, operands: Sequence[Value], widest: int, context: ThreadContext
 ) -> list[MappedPiece]:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import write_fragments
+from wavespec.ops.combined_writes import write_combined
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import write_mapped
 from wavespec.ops.staged_writes import write_staged
 from wavespec.schema.ops import Write
 
+if TYPE_CHECKING:
+    import torch
+
 
 def to_tile(statement: Write, context: TileContext) -> None:
     value = context.names[statement.value]
     shape, _ = context.tensors[statement.to]
     values, places = mapped(statement, context, shape, value.tile.dims)
-    context.add("write", (value, *values), (), statement.span, memory=statement.to, **places)
+    how = {"combine": statement.combine} if statement.combine else {}
+    context.add("write", (value, *values), (), statement.span, memory=statement.to, **places, **how)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     memory, layout = context.kernel.memory(op["memory"]), op.operands[0].tile.layout
     assert layout is not None
+    if op.get("combine"):
+        write_combined(op, context)
+        return
     if op.get("at"):
         write_mapped(op, context)
         return
@@ -35,9 +46,30 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 def reference(statement: Write, context: ReferenceContext) -> None:
     tensor = context.spec.tensors[statement.to]
     value = context.names[statement.value].to(context.dtype(tensor.dtype))
-    if statement.at:
-        number, inside = places(statement, context, tensor.shape, context.dims[statement.value])
+    if not statement.at and not statement.combine:
+        context.outputs[statement.to] = value
+        return
+    if tensor.role == "inout":
+        result = context.tensors[statement.to].to(value.dtype).clone()
+    else:
         result = value.new_zeros([context.sizes[dim] for dim in tensor.shape])
-        result.view(-1)[number[inside]] = value[inside]
-        value = result
-    context.outputs[statement.to] = value
+    if not statement.at:
+        context.outputs[statement.to] = _COMBINED[str(statement.combine)](result, value)
+        return
+    number, inside = places(statement, context, tensor.shape, context.dims[statement.value])
+    flat, where = result.view(-1), number[inside]
+    match statement.combine:
+        case None:
+            flat[where] = value[inside]
+        case "add":
+            flat.index_add_(0, where, value[inside])
+        case "max" | "min":
+            flat.scatter_reduce_(0, where, value[inside], f"a{statement.combine}")
+    context.outputs[statement.to] = result
+
+
+_COMBINED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": lambda left, right: left + right,
+    "max": lambda left, right: left.maximum(right),
+    "min": lambda left, right: left.minimum(right),
+}

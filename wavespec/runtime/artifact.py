@@ -90,6 +90,12 @@ class TensorParameter:
     dtype: str
     dims: tuple[str | int, ...]
     output: bool = False
+    updated: bool = False
+    """Whether it is an input that the kernel changes in place."""
+
+    @property
+    def written(self) -> bool:
+        return self.output or self.updated
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its extents for torch where the dims have these ``sizes``."""
@@ -171,7 +177,11 @@ class KernelArtifact:
         checks = (
             (len(set(dims)) == len(dims), f"dim names repeat: {dims}"),
             (order == sorted(order), "inputs have to come before outputs"),
-            (True in order and False in order, "a kernel needs an input and an output"),
+            (
+                False in order and any(tensor.written for tensor in self.tensors),
+                "a kernel needs an input, and an output or something to change",
+            ),
+            (not any(tensor.output and tensor.updated for tensor in self.tensors), "an output holds nothing to change"),
             (
                 all(d.size is not None or d.equals is not None or d.name in inputs for d in self.dims),
                 "a dynamic dim is in no input",
@@ -204,6 +214,11 @@ class KernelArtifact:
     @property
     def outputs(self) -> tuple[TensorParameter, ...]:
         return tuple(tensor for tensor in self.tensors if tensor.output)
+
+    @property
+    def updated(self) -> tuple[TensorParameter, ...]:
+        """The inputs that are changed in place."""
+        return tuple(tensor for tensor in self.tensors if tensor.updated)
 
     @property
     def dynamic_dims(self) -> tuple[str, ...]:
@@ -259,15 +274,18 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "backend": artifact.backend,
         "architecture": artifact.architecture,
         "spec_sha256": artifact.spec_sha256,
-        "tensors": [
-            {"name": t.name, "dtype": t.dtype, "dims": list(t.dims), "output": t.output} for t in artifact.tensors
-        ],
+        "tensors": [_tensor_to_manifest(tensor) for tensor in artifact.tensors],
         **_launch_to_manifest(artifact),
         "cases": [
             {"when": _assumptions_to_manifest(case.conditions), **_launch_to_manifest(case.kernel)}
             for case in artifact.cases
         ],
     }
+
+
+def _tensor_to_manifest(tensor: TensorParameter) -> dict[str, Any]:
+    record = {"name": tensor.name, "dtype": tensor.dtype, "dims": list(tensor.dims), "output": tensor.output}
+    return {**record, "updated": True} if tensor.updated else record
 
 
 def _dim_to_manifest(dim: Dim) -> dict[str, Any]:
@@ -411,7 +429,10 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         architecture=record["architecture"],
         spec_sha256=record["spec_sha256"],
         entry_point=record["entry_point"],
-        tensors=tuple(TensorParameter(t["name"], t["dtype"], tuple(t["dims"]), t["output"]) for t in record["tensors"]),
+        tensors=tuple(
+            TensorParameter(t["name"], t["dtype"], tuple(t["dims"]), t["output"], t.get("updated", False))
+            for t in record["tensors"]
+        ),
         dims=tuple(_manifest_to_dim(d) for d in record["dims"]),
         grid=(x, y, z),
         workgroup_size=(threads_x, threads_y, threads_z),

@@ -47,8 +47,10 @@ class Call:
     """Makes a tensor on the current device."""
     results: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     """Arguments of `empty` for every output: shape, strides, dtype."""
+    updates: bool = False
+    """Whether it changes inputs in place."""
     apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
-    """Addresses of tensors of which no output is known to share memory with another."""
+    """Addresses of tensors of which none that is written is known to share memory with another."""
 
 
 class Caller(ABC):
@@ -73,6 +75,8 @@ class Caller(ABC):
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
                 return self.new(*inputs)
+        if call.updates:
+            self._check_apart(inputs, tuple(map(_address, inputs)), call)
         outputs = tuple(starmap(call.empty, call.results))
         if call.launcher is not None:
             tensors = inputs + outputs
@@ -90,11 +94,7 @@ class Caller(ABC):
             with torch.cuda.device(call.gpu):
                 return self.write(*tensors)
         addresses = tuple(map(_address, tensors))
-        if addresses not in call.apart:
-            self._check_memory(tensors, call)
-            if len(call.apart) >= _CALLS_KEPT:
-                call.apart.clear()
-            call.apart.add(addresses)
+        self._check_apart(tensors, addresses, call)
         for output in tensors[self._input_count :]:
             if output.requires_grad:
                 self._check_memory(tensors, call)
@@ -129,6 +129,13 @@ class Caller(ABC):
             self._calls.clear()
         self._calls[tuple(map(_description, (*inputs, *(outputs or ()))))] = call
         return tuple(contiguous), call
+
+    def _check_apart(self, tensors: tuple[Tensor, ...], addresses: tuple[int, ...], call: Call) -> None:
+        if addresses not in call.apart:
+            self._check_memory(tensors, call)
+            if len(call.apart) >= _CALLS_KEPT:
+                call.apart.clear()
+            call.apart.add(addresses)
 
     def _check_memory(self, tensors: tuple[Tensor, ...], call: Call) -> None:
         check_memory(call.artifact, tensors[: self._input_count], tensors[self._input_count :])

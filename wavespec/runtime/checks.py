@@ -64,6 +64,9 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
                 f"{artifact.name}: argument '{parameter.name}' is on {tensor.device}, "
                 f"but '{expected[0].name}' is on {inputs[0].device}."
             )
+    for parameter, tensor in zip(expected, inputs, strict=True):
+        if parameter.updated:
+            _check_contiguous(f"{artifact.name}: argument '{parameter.name}'", tensor)
     sizes = _bind_dims(artifact, inputs)
     for assumption in artifact.members[artifact.member_for(sizes)].assumptions:
         if not evaluate(assumption.condition, sizes):
@@ -75,11 +78,11 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
 def check_outputs(
     artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
 ) -> None:
-    """Check tensors given for the results: dtype, device, exact shape, contiguous; and `check_memory`."""
+    """Check tensors given for the results: dtype, device, exact shape, contiguous."""
     expected = artifact.outputs
     labels = _output_labels(artifact)
     if len(outputs) != len(expected):
-        names = ", ".join(parameter.name for parameter in expected)
+        names = ", ".join(parameter.name for parameter in expected) or "none: arguments are changed in place"
         raise ArgumentTypeError(f"{artifact.name}: 'out' takes {len(expected)} tensors ({names}), got {len(outputs)}.")
     for label, parameter, tensor in zip(labels, expected, outputs, strict=True):
         _check_tensor(artifact, parameter, tensor, label)
@@ -92,15 +95,17 @@ def check_outputs(
         if tensor.device != inputs[0].device:
             first = artifact.inputs[0].name
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
-        if not tensor.is_contiguous():
-            raise ArgumentError(f"{where} has strides {tuple(tensor.stride())}, expected a contiguous tensor.")
-    check_memory(artifact, inputs, outputs)
+        _check_contiguous(where, tensor)
 
 
 def check_memory(artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Check that results may be written to `outputs`: no memory shared with another tensor, no gradient."""
-    named = list(zip((parameter.name for parameter in artifact.inputs), inputs, strict=True))
-    for label, tensor in zip(_output_labels(artifact), outputs, strict=True):
+    """Check that inputs may be changed in place, and results written to `outputs` where these are given: no memory
+    shared with another tensor, no gradient."""
+    arguments = list(zip(artifact.inputs, inputs, strict=True))
+    named = [(parameter.name, tensor) for parameter, tensor in arguments if not parameter.updated]
+    written = [(parameter.name, tensor) for parameter, tensor in arguments if parameter.updated]
+    written += zip(_output_labels(artifact), outputs, strict=True) if outputs else ()
+    for label, tensor in written:
         if tensor.requires_grad and torch.is_grad_enabled():
             raise ArgumentError(
                 f"{artifact.name}: argument '{label}' requires grad, but results are written in place without a "
@@ -115,7 +120,7 @@ def check_memory(artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Se
 def _output_labels(artifact: KernelArtifact) -> list[str]:
     """What a call's arguments for the results are called."""
     names = [parameter.name for parameter in artifact.outputs]
-    return names if len(names) > 1 else ["out"]
+    return ["out"] if len(names) == 1 else names
 
 
 def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:
@@ -203,6 +208,11 @@ def _check_size(where: str, size: int, multiple_of: int) -> None:
         raise ArgumentError(f"{where}, expected at most {LARGEST_SIZE}.")
     if size % multiple_of:
         raise ArgumentError(f"{where}, expected a multiple of {multiple_of}.")
+
+
+def _check_contiguous(where: str, tensor: Tensor) -> None:
+    if not tensor.is_contiguous():
+        raise ArgumentError(f"{where} has strides {tuple(tensor.stride())}, expected a contiguous tensor.")
 
 
 def _share_memory(first: Tensor, second: Tensor) -> bool:

@@ -133,7 +133,7 @@ class CudaLauncher:
         ]
         self.launch(aligned, [tensor.data_ptr() for tensor in aligned], plan)
         for parameter, tensor, copy in zip(self._artifact.tensors, tensors, aligned, strict=True):
-            if parameter.output and copy is not tensor:
+            if parameter.written and copy is not tensor:
                 tensor.copy_(copy)
 
     def _load(self, binaries: Sequence[Binary]) -> int:

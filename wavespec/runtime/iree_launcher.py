@@ -94,7 +94,7 @@ class IreeLauncher:
         self._hip_device = device if artifact.backend == "hip" else None
         self._as_bytes = tuple(DTYPES[tensor.dtype] in _NOT_IN_DLPACK for tensor in artifact.tensors)
         self._has_bytes = any(self._as_bytes)
-        self._first_output = len(artifact.inputs)
+        self._is_written = tuple(tensor.written for tensor in artifact.tensors)
         self._serial: tuple[_Device, VmContext, VmFunction] | None = None
         self._parallel: tuple[_Device, VmContext, VmFunction] | None = None
         self._one_thread = artifact.backend == "cpu" and torch.get_num_threads() == 1
@@ -138,7 +138,7 @@ class IreeLauncher:
                 arguments.push_int(size)
             context.invoke(function, arguments, self._no_results)
         for index, tensor in copied:
-            if index >= self._first_output:
+            if self._is_written[index]:
                 tensors[index].copy_(tensor)
 
     def _load_serial(self) -> tuple[_Device, VmContext, VmFunction]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from wavespec.runtime.artifact import ArtifactError, KernelArtifact
 from wavespec.runtime.caller import Call, Caller, Launcher
-from wavespec.runtime.checks import DTYPES, ArgumentError, check_inputs, check_outputs, no_backward
+from wavespec.runtime.checks import DTYPES, ArgumentError, check_inputs, check_memory, check_outputs, no_backward
 from wavespec.runtime.cpu_features import choose_binary, cpu_features
 from wavespec.runtime.launch_plan import make_plan
 
@@ -30,6 +30,7 @@ class Kernel(Caller):
         super().__init__(len(artifact.inputs))
         self.artifact = artifact
         self._output_count = len(artifact.outputs)
+        self._updated = tuple(number for number, tensor in enumerate(artifact.inputs) if tensor.updated)
         self._device_type = _DEVICE_TYPES[artifact.backend]
         self._empty = _allocator(self._device_type)
         self._launchers: tuple[dict[torch.device, Launcher], ...] = tuple({} for _ in artifact.members)
@@ -45,12 +46,13 @@ class Kernel(Caller):
         """Run the kernel.
 
         Args:
-            inputs: in declaration order; copied first where they are not contiguous.
+            inputs: in declaration order; copied first where they are not contiguous, which those that are changed in
+                place have to be.
             out: contiguous tensor for the result (one per output where there are several), sharing no memory
                 with the others.
 
         Returns:
-            The output, or a tuple of the outputs.
+            What was written: the inputs that were changed in place, then the outputs; a tuple where there are several.
 
         Errors: `ArgumentError`, which names the argument; `ArtifactError` where the code does not fit the
             device.
@@ -61,13 +63,18 @@ class Kernel(Caller):
                     raise no_backward(self.artifact.name, **self._by_name(inputs))
         if len(inputs) != self._input_count:
             check_inputs(self.artifact, inputs)  # says so
-        if out is None:
-            return self.new(*inputs)
-        outputs = (out,) if isinstance(out, Tensor) else tuple(out)
-        if len(outputs) != self._output_count:
-            self.prepare(inputs, outputs)  # says so
-        self.write(*inputs, *outputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+        if out is None and self._output_count:
+            made = self.new(*inputs)
+            if not self._updated:
+                return made
+            outputs = (made,) if isinstance(made, Tensor) else made
+        else:
+            outputs = () if out is None else (out,) if isinstance(out, Tensor) else tuple(out)
+            if len(outputs) != self._output_count:
+                self.prepare(inputs, outputs)  # says so
+            self.write(*inputs, *outputs)
+        written = (*(inputs[number] for number in self._updated), *outputs)
+        return written[0] if len(written) == 1 else written
 
     def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
         sizes = check_inputs(self.artifact, inputs)
@@ -76,6 +83,8 @@ class Kernel(Caller):
         inputs = [tensor.contiguous() for tensor in inputs]
         if outputs is not None:
             check_outputs(self.artifact, inputs, outputs, sizes)
+        if outputs or self._updated:
+            check_memory(self.artifact, inputs, outputs or ())
         plan = make_plan(self.artifact, sizes)
         tensors = tuple(zip(self.artifact.tensors, plan.shapes, strict=True))
         return inputs, Call(
@@ -85,6 +94,7 @@ class Kernel(Caller):
             None if device.type == "cpu" else device.index,
             self._empty,
             tuple((shape, _strides(shape), DTYPES[tensor.dtype]) for tensor, shape in tensors if tensor.output),
+            bool(self._updated),
         )
 
     def _launcher(self, device: torch.device, member: int) -> Launcher:

@@ -271,6 +271,10 @@ class KernelBuilder:
     def output(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
         return self._tensor(name, shape, dtype, space, "output")
 
+    def inout(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
+        """An argument that is changed in place."""
+        return self._tensor(name, shape, dtype, space, "inout")
+
     def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int) -> None:
         self._constrain("workgroup", dim=str(dim), tile=_symbol(tile).expression, axis=axis)
 
@@ -408,8 +412,9 @@ class KernelBuilder:
         how = {"dim": str(dim), "k": str(k), "dtype": dtype, "largest": largest}
         return self._op("topk", name, value=str(value), **how, **fields, **start), Value(indices)
 
-    def write(self, value: Value, to: Value, at: IndexMap | None = None) -> None:
-        self._bodies[-1].append({"op": "write", "value": str(value), "to": str(to), "at": _index_map(at)})
+    def write(self, value: Value, to: Value, at: IndexMap | None = None, combine: str | None = None) -> None:
+        where = {"value": str(value), "to": str(to), "at": _index_map(at)}
+        self._bodies[-1].append({"op": "write", **where, "combine": combine})
 
     def debug(self, value: Value) -> None:
         self._bodies[-1].append({"op": "debug", "value": str(value)})

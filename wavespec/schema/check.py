@@ -113,7 +113,7 @@ def _names(spec: KernelSpec) -> Iterator[WavespecError]:
             else:
                 seen[name] = (what, spec.key_span_of(section, name))
     for name, tensor in spec.tensors.items():
-        if name == "out" and tensor.role == "input":
+        if name == "out" and tensor.role != "output":
             problem = "names the result in generated code; an input needs another name"
             yield BadName(spec.where_key("tensors", name), name, problem)
 
@@ -219,7 +219,7 @@ def size_problem(dim: Dim, size: int) -> str | None:
 
 
 def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
-    inputs = {dim for tensor in spec.tensors.values() if tensor.role == "input" for dim in tensor.shape}
+    inputs = {dim for tensor in spec.tensors.values() if tensor.role != "output" for dim in tensor.shape}
     for name, dim in spec.dims.items():
         if dim.value is None and dim.equals is None and name not in inputs:
             yield UnboundDim(spec.where_key("dims", name), name)

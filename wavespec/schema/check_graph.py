@@ -12,7 +12,7 @@ from wavespec.schema.dtypes import DType
 from wavespec.schema.errors import ANY_NAME
 from wavespec.schema.expressions import Expression
 from wavespec.schema.models import KernelSpec, Tensor
-from wavespec.schema.ops import AnyOp, Formula, Structured
+from wavespec.schema.ops import AnyOp, Formula, Iterate, Structured
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
 from wavespec.schema.resolve import UndefinedName, resolve_params
 
@@ -33,10 +33,10 @@ class UndefinedValue(WavespecError, code="undefined-name"):
 
 
 class NeverWritten(WavespecError, code="never-written"):
-    def __init__(self, where: Where, tensor: str) -> None:
+    def __init__(self, where: Where, tensor: str, role: str) -> None:
         super().__init__(
             where,
-            f"Nothing is written to the output {quote(tensor)}.",
+            f"Nothing is written to the {'output ' if role == 'output' else 'inout tensor '}{quote(tensor)}.",
             hints=[f"End the graph with '- {{write: value, to: {tensor}}}'."],
         )
 
@@ -70,8 +70,8 @@ def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
     if is_whole and not scope.errors:
         for name, tensor in spec.tensors.items():
             where = spec.where_key("tensors", name)
-            if tensor.role == "output" and name not in scope.used:
-                scope.report(NeverWritten(where, name))
+            if tensor.role != "input" and name not in scope.used:
+                scope.report(NeverWritten(where, name, tensor.role))
             if tensor.role == "input" and name not in scope.used:
                 scope.report(UnusedTensor(where, name))
     return scope.errors
@@ -92,7 +92,8 @@ class _GraphScope:
         self.broken = broken
         self.is_whole = is_whole
         self.frames = [_Frame({})]
-        self.loops: set[str] = set()
+        self.loop_names: set[str] = set()
+        self.around: list[Op] = []
         self.used: set[str] = set()
         self.writes: dict[str, Span | None] = {}
         self.errors: list[WavespecError] = []
@@ -107,7 +108,9 @@ class _GraphScope:
             for field, name in names.items():
                 where = op.where_key(field) if field == "name" else op.where(field)
                 self._refuse_redefinition(where, name)
+            self.around.append(op)
             result = op.infer(self)
+            self.around.pop()
             if isinstance(op, ValueOp):
                 frame = self.frames[-1]
                 for field, name in names.items():
@@ -116,11 +119,11 @@ class _GraphScope:
                     frame.spans[name] = op.key_span_of(field) if field == "name" else op.span_of(field)
                 self.define(op.name, result)
                 if not op.is_value:
-                    self.loops.add(op.name)
+                    self.loop_names.add(op.name)
 
     def value(self, op: Op, *path: str | int) -> ValueType | None:
         reference = str(_field(op, path))
-        if reference in self.loops:
+        if reference in self.loop_names:
             self.report(self._loop_is_no_value(op.where(*path), reference))
             return None
         for frame in reversed(self.frames):
@@ -181,6 +184,9 @@ class _GraphScope:
         defined = self.frames.pop().defined
         # A statement that could not be read may have redefined the name.
         return defined if self.is_whole else {**dict.fromkeys(carried), **defined}
+
+    def loops(self) -> tuple[str, ...]:
+        return tuple(op.dim for op in self.around if isinstance(op, Iterate))
 
     def define(self, name: str, value: ValueType | None) -> None:
         self.frames[-1].defined[name] = value
@@ -261,7 +267,7 @@ class _GraphScope:
 
     def _visible(self) -> list[str]:
         names = [name for frame in self.frames for name in (*frame.incoming, *frame.defined)]
-        return [name for name in dict.fromkeys(names) if name not in self.loops]
+        return [name for name in dict.fromkeys(names) if name not in self.loop_names]
 
 
 def _names(body: Sequence[AnyOp]) -> Iterator[str]:

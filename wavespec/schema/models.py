@@ -56,8 +56,9 @@ class Tensor(SpecModel):
     """Its element type."""
     space: Space = "global"
     """`shared`: the compiler stages its tiles through shared memory; `global`: it is read directly."""
-    role: Literal["input", "output"] = "input"
-    """An argument of the kernel, or a result."""
+    role: Literal["input", "output", "inout"] = "input"
+    """An argument of the kernel, or a result. `inout`: an argument that the kernel changes in place; what it does not
+    write stays."""
 
 
 class WaveRegisters(SpecModel):

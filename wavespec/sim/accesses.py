@@ -9,7 +9,7 @@ import numpy as np
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import Mask
-from wavespec.sim.elements import Array, Flags, Integers
+from wavespec.sim.elements import Array, Flags, Integers, combined
 from wavespec.sim.fragments import MATRIX_LOAD_LANES, collected_matrices, distributed_matrices
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.shadow import Access
@@ -77,6 +77,18 @@ class MemoryUnit:
         active = self._active(op, count) & self.holds(op["onto"])[:, None]
         before = self._read(op, memory, op["offset"], op.get("buffer"), active, required_alignment=False)
         self.store(op, values + before)
+
+    def combine(self, op: Op, values: Array) -> None:
+        """Combine with what the memory holds, lane after lane."""
+        target, count = self.memories[op["memory"]], values.shape[1]
+        index, active = self._elements(op, target, op["offset"], None, count, self._active(op, count))
+        self._check_alignment(op, target, index[:, :1], active[:, :1], required=False)
+        self.statistics.access(op, "atomic", target, index, active)
+        assert target.shadow is not None, f"atomic on the input @{target.memory.name}"
+        where = index[active]
+        self.workgroup.report(op, target, target.shadow.update(self._access(op, where, self._lanes(active))))
+        self.workgroup.share(op, target, where)
+        combined(op["function"], target.data, where, values[active])
 
     def load_tile(self, op: Op) -> Array:
         """``[threads, rows * columns]``, row after row."""
@@ -178,7 +190,7 @@ class MemoryUnit:
             access = self._access(op, where, self._lanes(active))
             self.workgroup.report(op, source, source.shadow.read(access))
         if source.owner is not None:
-            foreign = (source.owner[where] > 0) & (source.owner[where] != self.workgroup.number + 1)
+            foreign = (source.owner[where] != 0) & (source.owner[where] != self.workgroup.number + 1)
             if foreign.any():
                 element = int(where[foreign][0])
                 self.findings.add(

@@ -125,11 +125,20 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
 }
 
 
+_UPDATES: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+
+
 def elementwise(function: str, operands: Sequence[Array]) -> Array:
     """One step on every element, rounded to the type of the operands, or bool; integers wrap round."""
     with np.errstate(all="ignore"):
         result = _FUNCTIONS[function](*operands)
         return result if result.dtype == np.bool_ else result.astype(operands[-1].dtype)
+
+
+def combined(function: str, memory: Array, where: Integers, values: Array) -> None:
+    """Each element of flat memory that `where` names becomes the function of it and its value, one after the other."""
+    with np.errstate(all="ignore"):
+        _UPDATES[function].at(memory, where, values)
 
 
 def joined(function: str, values: Array) -> Array:

@@ -12,6 +12,9 @@ from wavespec.ir.kernel import Kernel, Memory
 from wavespec.sim.elements import Array, numpy_dtype, poisoned
 from wavespec.sim.shadow import Shadow
 
+SHARED = -1
+"""Owner of an element that workgroups combine something with."""
+
 
 @dataclass(slots=True)
 class SimulatedMemory:
@@ -23,7 +26,7 @@ class SimulatedMemory:
     shadow: Shadow | None
     """None: an input, which nobody may write."""
     owner: npt.NDArray[np.int32] | None = None
-    """Global memory that is written: per element 1 + the number of the workgroup that wrote it last, or 0."""
+    """Global memory that is written: per element 1 + the number of the workgroup that wrote it last, 0, or `SHARED`."""
     shape: tuple[int, ...] = ()
     given: bool = False
 
@@ -48,7 +51,7 @@ def tensors_to_memories(
         array = tensors.get(memory.name)
         given = array is not None
         if array is None:
-            if memory.role == "input":
+            if memory.role != "output":
                 raise ValueError(f"input tensor '{memory.name}' is missing; given: {sorted(tensors)}")
             array = poisoned(memory.dtype, int(np.prod(shape))).reshape(shape)
         if array.shape != shape or array.dtype != numpy_dtype(memory.dtype):

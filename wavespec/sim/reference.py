@@ -24,12 +24,13 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
         compute: dtype for all floating point, ``torch.float64`` by default; ``None`` computes in the spec's own types.
 
     Returns:
-        The output, or a tuple of the outputs; floating point outputs have the dtype ``compute``.
+        What the kernel writes, one tensor or a tuple: what the tensors that it changes in place hold behind it, then
+        the outputs. Floating point has the dtype ``compute``; no input is changed.
 
     Raises:
         ValueError: wrong number of inputs, or sizes that contradict each other.
     """
-    names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
+    names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
     if len(names) != len(inputs):
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
     tensors = {name: unpacked(tensor, spec.tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
@@ -44,5 +45,6 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
     context.types = {name: value.dtype for name, value in types.items()}
     for statement in graph:
         reference_of(statement, context)
-    outputs = [context.output(name) for name, tensor in spec.tensors.items() if tensor.role == "output"]
+    written = [(tensor.role, name) for name, tensor in spec.tensors.items() if tensor.role != "input"]
+    outputs = [context.output(name) for _, name in sorted(written, key=lambda one: one[0] == "output")]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -87,12 +87,16 @@ class _Record:
 
 
 class Shadow:
-    """Per element of a memory: the last write, and the last read of every group of actors."""
+    """Per element of a memory: the last write, and of every group of actors the last read and the last update.
+
+    An update, which combines something with an element in one step, is in no conflict with other updates.
+    """
 
     def __init__(self, elements: int, written: bool) -> None:
         self._elements, self._given = elements, written
         self._write = _Record(elements)
         self._reads: dict[int, _Record] = {}
+        self._updates: dict[int, _Record] = {}
 
     @property
     def written(self) -> Flags:
@@ -101,19 +105,35 @@ class Shadow:
 
     def read(self, access: Access) -> Iterator[Conflict]:
         """Record a read."""
+        yield from self._after_write(access, "reads")
+        yield from self._after_others(access, self._updates, "reads what another thread combines something with")
+        _record(self._reads, access, self._elements)
+
+    def update(self, access: Access) -> Iterator[Conflict]:
+        """Record that something is combined with what is there."""
+        yield from self._after_write(access, "updates")
+        yield from self._after_others(access, self._reads, "updates what another thread reads")
+        _record(self._updates, access, self._elements)
+
+    def _after_write(self, access: Access, does: str) -> Iterator[Conflict]:
+        """Whether what is there now is known to be there."""
         index, last = access.index, self._write
         writers, steps = last.actor[index], last.step[index]
         if not self._given:
-            yield from self._conflicts("unwritten-read", "reads", steps == 0, access)
+            yield from self._conflicts("unwritten-read", does, steps == 0, access)
         unknown = access.unknown(writers, steps)
         if unknown.any():
             flying = unknown & (steps > access.clocks.landed[writers])
-            yield from self._conflicts("unwaited-copy", "reads", flying, access, last)
-            yield from self._conflicts("race", "reads what another thread wrote", unknown & ~flying, access, last)
+            yield from self._conflicts("unwaited-copy", does, flying, access, last)
+            yield from self._conflicts("race", f"{does} what another thread wrote", unknown & ~flying, access, last)
         if access.fenced:
             unfenced = access.unfenced(writers, steps) & ~unknown
-            yield from self._conflicts("unfenced-access", "reads", unfenced, access, last)
-        self._record_read(access)
+            yield from self._conflicts("unfenced-access", does, unfenced, access, last)
+
+    def _after_others(self, access: Access, others: dict[int, _Record], what: str) -> Iterator[Conflict]:
+        for other in others.values():
+            raced = access.unknown(other.actor[access.index], other.step[access.index])
+            yield from self._conflicts("race", what, raced, access, other)
 
     def write(self, access: Access) -> Iterator[Conflict]:
         """Record a write, or the start of an asynchronous one, which may happen at any time until it is waited for."""
@@ -128,24 +148,9 @@ class Shadow:
         if access.fenced:
             unfenced = access.unfenced(writers, steps) & ~unknown
             yield from self._conflicts("unfenced-access", "overwrites", unfenced, access, last)
-        for read in self._reads.values():
-            raced = access.unknown(read.actor[index], read.step[index])
-            yield from self._conflicts("race", "overwrites what another thread reads", raced, access, read)
+        yield from self._after_others(access, self._reads, "overwrites what another thread reads")
+        yield from self._after_others(access, self._updates, "overwrites what another thread combines something with")
         last.set(access)
-
-    def _record_read(self, access: Access) -> None:
-        known = self._reads.get(access.group)
-        if known is None:
-            known = self._reads[access.group] = _Record(self._elements)
-        if isinstance(access.actors, int):
-            known.set(access)
-            return
-        index = access.index
-        readers, steps = known.actor[index], known.step[index]
-        # A reader that this one does not know of is not replaced by it: both of them count from now on.
-        both = access.unknown(readers, steps) & (readers != access.actors)
-        known.set(access)
-        known.actor[index[both]] = access.group
 
     def _conflicts(
         self, kind: ConflictKind, what: str, at: Flags, access: Access, other: _Record | None = None
@@ -156,3 +161,18 @@ class Shadow:
         element = int(access.index[first])
         by, op = (int(other.actor[element]), int(other.op[element])) if other else (-1, -1)
         yield Conflict(kind, what, element, access.actor(first), by, op, int(at.sum()))
+
+
+def _record(table: dict[int, _Record], access: Access, elements: int) -> None:
+    known = table.get(access.group)
+    if known is None:
+        known = table[access.group] = _Record(elements)
+    if isinstance(access.actors, int):
+        known.set(access)
+        return
+    index = access.index
+    actors, steps = known.actor[index], known.step[index]
+    # One that this one does not know of is not replaced by it: both of them count from now on.
+    both = access.unknown(actors, steps) & (actors != access.actors)
+    known.set(access)
+    known.actor[index[both]] = access.group

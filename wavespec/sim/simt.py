@@ -5,8 +5,8 @@ The workgroups of a cluster run together, all others one after another.
 The shadow memory reports every pair of accesses that only lock-step, or the order in which strands happen to run,
 orders: what is reported clean is right in any order of waves and lanes.  Loops check that control flow is uniform.
 
-Figures of `SimulationReport.counts`, with `<verb>` one of load, store, matrix load, matrix store, async store, bulk
-load, bulk store and matrix unit load:
+Figures of `SimulationReport.counts`, with `<verb>` one of load, store, atomic, matrix load, matrix store, async store,
+bulk load, bulk store and matrix unit load:
 
 - the name of each operation: times issued.  ``mma`` counts once per group of lanes that issues it; ``for``,
   ``async_commit`` and ``async_wait`` once per strand; ``barrier`` once for all that meet; others once per wave;
@@ -54,8 +54,8 @@ def simulate(
     Args:
         kernel: at thread level; before or after its waves were made loops.
         machine: the row of its target, for matrix instructions and shared memory.
-        tensors: every input, and outputs whose old content matters, by memory name; never written to.
-            bf16 is the numpy type of ``ml_dtypes``.
+        tensors: every input, what is changed in place, and outputs whose old content matters, by memory name; never
+            written to. bf16 is the numpy type of ``ml_dtypes``.
         sizes: the value of every dim.
         workgroups: the ids to run, one number per grid axis; the whole grid where left out.
         order: which strand goes on where several can; whether a kernel is found right does not depend on it.

@@ -194,6 +194,8 @@ class Strand:
                 self.memory.store(op, operands[0])
             case "accumulate":
                 self.memory.accumulate(op, operands[0])
+            case "atomic":
+                self.memory.combine(op, operands[0])
             case "prefetch" | "schedule_fence" | "schedule_group" | "priority":
                 pass
             case "load_tile":

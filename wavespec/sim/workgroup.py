@@ -12,7 +12,7 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array, Integers, bits
 from wavespec.sim.findings import FindingList
-from wavespec.sim.memories import SimulatedMemory
+from wavespec.sim.memories import SHARED, SimulatedMemory
 from wavespec.sim.shadow import Conflict
 from wavespec.sim.signals import Signal
 from wavespec.sim.statistics import Statistics
@@ -63,6 +63,8 @@ class Workgroup:
         if target.owner is None:
             return
         owner = target.owner[where]
+        if (owner == SHARED).any():
+            self._mixed(op, target, where[owner == SHARED], "stores")
         foreign = (owner > 0) & (owner != self.number + 1) & (bits(target.data[where]) != bits(values))
         if foreign.any():
             element, other = int(where[foreign][0]), int(owner[foreign][0]) - 1
@@ -76,6 +78,24 @@ class Workgroup:
                 count=int(foreign.sum()),
             )
         target.owner[where] = self.number + 1
+
+    def share(self, op: Op, target: SimulatedMemory, where: Integers) -> None:
+        """Record that workgroups combine something with elements of a tensor; report those that another one stores."""
+        if target.owner is None:
+            return
+        owner = target.owner[where]
+        foreign = (owner > 0) & (owner != self.number + 1)
+        if foreign.any():
+            self._mixed(op, target, where[foreign], "combines something with")
+        target.owner[where] = SHARED
+
+    def _mixed(self, op: Op, target: SimulatedMemory, where: Integers, does: str) -> None:
+        element = coordinate(target, int(where[0]))
+        text = (
+            f"Workgroup {self.number} {does} element {element} of @{target.memory.name}, which some store and others "
+            "combine something with; workgroups run in any order."
+        )
+        self.findings.add("output-conflict", op, lambda: text, count=len(where))
 
     def _words(self, op: Op, target: SimulatedMemory, conflict: Conflict) -> str:
         element = f"element {coordinate(target, conflict.element)} of @{target.memory.name}"

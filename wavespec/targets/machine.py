@@ -128,6 +128,9 @@ class GlobalMemory:
     """What a wide access has to be aligned to; 0 = its own width."""
     range_checked: bool = False
     """Whether the hardware refuses accesses beyond a tensor: loads give zeros, stores do nothing."""
+    atomics: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Element types that one indivisible step combines with what memory holds, by how: ``add``, ``max``, ``min``.
+    Where the machine has no instruction for it, the compiler behind tries again until nobody was in between."""
     bulk_row_bytes: int = 0
     """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
 
@@ -260,9 +263,10 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
 
 def _global_memory(data: dict[str, Any]) -> GlobalMemory:
     copies: dict[str, Any] = data.get("async_copies", {})
-    rest = {key: value for key, value in data.items() if key != "async_copies"}
+    atomics = {combine: tuple(names) for combine, names in data.get("atomics", {}).items()}
+    rest = {key: value for key, value in data.items() if key not in ("async_copies", "atomics")}
     widths, in_lane_order = tuple(copies.get("bytes", ())), copies.get("in_lane_order", False)
-    return GlobalMemory(**rest, async_copies=AsyncCopies(widths, in_lane_order))
+    return GlobalMemory(**rest, async_copies=AsyncCopies(widths, in_lane_order), atomics=atomics)
 
 
 def _resources(data: dict[str, Any]) -> Resources:

@@ -102,6 +102,10 @@ class Scope(Protocol):
         """Infer a nested body; returns the types of the names it defines."""
         ...
 
+    def loops(self) -> tuple[str, ...]:
+        """The dims of the loops around the op."""
+        ...
+
     def define(self, name: str, value: ValueType | None) -> None:
         """Record a further result of the op, such as `loop.carried`."""
         ...

@@ -8,9 +8,11 @@ from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.names import Name, Reference
-from wavespec.schema.ops.base import EffectOp, Scope, ValueType
+from wavespec.schema.ops.base import EffectOp, Scope, TensorType, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+
+Combination = Literal["add", "max", "min"]
 
 
 class WriteToInput(WavespecError, code="write-to-input"):
@@ -18,14 +20,34 @@ class WriteToInput(WavespecError, code="write-to-input"):
         super().__init__(
             where,
             f"{quote(tensor)} is an input; only an output can be written.",
-            hints=[f"Give {quote(tensor)} 'role: output' under 'tensors'."],
+            hints=[f"Give {quote(tensor)} 'role: output' under 'tensors', or 'role: inout' to change it in place."],
+        )
+
+
+class NothingToCombine(WavespecError, code="nothing-to-combine"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(tensor)} is an output; it holds nothing that a value could be combined with.",
+            hints=[f"Give {quote(tensor)} 'role: inout' under 'tensors': the call passes what it starts from."],
+        )
+
+
+class CombinedInEveryStep(WavespecError, code="combined-in-every-step"):
+    def __init__(self, where: Where, value: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(value)} does not have the dim {quote(dim)} of the loop around: each step would combine it again, "
+            "and how many there are depends on the tile.",
+            hints=["Write it behind the loop."],
         )
 
 
 class Write(EffectOp):
     """Writes a value to a tensor of the same dims and dtype.
 
-    An index mapping, `at`, says which element of the tensor each element of the value becomes.
+    An index mapping, `at`, says which element of the tensor each element of the value becomes. With `combine`, a value
+    does not replace what the tensor holds, but is combined with it, each element in one indivisible step.
     """
 
     word: ClassVar[str] = "write"
@@ -39,16 +61,22 @@ class Write(EffectOp):
     at: IndexMap = Field(default_factory=dict)
     """Dim of the tensor: index of the element, written as in `read`; with it, dims may have any order. What lies
     outside the tensor is not written. An element that no element of the value becomes is left as it is, and one that
-    several become has one of them."""
+    several become has one of them, or, with `combine`, all of them combined."""
+    combine: Combination | None = None
+    """`add`, `max` or `min`: of a tensor with `role: inout`, what it holds and the value. In which order elements are
+    combined that several elements of the value become, nobody knows: sums of floating point may differ in their last
+    places from call to call."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         value, tensor = scope.value(self, "value"), scope.tensor(self, "to")
         if tensor is None:
             return None
-        if tensor.role != "output":
+        if tensor.role == "input":
             scope.report(WriteToInput(self.where("to"), self.to))
         else:
             scope.write(self, "to")
+        if self.combine is not None:
+            self._check_combination(tensor, value, scope)
         if value is None:
             return None
         if self.at and not check_mapping(self, tensor.shape, self.to, self.at, value.dims, scope):
@@ -61,3 +89,13 @@ class Write(EffectOp):
             message = f"{quote(self.value)} is {value.dtype}; {quote(self.to)} is {tensor.dtype}."
             scope.report(DtypeMismatch(self.where("value"), message))
         return None
+
+    def _check_combination(self, tensor: TensorType, value: ValueType | None, scope: Scope) -> None:
+        if tensor.role == "output":
+            scope.report(NothingToCombine(self.where("combine"), self.to))
+        if tensor.dtype == "bool":
+            message = f"{quote(str(self.combine))} combines numbers; {quote(self.to)} is bool."
+            scope.report(DtypeMismatch(self.where("combine"), message))
+        for dim in scope.loops() if value is not None else ():
+            if dim not in value.dims:
+                scope.report(CombinedInEveryStep(self.where("value"), self.value, dim))
