@@ -361,3 +361,57 @@ def test_bank_conflicts_of_single_words(offset: str, expected: float) -> None:
     assert simulate(kernel(NVIDIA, [shared("S", 32, 32)], body), NVIDIA, {}, {}).bank_conflicts == {
         "store @S": expected
     }
+
+
+def test_atomic_operations_on_one_element_are_no_race_and_all_count() -> None:
+    body = """
+    %a = load {memory = "A", offset = [lane*2]} : f32x2
+    atomic %a {function = "add", memory = "B", offset = [0]}
+    """
+    test = kernel(NVIDIA, [tensor("A", "input", 64), tensor("B", "inout", 2)], body, waves=2, grid=3)
+    a = np.arange(64, dtype=np.float32)
+    report = simulate(test, NVIDIA, {"A": a, "B": np.array([5, 7], np.float32)}, {})
+    assert report.ok and report.findings == ()
+    np.testing.assert_array_equal(report.tensors["B"], a.reshape(32, 2).sum(0) * 6 + [5, 7])
+    assert report.counts["global atomic bytes"] == 2 * 4 * 64 * 3
+    with pytest.raises(ValueError, match="'B' is missing"):
+        simulate(test, NVIDIA, {"A": a}, {})
+
+
+@pytest.mark.parametrize("first", ["load", "store", "atomic"])
+@pytest.mark.parametrize("barrier", ["", "barrier"])
+def test_an_atomic_operation_beside_a_plain_access_is_a_race(first: str, barrier: str) -> None:
+    access = {
+        "load": '%b = load {memory = "S", offset = [lane + wave*32]} : f32x1',
+        "store": 'store %a {memory = "S", offset = [lane + wave*32]}',
+        "atomic": 'atomic %a {function = "maximum", memory = "S", offset = [63 - lane - wave*32]}',
+    }
+    other = access["atomic" if first != "atomic" else "load"]
+    body = f"""
+    %a = constant {{value = 1.0}} : f32x1
+    {access["store"]}
+    barrier
+    {access[first].replace("%b", "%first")}
+    {barrier}
+    {other}
+    """
+    report = simulate(kernel(NVIDIA, [shared("S", 64)], body, waves=2), NVIDIA, {}, {})
+    assert report.kinds() == (set() if barrier else {"race"}), report.render()
+
+
+def test_an_element_that_one_workgroup_stores_and_another_updates_is_a_conflict() -> None:
+    body = """
+    %a = constant {value = 1.0} : f32x1
+    store %a {memory = "B", offset = [0], mask = (([wg0], [1],), ([lane], [1],),)}
+    atomic %a {function = "add", memory = "B", offset = [0], mask = (([0], [wg0],),)}
+    """
+    test = kernel(NVIDIA, [tensor("B", "inout", 1)], body, grid=2)
+    assert simulate(test, NVIDIA, {"B": np.ones(1, np.float32)}, {}).kinds() == {"output-conflict"}
+
+
+def test_updating_what_nothing_has_written_is_found() -> None:
+    body = """
+    %a = constant {value = 1.0} : f32x1
+    atomic %a {function = "add", memory = "S", offset = [lane]}
+    """
+    assert simulate(kernel(NVIDIA, [shared("S", 32)], body), NVIDIA, {}, {}).kinds() == {"unwritten-read"}
