@@ -167,7 +167,7 @@ def check_input(kernel: WrapperInput) -> None:
     if len(set(names)) != len(names):
         raise ValueError(f"Names repeat, or one is the kernel's: {', '.join(names)}.")
     if not kernel.inputs or not (kernel.outputs or kernel.updated):
-        raise ValueError(f"{kernel.name}: a wrapper needs at least one input and one tensor that is written.")
+        raise ValueError(f"{kernel.name}: a wrapper needs at least one input and one output, or an input that is changed.")
     if not kernel.source.isascii() or not kernel.source.isprintable() or kernel.source.startswith(("/", "\\")):
         raise ValueError(f"{kernel.source!r:.80} is no relative path of plain characters.")
     if not re.fullmatch(r"[0-9a-f]{64}", kernel.spec_sha256) or not re.fullmatch(r"[ -~]{1,200}", kernel.command):
@@ -209,7 +209,7 @@ def _function(kernel: WrapperInput, docstring: str) -> str:
     names = [tensor.name for tensor in kernel.inputs]
     named = [f"{name}={name}" for name in names]
     first, requires_grad = requires_grad_test(names)
-    parameters = [*typed(kernel.inputs), *([f"*, {out_parameter(kernel)}"] if kernel.outputs else [])]
+    parameters = [*typed(kernel.inputs), *(["*", out_parameter(kernel)] if kernel.outputs else [])]
     return (
         f"{signature(kernel.name, parameters, written_type(kernel))}\n"
         f"{written_docstring(docstring)}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import write_fragments
@@ -22,7 +22,7 @@ def to_tile(statement: Write, context: TileContext) -> None:
     value = context.names[statement.value]
     shape, _ = context.tensors[statement.to]
     values, places = mapped(statement, context, shape, value.tile.dims)
-    how = {"combine": statement.combine} if statement.combine else {}
+    how: dict[str, Any] = {"combine": statement.combine} if statement.combine else {}
     context.add("write", (value, *values), (), statement.span, memory=statement.to, **places, **how)
 
 

@@ -179,7 +179,7 @@ class KernelArtifact:
             (order == sorted(order), "inputs have to come before outputs"),
             (
                 False in order and any(tensor.written for tensor in self.tensors),
-                "a kernel needs an input, and an output or something to change",
+                "a kernel needs an input and an output, or an input that it changes",
             ),
             (not any(tensor.output and tensor.updated for tensor in self.tensors), "an output holds nothing to change"),
             (

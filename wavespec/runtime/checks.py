@@ -78,7 +78,7 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
 def check_outputs(
     artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
 ) -> None:
-    """Check tensors given for the results: dtype, device, exact shape, contiguous."""
+    """Check tensors given for the results: dtype, device, exact shape, contiguous; and `check_memory`."""
     expected = artifact.outputs
     labels = _output_labels(artifact)
     if len(outputs) != len(expected):
@@ -96,6 +96,7 @@ def check_outputs(
             first = artifact.inputs[0].name
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
         _check_contiguous(where, tensor)
+    check_memory(artifact, inputs, outputs)
 
 
 def check_memory(artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:

@@ -83,8 +83,8 @@ class Kernel(Caller):
         inputs = [tensor.contiguous() for tensor in inputs]
         if outputs is not None:
             check_outputs(self.artifact, inputs, outputs, sizes)
-        if outputs or self._updated:
-            check_memory(self.artifact, inputs, outputs or ())
+        elif self._updated:
+            check_memory(self.artifact, inputs, ())
         plan = make_plan(self.artifact, sizes)
         tensors = tuple(zip(self.artifact.tensors, plan.shapes, strict=True))
         return inputs, Call(

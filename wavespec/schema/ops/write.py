@@ -96,6 +96,6 @@ class Write(EffectOp):
         if tensor.dtype == "bool":
             message = f"{quote(str(self.combine))} combines numbers; {quote(self.to)} is bool."
             scope.report(DtypeMismatch(self.where("combine"), message))
-        for dim in scope.loops() if value is not None else ():
-            if dim not in value.dims:
+        for dim in scope.loops():
+            if value is not None and dim not in value.dims:
                 scope.report(CombinedInEveryStep(self.where("value"), self.value, dim))
