@@ -116,9 +116,9 @@ def mapped_places(op: Op, layout: Layout, context: ThreadContext) -> list[tuple[
     """Where each register of a tile that is written lives in the tensor, and when it does."""
     origin = context.origin(op)
     tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
-    known = _bound(op.operands[1:], layout, context)
+    known = bound_values(op.operands[1:], layout, context)
     elements = (
-        tensor.element(_indices(origin, inside), values)
+        tensor.element(indices_of(origin, inside), values)
         for inside, values in zip(layout.coordinates(), known, strict=True)
     )
     return [(one.offset, one.mask) for one in elements]
