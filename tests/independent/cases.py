@@ -6,7 +6,7 @@ IREE's shapes of matrix products are a list here: its tests are made by a genera
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tests.independent.plans import OPERATORS, LeftOut, Plan, plan
+from tests.independent.onnx_calls import onnx_call
+from tests.independent.plan import LeftOut, Plan
+from tests.independent.plans import OPERATORS, plan
 
 _OPINFO = {
     "nn.functional.layer_norm": "layer_norm",
@@ -24,10 +26,12 @@ _OPINFO = {
     "nn.functional.relu": "relu",
     "nn.functional.silu": "silu",
     "nn.functional.gelu": "gelu",
+    "nn.functional.conv2d": "conv2d",
+    "nn.functional.cross_entropy": "cross_entropy",
+    "nn.functional.embedding": "embedding",
     "clamp_max": "minimum",
 }
 """What OpInfo calls differently, and all that it has under `nn.functional`; others have their own names."""
-_NOT_YET = ("nn.functional.conv2d", "topk", "nn.functional.cross_entropy", "nn.functional.embedding")  # fmt: skip
 _ONNX = {
     **{word: word.capitalize() for word in ("abs", "neg", "sign", "relu", "floor", "ceil", "round", "sqrt", "exp")},
     **{word: word.capitalize() for word in ("log", "sin", "cos", "sinh", "erf", "tanh", "sigmoid", "reciprocal")},
@@ -49,8 +53,15 @@ _ONNX = {
     "amax": "ReduceMax",
     "amin": "ReduceMin",
     "mean": "ReduceMean",
+    "attention": "Attention",
+    "topk": "TopK",
+    "argmax": "ArgMax",
+    "conv2d": "Conv",
+    "embedding": "Gather",
+    "cross_entropy": "SoftmaxCrossEntropyLoss",
+    "addmm": "Gemm",
+    "where": "Where",
 }
-_ONNX_NOT_YET = ("Gemm", "Conv", "Attention", "TopK", "ArgMax", "Gather", "SoftmaxCrossEntropyLoss", "Where")
 
 IREE_PRODUCTS = (
     (1, 1, 1), (2, 2, 2), (4, 4, 4), (8, 8, 8), (9, 9, 9), (6, 3, 13), (15, 7, 37), (81, 41, 19), (1, 10, 10),
@@ -82,10 +93,7 @@ def opinfo_cases() -> Iterator[Case]:
     for info in op_db:
         operator = _OPINFO.get(info.name, info.name)
         name = f"{info.name}{'.' if info.variant_test_name else ''}{info.variant_test_name}"
-        if info.name in _NOT_YET:
-            for number, _ in enumerate(info.sample_inputs("cpu", torch.float32)):
-                yield Case(f"{name} {number}", info.name, None, left_out="no kernel here yet")
-        elif operator in OPERATORS and (torch.float32 in info.dtypes):
+        if operator in OPERATORS and (torch.float32 in info.dtypes):
             torch.manual_seed(0)
             for number, sample in enumerate(info.reference_inputs("cpu", torch.float32)):
                 yield _opinfo_case(f"{name} {number}", operator, info.op, sample)
@@ -97,15 +105,17 @@ def _opinfo_case(name: str, operator: str, call: Callable[..., Any], sample: Any
         planned = plan(operator, args, dict(kwargs))
     except LeftOut as reason:
         return Case(name, operator, None, left_out=str(reason))
-    wide = [one.double() if isinstance(one, Tensor) else one for one in args]
-    wide_kwargs = {
-        key: one.double() if isinstance(one, Tensor) else one for key, one in kwargs.items() if key != "dtype"
-    }
+    wide = [_wide(one) for one in args]
+    wide_kwargs = {key: _wide(one) for key, one in kwargs.items() if key != "dtype"}
     with torch.no_grad():
         exact, theirs = call(*wide, **wide_kwargs), call(*args, **kwargs)
     # Some operators have several results, of which the first is that of the kernel.
-    first = [one[0] if isinstance(one, tuple) else one for one in (exact, theirs)]
+    first = [one if isinstance(one, Tensor) else one[0] for one in (exact, theirs)]
     return Case(name, operator, planned, first[0], first[1])
+
+
+def _wide(value: Any) -> Any:
+    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def onnx_cases() -> Iterator[Case]:
@@ -120,17 +130,14 @@ def onnx_cases() -> Iterator[Case]:
     operators = {onnx: operator for operator, onnx in _ONNX.items()}
     for test in tests:
         nodes = test.model.graph.node
-        if len(nodes) != 1 or nodes[0].op_type not in (*operators, *_ONNX_NOT_YET):
+        if len(nodes) != 1 or nodes[0].op_type not in operators:
             continue
         word = nodes[0].op_type
-        if word in _ONNX_NOT_YET:
-            yield Case(test.name, word, None, left_out="no kernel here yet")
-            continue
         attributes = {one.name: get_attribute_value(one) for one in nodes[0].attribute}
         for inputs, outputs in test.data_sets:
             try:
                 given = [torch.from_numpy(np.array(one)) for one in inputs if one is not None]
-                args, kwargs = _onnx_call(operators[word], given, attributes)
+                args, kwargs = onnx_call(operators[word], given, attributes)
                 planned = plan(operators[word], args, kwargs)
             except LeftOut as reason:
                 yield Case(test.name, word, None, left_out=str(reason))
@@ -139,34 +146,3 @@ def onnx_cases() -> Iterator[Case]:
             else:
                 right = torch.from_numpy(np.array(outputs[0]))
                 yield Case(test.name, word, planned, right, right)
-
-
-def _onnx_call(
-    operator: str, inputs: Sequence[Tensor], attributes: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that torch's operator of the same meaning has."""
-    rest = dict(attributes)
-    match operator:
-        case "softmax" | "log_softmax":
-            return (inputs[0], rest.pop("axis", -1)), rest
-        case "cumsum":
-            if any(rest.values()):
-                raise LeftOut("exclusive or reversed")
-            return (inputs[0], int(inputs[1])), {}
-        case "layer_norm" | "rms_norm":
-            axis = rest.get("axis", -1)
-            x, *others = inputs
-            return (x, x.shape[axis:], *others), {"eps": round(rest.get("epsilon", 1e-5), 9)}
-        case "sum" | "prod" | "amax" | "amin" | "mean":
-            if rest.get("noop_with_empty_axes") and (len(inputs) < 2 or not inputs[1].numel()):
-                raise LeftOut("of no dim")
-            axes = rest.get("axes") or (inputs[1].tolist() if len(inputs) > 1 else None)
-            return (inputs[0], axes or None), {"keepdim": bool(rest.get("keepdims", 1))}
-        case "gelu":
-            return (inputs[0],), {"approximate": rest.get("approximate", b"none").decode()}
-        case "maximum" | "minimum":
-            if len(inputs) != 2:
-                raise LeftOut(f"{len(inputs)} operands")
-            return tuple(inputs), {}
-        case _:
-            return tuple(inputs), rest

@@ -24,25 +24,52 @@ def kernel(name: str) -> Kernel:
 
 def spec_of(name: str) -> KernelSpec:
     """The spec of a kernel that a plan names, or of one in ``specs/``."""
-    word, _, eps = name.partition(" ")
+    word, _, rest = name.partition(" ")
     if word == "matmul":
         text = _of_specs("batched_matmul").replace("bf16", "f32")
+    elif word == "topk":
+        text = _topk(*rest.split())
+    elif word == "conv2d":
+        text = _conv2d(*rest.split())
+    elif word == "embedding":
+        text = _of_specs(word).replace("bf16", "f32").replace("{multiple_of: 8}", "{}")
     elif word == "reductions":
         text = _reductions()
     elif word[:-1] == "unary":
         text = _elementwise(UNARY[13 * int(word[-1]) :][:13], "x")
     elif word[:-1] == "binary":
         text = _elementwise(BINARY[8 * int(word[-1]) :][:8], "x", "y")
+    elif rest:
+        text = _changed(_of_specs(word), r'1e-[56]\)"', f'{float(rest):.9f})"')
     else:
         text = _of_specs(word)
-    if eps:
-        text, changed = re.subn(r'1e-[56]\)"', f'{float(eps):.9f})"', text)
-        assert changed == 1
     return loads(text, f"{word}.wave.yaml", directory=SPECS)
 
 
 def _of_specs(name: str) -> str:
     return (SPECS / f"{name}.wave.yaml").read_text(encoding="utf-8")
+
+
+def _changed(text: str, old: str, new: str) -> str:
+    text, count = re.subn(old, new, text)
+    assert count == 1, old
+    return text
+
+
+def _topk(k: str, largest: str) -> str:
+    text = _changed(_of_specs("topk"), r"K: \{value: 8\}", f"K: {{value: {k}}}")
+    text = _changed(text, r"N: \{min: 8\}", f"N: {{min: {k}}}")
+    if largest == "False":
+        text = _changed(_changed(text, "k: K,", "k: K, largest: false,"), r"value: -\.inf", "value: .inf")
+    return text
+
+
+def _conv2d(stride: str, pad: str, dilation: str) -> str:
+    """Of f32, in small tiles, which compile fast."""
+    text = _of_specs("conv2d_nchw").replace("f16", "f32")
+    for name, old, new in (("STRIDE", 1, stride), ("PAD", 1, pad), ("DILATION", 1, dilation)):
+        text = _changed(text, f"(?m)^  {name}: {old}$", f"  {name}: {new}")
+    return text
 
 
 def _elementwise(words: tuple[str, ...], *inputs: str) -> str:

@@ -6,12 +6,14 @@ Arguments are brought into the form that the kernels take: rows, batches of matr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from tests.independent import further_plans
+from tests.independent.plan import LeftOut, Plan
 
 UNARY = (
     "abs", "neg", "sign", "relu", "floor", "ceil", "trunc", "round",
@@ -20,20 +22,8 @@ UNARY = (
 )  # fmt: skip
 BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "floor_divide", "fmod", "lt", "le", "gt", "ge", "eq", "ne")
 REDUCTIONS = ("sum", "prod", "amax", "amin", "mean")
-
-
-class LeftOut(Exception):
-    """No kernel computes the call; the reason is the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A call of a kernel: `output` is which of its results, `back` brings that into the form of the operator's."""
-
-    kernel: str
-    inputs: tuple[Tensor, ...]
-    back: Callable[[Tensor], Tensor]
-    output: int = 0
+_INDEXED = {"embedding": 1, "cross_entropy": 1}
+"""Which operand has indices."""
 
 
 def plan(operator: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Plan:
@@ -42,7 +32,9 @@ def plan(operator: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Plan:
     Raises:
         LeftOut: there is none.
     """
-    for value in (*args, *kwargs.values()):
+    for at, value in enumerate((*args, *kwargs.values())):
+        if at == _INDEXED.get(operator) and value.dtype is torch.int64:
+            continue
         if isinstance(value, Tensor) and value.dtype is not torch.float32:
             raise LeftOut(f"an input is {str(value.dtype).removeprefix('torch.')}")
         if isinstance(value, Tensor) and value.is_sparse:
@@ -71,8 +63,8 @@ def _binary(operator: str, x: Any, y: Any, **kwargs: Any) -> Plan:
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise LeftOut("an operand is a number")
     both = torch.broadcast_tensors(x, y)
-    if operator == "fmod" and bool(((both[0] / both[1]).abs() > 2**22).any()):
-        raise LeftOut("a quotient is beyond 2^22, where the remainder is not exact")
+    if operator == "fmod" and bool(((both[0] / both[1]).abs() > 2**47).any()):
+        raise LeftOut("a quotient is beyond 2^47, where the remainder is not exact")
     shape = both[0].shape
     number = BINARY.index(operator)
     return Plan(
@@ -163,6 +155,8 @@ def _argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Plan:
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, **kwargs: Any) -> Plan:
+    if kwargs.pop("enable_gqa", False):
+        k, v = (one.repeat_interleave(q.shape[-3] // one.shape[-3], -3) for one in (k, v))
     given = sorted(
         name for name, value in kwargs.items() if isinstance(value, Tensor) or value not in (None, False, 0.0)
     )
@@ -189,5 +183,9 @@ _PLANS: dict[str, Callable[..., Plan]] = {
     "addmm": _addmm,
     "argmax": _argmax,
     "attention": _attention,
+    "topk": further_plans.topk,
+    "embedding": further_plans.embedding,
+    "cross_entropy": further_plans.cross_entropy,
+    "conv2d": further_plans.conv2d,
 }
 OPERATORS = (*UNARY, *BINARY, *REDUCTIONS, *_PLANS)

@@ -1,0 +1,22 @@
+"""What becomes of a call of an operator: a plan, or the reason that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+class LeftOut(Exception):
+    """No kernel computes the call; the reason is the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A call of a kernel: `output` is which of its results, `back` brings that into the form of the operator's."""
+
+    kernel: str
+    inputs: tuple[Tensor, ...]
+    back: Callable[[Tensor], Tensor]
+    output: int = 0
