@@ -133,11 +133,12 @@ class ThreadToAmx(ThreadToCpu):
             super()._for(op)
             return
         self._sums_to_tiles(op.operands[0])
-        lower, upper, step = (self.indices.integer(op[key], 32) for key in ("lower", "upper", "step"))
+        bits = self.index_bits
+        lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
         induction = self.text.name()
         self.text.open()
         self.indices.open()
-        self.indices.define(op["induction"], induction, 32)
+        self.indices.define(op["induction"], induction, bits)
         self.in_tiles = carried[0]
         self.block(op.body.ops)
         assert self.in_tiles == op.body.yields[0].name, f"the sums of loop '{op['induction']}' leave their tiles"
@@ -145,7 +146,7 @@ class ThreadToAmx(ThreadToCpu):
         self.indices.close()
         lines = self.text.close()
         block = self.text.blocks[-1]
-        block.append(f"scf.for {induction} = {lower} to {upper} step {step}  : i32 {{")
+        block.append(f"scf.for {induction} = {lower} to {upper} step {step}  : i{bits} {{")
         block.extend(lines)
         self.text.do("}")
         self._tiles_to_sums(op.results[0])

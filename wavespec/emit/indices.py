@@ -26,10 +26,14 @@ class Integer:
 
 
 class Indices:
-    """Computes expressions in 32 bits where their range is known to fit, in 64 bits otherwise."""
+    """Computes expressions in ``narrowest`` bits where their range is known to fit, in 64 bits otherwise.
 
-    def __init__(self, text: MlirText) -> None:
-        self.text = text
+    Where addresses are words of 64 bits, ``narrowest`` is 64: an address made of narrower sums has to be extended again
+    in every step of a loop, because they might have overflowed.
+    """
+
+    def __init__(self, text: MlirText, narrowest: int = 32) -> None:
+        self.text, self.narrowest = text, narrowest
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
         self._done: list[dict[tuple[Expr, int], Integer]] = [{}]
@@ -98,7 +102,7 @@ class Indices:
         return self._done[depth][key].name, depth
 
     def _value(self, expr: Expr) -> Integer:
-        return self._compute(expr, 64 if _wide(expr) else 32)
+        return self._compute(expr, 64 if _wide(expr) else self.narrowest)
 
     def _widened(self, expr: Expr, value: Integer, bits: int) -> Integer:
         if value.bits == bits:
@@ -125,7 +129,7 @@ class Indices:
         return self._done[depth][key]
 
     def _at(self, expr: Expr, bits: int) -> Integer:
-        value = self._compute(expr, 64 if _wide(expr) and not self._narrow else 32)
+        value = self._compute(expr, 32 if self._narrow else 64 if _wide(expr) else self.narrowest)
         return self._widened(expr, value, bits)
 
     def _sum(self, expr: Expr, bits: int, depth: int) -> str:

@@ -24,6 +24,8 @@ class ThreadToCpu(CpuProducts):
     masked.  Interior tiles so pay one branch, and the compiler sees plain vector moves.
     """
 
+    index_bits = 64
+
     def prologue(self) -> None:
         zero = self.text.constant(0, "index")
         self.buffers: dict[str, tuple[str, str]] = {}

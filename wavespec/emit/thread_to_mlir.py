@@ -44,10 +44,13 @@ class KernelFunction:
 class ThreadToMlir:
     """Walks a thread kernel once.  Subclasses say how memory, matrix instructions and barriers are spelled."""
 
+    index_bits = 32
+    """Of loop counters, and of addresses where their range is known to fit."""
+
     def __init__(self, kernel: Kernel, machine: Machine, layout: str) -> None:
         self.kernel, self.machine, self.layout = memory_to_bytes(kernel), machine, layout
         self.text = MlirText()
-        self.indices = Indices(self.text)
+        self.indices = Indices(self.text, self.index_bits)
         self.values: dict[str, Parts] = {}
         self.dims = [symbol for symbol in kernel.symbols if symbol.args[0] in _dynamic_dims(kernel)]
 
@@ -526,7 +529,8 @@ class ThreadToMlir:
             self._once(op)
             return
         body = op.body
-        lower, upper, step = (self.indices.integer(op[key], 32) for key in ("lower", "upper", "step"))
+        bits = self.index_bits
+        lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
         carried: list[tuple[str, str]] = []
         sizes: list[list[int]] = []
         for value in op.operands:
@@ -536,7 +540,7 @@ class ThreadToMlir:
         induction = self.text.name()
         self.text.open()
         self.indices.open()
-        self.indices.define(op["induction"], induction, 32)
+        self.indices.define(op["induction"], induction, bits)
         arguments: list[str] = []
         for value, wanted in zip(body.arguments, sizes, strict=True):
             parts = tuple(Part(self.text.name(), size) for size in wanted)
@@ -556,7 +560,7 @@ class ThreadToMlir:
             inits = ", ".join(f"{name} = {first}" for name, (first, _) in zip(arguments, carried, strict=True))
             head = f"{result}:{len(carried)} = {head} iter_args({inits}) -> ({', '.join(t for _, t in carried)})"
         block = self.text.blocks[-1]
-        block.append(f"{head}  : i32 {{")
+        block.append(f"{head}  : i{bits} {{")
         block.extend(lines)
         self.text.do(f"}}{self.loop_attribute()}")
         number = 0
