@@ -76,6 +76,7 @@ class AssignLayouts(Pass):
             if op.name == "cluster_sum":
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
+        links += _kept(kernel)
         _follow(links, layouts)
         for op in kernel.walk():
             if op.name == "topk":
@@ -172,6 +173,14 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
     if op.name in ("topk", "take"):
         return [(op.result, *op.operands[1:])]
     return [(*op.results, *op.operands)] if op.name in _ALIKE else []
+
+
+def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:
+    """What is read back, after what was written there for want of registers."""
+    private = {memory.name for memory in kernel.memories if memory.space == "private"}
+    accesses = [op for op in kernel.walk() if op.get("memory") in private]
+    written = {op["memory"]: op.operands[0] for op in accesses if op.name == "write"}
+    return ((written[op["memory"]], op.result) for op in accesses if op.name == "read")
 
 
 def _covers(known: Value, value: Value) -> bool:

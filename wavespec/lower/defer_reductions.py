@@ -66,24 +66,37 @@ def _bytes(value: Value) -> int:
     elements = 1
     for extent in value.tile.extents:
         elements *= extent
-    return elements * _partial(value).dtype.bits // 8
+    return elements * _partial(value.tile).dtype.bits // 8
 
 
-def _partial(value: Value) -> TileType:
-    dtype = value.tile.dtype
-    return replace(value.tile, dtype=DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype)
+def _partial(tile: TileType) -> TileType:
+    dtype = tile.dtype
+    return replace(tile, dtype=DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype)
+
+
+def identity_tile(made: Op, tile: TileType, fresh: Callable[[str], str]) -> Op:
+    """What the elements of a reduction's operand, a tile of it, are joined to first."""
+    start = Value(fresh(made.result.name), _partial(tile))
+    number = attribute_pairs({"value": identity(made["function"], start.tile.dtype)})
+    return Op("register", (), (start,), number, None, made.span, made.node)
+
+
+def joined_parts(made: Op, argument: Value, operand: Value, fresh: Callable[[str], str]) -> tuple[Op, Op]:
+    """A reduction in two parts: ``operand`` joined to the carried ``argument`` in a loop, and what joins the rest."""
+    joined, parts = (Value(fresh(made.result.name), argument.type) for _ in range(2))
+    place = attribute_pairs({key: made[key] for key in ("dim", "function", "origin", "size")})
+    whole = attribute_pairs({key: made[key] for key in ("dim", "divided", "function", "size")})
+    join = Op("join", (argument, operand), (joined,), place, None, made.span, made.node)
+    return join, Op("reduce", (parts, *made.operands[1:]), made.results, whole, None, made.span, made.node)
 
 
 def _deferred(loop: Op, number: int, made: Op, fresh: Callable[[str], str], starts: list[Op], ends: list[Op]) -> Op:
     """The loop with the carried value of that number as a tile; what comes before and behind it is appended."""
-    body, result, kind = loop.body, loop.results[number], _partial(made.operands[0])
-    start, argument, joined, parts = (Value(fresh(result.name), kind) for _ in range(4))
-    number_of = attribute_pairs({"value": identity(made["function"], kind.dtype)})
-    starts.append(Op("register", (), (start,), number_of, None, made.span, made.node))
-    place = attribute_pairs({key: made[key] for key in ("dim", "function", "origin", "size")})
-    join = Op("join", (argument, made.operands[0]), (joined,), place, None, made.span, made.node)
-    whole = attribute_pairs({key: made[key] for key in ("dim", "divided", "function", "size")})
-    ends.append(Op("reduce", (parts, loop.operands[number]), (result,), whole, None, made.span, made.node))
+    body, start = loop.body, identity_tile(made, made.operands[0].tile, fresh)
+    argument = Value(fresh(made.result.name), start.result.type)
+    join, end = joined_parts(made, argument, made.operands[0], fresh)
+    starts.append(start)
+    ends.append(replace(end, operands=(end.operands[0], loop.operands[number]), results=(loop.results[number],)))
 
     def put(values: tuple[Value, ...], value: Value) -> tuple[Value, ...]:
         return (*values[:number], value, *values[number + 1 :])
@@ -92,6 +105,7 @@ def _deferred(loop: Op, number: int, made: Op, fresh: Callable[[str], str], star
         body,
         arguments=put(body.arguments, argument),
         ops=tuple(join if op is made else op for op in body.ops),
-        yields=put(body.yields, joined),
+        yields=put(body.yields, join.result),
     )
-    return replace(loop, operands=put(loop.operands, start), results=put(loop.results, parts), region=region)
+    operands, results = put(loop.operands, start.result), put(loop.results, end.operands[0])
+    return replace(loop, operands=operands, results=results, region=region)

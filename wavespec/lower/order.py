@@ -28,6 +28,7 @@ from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
+from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     SplitK(),
     PromoteShared(),
     StageOperands(),
+    StripTiles(),
     SplitReduction(),
     AssignLayouts(),
     DistributeCopies(),

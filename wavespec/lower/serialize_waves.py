@@ -38,9 +38,9 @@ class SerializeWaves(Pass):
             return kernel
         serializer = _Serializer(kernel, machine)
         body = serializer.block(kernel.body)
-        local = [*(memory for memory in kernel.memories if memory.space == "shared"), *serializer.private]
+        local = [*(memory for memory in kernel.memories if memory.space != "global"), *serializer.private]
         needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in local)
-        if serializer.private and needed > machine.shared.bytes:
+        if needed > machine.shared.bytes:
             where = next((split.span for split in kernel.distribution.workgroup if split.span), None)
             raise SharedMemoryExceeded(where, needed, machine, local)
         return replace(kernel, body=body, waves=(), memories=(*kernel.memories, *serializer.private))
@@ -54,7 +54,7 @@ class _Serializer:
         self.depths: dict[str, int] = {}
         self.memory_depths: dict[str, int] = {}
         self.private: list[Memory] = []
-        self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
+        self.local = {memory.name for memory in kernel.memories if memory.space != "global"}
 
     # ------------------------------------------------------------------------------------------------------ nests
 
@@ -88,9 +88,9 @@ class _Serializer:
         return any(depth < deepest and self._staged(inner) for depth, inner in depths)
 
     def _staged(self, op: Op) -> set[str]:
-        """Shared memories that ``op`` fills."""
+        """Memories of the workgroup that ``op`` fills."""
         stores = (inner["memory"] for inner in op.walk() if inner.name == "store")
-        return {name for name in stores if name in self.shared}
+        return {name for name in stores if name in self.local}
 
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results."""

@@ -1,0 +1,122 @@
+"""Wide tiles of products on CPUs: strip by strip, with the results, and the registers, of one instruction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import CPU, NVIDIA
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.pipeline import lower
+from wavespec.schema import KernelSpec, loads
+from wavespec.sim.elements import numpy_dtype
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine, machines
+
+AMX, AVX2 = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("amx", "v3"))
+TILE = 64
+BF16 = numpy_dtype(DTYPES["bf16"])
+
+_TEXT = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: below_largest
+dims: {M: {}, N: {}, K: {max: 32}, D: {max: 32}}
+tensors:
+  a: {shape: [M, K], dtype: bf16, space: shared}
+  b: {shape: [N, K], dtype: bf16, space: shared}
+  v: {shape: [N, D], dtype: bf16, space: shared}
+  c: {shape: [M, D], dtype: f32, role: output}
+  s: {shape: [M], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 192, axis: 0}
+  - {wave: M, tile: 96}
+  - {tiling: N, tile: 64}
+  - {tiling: K, tile: 32}
+  - {tiling: D, tile: 32}
+  - {hardware: {mma: auto}}
+graph:
+  - a_tile: {read: a}
+  - nothing: {register: [M, D], dtype: f32, value: 0}
+  - none: {register: [M], dtype: f32, value: 0}
+  - steps:
+      iterate: N
+      carry: {acc: nothing, total: none}
+      body:
+        - b_tile: {read: b}
+        - v_tile: {read: v}
+        - zero: {register: [M, N], dtype: f32, value: 0}
+        - products: {mma: [a_tile, b_tile, zero]}
+        - largest: {max: products, dim: N}
+        - below: "products - largest"
+        - part: {sum: below, dim: N}
+        - total: "total + part + largest"
+        - weight: {cast: below, dtype: bf16}
+        - acc: {mma: [weight, v_tile, acc]}
+  - {write: steps.acc, to: c}
+  - {write: steps.total, to: s}
+"""
+
+
+def below_largest(*changes: tuple[str, str]) -> KernelSpec:
+    """Of every 64 products of a row, how far they lie below the largest: their sum, and their product with ``v``."""
+    text = _TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return loads(text, "below_largest.wave.yaml")
+
+
+def stripped(spec: KernelSpec, machine: Machine) -> Kernel:
+    return lower(spec, machine, after="strip-tiles")
+
+
+def strips(kernel: Kernel) -> list[Op]:
+    return [op for op in kernel.walk() if op.name == "iterate" and op["induction"] == "strip_N"]
+
+
+def test_products_reductions_and_what_follows_them_have_a_loop_each() -> None:
+    kernel = stripped(below_largest(), AVX2)
+    names = [[op.name for op in loop.body.ops] for loop in strips(kernel)]
+    assert names == [
+        ["read", "register", "mma", "write"],
+        ["read", "join"],
+        ["read", "elementwise", "cast", "pad", "write", "join"],
+    ]
+    assert {op.result.tile.extent("N") for loop in strips(kernel) for op in loop.walk() if "N" in _dims(op)} == {16}
+    assert [memory.name for memory in kernel.memories if memory.space == "private"] == ["products_strips"]
+
+
+def _dims(op: Op) -> tuple[str, ...]:
+    return op.results[0].tile.dims if op.results else ()
+
+
+def test_code_is_as_long_for_many_strips_as_for_two() -> None:
+    few, many = (lower(below_largest(("N, tile: 64", f"N, tile: {tile}")), AVX2) for tile in (32, 256))
+    assert sum(1 for _ in few.walk()) == sum(1 for _ in many.walk())
+
+
+@pytest.mark.parametrize(
+    ("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 3, 64), (AVX2, 2, 1), (AVX2, 1, 0), (CPU, 5, 70), (AMX, 5, 70)]
+)
+def test_results_are_exact_whatever_the_last_tile_has(machine: Machine, m: int, n: int) -> None:
+    random, k, d = np.random.default_rng(0), 7, 18
+    a, b, v = (random.integers(-2, 3, shape) for shape in ((m, k), (n, k), (n, d)))
+    inputs = {name: array.astype(BF16) for name, array in zip("abv", (a, b, v), strict=True)}
+    sizes = {"M": m, "N": n, "K": k, "D": d}
+    report = simulate(lower(below_largest(), machine), machine, inputs, sizes)
+    assert report.ok, report.render()
+    c, s = np.zeros((m, d)), np.zeros(m)
+    for start in range(0, n, TILE):
+        products = a @ b[start : start + TILE].T
+        largest = products.max(axis=1)
+        c += (products - largest[:, None]) @ v[start : start + TILE]
+        s += (products - largest[:, None]).sum(axis=1) + largest
+    np.testing.assert_array_equal(report.tensors["c"], c)
+    np.testing.assert_array_equal(report.tensors["s"], s)
+
+
+def test_loops_stay_where_one_instruction_is_as_wide_as_the_tile_or_waves_run_together() -> None:
+    assert not strips(stripped(below_largest(("N, tile: 64", "N, tile: 16")), AVX2))
+    assert not strips(stripped(below_largest(), NVIDIA))

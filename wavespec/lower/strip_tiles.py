@@ -1,0 +1,245 @@
+"""Tile kernel in, tile kernel out: what a loop computes of products wider than one register tile, it does strip by
+strip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs, rewrite
+from wavespec.ir.layout import row_major
+from wavespec.ir.rewriting import renamed
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.defer_reductions import identity_tile, joined_parts
+from wavespec.lower.split_reduction import remaining
+from wavespec.targets.machine import Machine
+
+_ALONG = ("bitcast", "cast", "elementwise", "index", "mma", "pad", "read", "reduce", "register", "write")
+"""Operations of which a part along a dim is the operation on a part of its operands."""
+
+
+class StripTiles(Pass):
+    """Give results of products the registers of one instruction, whatever the tile of their loop.
+
+    Before: the body of a loop along a dim computes with tiles of that dim, several instructions wide.
+    After:  on machines that run waves one after another, operations on such tiles stand in inner loops, one instruction
+            wide each.  Reductions along the dim end a loop, because what uses them needs the whole row; so do products
+            that a reduction follows, whose sums take all registers.  What a later loop needs of an earlier one is
+            written to a private memory ``<name>_strips`` and read back.  Code is as long for one strip as for many.
+    Cases:  loops stay as they are where something needs a whole tile that only registers hold.
+    """
+
+    name: ClassVar[str] = "strip-tiles"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if machine.concurrent_waves:
+            return kernel
+        fresh, symbols, memories = fresh_names(kernel), list[Expr](), list[Memory]()
+
+        def change(op: Op) -> tuple[Op, ...]:
+            strips = _strips(kernel, op, machine)
+            if strips is None:
+                return (op,)
+            body = _Body(kernel, op, strips, fresh)
+            ops = body.stripped()
+            symbols.append(strips.at)
+            memories.extend(body.memories)
+            return (replace(op, region=replace(op.body, ops=ops)),)
+
+        body = rewrite(kernel.body, change)
+        kernel = replace(kernel.with_symbols(*symbols), body=body, memories=(*kernel.memories, *memories))
+        return kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Strips:
+    """Which dim of a loop is cut, how wide its tile and its strips are, and where a strip starts in the tile."""
+
+    dim: str
+    tile: int
+    width: int
+    at: Expr
+
+    def has(self, value: Value) -> bool:
+        return self.dim in value.tile.dims
+
+    def narrow(self, tile: TileType) -> TileType:
+        extents = (self.width if dim == self.dim else e for dim, e in zip(tile.dims, tile.extents, strict=True))
+        return replace(tile, extents=tuple(extents))
+
+    def moved(self, op: Op) -> Op:
+        origin = op.get("origin")
+        if origin is None:
+            return op
+        return op.with_(origin=tuple((dim, at + self.at if dim == self.dim else at) for dim, at in origin))
+
+
+def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
+    """How to cut the tiles of a loop; None where it is not needed, or not possible."""
+    if loop.name != "iterate" or loop.get("once"):
+        return None
+    dim, tile = loop["dim"], loop["step"].value
+    products = [op for op in loop.body.ops if op.name == "mma" and op["n"] == dim]
+    widths = {instruction_of(op, machine).n for op in products}
+    if len(widths) != 1 or f"wave_{dim}" in dict(kernel.waves):
+        return None
+    (width,) = widths
+    strips = _Strips(dim, tile, width, symbol(f"strip_{dim}", 0, tile - width, width))
+    whole = [op for op in loop.body.ops if op.name == "mma" and op["k"] == dim]
+    reads = {op.result.name for op in loop.body.ops if op.name == "read"}
+    fits = tile > width and tile % width == 0
+    fits = fits and all(width % instruction_of(op, machine).k == 0 for op in whole)
+    fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
+    fits = fits and not any(map(strips.has, (*loop.operands, *loop.body.yields)))
+    return strips if fits and all(_can_be_cut(op, strips) for op in loop.body.ops) else None
+
+
+def _can_be_cut(op: Op, strips: _Strips) -> bool:
+    values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
+    along = [value for value in values if strips.has(value)]
+    alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
+    return not along or (op.name in _ALONG and alike and not op.get("at"))
+
+
+@dataclass(slots=True)
+class _Phase:
+    """What stands before a loop over strips, and what in it."""
+
+    before: list[Op] = field(default_factory=list[Op])
+    inside: list[Op] = field(default_factory=list[Op])
+
+
+class _Body:
+    """The operations of one loop in phases: in each, some for the whole tile, then a loop over strips."""
+
+    def __init__(self, kernel: Kernel, loop: Op, strips: _Strips, fresh: Callable[[str], str]) -> None:
+        self.kernel, self.loop, self.strips, self.fresh = kernel, loop, strips, fresh
+        self.phases: list[_Phase] = [_Phase()]
+        self.made: dict[str, tuple[int, Op]] = {}  # of values along the dim: the phase, and what makes them
+        self.memories: list[Memory] = []
+
+    def stripped(self) -> tuple[Op, ...]:
+        self._divide()
+        kept = self._kept()
+        self.memories = [self._memory(value) for value in kept.values()]
+        return tuple(op for number in range(len(self.phases)) for op in self._phase(number, kept))
+
+    # -------------------------------------------------------------------------------------------------------- phases
+
+    def _divide(self) -> None:
+        """Every operation into the first phase in which what it needs is there."""
+        strips, ready, written = self.strips, dict[str, int](), dict[str, int]()
+        for op in self.loop.body.ops:
+            phase = max((ready.get(v.name, 0) for inner in op.walk() for v in inner.operands), default=0)
+            along = any(map(strips.has, (*op.results, *op.operands)))
+            if not along or (op.name == "mma" and op["k"] == strips.dim):
+                for inner in op.walk():
+                    phase = max(phase, written.get(inner.get("memory", ""), 0))
+                self._at(phase).before.append(op)
+            elif op.name in ("read", "register", "index"):  # done again wherever it is used
+                self.made[op.result.name] = (-1, op)
+                phase = written.get(op.get("memory", ""), 0)
+            else:
+                sums = any(inner.name == "mma" for inner in self._at(phase).inside)
+                phase += op.name == "reduce" and sums
+                self._at(phase).inside.append(op)
+                self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
+                if op.name == "write":
+                    written[op["memory"]] = phase + 1
+            after = phase + (along and op.name == "reduce")
+            ready |= {value.name: after for value in op.results}
+        self._whole_reads(written)
+
+    def _whole_reads(self, written: dict[str, int]) -> None:
+        """What a product that sums along the dim reads, it reads whole."""
+        for phase in self.phases:
+            for op in [op for op in phase.before if op.name == "mma"]:
+                reads = [self.made[v.name][1] for v in op.operands[:2] if self.strips.has(v)]
+                at = phase.before.index(op)
+                phase.before[at:at] = [read for read in reads if read not in phase.before]
+
+    def _at(self, number: int) -> _Phase:
+        while len(self.phases) <= number:
+            self.phases.append(_Phase())
+        return self.phases[number]
+
+    def _kept(self) -> dict[str, Value]:
+        """Values along the dim that a later phase uses."""
+        used = [(n, value) for n, phase in enumerate(self.phases) for op in phase.inside for value in op.operands]
+        return {v.name: v for n, v in used if v.name in self.made and 0 <= self.made[v.name][0] < n}
+
+    def _memory(self, value: Value) -> Memory:
+        """The rows of one wave."""
+        counts, tile = dict(self.kernel.waves), value.tile
+        extents = tuple(tile.extent(dim) // counts.get(f"wave_{dim}", 1) for dim in tile.dims)
+        arrangement = row_major(tile.dims, extents)
+        sizes = tuple(map(const, extents))
+        return Memory(self._place(value), tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
+
+    def _place(self, value: Value) -> str:
+        return f"{value.name}_strips"
+
+    # --------------------------------------------------------------------------------------------------------- loops
+
+    def _phase(self, number: int, kept: dict[str, Value]) -> list[Op]:
+        phase = self.phases[number]
+        if not phase.inside:
+            return phase.before
+        strips, names, inside = self.strips, dict[str, Value](), list[Op]()
+        for op in phase.inside:
+            for value in op.operands:
+                if value.name in self.made and value.name not in names:
+                    inside.append(self._again(value, names))
+            if op.name != "reduce":
+                inside.append(self._narrowed(op, names))
+                inside += [self._access("write", v, (names[v.name],), ()) for v in op.results if v.name in kept]
+        starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in self._reductions(phase)]
+        arguments = [Value(self.fresh(start.result.name), start.result.type) for start in starts]
+        yields, ends = list[Value](), list[Op]()
+        for op, argument in zip(self._reductions(phase), arguments, strict=True):
+            part = names[op.operands[0].name]
+            join, end = joined_parts(strips.moved(op), argument, part, self.fresh)
+            inside.append(join)
+            yields.append(join.result)
+            ends.append(end)
+        results = tuple(end.operands[0] for end in ends)
+        bounds = {"extent": remaining(self.kernel, strips.dim, strips.tile, strips.width), "step": const(strips.width)}
+        attributes = {"dim": strips.dim, "induction": strips.at.args[0], "unroll": 1, **bounds}
+        region = Region(tuple(arguments), tuple(inside), tuple(yields))
+        operands = tuple(start.result for start in starts)
+        loop = Op("iterate", operands, results, attribute_pairs(attributes), region, phase.inside[0].span)
+        return [*phase.before, *starts, loop, *ends]
+
+    def _reductions(self, phase: _Phase) -> list[Op]:
+        return [op for op in phase.inside if op.name == "reduce"]
+
+    def _again(self, value: Value, names: dict[str, Value]) -> Op:
+        """Of a value that is not made in this loop: what makes or reads a strip of it."""
+        phase, made = self.made[value.name]
+        if phase < 0:
+            return self._narrowed(made, names)
+        names[value.name] = self._part(value)
+        return self._access("read", value, (), (names[value.name],))
+
+    def _narrowed(self, op: Op, names: dict[str, Value]) -> Op:
+        results = tuple(self._part(value) if self.strips.has(value) else value for value in op.results)
+        narrowed = replace(self.strips.moved(renamed(op, names)), results=results)
+        names |= {value.name: part for value, part in zip(op.results, results, strict=True)}
+        return narrowed
+
+    def _part(self, value: Value) -> Value:
+        return Value(self.fresh(value.name), self.strips.narrow(value.tile))
+
+    def _access(self, name: str, value: Value, operands: tuple[Value, ...], results: tuple[Value, ...]) -> Op:
+        """A strip to or from where the value is kept, in the layout that it has anyway."""
+        counts, origin = dict(self.kernel.waves), dict[str, Expr]()
+        for dim, extent in zip(value.tile.dims, value.tile.extents, strict=True):
+            origin[dim] = const(0)
+            if (count := counts.get(f"wave_{dim}", 1)) > 1:
+                origin[dim] -= self.kernel.symbol(f"wave_{dim}") * (extent // count)
+        origin[self.strips.dim] += self.strips.at
+        attributes = {"memory": self._place(value), "origin": tuple(origin.items())}
+        return Op(name, operands, results, attribute_pairs(attributes), span=self.made[value.name][1].span)
