@@ -29,6 +29,7 @@ from wavespec.lower.split_k import SplitK
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
+from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
@@ -41,6 +42,7 @@ PASSES: tuple[Pass, ...] = (
     PromoteShared(),
     StageOperands(),
     StripTiles(),
+    SumApart(),
     SplitReduction(),
     AssignLayouts(),
     DistributeCopies(),
