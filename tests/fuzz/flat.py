@@ -18,6 +18,16 @@ _READS = (
     ("A", "{A: M * size(N) + N}"),
 )
 """Tensors, and how elements of [M, N] are found in them: {0} and {1} are numbers, {row} and {column} values of [M], [N]."""
+_TAKES = (
+    "{N: N - {0}}",
+    "{N: (N + {0}) % size(N)}",
+    "{N: size(N) - 1 - N}",
+    "{N: 'xor(N, {0})'}",
+    "{N: N * {0} % size(N)}",
+    "{N: {column} + {0}}",
+    "{N: {0}}",
+)
+"""How elements are found along N: {0} is a number, {column} a value of [N]."""
 _TYPES = (*FLOATS, *WHOLE, "bool")
 _WRITES = (("MN", "{M: M}"), ("PQ", "{P: N, Q: M}"), ("F", "{F: M * size(N) + N}"), ("F", "{F: N * size(M) + M}"))
 
@@ -70,6 +80,30 @@ def mapped(random: Random, whole: bool) -> RandomSpec:
     graph.op(f"{{write: {sum_}, to: y, at: {at}}}", name=False)
     tensors += declared({"y": shape}, compute, output=True)
     return _over_tiles(graph, "", tensors, shape)
+
+
+def taken(random: Random, whole: bool) -> RandomSpec:
+    """Elements of computed rows, whose size is known, at other places of them; and every second one."""
+    read, compute = types_of(random, whole)
+    graph, size = Graph(random, whole), random.choice((16, 40, 64))
+    given = graph.reads({"x": "MN", "v": "N"}, read, compute)
+    column = graph.op("{read: columns}")
+    for _ in range(random.randrange(1, 4)):
+        value = graph.some(given, compute, 2)[-1]
+        at = random.choice(_TAKES).replace("{0}", str(random.randrange(9))).replace("{column}", column)
+        given.append(Value(graph.op(f"{{take: {value.name}, at: {at}}}"), value.dims, compute, value.bound))
+    last = graph.whole_tiles([*given[:1], *graph.some(given, compute, 3)], "MN")[-1]
+    graph.write(last, "y")
+    half = graph.op(f"{{take: {last.name}, dims: [{random.choice(('M, K', 'K, M'))}], at: {{N: K * 2 + 1}}}}")
+    graph.op(f"{{write: {half}, to: r, at: {{K: K}}}}", name=False)
+    tensors = [*declared({"x": "MN", "v": "N"}, read), *declared({"columns": "N"}, "i32")]
+    tensors += declared({"y": "MN", "r": "MK"}, compute, output=True)
+    rows = random.choice((2, 4, 8))
+    constraints = [f"workgroup: M, tile: {rows}, axis: 0", f"wave: M, tile: {random.choice((rows, rows // 2))}"]
+    constraints += [f"tiling: N, tile: {size}", f"wave: N, tile: {random.choice((size, size // 2))}"]
+    dims = f"{{M: {{}}, N: {{value: {size}}}, K: {{value: {size // 2}}}}}"
+    sizes = tuple({"M": count, "N": size, "K": size // 2} for count in (7, 1, 0))
+    return RandomSpec(spec_text(dims, tensors, constraints, graph), whole, sizes)
 
 
 def conversions(random: Random, whole: bool) -> RandomSpec:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.fuzz.flat import conversions, elementwise, mapped
+from tests.fuzz.flat import conversions, elementwise, mapped, taken
 from tests.fuzz.graph import RandomSpec
 from tests.fuzz.products import chain, product
 from tests.fuzz.rows import bounded, extremes, reductions, scans
 
-FORMS = (reductions, scans, extremes, bounded, product, product, chain, elementwise, mapped, conversions)
+FORMS = (reductions, scans, extremes, bounded, product, product, chain, elementwise, mapped, taken, conversions)
 
 
 def random_spec(random: Random) -> RandomSpec:
