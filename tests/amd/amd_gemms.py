@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peer_gemms import FIXED, PEER_GEMMS, PeerGemm, Sizes
+from tests.amd.atomics import with_atomics
 from tests.amd.copies_in_flight import with_copies
 from wavespec.pipeline import build_variant
 from wavespec.schema import KernelSpec, loads
@@ -206,7 +207,7 @@ def _waves_apart() -> Any:
     It takes that for a mistake; for waves that take turns it is the point.  What a barrier orders, it goes by how many
     each wave has passed, so that races are found all the same.
     """
-    kernel: Any = with_copies(importlib.import_module("gfx_emulator").Kernel)
+    kernel: Any = with_atomics(with_copies(importlib.import_module("gfx_emulator").Kernel))
 
     class Apart(kernel):
         def step(self, w: Any, max_ins: int) -> None:

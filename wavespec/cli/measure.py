@@ -38,7 +38,7 @@ def random_inputs(spec: KernelSpec, sizes: Mapping[str, int], seed: int, device:
     inputs: list[Tensor] = []
     try:
         for tensor in spec.tensors.values():
-            if tensor.role != "input":
+            if tensor.role == "output":
                 continue
             shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
             inputs.append(random_tensor(shape, DTYPES[tensor.dtype], generator).to(device))

@@ -164,10 +164,11 @@ def _debugged(
 
     whole, kernel = shown
     inputs = random_inputs(whole, sizes, seed, device)
-    own = sum(tensor.role == "output" for tensor in spec.tensors.values())
-    names = [name for name, tensor in whole.tensors.items() if tensor.role == "output"][own:]
+    own = sum(tensor.role != "input" for tensor in spec.tensors.values())
+    names = [name for name in whole.tensors if name not in spec.tensors]
     found: dict[str, Any] = {}
-    for name, value, exact in zip(names, kernel(*inputs)[own:], reference(whole, *inputs)[own:], strict=True):
+    values = kernel(*(tensor.clone() for tensor in inputs))[own:]
+    for name, value, exact in zip(names, values, reference(whole, *inputs)[own:], strict=True):
         difference = (value.double() - exact.double()).abs().max().item() if value.numel() else 0.0
         found[name] = {"shape": list(value.shape), "difference": _finite(difference)}
         if is_printed:
@@ -193,7 +194,7 @@ def _measured(
     from wavespec.sim.reference import reference
 
     inputs = random_inputs(spec, sizes, seed, device)
-    found = accuracy(spec, inputs, kernel(*inputs))
+    found = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs)))
     calls = [lambda: kernel(*inputs)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None))

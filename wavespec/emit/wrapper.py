@@ -167,7 +167,9 @@ def check_input(kernel: WrapperInput) -> None:
     if len(set(names)) != len(names):
         raise ValueError(f"Names repeat, or one is the kernel's: {', '.join(names)}.")
     if not kernel.inputs or not (kernel.outputs or kernel.updated):
-        raise ValueError(f"{kernel.name}: a wrapper needs at least one input and one output, or an input that is changed.")
+        raise ValueError(
+            f"{kernel.name}: a wrapper needs at least one input and one output, or an input that is changed."
+        )
     if not kernel.source.isascii() or not kernel.source.isprintable() or kernel.source.startswith(("/", "\\")):
         raise ValueError(f"{kernel.source!r:.80} is no relative path of plain characters.")
     if not re.fullmatch(r"[0-9a-f]{64}", kernel.spec_sha256) or not re.fullmatch(r"[ -~]{1,200}", kernel.command):

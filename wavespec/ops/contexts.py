@@ -170,7 +170,7 @@ class ReferenceContext:
         self.names[name], self.dims[name] = value, dims
 
     def output(self, name: str) -> torch.Tensor:
-        """The result called ``name``: where nothing was written, as in a branch that is not taken, 0, or what was there."""
+        """The result called ``name``: 0, or what was there, where nothing was written, as in a branch not taken."""
         if name not in self.outputs and name in self.tensors:
             return self.tensors[name].to(self.dtype(self.spec.tensors[name].dtype), copy=True)
         if name not in self.outputs:

@@ -94,7 +94,7 @@ def place_of_size(members: Sequence[Member], dim: str) -> tuple[str, int] | None
         places = {
             (name, axis)
             for name, tensor in member.spec.tensors.items()
-            if tensor.role == "input"
+            if tensor.role != "output"
             for axis, found in enumerate(tensor.shape)
             if found == dim
         }
@@ -106,7 +106,7 @@ def place_of_size(members: Sequence[Member], dim: str) -> tuple[str, int] | None
 def _pick_errors(spec: FamilySpec, name: str, pick: Pick, members: Sequence[Member]) -> Iterator[WavespecError]:
     where = spec.where("pick", name)
     kernel = members[0].spec
-    inputs = [tensor for tensor, declared in kernel.tensors.items() if declared.role == "input"]
+    inputs = [tensor for tensor, declared in kernel.tensors.items() if declared.role != "output"]
     match pick.what:
         case "keyword":
             if pick.name in kernel.tensors or pick.name in ("out", spec.name):

@@ -157,7 +157,7 @@ class _Inputs:
         self.rounded = as_list(workload.rounded(*self.tensors))
 
     def accuracy(self, kernel: Kernel) -> Accuracy:
-        return accuracy_of(as_list(kernel(*self.tensors)), self.exact, self.rounded)
+        return accuracy_of(as_list(kernel(*(one.clone() for one in self.tensors))), self.exact, self.rounded)
 
 
 def kernel_file(workload: int, candidate: str) -> str:

@@ -51,7 +51,7 @@ def reference_code(spec: KernelSpec, workloads: Sequence[Mapping[str, int]]) -> 
 
 
 def _function(name: str, spec: KernelSpec, sizes: Mapping[str, int], compute: torch.dtype | None) -> str:
-    tensors = [tensor for tensor in spec.tensors.values() if tensor.role == "input"]
+    tensors = [tensor for tensor in spec.tensors.values() if tensor.role != "output"]
     sizes = complete_sizes(spec, sizes)
     with FakeTensorMode():
         shapes = [stored_shape(t.dtype, tuple(sizes[dim] for dim in t.shape)) for t in tensors]
