@@ -78,10 +78,10 @@ def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
 
 
 class _Frame:
-    """The names of one body. `incoming` are carried names that the body has not redefined yet."""
+    """The names of one body. `incoming` are the carried names; `walked` is the dim of its loop, if it is one's."""
 
-    def __init__(self, incoming: dict[str, ValueType | None]) -> None:
-        self.incoming = incoming
+    def __init__(self, incoming: dict[str, ValueType | None], walked: str = "") -> None:
+        self.incoming, self.walked = incoming, walked
         self.defined: dict[str, ValueType | None] = {}
         self.spans: dict[str, Span | None] = {}
 
@@ -178,8 +178,17 @@ class _GraphScope:
     def report(self, error: WavespecError) -> None:
         self.errors.append(error)
 
-    def inside(self, carried: dict[str, ValueType | None], body: tuple[Op, ...]) -> dict[str, ValueType | None]:
-        self.frames.append(_Frame(carried))
+    def is_walked(self, dim: str) -> bool:
+        return any(frame.walked == dim for frame in self.frames)
+
+    def is_carried(self, name: str, dim: str) -> bool:
+        own = next((frame for frame in reversed(self.frames) if name in frame.incoming), None)
+        return own is not None and own.walked == dim
+
+    def inside(
+        self, carried: dict[str, ValueType | None], body: tuple[Op, ...], walked: str
+    ) -> dict[str, ValueType | None]:
+        self.frames.append(_Frame(carried, walked))
         self.run(body)
         defined = self.frames.pop().defined
         # A statement that could not be read may have redefined the name.

@@ -12,6 +12,7 @@ from wavespec.schema.dtypes import DType
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+from wavespec.schema.ops.restarts import check_carries_on
 
 RANKED: tuple[DType, ...] = ("f32", "bf16", "f16", "i32", "i16", "i8", "u8", "bool")
 """Element types that `argmax` and `topk` take: an element and its place fit 64 bits."""
@@ -58,6 +59,8 @@ class ArgReduce(ValueOp):
         place, extreme = ValueType(dims, self.dtype), ValueType(dims, value.dtype)
         if self.init is not None:
             check_init(self, scope, self.init, (place, extreme))
+        else:
+            check_carries_on(self, scope, (self.dim,), f"[{self.name}, {self.extreme or '...'}]")
         if self.extreme is not None:
             scope.define(self.extreme, extreme)
         return place

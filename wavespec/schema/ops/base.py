@@ -68,6 +68,14 @@ class Scope(Protocol):
         """A `tiling` constraint walks over `dim`."""
         ...
 
+    def is_walked(self, dim: str) -> bool:
+        """A loop around the op walks over `dim`."""
+        ...
+
+    def is_carried(self, name: str, dim: str) -> bool:
+        """`name` is carried from step to step by the loop over `dim` that the op is in."""
+        ...
+
     def param(self, name: str) -> int | None:
         """The value of the parameter of that name."""
         ...
@@ -98,8 +106,11 @@ class Scope(Protocol):
 
     def report(self, error: WavespecError) -> None: ...
 
-    def inside(self, carried: dict[str, ValueType | None], body: tuple[Op, ...]) -> dict[str, ValueType | None]:
-        """Infer a nested body; returns the types of the names it defines."""
+    def inside(
+        self, carried: dict[str, ValueType | None], body: tuple[Op, ...], walked: str
+    ) -> dict[str, ValueType | None]:
+        """Infer a nested body, of a loop over the dim `walked` if it has one; returns the types of the names it
+        defines."""
         ...
 
     def loops(self) -> tuple[str, ...]:

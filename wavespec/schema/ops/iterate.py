@@ -61,7 +61,7 @@ class Iterate(Structured):
             if getattr(self, bound) is not None:
                 scope.place(self, bound)
         first = {name: scope.value(self, "carry", name) for name in self.carry}
-        defined = self.inside(scope, first, self.body)
+        defined = self.inside(scope, first, self.body, self.dim)
         for name, before in first.items():
             if name not in defined:
                 scope.report(CarryNotRedefined(self.where_key("carry", name), name))

@@ -12,6 +12,7 @@ from wavespec.schema.dtypes import is_computed, is_float
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+from wavespec.schema.ops.restarts import check_carries_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Reduce(ValueOp):
         dims = [("dim",)] if isinstance(self.dim, str) else [("dim", at) for at in range(len(self.dim))]
         known = [scope.dim(self, *place) for place in dims]
         init = scope.value(self, "init") if self.init is not None else None
+        if self.init is None:
+            check_carries_on(self, scope, self.along, self.name)
         first = values[0]
         if first is None or not all(values) or not all(known):
             return None

@@ -12,6 +12,7 @@ from wavespec.schema.dtypes import is_computed
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+from wavespec.schema.ops.restarts import RestartsEachStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,10 @@ class Scan(ValueOp):
     def infer(self, scope: Scope) -> ValueType | None:
         value, dim = scope.value(self, "value"), scope.dim(self, "dim")
         init = scope.value(self, "init") if self.init is not None else None
+        if dim is not None and self.init is None and scope.is_walked(dim):
+            total = f"- before: {{{self.word.removeprefix('cum')}: {self.value}, dim: {dim}, init: before}}"
+            hint = f"Write 'init: before', carry 'before', and add '{total}' to the body."
+            scope.report(RestartsEachStep(self.where_key("name"), self.word, dim, hint))
         if value is None or dim is None:
             return None
         if not is_computed(value.dtype):

@@ -31,9 +31,11 @@ class Structured(ValueOp):
     carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
     """Name inside the body: the value that it has there at first."""
 
-    def inside(self, scope: Scope, first: dict[str, ValueType | None], body: tuple[Op, ...]) -> frozenset[str]:
-        """Infer a body; returns the carried names that it redefines."""
-        defined = scope.inside(first, body)
+    def inside(
+        self, scope: Scope, first: dict[str, ValueType | None], body: tuple[Op, ...], walked: str = ""
+    ) -> frozenset[str]:
+        """Infer a body, of a loop over `walked` if it has one; returns the carried names it redefines."""
+        defined = scope.inside(first, body, walked)
         for name, before in first.items():
             after = defined.get(name)
             if before and after and before != after:

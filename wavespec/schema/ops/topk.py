@@ -9,6 +9,7 @@ from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.argmax import check_init, ranked_value
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch
+from wavespec.schema.ops.restarts import check_carries_on
 
 LARGEST_K = 64
 
@@ -64,6 +65,8 @@ class Topk(ValueOp):
         found, places = ValueType(dims, value.dtype), ValueType(dims, self.dtype)
         if self.init is not None:
             check_init(self, scope, self.init, (found, places))
+        else:
+            check_carries_on(self, scope, (self.dim,), f"[{self.name}, {self.indices or '...'}]")
         if self.indices is not None:
             scope.define(self.indices, places)
         return found
