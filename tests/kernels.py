@@ -145,6 +145,9 @@ _PRODUCT = Row(_PRODUCTS, _MANY_PRODUCTS, _NORMAL_PRODUCTS, exact=True)
 _FEW_PRODUCTS = Row(
     _PRODUCTS, sized("M N K", (0, 5, 16), (577, 513, 400), (37, 70, 1024)), _NORMAL_PRODUCTS, exact=True
 )
+_SCALED = Row(
+    sized("M N K", (33, 40, 96), (5, 3, 0), (1, 1, 32)), sized("M N K", (0, 5, 32), (130, 257, 160)), exact=True
+)
 _CONVOLUTION = Row(
     sized("N H W C O R S", (1, 5, 4, 8, 3, 3, 3), (2, 1, 2, 16, 9, 1, 2), (0, 4, 4, 8, 2, 3, 3), (1, 2, 3, 8, 0, 2, 2)),
     sized("N H W C O R S", (2, 14, 13, 24, 70, 3, 3), (3, 9, 30, 64, 40, 1, 5)),
@@ -264,6 +267,8 @@ KERNELS: dict[str, Row] = {
     "matmul_f16": _FEW_PRODUCTS,
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
+    "matmul_mxf4": _SCALED,
+    "matmul_mxf8": Row(_SCALED.small, exact=True),
     "qk_norm_rope": Row(
         sized("T H D", (5, 3, 24), (1, 1, 8), (2, 9, 64), (3, 2, 128), (0, 2, 16)), sized("T H D", (33, 12, 256))
     ),

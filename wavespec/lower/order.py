@@ -20,6 +20,7 @@ from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.sink_arithmetic import SinkArithmetic
@@ -33,6 +34,7 @@ from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
+    ScaleOperands(),
     DropUnitDims(),
     ChooseInstructions(),
     AssignTiles(),

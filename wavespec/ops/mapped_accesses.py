@@ -88,12 +88,15 @@ def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
     assert layout is not None
     widest = max(1, context.machine.globals.access_bytes // memory.dtype.bytes)
     pieces = _pieces(op, layout, op.operands, widest, context)
-    loaded = [
-        context.build.load(
-            memory.name, memory.dtype, piece.width, piece.offset, mask=piece.mask, valid=piece.valid, hint=name
-        )
-        for piece in pieces
-    ]
+    loaded: list[Value] = []
+    known: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}  # neighbours may be one and the same element
+    for piece in pieces:
+        key = (piece.width, piece.offset, piece.mask, piece.valid)
+        if key not in known:
+            known[key] = context.build.load(
+                memory.name, memory.dtype, piece.width, piece.offset, mask=piece.mask, valid=piece.valid, hint=name
+            )
+        loaded.append(known[key])
     fragments = regroup(context.build, loaded, layout.fragment_elements, name)
     dtype = op.result.tile.dtype
     return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in fragments)

@@ -1,4 +1,4 @@
-"""`mma`: ``acc[m, n] + Σ_k lhs[m, k] · rhs[n, k]``."""
+"""`mma`: ``acc[m, n] + Σ_k lhs[m, k] · rhs[n, k]``, the operands scaled element by element where it has five."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def to_tile(statement: Mma, context: TileContext) -> None:
     lhs, rhs, acc = (context.names[name] for name in (statement.lhs, statement.rhs, statement.acc))
     value = context.tile(statement.name, acc.tile.dims, acc.tile.dtype)
     chosen: dict[str, Any] = {"variant": statement.variant} if statement.variant else {}
-    context.add("mma", (lhs, rhs, acc), (value,), statement.span, node=statement.name, **chosen)
+    scales = tuple(context.names[name] for name in statement.scales or ())
+    context.add("mma", (lhs, rhs, acc, *scales), (value,), statement.span, node=statement.name, **chosen)
     context.names[statement.name] = value
 
 
@@ -97,5 +98,11 @@ def reference(statement: Mma, context: ReferenceContext) -> None:
     acc = context.names[statement.acc]
     letters = {dim: chr(ord("a") + number) for number, dim in enumerate(dict.fromkeys(d for ds in dims for d in ds))}
     formula = "{},{}->{}".format(*("".join(letters[d] for d in ds) for ds in dims))
-    product = torch.einsum(formula, *(operand.to(acc.dtype) for operand in operands))
+    factors = [operand.to(acc.dtype) for operand in operands]
+    for number, name in enumerate(statement.scales or ()):
+        own = context.dims[name]
+        factors[number] = factors[number] * context.names[name].to(acc.dtype).permute(
+            [own.index(d) for d in dims[number]]
+        )
+    product = torch.einsum(formula, *factors)
     context.define(statement.name, dims[2], acc + product)

@@ -321,9 +321,20 @@ class KernelBuilder:
         shape = {} if dims is None else {"dims": tuple(map(str, dims))}
         return self._op("take", name, value=str(value), **shape, at=_index_map(at))
 
-    def mma(self, name: str, lhs: Value, rhs: Value, acc: Value, variant: str = "") -> Value:
-        """A product; `variant` is its own matrix instruction, in place of that of the kernel."""
-        chosen = {"variant": variant} if variant else {}
+    def mma(
+        self,
+        name: str,
+        lhs: Value,
+        rhs: Value,
+        acc: Value,
+        variant: str = "",
+        scales: tuple[Value, Value] | None = None,
+    ) -> Value:
+        """A product; `variant` is its own matrix instruction, in place of that of the kernel, and `scales` what the
+        elements of `lhs` and of `rhs` are multiplied by first."""
+        chosen: dict[str, Any] = {"variant": variant} if variant else {}
+        if scales is not None:
+            chosen["scales"] = (str(scales[0]), str(scales[1]))
         return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc), **chosen)
 
     def cast(self, name: str, value: Value, dtype: str) -> Value:

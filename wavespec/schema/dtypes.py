@@ -46,6 +46,9 @@ ACCUMULATORS: Mapping[str, DType] = {
 PACKED: Mapping[str, int] = {"f6e2m3fn": 4, "f6e3m2fn": 4, "f4e2m1fn": 2, "i4": 2}
 """Of types whose elements share bytes in tensors: as few of them as fill whole bytes."""
 
+SCALED: tuple[DType, ...] = ("f8e4m3fn", "f8e5m2", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn")
+"""What a matrix product with scales multiplies: the elements of OCP MX."""
+
 _LARGEST_FLOATS: Mapping[str, float] = {
     "f64": 1.7976931348623157e308,
     "f32": 3.4028234663852886e38,

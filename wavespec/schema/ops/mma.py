@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, listing, quote
-from wavespec.schema.dtypes import ACCUMULATORS
+from wavespec.schema.dtypes import ACCUMULATORS, SCALED
 from wavespec.schema.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 
@@ -41,10 +41,15 @@ class Mma(ValueOp):
     """The accumulator: f32 for floating point, i32 for 8-bit integers."""
     variant: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
     """The matrix instruction of this product, in place of the kernel's `hardware: {mma: ...}`; absent: that one."""
+    scales: tuple[Reference, Reference] | None = None
+    """What the elements of `lhs` and of `rhs` are multiplied by first: f8e8m0fnu, of the same dims. Those of blocks are
+    read with a mapping, `at: {G: K // 32}`. Operands are floating point of 8 bits or less, which need not be alike."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         lhs, rhs, acc = (scope.value(self, operand) for operand in self.headline)
-        if lhs and rhs:
+        if self.scales is not None:
+            self._check_scales(scope, lhs, rhs, acc)
+        elif lhs and rhs:
             self._check_dtypes(scope, lhs, rhs, acc)
         if lhs and rhs and acc:
             self._check_dims(scope, lhs, rhs, acc)
@@ -61,6 +66,25 @@ class Mma(ValueOp):
             scope.report(NoMatrixProduct(self.where("lhs"), lhs.dtype))
         elif acc and acc.dtype != expected:
             message = f"{quote(self.acc)} is {acc.dtype}; a product of {lhs.dtype} is summed in {expected}."
+            scope.report(DtypeMismatch(self.where("acc"), message))
+
+    def _check_scales(self, scope: Scope, lhs: ValueType | None, rhs: ValueType | None, acc: ValueType | None) -> None:
+        assert self.scales is not None
+        for number, (field, operand) in enumerate((("lhs", lhs), ("rhs", rhs))):
+            scale, name = scope.value(self, "scales", number), getattr(self, field)
+            if operand and operand.dtype not in SCALED:
+                message = f"'mma' scales {listing(SCALED)}; {quote(name)} is {operand.dtype}."
+                scope.report(DtypeMismatch(self.where(field), message))
+            if scale and scale.dtype != "f8e8m0fnu":
+                message = f"Scales are f8e8m0fnu; {quote(self.scales[number])} is {scale.dtype}."
+                scope.report(DtypeMismatch(self.where("scales", number), message))
+            if scale and operand and set(scale.dims) != set(operand.dims):
+                message = f"A scale of each element of {quote(name)} has the dims [{', '.join(operand.dims)}]; "
+                message += f"{quote(self.scales[number])} has [{', '.join(scale.dims)}]."
+                hint = "Read scales of blocks with 'dims' and a mapping, such as 'at: {G: K // 32}'."
+                scope.report(DimsMismatch(self.where("scales", number), message, hints=[hint]))
+        if acc and acc.dtype != "f32":
+            message = f"{quote(self.acc)} is {acc.dtype}; a product of scaled operands is summed in f32."
             scope.report(DtypeMismatch(self.where("acc"), message))
 
     def _check_dims(self, scope: Scope, lhs: ValueType, rhs: ValueType, acc: ValueType) -> None:

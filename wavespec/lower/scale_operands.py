@@ -1,0 +1,51 @@
+"""Tile kernel in, tile kernel out: products with scales become products of scaled operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.targets.machine import Machine
+
+_COMPUTED, _MULTIPLIED = "f32", "bf16"
+
+
+class ScaleOperands(Pass):
+    """Multiply the operands of a product by their scales, as no instruction of the machines does.
+
+    Before: an mma may have two operands more: a factor, f8e8m0fnu, for each element of ``lhs`` and of ``rhs``.
+    After:  every mma has three.  What had scales is a product of bf16, which has all bits of an element of 8 bits or
+            less and all exponents of a scale, so that nothing is lost but what leaves the range of bf16.
+    """
+
+    name: ClassVar[str] = "scale-operands"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        fresh = fresh_names(kernel)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if op.name != "mma" or len(op.operands) == 3:
+                return (op,)
+            lhs, rhs, acc, *scales = op.operands
+            made: list[Op] = []
+            scaled = [_scaled(op, *pair, made, fresh) for pair in zip((lhs, rhs), scales, strict=True)]
+            return (*made, replace(op, operands=(*scaled, acc)))
+
+        return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _scaled(product: Op, value: Value, scale: Value, made: list[Op], fresh: Callable[[str], str]) -> Value:
+    """The operand times its scale; appends what computes it."""
+
+    def add(name: str, operands: tuple[Value, ...], dtype: str, **attributes: str) -> Value:
+        result = Value(fresh(value.name), replace(operands[0].tile, dtype=DTYPES[dtype]))
+        pairs = attribute_pairs(attributes)
+        made.append(Op(name, operands, (result,), pairs, span=product.span, node=product.node))
+        return result
+
+    wide, factor = (add("cast", (one,), _COMPUTED) for one in (value, scale))
+    return add("cast", (add("elementwise", (wide, factor), _COMPUTED, function="mul"),), _MULTIPLIED)
