@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from wavespec.ir.expr import Expr, const, less, minimum
 from wavespec.ir.kernel import Memory, Op, Value
@@ -89,14 +90,11 @@ def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
     widest = max(1, context.machine.globals.access_bytes // memory.dtype.bytes)
     pieces = _pieces(op, layout, op.operands, widest, context)
     loaded: list[Value] = []
-    known: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}  # neighbours may be one and the same element
-    for piece in pieces:
-        key = (piece.width, piece.offset, piece.mask, piece.valid)
-        if key not in known:
-            known[key] = context.build.load(
-                memory.name, memory.dtype, piece.width, piece.offset, mask=piece.mask, valid=piece.valid, hint=name
-            )
-        loaded.append(known[key])
+    # Neighbours may be one and the same element, such as the scale of a block.
+    for (width, offset, mask, valid), group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
+        value = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
+        count = len(list(group))
+        loaded += [context.build.broadcast(value, count, name)] if width == 1 else [value] * count
     fragments = regroup(context.build, loaded, layout.fragment_elements, name)
     dtype = op.result.tile.dtype
     return tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in fragments)
