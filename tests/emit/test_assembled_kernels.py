@@ -6,24 +6,25 @@ import re
 import shutil
 import subprocess
 import sysconfig
+from functools import cache
+from math import prod
 from pathlib import Path
 
 import pytest
 
-from tests.specs import KERNELS as SPECS
-from wavespec.emit.ptxas import Assembled, assemble, find_ptxas
+from tests.kernels import Subject, subjects
+from wavespec.emit.ptxas import assemble, find_ptxas
 from wavespec.ir.kernel import Kernel
-from wavespec.pipeline import emit, lower, module_to_binaries
-from wavespec.schema import KernelSpec, load
-from wavespec.schema.resolve import cases_for_target
+from wavespec.pipeline import build, lower
+from wavespec.runtime.artifact import KernelArtifact
 from wavespec.targets.machine import machines
 
 MACHINE = machines("sm_90")[0]
 REGISTER_FILE = 65536
 CASES = [
-    pytest.param(case.spec, id=f"{path.name.split('.')[0]}-{number}")
-    for path in SPECS
-    for number, case in enumerate(cases_for_target(load(path), "sm_90"))
+    pytest.param(subject, number, id=f"{subject.name}-{number}")
+    for subject in subjects("sm_90")
+    for number in range(len(subject.cases("sm_90")))
 ]
 PTXAS = find_ptxas()
 _INSTALLED = Path(sysconfig.get_paths()["purelib"], "nvidia").glob("*/bin/nvdisasm")
@@ -31,13 +32,9 @@ NVDISASM = shutil.which("nvdisasm") or next(map(str, _INSTALLED), None)
 needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler, ptxas, on the PATH")
 
 
-def assembled(spec: KernelSpec) -> tuple[Kernel, str, Assembled]:
-    """The kernel of a case, its PTX, and what became of that."""
-    assert PTXAS is not None
-    module = emit(spec, MACHINE)
-    (binary,), _ = module_to_binaries(module)
-    assert module.interface.shared_memory_bytes <= MACHINE.shared.bytes
-    return lower(spec, MACHINE), binary.data.decode(), assemble(binary.data, module.interface.architecture, PTXAS)
+@cache
+def members(subject: Subject) -> tuple[KernelArtifact, ...]:
+    return build(subject.spec, "sm_90").members
 
 
 def matrix_instructions(kernel: Kernel) -> int:
@@ -46,14 +43,18 @@ def matrix_instructions(kernel: Kernel) -> int:
 
 
 @needs_ptxas
-@pytest.mark.parametrize("spec", CASES)
-def test_no_spills_no_warnings_and_as_many_products(spec: KernelSpec, tmp_path: Path) -> None:
-    kernel, ptx, result = assembled(spec)
+@pytest.mark.parametrize(("subject", "number"), CASES)
+def test_no_spills_no_warnings_and_as_many_products(subject: Subject, number: int, tmp_path: Path) -> None:
+    assert PTXAS is not None
+    built = members(subject)[number]
+    (binary,) = built.binaries
+    result = assemble(binary.data, built.architecture, PTXAS)
+    assert built.shared_memory_bytes <= MACHINE.shared.bytes
     assert result.spill_bytes == 0
     assert result.warnings == (), "C75xx would be serialised products, or ignored register counts"
-    assert result.registers * kernel.threads <= REGISTER_FILE
-    count = matrix_instructions(kernel)
-    assert ptx.count("wgmma.mma_async.") == count, "none repeated, none dropped"
+    assert result.registers * prod(built.workgroup_size) <= REGISTER_FILE
+    count = matrix_instructions(lower(subject.cases("sm_90")[number].spec, MACHINE))
+    assert binary.data.decode().count("wgmma.mma_async.") == count, "none repeated, none dropped"
     if NVDISASM is not None:
         code = tmp_path / "kernel.cubin"
         code.write_bytes(result.cubin)
