@@ -70,6 +70,14 @@ IREE_PRODUCTS = (
     (512, 4, 1000), (512, 500, 128), (457, 512, 160), (512, 512, 330),
 )  # fmt: skip
 """M, N and K, from https://github.com/iree-org/iree/blob/main/tests/e2e/matmul/generate_e2e_matmul_tests.py."""
+IREE_ATTENTIONS = ((1, 128, 512, 64, 32), (2, 512, 512, 128, 64), (2, 512, 1024, 64, 64), (2, 512, 64, 128, 32))
+"""Batch, M, N, D and E: ../attention/generate_e2e_attention_tests.py there, and one of iree-org/iree-test-suites."""
+IREE_CONVOLUTIONS = (
+    (1, 1, 1, 1, 1, 1, 1), (1, 16, 16, 1, 1, 2, 2), (2, 32, 32, 2, 2, 3, 3), (2, 32, 32, 32, 64, 3, 3),
+    (2, 128, 128, 4, 8, 3, 3), (2, 128, 128, 3, 12, 3, 3), (1, 130, 130, 64, 64, 3, 3),
+)  # fmt: skip
+"""Images, height and width of the input, channels, filters, height and width of these:
+../convolution/generate_e2e_conv2d_tests.py."""
 
 
 @dataclass(frozen=True, slots=True)

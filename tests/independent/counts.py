@@ -8,7 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.independent.cases import IREE_PRODUCTS, Case, onnx_cases, opinfo_cases
+from tests.independent.cases import (
+    IREE_ATTENTIONS,
+    IREE_CONVOLUTIONS,
+    IREE_PRODUCTS,
+    Case,
+    onnx_cases,
+    opinfo_cases,
+)
 
 COUNTS = Path(__file__).with_name("counts.json")
 
@@ -32,7 +39,11 @@ def main() -> None:
     counts = {
         "opinfo": count(opinfo_cases()),
         "onnx": count(onnx_cases()),
-        "iree": {"products": len(IREE_PRODUCTS)},
+        "iree": {
+            "products": len(IREE_PRODUCTS),
+            "attentions": len(IREE_ATTENTIONS),
+            "convolutions": len(IREE_CONVOLUTIONS),
+        },
     }
     COUNTS.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
     for suite in ("opinfo", "onnx"):

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable
 import pytest
 import torch
 
-from tests.independent.cases import IREE_PRODUCTS, Case, onnx_cases, opinfo_cases
+from tests.independent.cases import (
+    IREE_ATTENTIONS,
+    IREE_CONVOLUTIONS,
+    IREE_PRODUCTS,
+    Case,
+    onnx_cases,
+    opinfo_cases,
+)
 from tests.independent.counts import COUNTS, count
 from tests.independent.kernels import kernel
 from tests.kernels import check_error, tensors_of
@@ -55,3 +62,34 @@ def test_shapes_of_iree_are_exact(name: str, most: int) -> None:
         a, b = (torch.randint(-most, most + 1, (rows, deep), generator=random) for rows in (m, n))
         result = product(a.to(dtype), b.to(dtype))
         assert torch.equal(result, (a.double() @ b.double().T).to(result.dtype)), (m, n, k)
+
+
+@pytest.mark.parametrize("name", ["conv2d_nhwc", "conv2d_nchw"])
+def test_convolutions_of_iree_are_exact(name: str) -> None:
+    """Channels beyond those asked for are zeros: the specs promise multiples of eight."""
+    order = (0, 3, 1, 2) if name == "conv2d_nhwc" else (0, 1, 2, 3)
+    tiles = [(1, 12, columns, 16, filters, 3, 2) for columns, filters in ((16, 95), (17, 96), (18, 97), (34, 193))]
+    for images, height, width, channels, filters, *window in (*IREE_CONVOLUTIONS, *tiles):
+        deep = -(-channels // 8) * 8
+        random = torch.Generator().manual_seed(height + width + filters)
+        x = torch.zeros(images, deep, height, width)
+        weight = torch.zeros(filters, deep, *window)
+        for tensor in (x, weight):
+            drawn = torch.randint(-2, 3, (len(tensor), channels, *tensor.shape[2:]), generator=random)
+            tensor[:, :channels] = drawn
+        back = [order.index(axis) for axis in range(4)]
+        result = kernel(name)(*(tensor.permute(back).contiguous().bfloat16() for tensor in (x, weight))).permute(order)
+        exact = torch.nn.functional.conv2d(x.double(), weight.double(), padding=1)
+        assert torch.equal(result, exact.to(result.dtype)), (images, height, width, channels, filters, *window)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("attention", torch.bfloat16), ("attention_f32", torch.float32)])
+def test_attentions_of_iree_err_as_those_of_torch(name: str, dtype: torch.dtype) -> None:
+    attend, tiles = torch.nn.functional.scaled_dot_product_attention, (16, 128, 192)
+    edges = [(1, t + a, u + a, 64, 64) for t, u in zip(tiles, tiles[::-1], strict=True) for a in (-1, 0, 1, t + 1)]
+    for batch, m, n, d, e in (*IREE_ATTENTIONS, *edges):
+        random = torch.Generator().manual_seed(m + n)
+        shapes = ((batch, 1, m, d), (batch, 1, n, d), (batch, 1, n, e))
+        q, k, v = (torch.randn(shape, generator=random).to(dtype) for shape in shapes)
+        exact = attend(q.double(), k.double(), v.double())
+        check_error(f"{name} {(batch, m, n, d, e)}", kernel(name)(q, k, v), exact, attend(q, k, v))
