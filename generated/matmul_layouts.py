@@ -19,25 +19,25 @@ _MEMBERS = {
     (torch.bfloat16, "nt"): KernelSet(
         "matmul_layouts_bf16_nt",
         _FOLDER / "bf16_nt",
-        spec_sha256="fa93a10982076acdeaf7615e6a63614abd782fafc6fb755bf48b078068ceabe3",
+        spec_sha256="ef67af89a87a0dea50931033b218c891019d08e849cf26a38c9802c66c74b676",
         inputs=2,
     ),
     (torch.float16, "nn"): KernelSet(
         "matmul_layouts_f16_nn",
         _FOLDER / "f16_nn",
-        spec_sha256="42b105eb78bea0806736e2667012ff15ec99a39e3ca576ed45852b6e945e3e06",
+        spec_sha256="0157cd9d462b32eb9fd0b7c14f0040513400918129b076e814a5ee14a7cbe8ba",
         inputs=2,
     ),
     (torch.float16, "nt"): KernelSet(
         "matmul_layouts_f16_nt",
         _FOLDER / "f16_nt",
-        spec_sha256="e7177c74c36da39ea76ca9ca8b7e2fd8fa005cbf8ed8aeb21057397d08159510",
+        spec_sha256="bddf7332b36ccacb88449d49202f9ec17922052f33372335090c9eabee76b9be",
         inputs=2,
     ),
     (torch.float16, "tn"): KernelSet(
         "matmul_layouts_f16_tn",
         _FOLDER / "f16_tn",
-        spec_sha256="0edcea2db6d00c7f30539e6bad8ccaef2787121e81eb93e5e7285b372b40d9ad",
+        spec_sha256="cf9494aab72b5f08d50b2bddae9814752ced604db40b8c8ad790d371d799927c",
         inputs=2,
     ),
 }
@@ -148,13 +148,13 @@ def _matmul_layouts_out_fake(a: Tensor, b: Tensor, layout: str, out: Tensor) -> 
 
 
 _matmul_layouts_op = define_operator(
-    "wavespec_0831ceb0::matmul_layouts",
+    "wavespec_6ec56b9d::matmul_layouts",
     "(Tensor a, Tensor b, str layout) -> Tensor",
     _new,
     _matmul_layouts_fake,
 )
 _matmul_layouts_out_op = define_operator(
-    "wavespec_0831ceb0::matmul_layouts_out",
+    "wavespec_6ec56b9d::matmul_layouts_out",
     "(Tensor a, Tensor b, str layout, Tensor(a!) out) -> ()",
     _write,
     _matmul_layouts_out_fake,
