@@ -100,7 +100,7 @@ def main() -> int:
     running.add_argument("--only", default="", help="kernels whose name contains this")
     running.add_argument("--seconds", type=float, default=120.0, help="for each kernel")
     running.add_argument("--table", type=Path, help="write the results as a table of Markdown")
-    running.add_argument("--json", type=Path, help="write the results with all their sizes")
+    running.add_argument("--json", type=Path, help="write the results with all their sizes; go on where it ends")
     one = commands.add_parser("one", help="run one kernel in this process")
     one.add_argument("folder", type=Path)
     one.add_argument("name")
@@ -220,9 +220,12 @@ def run_all(arguments: argparse.Namespace) -> int:
     machine = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}"
     print(machine, flush=True)
     results: list[dict[str, Any]] = []
+    if arguments.json and arguments.json.exists():
+        results = json.loads(arguments.json.read_text(encoding="utf-8"))["kernels"]
+    done = {result["kernel"] for result in results}
     for plan in sorted(arguments.folder.glob("*/plan.json")):
         name = plan.parent.name
-        if arguments.only not in name:
+        if arguments.only not in name or name in done:
             continue
         command = [sys.executable, "-m", "benchmarks.every_kernel", "one", str(arguments.folder), name]
         start = time.perf_counter()
@@ -242,10 +245,10 @@ def run_all(arguments: argparse.Namespace) -> int:
         seconds = time.perf_counter() - start
         results.append({"kernel": name, "cases": cases, "runs": runs, "problems": problems, "seconds": seconds})
         print(f"{name:32s} {cases:>8s} cases, {len(runs)} sizes: {'; '.join(problems) or 'right'}", flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"machine": machine, "kernels": results}, indent=1), encoding="utf-8")
-    if arguments.table:
-        arguments.table.write_text(_table(machine, results), encoding="utf-8")
+        if arguments.json:
+            arguments.json.write_text(json.dumps({"machine": machine, "kernels": results}, indent=1), encoding="utf-8")
+        if arguments.table:
+            arguments.table.write_text(_table(machine, results), encoding="utf-8")
     wrong = [result["kernel"] for result in results if result["problems"]]
     print(f"{len(results) - len(wrong)} of {len(results)} kernels are right")
     return 1 if wrong else 0
