@@ -258,7 +258,7 @@ def _table(machine: str, results: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         "# Every kernel on a GPU",
         "",
-        f"`python -m benchmarks.every_kernel run FOLDER` on one {machine}.",
+        f"`python -m benchmarks.every_kernel build FOLDER`, then `run FOLDER` on one {machine}.",
         "Right: equal on whole numbers, or at most twice torch's error against f64; bit-equal in "
         f"{_REPEATS} calls; nothing written around the outputs or into the inputs.",
         "",
