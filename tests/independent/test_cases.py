@@ -64,8 +64,8 @@ def test_shapes_of_iree_are_exact(name: str, most: int) -> None:
         assert torch.equal(result, (a.double() @ b.double().T).to(result.dtype)), (m, n, k)
 
 
-@pytest.mark.parametrize("name", ["conv2d_nhwc", "conv2d_nchw"])
-def test_convolutions_of_iree_are_exact(name: str) -> None:
+@pytest.mark.parametrize(("name", "dtype"), [("conv2d_nhwc", torch.bfloat16), ("conv2d_nchw", torch.float16)])
+def test_convolutions_of_iree_are_exact(name: str, dtype: torch.dtype) -> None:
     """Channels beyond those asked for are zeros: the specs promise multiples of eight."""
     order = (0, 3, 1, 2) if name == "conv2d_nhwc" else (0, 1, 2, 3)
     tiles = [(1, 12, columns, 16, filters, 3, 2) for columns, filters in ((16, 95), (17, 96), (18, 97), (34, 193))]
@@ -78,7 +78,7 @@ def test_convolutions_of_iree_are_exact(name: str) -> None:
             drawn = torch.randint(-2, 3, (len(tensor), channels, *tensor.shape[2:]), generator=random)
             tensor[:, :channels] = drawn
         back = [order.index(axis) for axis in range(4)]
-        result = kernel(name)(*(tensor.permute(back).contiguous().bfloat16() for tensor in (x, weight))).permute(order)
+        result = kernel(name)(*(one.permute(back).contiguous().to(dtype) for one in (x, weight))).permute(order)
         exact = torch.nn.functional.conv2d(x.double(), weight.double(), padding=1)
         assert torch.equal(result, exact.to(result.dtype)), (images, height, width, channels, filters, *window)
 
