@@ -334,6 +334,10 @@ class Kernel:
         fresh = [s for s in added if s.kind == "symbol" and s not in self.symbols]
         return replace(self, symbols=(*self.symbols, *fresh))
 
+    def waves_along(self, dim: str) -> int:
+        """Into how many parts the waves of a workgroup split its tile of ``dim``."""
+        return dict(self.waves).get(f"wave_{dim}", 1)
+
     @property
     def wave_count(self) -> int:
         total = 1

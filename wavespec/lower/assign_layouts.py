@@ -129,11 +129,11 @@ def _share_operands(
 
 def _misfits(kernel: Kernel) -> Iterator[WavespecError]:
     """Vectors that lanes cannot have."""
-    counts, tiles = dict(kernel.waves), [value.tile for op in kernel.walk() for value in op.results]
+    tiles = [value.tile for op in kernel.walk() for value in op.results]
     has_products = any(op.name == "mma" for op in kernel.walk())
     for split in kernel.distribution.vectors:
         dim, count = split.dim, split.tile
-        parts = [tile.extent(dim) // counts.get(f"wave_{dim}", 1) for tile in tiles if dim in tile.dims]
+        parts = [tile.extent(dim) // kernel.waves_along(dim) for tile in tiles if dim in tile.dims]
         if has_products:
             why = "the matrix instruction says which elements a lane has"
             yield VectorNotPossible(split.span, why, "Leave out 'vector'.")
@@ -198,7 +198,7 @@ def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machin
     names = {"m": m, "n": n, "k": k}
     tile = {dim: op.operands[2].tile.extent(dim) for dim in (m, n)}
     counts = dict(kernel.waves)
-    wave_tile = {dim: tile[dim] // counts.get(f"wave_{dim}", 1) for dim in (m, n)}
+    wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
     place = {dim: kernel.symbol(f"wave_{dim}") * wave_tile[dim] for dim in (m, n) if f"wave_{dim}" in counts}
     steps = op.operands[0].tile.extent(k) // row.k
     wide = wide_steps(row, machine)

@@ -127,9 +127,8 @@ def _without_unused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
 
 
 def _check_length(kernel: Kernel, mma: Op, row: MatrixInstruction, depth: int, machine: Machine) -> None:
-    waves = dict(kernel.waves)
     repeats = [
-        mma.operands[2].tile.extent(dim) // waves.get(f"wave_{dim}", 1) // extent
+        mma.operands[2].tile.extent(dim) // kernel.waves_along(dim) // extent
         for dim, extent in ((mma["m"], row.m), (mma["n"], row.n))
     ]
     count = math.prod(repeats) * (depth // row.k)

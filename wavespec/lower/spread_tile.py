@@ -20,7 +20,7 @@ def spread_tile(kernel: Kernel, tile: TileType, machine: Machine, *, by_all_wave
     Numbers of lanes along a dim are powers of two, so that bits of the lane number tell places along one dim apart.
     """
     counts = dict(kernel.waves)
-    extents = {dim: tile.extent(dim) // counts.get(f"wave_{dim}", 1) for dim in tile.dims}
+    extents = {dim: tile.extent(dim) // kernel.waves_along(dim) for dim in tile.dims}
     column = _contiguous(kernel, tile)
     steps = {split.dim: split.tile for split in kernel.distribution.vectors if split.dim in extents}
     if not kernel.distribution.vectors and column:

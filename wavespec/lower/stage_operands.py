@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import const
-from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Kernel, Memory, Op, TileType, Value, attribute_pairs, rewrite
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
@@ -58,7 +58,7 @@ def _memory(kernel: Kernel, product: Op, value: Value, fragment: Fragment, machi
     free = next(dim for dim in value.tile.dims if dim != product["k"])
     extents = {dim: value.tile.extent(dim) for dim in (free, product["k"])}
     if not machine.concurrent_waves:
-        extents[free] //= dict(kernel.waves).get(f"wave_{free}", 1)
+        extents[free] //= kernel.waves_along(free)
     sizes = tuple(map(const, extents.values()))
     memory = Memory(f"{value.name}_shared", fragment.dtype, tuple(extents), sizes, "shared", span=product.span)
     return arrange_staged(memory, product, fragment, machine, product.span)
@@ -70,16 +70,21 @@ def _through(
     """The operations that lay an operand down and read it, and what was read."""
     k, tile = product["k"], value.tile
     size = kernel.size(k)
-    origin = dict.fromkeys(memory.dims, const(0))
-    for dim, extent in zip(memory.dims, memory.shape, strict=True):
-        if extent.value < tile.extent(dim):  # the rows of one wave
-            origin[dim] -= kernel.symbol(f"wave_{dim}") * extent.value
     padded = replace(value, name=fresh(value.name))
     read = Value(fresh(value.name), replace(tile, dtype=memory.dtype))
     edge = {"dim": k, "origin": ((k, kernel.symbol(f"at_{k}")),), "size": size, "value": 0}
-    place = attribute_pairs({"memory": memory.name, "origin": tuple(origin.items())})
+    place = attribute_pairs({"memory": memory.name, "origin": tuple(origin_in(kernel, memory, tile).items())})
     return [
         Op("pad", (value,), (padded,), attribute_pairs(edge), span=product.span, node=product.node),
         Op("write", (padded,), (), place, span=product.span, node=product.node),
         Op("read", (), (read,), place, span=product.span, node=product.node),
     ], read
+
+
+def origin_in(kernel: Kernel, memory: Memory, tile: TileType) -> dict[str, Expr]:
+    """Where the tile of a workgroup starts in a memory that has room for it, or for the rows of one wave."""
+    origin = dict.fromkeys(memory.dims, const(0))
+    for dim, extent in zip(memory.dims, memory.shape, strict=True):
+        if extent.value < tile.extent(dim):
+            origin[dim] -= kernel.symbol(f"wave_{dim}") * extent.value
+    return origin

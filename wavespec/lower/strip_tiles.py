@@ -15,6 +15,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.split_reduction import remaining
+from wavespec.lower.stage_operands import origin_in
 from wavespec.targets.machine import Machine
 
 _ALONG = ("bitcast", "cast", "elementwise", "index", "mma", "pad", "read", "reduce", "register", "write")
@@ -46,7 +47,7 @@ class StripTiles(Pass):
             body = _Body(kernel, op, strips, fresh)
             ops = body.stripped()
             symbols.append(strips.at)
-            memories.extend(body.memories)
+            memories.extend(body.memories.values())
             return (replace(op, region=replace(op.body, ops=ops)),)
 
         body = rewrite(kernel.body, change)
@@ -84,7 +85,7 @@ def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     dim, tile = loop["dim"], loop["step"].value
     products = [op for op in loop.body.ops if op.name == "mma" and op["n"] == dim]
     widths = {instruction_of(op, machine).n for op in products}
-    if len(widths) != 1 or f"wave_{dim}" in dict(kernel.waves):
+    if len(widths) != 1 or kernel.waves_along(dim) > 1:
         return None
     (width,) = widths
     strips = _Strips(dim, tile, width, symbol(f"strip_{dim}", 0, tile - width, width))
@@ -119,13 +120,12 @@ class _Body:
         self.kernel, self.loop, self.strips, self.fresh = kernel, loop, strips, fresh
         self.phases: list[_Phase] = [_Phase()]
         self.made: dict[str, tuple[int, Op]] = {}  # of values along the dim: the phase, and what makes them
-        self.memories: list[Memory] = []
+        self.memories: dict[str, Memory] = {}  # of values that a later phase uses
 
     def stripped(self) -> tuple[Op, ...]:
         self._divide()
-        kept = self._kept()
-        self.memories = [self._memory(value) for value in kept.values()]
-        return tuple(op for number in range(len(self.phases)) for op in self._phase(number, kept))
+        self.memories = {name: self._memory(value) for name, value in self._kept().items()}
+        return tuple(op for phase in self.phases for op in self._ops(phase))
 
     # -------------------------------------------------------------------------------------------------------- phases
 
@@ -151,9 +151,9 @@ class _Body:
                     written[op["memory"]] = phase + 1
             after = phase + (along and op.name == "reduce")
             ready |= {value.name: after for value in op.results}
-        self._whole_reads(written)
+        self._whole_reads()
 
-    def _whole_reads(self, written: dict[str, int]) -> None:
+    def _whole_reads(self) -> None:
         """What a product that sums along the dim reads, it reads whole."""
         for phase in self.phases:
             for op in [op for op in phase.before if op.name == "mma"]:
@@ -173,19 +173,15 @@ class _Body:
 
     def _memory(self, value: Value) -> Memory:
         """The rows of one wave."""
-        counts, tile = dict(self.kernel.waves), value.tile
-        extents = tuple(tile.extent(dim) // counts.get(f"wave_{dim}", 1) for dim in tile.dims)
+        tile = value.tile
+        extents = tuple(tile.extent(dim) // self.kernel.waves_along(dim) for dim in tile.dims)
         arrangement = row_major(tile.dims, extents)
         sizes = tuple(map(const, extents))
-        return Memory(self._place(value), tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
-
-    def _place(self, value: Value) -> str:
-        return f"{value.name}_strips"
+        return Memory(f"{value.name}_strips", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
 
     # --------------------------------------------------------------------------------------------------------- loops
 
-    def _phase(self, number: int, kept: dict[str, Value]) -> list[Op]:
-        phase = self.phases[number]
+    def _ops(self, phase: _Phase) -> list[Op]:
         if not phase.inside:
             return phase.before
         strips, names, inside = self.strips, dict[str, Value](), list[Op]()
@@ -195,11 +191,13 @@ class _Body:
                     inside.append(self._again(value, names))
             if op.name != "reduce":
                 inside.append(self._narrowed(op, names))
-                inside += [self._access("write", v, (names[v.name],), ()) for v in op.results if v.name in kept]
-        starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in self._reductions(phase)]
+                kept = [value for value in op.results if value.name in self.memories]
+                inside += [self._access("write", value, (names[value.name],), ()) for value in kept]
+        reductions = [op for op in phase.inside if op.name == "reduce"]
+        starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in reductions]
         arguments = [Value(self.fresh(start.result.name), start.result.type) for start in starts]
         yields, ends = list[Value](), list[Op]()
-        for op, argument in zip(self._reductions(phase), arguments, strict=True):
+        for op, argument in zip(reductions, arguments, strict=True):
             part = names[op.operands[0].name]
             join, end = joined_parts(strips.moved(op), argument, part, self.fresh)
             inside.append(join)
@@ -212,9 +210,6 @@ class _Body:
         operands = tuple(start.result for start in starts)
         loop = Op("iterate", operands, results, attribute_pairs(attributes), region, phase.inside[0].span)
         return [*phase.before, *starts, loop, *ends]
-
-    def _reductions(self, phase: _Phase) -> list[Op]:
-        return [op for op in phase.inside if op.name == "reduce"]
 
     def _again(self, value: Value, names: dict[str, Value]) -> Op:
         """Of a value that is not made in this loop: what makes or reads a strip of it."""
@@ -235,11 +230,8 @@ class _Body:
 
     def _access(self, name: str, value: Value, operands: tuple[Value, ...], results: tuple[Value, ...]) -> Op:
         """A strip to or from where the value is kept, in the layout that it has anyway."""
-        counts, origin = dict(self.kernel.waves), dict[str, Expr]()
-        for dim, extent in zip(value.tile.dims, value.tile.extents, strict=True):
-            origin[dim] = const(0)
-            if (count := counts.get(f"wave_{dim}", 1)) > 1:
-                origin[dim] -= self.kernel.symbol(f"wave_{dim}") * (extent // count)
+        memory = self.memories[value.name]
+        origin = origin_in(self.kernel, memory, value.tile)
         origin[self.strips.dim] += self.strips.at
-        attributes = {"memory": self._place(value), "origin": tuple(origin.items())}
+        attributes = {"memory": memory.name, "origin": tuple(origin.items())}
         return Op(name, operands, results, attribute_pairs(attributes), span=self.made[value.name][1].span)

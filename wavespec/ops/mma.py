@@ -55,8 +55,7 @@ def _by_unit(op: Op, context: ThreadContext) -> None:
     (left, right), dims = op.operands[:2], (op["m"], op["n"])
     if swapped:
         left, right, dims = right, left, (dims[1], dims[0])
-    counts = dict(context.kernel.waves)
-    tiles = {dim: acc.extent(dim) // counts.get(f"wave_{dim}", 1) for dim in dims}
+    tiles = {dim: acc.extent(dim) // context.kernel.waves_along(dim) for dim in dims}
     repeats = (tiles[dims[0]] // row.m, tiles[dims[1]] // row.n)
     steps = right.tile.extent(op["k"]) // row.k
 
