@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import wavespec
+from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
@@ -74,7 +75,7 @@ def stages(name: str, target: str) -> str:
         "",
     ]
     lines += _code(_shortened(emit(spec, machine).text), "mlir")
-    _, compiled = build_variant(spec, machine, intermediates=True)
+    _, compiled = build_variant(spec, machine, intermediates=True, cache=CompileCache())
     from wavespec.generate import isa_text
 
     lines += [

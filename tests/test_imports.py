@@ -17,7 +17,7 @@ ALLOWED = {
     "schedule": ("schedule", "ir", "targets", "diagnostics"),
     "lower": ("lower", "schedule", "ops", "ir", "targets", "schema", "diagnostics"),
     "sim": ("sim", "ir", "ops", "targets", "schema", "diagnostics"),
-    "emit": ("emit", "ir", "targets", "schema", "diagnostics", "runtime.artifact", "runtime.size_expr"),
+    "emit": ("emit", "ir", "targets", "schema", "diagnostics", "cache", "runtime.artifact", "runtime.size_expr"),
     "runtime": ("runtime", "version"),
     "tune": (
         "tune",

@@ -129,7 +129,7 @@ def _built_by_workers(
             elif problem.startswith(_DIED):
                 died.append((part, problem.removeprefix(f"{_DIED}: ")))
 
-        CompilePool(workers, seconds_per_job=_SECONDS_PER_PART).run(list(jobs), math.inf, done)
+        CompilePool(workers, seconds_per_job=_SECONDS_PER_PART, cache=cache).run(list(jobs), math.inf, done)
         for part, problem in died:
             # Not again in this process, which it would end.
             with naming_member(todo[part].label):

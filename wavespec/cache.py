@@ -123,6 +123,10 @@ class CompileCache:
         except OSError as error:
             self._give_up(f"cannot write an entry: {error}")
 
+    def environment(self) -> dict[str, str]:
+        """Variables that have another process use this cache."""
+        return {"WAVESPEC_CACHE": str(int(self.enabled)), "WAVESPEC_CACHE_DIR": str(self.directory)}
+
     def sweep(self) -> int:
         """Remove files of dead writers and entries unread for 90 days; returns how many went."""
         removed = 0

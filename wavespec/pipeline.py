@@ -75,12 +75,20 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
 
 
 def build_variant(
-    spec: KernelSpec, machine: Machine, *, intermediates: bool = False, timings: Timings | None = None
+    spec: KernelSpec,
+    machine: Machine,
+    *,
+    intermediates: bool = False,
+    timings: Timings | None = None,
+    cache: CompileCache | None = None,
 ) -> tuple[KernelArtifact, Compiled]:
-    """Machine code for one machine, and what the compiler dumped on the way."""
+    """Machine code for one machine, and what the compiler dumped on the way; MLIR that ``cache`` knows is not
+    compiled again."""
     timings = timings or Timings()
     module = emit(spec, machine, timings=timings)
-    binaries, compiled = timings.run("iree", lambda: module_to_binaries(module, intermediates=intermediates))
+    binaries, compiled = timings.run(
+        "iree", lambda: module_to_binaries(module, intermediates=intermediates, cache=cache)
+    )
     return replace(module.interface, binaries=binaries), compiled
 
 
@@ -131,7 +139,7 @@ def part_key(spec: KernelSpec, machine: Machine, ptxas: str = "") -> str:
 
 def _build_part(spec: KernelSpec, machine: Machine, cache: CompileCache, ptxas: Path | None) -> KernelArtifact:
     def compiled() -> bytes:
-        return pack_artifact(build_variant(spec, machine)[0])
+        return pack_artifact(build_variant(spec, machine, cache=cache)[0])
 
     def assembled(ptxas: Path) -> bytes:
         return pack_artifact(with_cubins(_build_part(spec, machine, cache, None), ptxas))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Span, WavespecError
 
 _ERROR = 2  # severities: note, warning, error
@@ -25,15 +27,33 @@ class Compiled:
     module: bytes
     dumped: dict[str, bytes]
 
+    def pack(self) -> bytes:
+        """As one string of bytes: the length of a JSON list of names and sizes, that list, the contents."""
+        files = {"": self.module, **self.dumped}
+        table = json.dumps([(name, len(data)) for name, data in files.items()]).encode()
+        return b"".join((len(table).to_bytes(4, "little"), table, *files.values()))
 
-def compile_executable(text: str, *, intermediates: bool = False) -> Compiled:
+    @staticmethod
+    def unpack(data: bytes) -> Compiled:
+        """What `pack` made a string of bytes of."""
+        offset = 4 + int.from_bytes(data[:4], "little")
+        files: dict[str, bytes] = {}
+        for name, size in json.loads(data[4:offset]):
+            files[name] = data[offset : offset + size]
+            offset += size
+        return Compiled(files.pop(""), files)
+
+
+def compile_executable(text: str, *, intermediates: bool = False, cache: CompileCache | None = None) -> Compiled:
     """Compile one `hal.executable`; the binaries (PTX, HSACO) and, if asked, the ISA text are in ``dumped``."""
-    return _compile(text, (), False, intermediates)
+    return _cached(text, (), False, intermediates, cache)
 
 
-def compile_module(text: str, flags: tuple[str, ...], *, intermediates: bool = False) -> Compiled:
+def compile_module(
+    text: str, flags: tuple[str, ...], *, intermediates: bool = False, cache: CompileCache | None = None
+) -> Compiled:
     """Compile a whole program to a vmfb."""
-    return _compile(text, flags, True, intermediates)
+    return _cached(text, flags, True, intermediates, cache)
 
 
 def compiler_version() -> str:
@@ -41,6 +61,23 @@ def compiler_version() -> str:
     from importlib.metadata import version
 
     return version("iree-base-compiler")
+
+
+def _cached(
+    text: str, flags: tuple[str, ...], whole_program: bool, intermediates: bool, cache: CompileCache | None
+) -> Compiled:
+    """What ``cache`` has of the same text: most changes of wavespec leave the code of most kernels as it was."""
+    if cache is None:
+        return _compile(text, flags, whole_program, intermediates)
+    parts = {
+        "mlir": text,
+        "flags": flags,
+        "whole_program": whole_program,
+        "intermediates": intermediates,
+        "iree": compiler_version(),
+    }
+    key = cache_key(parts)
+    return Compiled.unpack(cache.get_or_build(key, lambda: _compile(text, flags, whole_program, intermediates).pack()))
 
 
 def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediates: bool) -> Compiled:
@@ -55,6 +92,7 @@ def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediat
         session.set_flags(*flags, *dumps)
         invocation = session.invocation()
         messages = _collect_messages(invocation)
+        _trust_passes(invocation)
         pipeline = (
             PipelineType.IREE_COMPILER_PIPELINE_STD
             if whole_program
@@ -93,6 +131,17 @@ def _collect_messages(invocation: Any) -> list[str]:
     enable(invocation._inv_p, 0, callback, None)
     invocation.keep_callback = callback  # it must outlive the compilation
     return messages
+
+
+def _trust_passes(invocation: Any) -> None:
+    """Not verify the IR again after each pass of the compiler: a quarter of its time. What we wrote is verified when
+    it is read."""
+    from iree.compiler.api import ctypes_dl
+
+    library: Any = ctypes_dl._dylib  # pyright: ignore[reportPrivateUsage]
+    verify = library.ireeCompilerInvocationSetVerifyIR
+    verify.argtypes, verify.restype = [ctypes.c_void_p, ctypes.c_bool], None
+    verify(invocation._inv_p, False)
 
 
 def _failure(messages: list[str]) -> CompilerFailure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from wavespec.cache import CompileCache
 from wavespec.emit.amx import ThreadToAmx, uses_tiles
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
 from wavespec.emit.cuda import ThreadToCuda
@@ -58,18 +59,21 @@ def _emitter(kernel: Kernel, machine: Machine) -> type[ThreadToMlir]:
     return ThreadToAmx if uses_tiles(kernel, machine) else _EMITTERS[machine.backend]
 
 
-def module_to_binaries(module: EmittedModule, *, intermediates: bool = False) -> tuple[tuple[Binary, ...], Compiled]:
-    """Compile; returns the binaries for the artifact and everything the compiler dumped.
+def module_to_binaries(
+    module: EmittedModule, *, intermediates: bool = False, cache: CompileCache | None = None
+) -> tuple[tuple[Binary, ...], Compiled]:
+    """Compile, unless ``cache`` has it; returns the binaries for the artifact and everything the compiler dumped.
 
     A vmfb for the CPU; PTX for NVIDIA; for AMD a vmfb for IREE's hip driver, and the HSACO in it as
     ``<variant>_code`` for those who launch or inspect it themselves.
     """
     machine = module.machine
     if machine.backend == "cuda":
-        compiled = _with_tensor_maps(compile_executable(module.text, intermediates=intermediates), module.interface)
+        compiled = compile_executable(module.text, intermediates=intermediates, cache=cache)
+        compiled = _with_tensor_maps(compiled, module.interface)
         return (Binary(machine.variant, "ptx", _dumped(compiled, ".ptx")),), compiled
     flags = _cpu_flags(machine) if machine.backend == "llvm-cpu" else ()
-    compiled = compile_module(module.text, (*flags, _WIDE_STAYS_WIDE), intermediates=intermediates)
+    compiled = compile_module(module.text, (*flags, _WIDE_STAYS_WIDE), intermediates=intermediates, cache=cache)
     vmfb = Binary(machine.variant, "vmfb", compiled.module, machine.requires)
     if machine.backend == "llvm-cpu":
         return (vmfb,), compiled

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wavespec.cache import CompileCache
+
 _COMMAND = (sys.executable, "-m", "wavespec.tune.compile_worker")
 
 
@@ -44,9 +46,12 @@ class CompileJob:
 class CompilePool:
     """Worker processes, a thread each; a worker that dies or hangs is replaced, and its job has that as its problem."""
 
-    def __init__(self, workers: int | None = None, *, seconds_per_job: float = 180.0) -> None:
+    def __init__(
+        self, workers: int | None = None, *, seconds_per_job: float = 180.0, cache: CompileCache | None = None
+    ) -> None:
         self._workers = workers or len(os.sched_getaffinity(0))
         self._seconds_per_job = seconds_per_job
+        self._cache = cache or CompileCache()
 
     def run(self, jobs: Sequence[CompileJob], end: float, done: Callable[[CompileJob, str | None], None]) -> None:
         """Compile `jobs` in order until `time.monotonic()` is `end`; calls `done` with each and its problem, if any.
@@ -59,7 +64,7 @@ class CompilePool:
             if not job.is_done:
                 waiting.put(job)
         count = min(self._workers, waiting.qsize())
-        workers = [_Worker(self._seconds_per_job) for _ in range(count)]
+        workers = [_Worker(self._seconds_per_job, self._cache) for _ in range(count)]
         threads = [
             threading.Thread(target=_work, args=(worker, waiting, finished, end), daemon=True) for worker in workers
         ]
@@ -101,8 +106,9 @@ def _work(
 class _Worker:
     """One process that compiles; started when it is needed, and again after it died."""
 
-    def __init__(self, seconds_per_job: float) -> None:
+    def __init__(self, seconds_per_job: float, cache: CompileCache) -> None:
         self._seconds_per_job = seconds_per_job
+        self._cache = cache
         self._process: subprocess.Popen[str] | None = None
         self._closed = False
 
@@ -146,7 +152,11 @@ class _Worker:
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
             root = str(Path(__file__).parents[2])
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+            environment = {
+                **os.environ,
+                **self._cache.environment(),
+                "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
+            }
             self._process = subprocess.Popen(
                 _COMMAND,
                 stdin=subprocess.PIPE,

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import build_variant, join_variants
 from wavespec.runtime.artifact import pack_artifact, replace_file
@@ -18,13 +19,13 @@ from wavespec.schema.load import loads_plain
 from wavespec.targets.machine import machines
 
 
-def compile_job(job: dict[str, Any]) -> str | None:
+def compile_job(job: dict[str, Any], cache: CompileCache) -> str | None:
     """Compile the plain spec ``job["spec"]`` for the ``variants`` of ``target`` into ``output``; returns what is wrong
     with it, or None."""
     try:
         spec = loads_plain(job["spec"])
         chosen = [machine for machine in machines(job["target"]) if machine.variant in job["variants"]]
-        artifact = join_variants([build_variant(spec, machine)[0] for machine in chosen])
+        artifact = join_variants([build_variant(spec, machine, cache=cache)[0] for machine in chosen])
     except WavespecError as error:
         first = error.diagnostics[0]
         return f"{first.code}: {first.message}"
@@ -39,8 +40,9 @@ def main() -> None:
     # Whatever the compiler prints must not get among the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    cache = CompileCache()
     for line in sys.stdin:
-        answers.write(json.dumps({"problem": compile_job(json.loads(line))}) + "\n")
+        answers.write(json.dumps({"problem": compile_job(json.loads(line), cache)}) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,61 @@
+"""The compiler behind its cache: the same text is compiled once, and text that is wrong never."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import wavespec.pipeline
+from tests.lower.gemms import Gemm
+from wavespec.cache import CompileCache
+from wavespec.emit import compiler
+from wavespec.emit.compiler import Compiled, CompilerFailure, compile_module
+from wavespec.pipeline import best_variant, build
+
+_CPU = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
+
+
+@pytest.mark.parametrize("dumped", [{}, {"a.ptx": b"", "b.hsaco": bytes(range(256))}])
+def test_compiled_is_what_was_packed(dumped: dict[str, bytes]) -> None:
+    compiled = Compiled(b"module", dumped)
+    assert Compiled.unpack(compiled.pack()) == compiled
+
+
+def test_kernel_whose_code_did_not_change_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, cache = best_variant("cpu"), CompileCache(tmp_path / "cache", enabled=True)
+    first = build(Gemm().spec, "cpu", only=machine, cache=cache)
+
+    monkeypatch.setattr(wavespec.pipeline, "fingerprint", lambda: "sources of another day")
+    def compile_again(*_: object) -> Compiled:
+        pytest.fail("compiled again")
+
+    monkeypatch.setattr(compiler, "_compile", compile_again)
+    assert build(Gemm().spec, "cpu", only=machine, cache=cache) == first
+
+
+def test_what_else_a_compilation_depends_on_is_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[object, ...]] = []
+
+    def compile_text(*asked: object) -> Compiled:
+        compiled.append(asked)
+        return Compiled(b"", {})
+
+    monkeypatch.setattr(compiler, "_compile", compile_text)
+    cache = CompileCache(tmp_path / "cache", enabled=True)
+    for _ in range(2):
+        compile_module("text", _CPU, cache=cache)
+        compile_module("text", (), cache=cache)
+        compile_module("text", (), intermediates=True, cache=cache)
+        compiler.compile_executable("text", cache=cache)
+    assert len(compiled) == 4
+
+
+def test_text_that_no_pass_may_see_is_refused() -> None:
+    """Passes do not verify what they read; the parser has to."""
+    text = 'func.func @f() { %y = "arith.constant"() {value = 1.0 : f64} : () -> f32\n return }'
+    with pytest.raises(CompilerFailure) as raised:
+        compile_module(text, _CPU)
+    assert "value, result" in str(raised.value)
