@@ -22,7 +22,7 @@ STATEMENTS = [
 KERNEL = """apiVersion: wavespec/v1
 kind: Kernel
 name: words
-dims: {{M: {{}}, N: {{value: 64}}, D: {{value: 32}}, E: {{value: 4}}, F: {{value: 16}}}}
+dims: {{M: {{}}, N: {{value: 64}}, D: {{value: 32}}, E: {{value: 4}}, F: {{value: 16}}, K: {{value: 256}}}}
 tensors:
   a: {{shape: [M, N], dtype: f32}}
   b: {{shape: [M, F, E], dtype: f32}}
@@ -31,7 +31,7 @@ tensors:
   c: {{shape: [M, N], dtype: f32, role: output}}
 constraints:
   - {{workgroup: M, tile: 8, axis: 0}}
-graph:
+{tiling}graph:
   - x: {{read: a}}
   - other: {{read: a, at: {{N: N - 1}}}}
   - split: {{read: b}}
@@ -50,7 +50,9 @@ def test_the_table_has_what_shapes_values() -> None:
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_every_statement_can_be_lowered(statement: str) -> None:
     is_effect = statement.startswith("{")
-    spec = loads(KERNEL.format(statement=statement, end="" if is_effect else "  - {write: x, to: c}\n"))
+    tiling = "  - {tiling: K, tile: 64}\n" if "iterate: K" in statement else ""
+    end = "" if is_effect else "  - {write: x, to: c}\n"
+    spec = loads(KERNEL.format(statement=statement, tiling=tiling, end=end))
     name = statement.partition(":")[0]
-    assert is_effect or name in plain_graph(spec)[1]
+    assert is_effect or name in {value.partition(".")[0] for value in plain_graph(spec)[1]}
     assert lower(spec, machines("sm_90")[0]).level == "thread"

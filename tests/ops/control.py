@@ -89,6 +89,7 @@ class Product:
     schedule: str = ""
     space: str = "shared"
     start: str = ""
+    step: str = ""
     walked: str = ""
     """More of the tiling of K."""
     tile: tuple[int, int, int] = (64, 64, 32)
@@ -109,6 +110,7 @@ class Product:
             body = "".join(f"\n        - {line}" for line in step)
         bounds = "\n      end: end(M)" if self.loop == "end" else ""
         bounds += f"\n      start: {self.start}" if self.start else ""
+        bounds += f"\n      step: {self.step}" if self.step else ""
         return loads(
             f"""apiVersion: wavespec/v1
 kind: Kernel
@@ -193,3 +195,51 @@ def ragged_inputs() -> tuple[Array, Array, Array]:
     lengths = np.array([3, 0, 30, 17], np.int32)
     sums = [one[:length].sum(0) * (2 if length > 3 else 3) for one, length in zip(x, lengths, strict=True)]
     return lengths, x, np.stack(sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``y[P, M]``: sums of the rows of ``x[M, N]``, each of every P-th tile; ``p`` has the size P."""
+
+    @property
+    def spec(self) -> KernelSpec:
+        return loads(
+            """apiVersion: wavespec/v1
+kind: Kernel
+name: parts
+dims: {M: {}, N: {}, P: {min: 1}}
+params: {BLOCK: 16}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  p: {shape: [P], dtype: f32}
+  y: {shape: [P, M], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+  - {workgroup: P, tile: 1, axis: 1}
+  - {tiling: N, tile: BLOCK}
+graph:
+  - first: {read: p}
+  - zero: {register: [P, M], dtype: f32, value: 0}
+  - none: "zero + first"
+  - rows:
+      iterate: N
+      start: start(P) * BLOCK
+      step: P
+      carry: {total: none}
+      body:
+        - part: {read: x}
+        - kept: "where(index(N) // BLOCK % P == index(P), part, 0)"
+        - total: {sum: kept, dim: N, init: total}
+  - {write: rows.total, to: y}
+""",
+            "parts.wave.yaml",
+        )
+
+    def inputs(self, m: int, n: int, p: int) -> tuple[Array, Array]:
+        random = np.random.default_rng(m + n + p)
+        x, first = (random.integers(-9, 10, shape).astype(np.float32) for shape in ((m, n), (p,)))
+        return x, first
+
+    def expected(self, x: Array, first: Array) -> Array:
+        tile = np.arange(x.shape[1]) // 16 % len(first)
+        return np.stack([x[:, tile == part].sum(1) + start for part, start in enumerate(first)])

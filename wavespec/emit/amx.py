@@ -133,7 +133,7 @@ class ThreadToAmx(ThreadToCpu):
             super()._for(op)
             return
         self._sums_to_tiles(op.operands[0])
-        bits = self.index_bits
+        bits = self.counter_bits(op)
         lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
         induction = self.text.name()
         self.text.open()

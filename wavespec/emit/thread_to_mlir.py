@@ -524,12 +524,17 @@ class ThreadToMlir:
         with self.when(op["mask"]):
             self.block(op.body.ops)
 
+    def counter_bits(self, op: Op) -> int:
+        """Of the counter of a loop: enough for the number that ends it, which may be a step beyond the last one."""
+        beyond = (op["upper"] + op["step"]).high
+        return self.index_bits if beyond is None or beyond < 2**31 else 64
+
     def _for(self, op: Op) -> None:
         if op.get("once"):
             self._once(op)
             return
         body = op.body
-        bits = self.index_bits
+        bits = self.counter_bits(op)
         lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
         carried: list[tuple[str, str]] = []
         sizes: list[list[int]] = []

@@ -60,8 +60,8 @@ def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
 
 def _kept(first: Op, later: Op, write: Op) -> tuple[Op, Op] | None:
     """Both loops with what the first leaves where the later one writes, if they have something in common."""
-    same = ("dim", "extent", "step", "induction")
-    if first.name != "iterate" or any(first[key] != later[key] for key in same):
+    same = ("dim", "lower", "extent", "step", "stride", "induction")
+    if first.name != "iterate" or any(first.get(key) != later.get(key) for key in same):
         return None
     made = {_key(op, _makers(first)): op for op in first.body.ops if op.name == "elementwise"}
     for op in reversed(later.body.ops):

@@ -29,7 +29,9 @@ class PeelEdges(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "iterate" or op.node in scheduled or op["unroll"] == 0 or op.get("lower") is not None:
+            if op.name != "iterate" or op.node in scheduled or op["unroll"] == 0:
+                return (op,)
+            if op.get("lower") is not None or op.get("stride") is not None:
                 return (op,)
             inside = [inner for inner in op.walk() if inner is not op]
             if any(inner.name == "mma" for inner in inside) or not any(_is_masked(inner, op) for inner in inside):

@@ -6,6 +6,7 @@ from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Region, Value, VectorType
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import Iterate
+from wavespec.schema.ops.iterate import StepBelowOne
 
 
 def to_tile(statement: Iterate, context: TileContext) -> None:
@@ -28,9 +29,15 @@ def to_tile(statement: Iterate, context: TileContext) -> None:
     bounds = dict(context.bounds.get(statement.dim, {}))
     bounds |= {
         name: context.expressions.place(bound, statement.where(field), context.bound(bound, statement.span_of(field)))
-        for name, field, bound in (("lower", "start", statement.start), ("extent", "end", statement.end))
+        for name, field, bound in (
+            ("lower", "start", statement.start),
+            ("extent", "end", statement.end),
+            ("stride", "step", statement.step),
+        )
         if bound is not None
     }
+    if "stride" in bounds and (bounds["stride"].low or 0) < 1:
+        raise StepBelowOne(statement.where("step"))
     context.add("iterate", first, tuple(results), statement.span, region, statement.name, dim=statement.dim, **bounds)
 
 
@@ -68,7 +75,7 @@ def _loop(op: Op, context: ThreadContext) -> None:
     inner, context.build = context.build, outer
     outer.span, outer.node = op.span, op.node
     flat = tuple(v for values in carried for v in values)
-    bounds = op.get("lower", 0), op["extent"], op["step"]
+    bounds = op.get("lower", 0), op["extent"], op["step"] * op.get("stride", 1)
     once = op.get("once", False)
     results = iter(outer.loop(op["induction"], *bounds, flat, tuple(arguments), tuple(inner.ops), yields, once=once))
     context.fragments |= {

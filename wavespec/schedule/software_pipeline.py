@@ -38,7 +38,7 @@ class SoftwarePipeline:
         sums = {self.maker[value.name] for value in body.yields} | {
             n for n, op in enumerate(self.ops) if op.name == "mma"
         }
-        self.whole_rounds = plan.unroll == 1 or (self.upper - self.lower).divisor % (self.step * plan.unroll).value == 0
+        self.whole_rounds = plan.unroll == 1 or _are_whole(self.upper - self.lower, self.step * plan.unroll)
         self.sums_beyond_end = not self.whole_rounds or any(plan.stage[number] < last for number in sums)
         self.repeats = range_checked and not self.sums_beyond_end
 
@@ -180,7 +180,11 @@ class SoftwarePipeline:
 
     def _last_or(self, position: Expr) -> Expr:
         """The position, or that of the last step that exists where it is beyond."""
-        steps = self.upper - self.lower
-        whole = steps.divisor % self.step.value == 0
-        last = self.upper - self.step if whole else self.lower + (steps - 1) // self.step * self.step
+        steps, step = self.upper - self.lower, self.step
+        last = self.upper - step if _are_whole(steps, step) else self.lower + (steps - 1) // step * step
         return minimum(position, last if less(self.lower, self.upper) else maximum(self.lower, last))
+
+
+def _are_whole(extent: Expr, step: Expr) -> bool:
+    """Whether steps surely end where the extent does."""
+    return step.is_const and extent.divisor % step.value == 0

@@ -438,6 +438,7 @@ class KernelBuilder:
         *,
         start: Symbol | int | None = None,
         end: Symbol | int | None = None,
+        step: Symbol | int | None = None,
         **carry: Value,
     ) -> Generator[Loop, None, None]:
         """The body is what is called inside the `with`."""
@@ -447,7 +448,7 @@ class KernelBuilder:
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        written = {"start": start, "end": end}
+        written = {"start": start, "end": end, "step": step}
         bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
         self._op("iterate", name, dim=str(dim), **bounds, carry=carried, body=body)
 

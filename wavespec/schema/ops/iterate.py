@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.expressions import Expression
+from wavespec.schema.expressions import EvaluationError, Expression
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
 from wavespec.schema.ops.structured import Structured
@@ -34,6 +34,15 @@ class CarryNotRedefined(WavespecError, code="carry-not-redefined"):
         )
 
 
+class StepBelowOne(WavespecError, code="step-below-one"):
+    def __init__(self, where: Where, step: int | None = None) -> None:
+        what = "this may be less" if step is None else f"this is {step}"
+        hint = (
+            "Write max(..., 1), or promise a dim's 'min: 1'." if step is None else "Leave it out, or write 1 or more."
+        )
+        super().__init__(where, f"A loop goes on by one tile or more in each step; {what}.", hints=[hint])
+
+
 class Iterate(Structured):
     """Runs `body` once for each tile of a dim. `loop.name` is the last value of a carried name."""
 
@@ -48,6 +57,8 @@ class Iterate(Structured):
     """The first element that a step may have to do with: tiles that end before it are left out. Absent: 0."""
     end: Expression | None = None
     """One past the last such element: tiles that start there or later are left out. Absent: the size of the dim."""
+    step: Expression | None = None
+    """How many tiles a step goes on: 2 leaves out every other one, from that of `start` on. Absent: 1, all of them."""
     carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
     """Name inside the body: the value it has in the first step. The body redefines it for the next one."""
     body: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]
@@ -57,13 +68,25 @@ class Iterate(Structured):
         dim = scope.dim(self, "dim")
         if dim and not scope.is_tiled(dim):
             scope.report(DimNotTiled(self.where("dim"), dim))
-        for bound in ("start", "end"):
+        for bound in ("start", "end", "step"):
             if getattr(self, bound) is not None:
                 scope.place(self, bound)
+        step = None if self.step is None else _constant(self.step, scope)
+        if step is not None and step < 1:
+            scope.report(StepBelowOne(self.where("step"), step))
         first = {name: scope.value(self, "carry", name) for name in self.carry}
         defined = self.inside(scope, first, self.body, self.dim)
         for name, before in first.items():
             if name not in defined:
                 scope.report(CarryNotRedefined(self.where_key("carry", name), name))
             scope.define(f"{self.name}.{name}", before)
+        return None
+
+
+def _constant(expression: Expression, scope: Scope) -> int | None:
+    """Its value, where parameters and dims of one size decide it."""
+    known = {name: scope.size(name) if scope.is_dim(name) else scope.param(name) for name in expression.names()}
+    try:
+        return int(expression.evaluate({name: value for name, value in known.items() if value is not None}))
+    except EvaluationError:
         return None
