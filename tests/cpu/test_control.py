@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.ops.control import LOOPS, RAGGED, Product, Rows, ragged_inputs
+from tests.ops.control import LOOPS, RAGGED, Parts, Product, Rows, ragged_inputs
 from wavespec.pipeline import compile
 from wavespec.schema import loads
 
@@ -30,3 +30,10 @@ def test_products_of_a_triangle(loop: str) -> None:
 def test_values_are_bounds_and_conditions() -> None:
     lengths, x, expected = map(torch.tensor, ragged_inputs())
     assert torch.equal(compile(loads(RAGGED))(lengths, x), expected)
+
+
+def test_workgroups_share_out_the_tiles_of_a_row() -> None:
+    kernel = compile(Parts().spec)
+    for sizes in ((5, 100, 3), (1, 0, 2), (0, 9, 1)):
+        x, first = Parts().inputs(*sizes)
+        assert torch.equal(kernel(*map(torch.tensor, (x, first))), torch.tensor(Parts().expected(x, first)))

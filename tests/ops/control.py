@@ -241,5 +241,6 @@ graph:
         return x, first
 
     def expected(self, x: Array, first: Array) -> Array:
-        tile = np.arange(x.shape[1]) // 16 % len(first)
-        return np.stack([x[:, tile == part].sum(1) + start for part, start in enumerate(first)])
+        p, width = len(first), x.shape[1]
+        tiles = [[n for n in range(width) if n // 16 % p == part] for part in range(p)]
+        return np.stack([x[:, tile].sum(1) + start for tile, start in zip(tiles, first, strict=True)])
