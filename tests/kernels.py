@@ -261,7 +261,7 @@ KERNELS: dict[str, Row] = {
     ),
     "linear_residual": _FEW_PRODUCTS,
     "linear_silu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
-    "linear_swiglu": Row(_PRODUCTS),
+    "linear_swiglu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "log_softmax": _ROWS,
     "matmul_bf16": _FEW_PRODUCTS,
     "matmul_f16": _FEW_PRODUCTS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wavespec.emit.llvm_cpu import LOCAL, ThreadToCpu
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
@@ -42,14 +42,16 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Elements of the block of sums that was last stored to the scratch memory."""
+    """Elements of a block of sums that was stored to a scratch memory."""
 
+    memory: str
     start: int
     dtype: DType
 
 
 class ThreadToAmx(ThreadToCpu):
-    """Sums live in tiles while they are carried through the loop of their products, and in a scratch memory after it.
+    """Sums live in tiles while they are carried through the loop of their products, and in a scratch memory after it,
+    each block in one of its own.
 
     Whatever uses them then reads from there element by element, so that no more than a few are in vector registers at a time.
     Operands are loaded into tiles just before their product, from where they were staged.
@@ -63,12 +65,11 @@ class ThreadToAmx(ThreadToCpu):
         self.in_tiles = ""
         self.zeros = {op.result.name for op in self.kernel.walk() if op.name == "constant" and op["value"] == 0}
         for name, space in (
-            ("sums", _SCRATCH_BYTES),
             ("left", _SCRATCH_BYTES // 2),
             ("right", _SCRATCH_BYTES // 2),
             ("configuration", _ROW_BYTES),
         ):
-            self._scratch(name, space)
+            self._scratch(f"amx.{name}", space)
         for memory in self.kernel.memories:
             if memory.space != "global":
                 self.pointers[memory.name] = self._pointer(*self.buffers[memory.name])
@@ -90,12 +91,17 @@ class ThreadToAmx(ThreadToCpu):
         result: list[Part] = []
         at = known.start
         for size in sizes:
-            result.append(Part(self._from_scratch(at, size, known.dtype, value.vector.dtype), size))
+            result.append(Part(self._from_scratch(known, at, size, value.vector.dtype), size))
             at += size
         return tuple(result)
 
-    def _from_scratch(self, at: int, size: int, stored: DType, wanted: DType) -> str:
-        buffer, type_ = self.buffers["amx.sums"]
+    def held(self, value: Value) -> Parts:
+        if value.name not in self.sums:
+            return super().held(value)
+        return self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements))
+
+    def _from_scratch(self, sums: _Sums, at: int, size: int, wanted: DType) -> str:
+        (buffer, type_), stored = self.buffers[sums.memory], sums.dtype
         index, before, after = (
             self.text.constant(at * stored.bytes, "index"),
             vector_type(stored, size),
@@ -114,11 +120,11 @@ class ThreadToAmx(ThreadToCpu):
         if known is None:
             super()._slice(op)
         else:
-            self.sums[op.result.name] = _Sums(known.start + op["start"], known.dtype)
+            self.sums[op.result.name] = replace(known, start=known.start + op["start"])
 
     def _cast(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
-        if known is None:
+        if known is None or known.dtype != op.operands[0].vector.dtype:  # what was rounded stays rounded
             super()._cast(op)
         else:
             self.sums[op.result.name] = known
@@ -126,22 +132,21 @@ class ThreadToAmx(ThreadToCpu):
     # ------------------------------------------------------------------------------------------------------------- sums
 
     def _for(self, op: Op) -> None:
-        """A loop that carries one block of sums and nothing else keeps it in tiles."""
-        products = [inner for inner in op.body.ops if inner.name == "mma" and _is_tiled(inner, self.machine)]
-        carried = [value.name for value in op.body.arguments]
-        if len(carried) != 1 or not products or products[0].operands[2].name != carried[0] or self.in_tiles:
+        """A loop that does nothing but add up one block of sums keeps it in tiles."""
+        if not self._adds_up_a_block(op):
             super()._for(op)
             return
-        self._sums_to_tiles(op.operands[0])
+        scratch = self._block_of(op.results[0])
+        self._sums_to_tiles(op.operands[0], scratch)
         bits = self.counter_bits(op)
         lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
         induction = self.text.name()
         self.text.open()
         self.indices.open()
         self.indices.define(op["induction"], induction, bits)
-        self.in_tiles = carried[0]
+        self.in_tiles = op.body.arguments[0].name
         self.block(op.body.ops)
-        assert self.in_tiles == op.body.yields[0].name, f"the sums of loop '{op['induction']}' leave their tiles"
+        self.in_tiles = ""
         self.text.span = op.span
         self.indices.close()
         lines = self.text.close()
@@ -149,13 +154,35 @@ class ThreadToAmx(ThreadToCpu):
         block.append(f"scf.for {induction} = {lower} to {upper} step {step}  : i{bits} {{")
         block.extend(lines)
         self.text.do("}")
-        self._tiles_to_sums(op.results[0])
+        self._tiles_to_sums(op.results[0], scratch)
 
-    def _sums_to_tiles(self, value: Value) -> None:
-        zero = value.name in self.zeros
-        if not zero:
-            self._spill(value, "sums")
-        pointer = "" if zero else self._address(_Rows("amx.sums", const(0), _SIDE * 4))
+    def _adds_up_a_block(self, op: Op) -> bool:
+        """Whether a loop carries one block of sums and nothing else, which every product in it adds to, and nothing
+        else in it uses."""
+        if len(op.body.arguments) != 1:
+            return False
+        sums = [op.body.arguments[0].name]
+        for inner in op.walk():
+            if inner.name == "mma" and _is_tiled(inner, self.machine):
+                if inner.operands[2].name != sums[-1]:
+                    return False
+                sums.append(inner.result.name)
+            elif any(value.name in sums for value in inner.operands):
+                return False
+        return len(sums) > 1 and op.body.yields[0].name == sums[-1]
+
+    def _block_of(self, value: Value) -> str:
+        """A scratch memory for a block of sums."""
+        name = f"amx.{value.name}"
+        self._scratch(name, _SCRATCH_BYTES, 0)
+        return name
+
+    def _sums_to_tiles(self, value: Value, scratch: str) -> None:
+        """Load sums, by way of the scratch memory of those that they become where they are in none."""
+        zero, known = value.name in self.zeros, self.sums.get(value.name)
+        if known is None and not zero:
+            self._spill(value, scratch)
+        pointer = "" if zero else self._address(_Rows(known.memory if known else scratch, const(0), _SIDE * 4))
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
                 if zero:
@@ -163,10 +190,9 @@ class ThreadToAmx(ThreadToCpu):
                 else:
                     self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
 
-    def _tiles_to_sums(self, value: Value) -> None:
-        self.in_tiles = ""
-        self.sums = {value.name: _Sums(0, value.vector.dtype)}
-        pointer = self._address(_Rows("amx.sums", const(0), _SIDE * 4))
+    def _tiles_to_sums(self, value: Value, scratch: str) -> None:
+        self.sums[value.name] = _Sums(scratch, 0, value.vector.dtype)
+        pointer = self._address(_Rows(scratch, const(0), _SIDE * 4))
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
                 self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
@@ -176,10 +202,10 @@ class ThreadToAmx(ThreadToCpu):
         family, _, intrinsic = row.emit.partition(":")
         if family != "amx":
             return super().mma(op, row, a, b, acc)
-        alone = self.in_tiles != acc.name
-        if alone:
-            self._sums_to_tiles(acc)
-        left, right = self._rows(a, "left", _ROW_BYTES), self._rows(b, "right", 2 * _ROW_BYTES)
+        scratch = "" if self.in_tiles == acc.name else self._block_of(op.result)
+        if scratch:
+            self._sums_to_tiles(acc, scratch)
+        left, right = self._rows(a, "amx.left", _ROW_BYTES), self._rows(b, "amx.right", 2 * _ROW_BYTES)
         from_left, from_right = self._address(left), self._address(right)
 
         def product(i: int, j: int) -> None:
@@ -194,13 +220,11 @@ class ThreadToAmx(ThreadToCpu):
         self._move("tileloadd64", _LEFT[1], from_left, _ROWS * left.stride, left.stride)
         product(1, 0)
         product(1, 1)
-        if not alone:
+        if scratch:
+            self._tiles_to_sums(op.result, scratch)
+        else:
             self.in_tiles = op.result.name
-            return ()
-        self._tiles_to_sums(op.result)
-        result = self.parts(op.result, self.native_sizes(row.acc.dtype, op.result.vector.elements))
-        self.sums.clear()  # the next product may want the scratch memory
-        return result
+        return ()
 
     # ------------------------------------------------------------------------------------------------------------- memory
 
@@ -208,11 +232,11 @@ class ThreadToAmx(ThreadToCpu):
         """Where an operand lies; one that was not staged is put into the scratch memory."""
         if operand.name not in self.operands:
             self._spill(operand, scratch)
-            return _Rows(f"amx.{scratch}", const(0), stride)
+            return _Rows(scratch, const(0), stride)
         return self.operands[operand.name]
 
     def _spill(self, value: Value, scratch: str) -> None:
-        (buffer, type_), size = self.buffers[f"amx.{scratch}"], value.vector.dtype.bytes
+        (buffer, type_), size = self.buffers[scratch], value.vector.dtype.bytes
         at = 0
         for part in self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements)):
             bytes_ = f"vector<{part.size * size}xi8>"
@@ -222,17 +246,18 @@ class ThreadToAmx(ThreadToCpu):
             self.text.do(f"vector.store {name}, {buffer}[{self.text.constant(at, 'index')}] : {type_}, {bytes_}")
             at += part.size * size
 
-    def _scratch(self, name: str, space: int) -> None:
+    def _scratch(self, name: str, space: int, depth: int | None = None) -> None:
         type_ = f"memref<{space}xi8, {LOCAL}>"
         buffer = self.text.op(
-            f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}'
+            f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}',
+            depth,
         )
-        self.buffers[f"amx.{name}"] = buffer, type_
-        self.pointers[f"amx.{name}"] = self._pointer(buffer, type_)
+        self.buffers[name] = buffer, type_
+        self.pointers[name] = self._pointer(buffer, type_, depth)
 
-    def _pointer(self, buffer: str, type_: str) -> str:
-        index = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index")
-        return self.text.op(f"arith.index_cast {index} : index to i64")
+    def _pointer(self, buffer: str, type_: str, depth: int | None = None) -> str:
+        index = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index", depth)
+        return self.text.op(f"arith.index_cast {index} : index to i64", depth)
 
     def _address(self, rows: _Rows) -> str:
         offset = self.indices.integer(rows.offset, 64)

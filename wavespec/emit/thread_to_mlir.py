@@ -209,6 +209,10 @@ class ThreadToMlir:
         """The registers of a value in parts of the given sizes."""
         return resized(self.text, self.values[value.name], value.vector.dtype, sizes)
 
+    def held(self, value: Value) -> Parts:
+        """The registers of a value in the parts that they are in."""
+        return self.values[value.name]
+
     def whole(self, value: Value) -> str:
         """The registers of a value as one SSA value."""
         return self.parts(value, [value.vector.elements])[0].name
@@ -305,7 +309,7 @@ class ThreadToMlir:
         self.values[op.result.name] = self.mma(op, row, a, b, acc)
 
     def _pack(self, op: Op) -> None:
-        self.values[op.result.name] = tuple(part for value in op.operands for part in self.values[value.name])
+        self.values[op.result.name] = tuple(part for value in op.operands for part in self.held(value))
 
     def _unpack(self, op: Op) -> None:
         kind = op.result.vector
@@ -334,7 +338,7 @@ class ThreadToMlir:
 
     def cast_sizes(self, value: Value, after: DType) -> list[int]:
         """Sizes of the SSA values that are converted at a time."""
-        return [part.size for part in self.values[value.name]]
+        return [part.size for part in self.held(value)]
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         """Convert one SSA value between element types."""
@@ -365,7 +369,7 @@ class ThreadToMlir:
         (value,) = op.operands
         before, after = value.vector.dtype, op.result.vector.dtype
         made: list[Part] = []
-        for part in self.values[value.name]:
+        for part in self.held(value):
             old, new = vector_type(before, part.size), vector_type(after, part.size)
             name = part.name if old == new else self.text.op(f"arith.bitcast {part.name} : {old} to {new}")
             made.append(Part(name, part.size))
@@ -418,7 +422,7 @@ class ThreadToMlir:
     def _reduce(self, op: Op) -> None:
         """Vector registers with each other, then halves of one with each other."""
         (value,), function, dtype = op.operands, op["function"], op.result.vector.dtype
-        parts = [*self.values[value.name]]
+        parts = [*self.held(value)]
         while len(parts) > 1 or parts[0].size > 1:
             if len({part.size for part in parts}) > 1:
                 parts = [*self.parts(value, [1] * value.vector.elements)] if len(parts) > 1 else parts

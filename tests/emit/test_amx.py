@@ -1,0 +1,76 @@
+"""Products in tile registers, run on any CPU by loops that do what the instructions do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from tests.emit.emulated_tiles import emulated
+from wavespec.emit.targets import module_to_binaries
+from wavespec.pipeline import emit
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import KernelSpec, loads
+from wavespec.targets.machine import machines
+
+AMX, AVX2 = machines("cpu")[0], machines("cpu")[-1]
+TILES_ALONE = replace(AMX, compiler=AVX2.compiler, requires=AVX2.requires)
+"""Tile registers beside what every CPU has: without them, code for them runs everywhere."""
+
+
+TWO_PRODUCTS = loads("""
+apiVersion: wavespec/v1
+kind: Kernel
+name: two_products
+dims:
+  M: {multiple_of: 64}
+  N: {multiple_of: 32}
+  K: {multiple_of: 64}
+tensors:
+  x: {shape: [M, K], dtype: bf16, space: shared}
+  a: {shape: [N, K], dtype: bf16, space: shared}
+  b: {shape: [N, K], dtype: bf16, space: shared}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 32, axis: 1}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 64}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - sums:
+      iterate: K
+      carry: {one: zero, other: zero}
+      body:
+        - x_tile: {read: x}
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - one: {mma: [x_tile, a_tile, one]}
+        - other: {mma: [x_tile, b_tile, other]}
+  - result: "f32(bf16(sums.one)) - sums.other"
+  - {write: result, to: y}
+""")
+
+
+def emulated_kernel(spec: KernelSpec) -> Kernel:
+    module = emit(spec, TILES_ALONE)
+    assert "llvm.x86.tdpbf16ps" in module.text
+    binaries, _ = module_to_binaries(replace(module, text=emulated(module.text)))
+    return Kernel(replace(module.interface, binaries=binaries))
+
+
+def test_two_blocks_of_sums_are_kept_apart_and_what_is_rounded_stays_so() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, a, b = (torch.randint(-9, 20, (rows, 128), generator=random).bfloat16() for rows in (128, 64, 64))
+    one, other = (x.float() @ matrix.float().T for matrix in (a, b))
+    assert not torch.equal(one, one.bfloat16().float()), "rounding shows"
+    assert torch.equal(emulated_kernel(TWO_PRODUCTS)(x, a, b), one.bfloat16().float() - other)
+
+
+def test_blocks_of_sums_have_a_scratch_memory_each() -> None:
+    module = emit(TWO_PRODUCTS, AMX).text
+    stores = [line.split(", ")[1] for line in module.splitlines() if "tilestored64" in line]
+    assert len(stores) == 2 * 4 == len(set(stores))
+    assert module.count("memref<4096xi8") >= 2
+    assert " iter_args" not in module, "no sums in vector registers"
