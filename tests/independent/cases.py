@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tests.independent.onnx_calls import onnx_call
 from tests.independent.plan import LeftOut, Plan
-from tests.independent.plans import OPERATORS, plan
+from tests.independent.plans import OPERATORS, RANKED, plan
 
 _OPINFO = {
     "nn.functional.layer_norm": "layer_norm",
@@ -102,9 +102,10 @@ def opinfo_cases() -> Iterator[Case]:
         operator = _OPINFO.get(info.name, info.name)
         name = f"{info.name}{'.' if info.variant_test_name else ''}{info.variant_test_name}"
         if operator in OPERATORS and (torch.float32 in info.dtypes):
-            torch.manual_seed(0)
-            for number, sample in enumerate(info.reference_inputs("cpu", torch.float32)):
-                yield _opinfo_case(f"{name} {number}", operator, info.op, sample)
+            for dtype in (torch.float32, *((torch.float64, torch.int64) if operator in RANKED else ())):
+                torch.manual_seed(0)
+                for number, sample in enumerate(info.reference_inputs("cpu", dtype)):
+                    yield _opinfo_case(f"{name} {number}", operator, info.op, sample)
 
 
 def _opinfo_case(name: str, operator: str, call: Callable[..., Any], sample: Any) -> Case:

@@ -9,19 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.independent.plan import LeftOut, Plan
+from tests.independent.plan import LeftOut, Plan, dtype_word
 
 _IGNORED = -100
 
 
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Plan:
+    kernel = f"topk {k} {largest} {dtype_word(x)}"
     if x.ndim == 0:
-        return Plan(f"topk {k} {largest}", (x.reshape(1, 1),), lambda y: y.reshape(()))
+        return Plan(kernel, (x.reshape(1, 1),), lambda y: y.reshape(()))
     if not 1 <= k <= 64:
         raise LeftOut(f"k is {k}")
     moved = x.movedim(dim, -1)
     rows = moved.reshape(prod(moved.shape[:-1]), moved.shape[-1])
-    return Plan(f"topk {k} {largest}", (rows,), lambda y: y.reshape(*moved.shape[:-1], k).movedim(-1, dim))
+    return Plan(kernel, (rows,), lambda y: y.reshape(*moved.shape[:-1], k).movedim(-1, dim))
 
 
 def embedding(table: Tensor, tokens: Tensor, padding_idx: int | None = None, **kwargs: Any) -> Plan:

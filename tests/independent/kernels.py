@@ -29,6 +29,8 @@ def spec_of(name: str) -> KernelSpec:
         text = _of_specs("batched_matmul").replace("bf16", "f32")
     elif word == "topk":
         text = _topk(*rest.split())
+    elif word == "argmax":
+        text = _of_type(_of_specs(word), rest)
     elif word == "conv2d":
         text = _conv2d(*rest.split())
     elif word == "embedding":
@@ -56,12 +58,18 @@ def _changed(text: str, old: str, new: str) -> str:
     return text
 
 
-def _topk(k: str, largest: str) -> str:
+def _topk(k: str, largest: str, dtype: str) -> str:
     text = _changed(_of_specs("topk"), r"K: \{value: 8\}", f"K: {{value: {k}}}")
-    text = _changed(text, r"N: \{min: 8\}", f"N: {{min: {k}}}")
+    text = _of_type(_changed(text, r"N: \{min: 8\}", f"N: {{min: {k}}}"), dtype)
     if largest == "False":
-        text = _changed(_changed(text, "k: K,", "k: K, largest: false,"), r"value: -\.inf", "value: .inf")
+        text = _changed(_changed(text, "k: K,", "k: K, largest: false,"), r"value: -(\.inf|\d{19})", r"value: \1")
     return text
+
+
+def _of_type(text: str, dtype: str) -> str:
+    """A kernel of f32 with elements of another type."""
+    text = text.replace("f32", dtype)
+    return text.replace("-.inf", str(1 - 2**63)) if dtype == "i64" else text
 
 
 def _conv2d(stride: str, pad: str, dilation: str) -> str:

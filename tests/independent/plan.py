@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -20,3 +21,8 @@ class Plan:
     inputs: tuple[Tensor, ...]
     back: Callable[[Tensor], Tensor]
     output: int = 0
+
+
+def dtype_word(x: Tensor) -> str:
+    """The element type as a spec says it."""
+    return {torch.float32: "f32", torch.float64: "f64", torch.int64: "i64"}[x.dtype]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.independent import further_plans
-from tests.independent.plan import LeftOut, Plan
+from tests.independent.plan import LeftOut, Plan, dtype_word
 
 UNARY = (
     "abs", "neg", "sign", "relu", "floor", "ceil", "trunc", "round",
@@ -24,6 +24,8 @@ BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "floor_divide", "fmo
 REDUCTIONS = ("sum", "prod", "amax", "amin", "mean")
 _INDEXED = {"embedding": 1, "cross_entropy": 1}
 """Which operand has indices."""
+RANKED = ("argmax", "topk")
+"""Operators that are tried with elements of 64 bits, too."""
 
 
 def plan(operator: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Plan:
@@ -34,6 +36,8 @@ def plan(operator: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Plan:
     """
     for at, value in enumerate((*args, *kwargs.values())):
         if at == _INDEXED.get(operator) and value.dtype is torch.int64:
+            continue
+        if operator in RANKED and isinstance(value, Tensor) and value.dtype in (torch.float64, torch.int64):
             continue
         if isinstance(value, Tensor) and value.dtype is not torch.float32:
             raise LeftOut(f"an input is {str(value.dtype).removeprefix('torch.')}")
@@ -147,11 +151,11 @@ def _addmm(c: Tensor, a: Tensor, b: Tensor, **kwargs: Any) -> Plan:
 def _argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Plan:
     if dim is None or x.ndim == 0:
         shape = [1] * x.ndim if keepdim else []
-        return Plan("argmax", (x.reshape(1, -1),), lambda y: y.reshape(shape))
+        return Plan(f"argmax {dtype_word(x)}", (x.reshape(1, -1),), lambda y: y.reshape(shape))
     moved = x.movedim(dim, -1)
     rows = moved.reshape(prod(moved.shape[:-1]), moved.shape[-1])
     shape = [1 if one == dim % x.ndim else size for one, size in enumerate(x.shape) if keepdim or one != dim % x.ndim]
-    return Plan("argmax", (rows,), lambda y: y.reshape(shape))
+    return Plan(f"argmax {dtype_word(x)}", (rows,), lambda y: y.reshape(shape))
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, **kwargs: Any) -> Plan:

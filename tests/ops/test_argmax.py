@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.kernels import TORCH
 from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA
 from tests.ops.extremes import Extremes
 from tests.sim.planted_bugs import altered
@@ -31,20 +32,36 @@ def test_rows_of_any_length(machine: Machine, sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("machine", EACH, ids=names)
 @pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16", "i32", "i16", "i8", "u8", "bool"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool"])
 def test_every_type(machine: Machine, largest: bool, dtype: str) -> None:
     extremes = Extremes(dtype=dtype, largest=largest, places="i32")
     extremes.check(machine, extremes.x((3, 75)))
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("largest", [True, False])
-def test_no_numbers_and_zeros_and_infinities(machine: Machine, largest: bool) -> None:
+def test_no_numbers_and_zeros_and_infinities(machine: Machine, dtype: str, largest: bool) -> None:
     x = torch.tensor(
         [[1, NAN, 3, NAN], [-0.0, 0.0, -0.0, 0.0], [INF, -INF, INF, -INF], [-INF] * 4, [3e38, -3e38, 0, 1]]
-    )
-    Extremes(largest=largest).check(machine, x)
-    assert torch.equal(reference(Extremes(largest=largest).spec, x)[1], x.argmax(1) if largest else x.argmin(1))
+    ).to(TORCH[dtype])
+    extremes = Extremes(dtype=dtype, largest=largest)
+    extremes.check(machine, x)
+    assert torch.equal(reference(extremes.spec, x)[1], x.argmax(1) if largest else x.argmin(1))
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", ["f64", "i64"])
+def test_every_bit_of_64_decides(machine: Machine, dtype: str, largest: bool) -> None:
+    few = [[2**62 + 1, 2**62, 2**62 + 1], [2**63 - 1, -(2**63), 0], [-(2**63)] * 3, [1 - 2**62, -(2**62), -1]]
+    x = torch.tensor(few)
+    if dtype == "f64":
+        x = torch.tensor([[1 + 2**-52, 1, 1 + 2**-52], [5e-324, 0, -5e-324], [-1e308, 1e308, INF]], dtype=torch.float64)
+    extremes = Extremes(dtype=dtype, largest=largest)
+    extremes.check(machine, x)
+    if dtype == "f64":
+        assert torch.equal(reference(extremes.spec, x)[1], x.argmax(1) if largest else x.argmin(1))
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.kernels import TORCH
 from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA
 from tests.ops.extremes import Extremes
 from tests.sim.planted_bugs import altered, dropped
@@ -35,7 +36,7 @@ def test_rows_of_any_length(machine: Machine, sizes: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "i8", "bool"])
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "i64", "i32", "i8", "bool"])
 @pytest.mark.parametrize("largest", [True, False])
 def test_every_type(machine: Machine, dtype: str, largest: bool) -> None:
     extremes = Extremes(3, largest, dtype=dtype)
@@ -43,13 +44,24 @@ def test_every_type(machine: Machine, dtype: str, largest: bool) -> None:
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("largest", [True, False])
-def test_no_numbers_and_zeros_and_infinities(machine: Machine, largest: bool) -> None:
+def test_no_numbers_and_zeros_and_infinities(machine: Machine, dtype: str, largest: bool) -> None:
     x = torch.tensor([[1, NAN, 3, NAN], [-0.0, 0.0, -0.0, 0.0], [INF, -INF, INF, -INF], [-INF] * 4, [INF] * 4])
-    Extremes(3, largest).check(machine, x)
-    elements, _ = reference(Extremes(3, largest).spec, x)
+    extremes = Extremes(3, largest, dtype=dtype)
+    extremes.check(machine, x.to(TORCH[dtype]))
+    elements, _ = reference(extremes.spec, x.to(TORCH[dtype]))
     if largest:
         torch.testing.assert_close(elements.float(), x.topk(3).values, equal_nan=True)
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("largest", [True, False])
+def test_the_least_of_all_integers_is_one_of_them(machine: Machine, largest: bool) -> None:
+    """Elements that are taken, and places beyond the edge, count as less than any."""
+    few = [[-(2**63)] * 5, [2**63 - 1, -(2**63), 2**63 - 2, -(2**63), 0], [2**62, 2**62 + 1, 2**62, 3, 2**62 + 1]]
+    extremes = Extremes(3, largest, dtype="i64", start=1 - 2**63 if largest else 2**63 - 1)
+    extremes.check(machine, torch.tensor(few))
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)
@@ -66,8 +78,9 @@ def test_columns(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("machine", GPUS, ids=names)
-def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine) -> None:
-    extremes = Extremes(3, tile=(2, 512), wave=(1, 128))
+@pytest.mark.parametrize("dtype", ["f32", "i64"])
+def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine, dtype: str) -> None:
+    extremes = Extremes(3, dtype=dtype, tile=(2, 512), wave=(1, 128))
     extremes.check(machine, extremes.x((5, 700)))
 
 
@@ -76,9 +89,10 @@ def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine) -> None:
 def test_no_way_to_spread_the_elements_changes_the_result(
     data: st.DataObject, machine: Machine, dim: str, count: int
 ) -> None:
+    dtype = data.draw(st.sampled_from(("f32", "f64")))
     tile = [data.draw(st.sampled_from(sizes)) for sizes in ((1, 2, 8), (32, 64, 256))]
     wave = [max(1, extent // data.draw(st.sampled_from((1, 2, 4)))) for extent in tile]
-    extremes = Extremes(count, dim=dim, tile=(tile[0], tile[1]), wave=(wave[0], wave[1]))
+    extremes = Extremes(count, dim=dim, dtype=dtype, tile=(tile[0], tile[1]), wave=(wave[0], wave[1]))
     extremes.check(machine, extremes.x((data.draw(st.integers(0, 20)), data.draw(st.integers(0, 300)))))
 
 

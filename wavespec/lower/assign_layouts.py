@@ -84,7 +84,7 @@ class AssignLayouts(Pass):
                 if value.name not in layouts:
                     layouts[value.name] = spread_tile(kernel, value.tile, machine)
                     _follow(links, layouts)
-                layouts[op.result.name] = result_layout(op, layouts[value.name])
+                layouts |= {found.name: result_layout(op, layouts[value.name]) for found in op.results}
                 _follow(links, layouts)
         _share_operands(kernel, machine, links, layouts)
         tiles = (value for op in kernel.walk() if not op.get("by_unit") for value in op.results)
@@ -170,7 +170,10 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
     if op.name in ("reduce", "scan"):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
-    if op.name in ("topk", "take"):
+    if op.name == "topk":
+        words = len(op.results)
+        return [op.operands[:words], (*op.results, *op.operands[words:])]
+    if op.name == "take":
         return [(op.result, *op.operands[1:])]
     return [(*op.results, *op.operands)] if op.name in _ALIKE else []
 

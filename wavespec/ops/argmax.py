@@ -1,9 +1,10 @@
-"""The places of extremes: the largest rank along a dim, by the reduction `max`."""
+"""The places of extremes: the largest rank along a dim, word by word, by the reduction `max`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wavespec.ir.kernel import Value
 from wavespec.ops.contexts import ReferenceContext, TileContext
 from wavespec.ops.ranks import Ranks
 from wavespec.schema.ops.argmax import ArgReduce
@@ -15,22 +16,28 @@ if TYPE_CHECKING:
 def to_tile(statement: ArgReduce, context: TileContext) -> None:
     name, value = statement.name, context.names[statement.value]
     ranks = Ranks(context, name, statement.span, largest=statement.row.largest)
-    operands = [ranks.along(value, statement.dim)]
+    rank, start = ranks.along(value, statement.dim), None
     if statement.init is not None:
         place, extreme = (context.names[start] for start in statement.init)
-        operands.append(ranks.of(extreme, place))
+        start = ranks.of(extreme, place)
     dims = tuple(dim for dim in value.tile.dims if dim != statement.dim)
-    found = context.tile(f"{name}_found", dims, "i64")
-    context.add(
-        "reduce",
-        tuple(operands),
-        (found,),
-        statement.span,
-        node=name,
-        dim=statement.dim,
-        function="maximum",
-        divided=False,
-    )
+    found: list[Value] = []
+    for number, word in enumerate(rank):
+        operands = [word] if start is None else [word, start[number]]
+        if found:
+            parts = [rank] if start is None else [rank, start]
+            operands = [ranks.among_largest(words[number - 1], found[-1], words[number]) for words in parts]
+        found.append(context.tile(f"{name}_found", dims, word.tile.dtype))
+        context.add(
+            "reduce",
+            tuple(operands),
+            (found[-1],),
+            statement.span,
+            node=name,
+            dim=statement.dim,
+            function="maximum",
+            divided=False,
+        )
     context.names[name] = ranks.places(name, found, statement.dtype)
     if statement.extreme is not None:
         context.names[statement.extreme] = ranks.elements(statement.extreme, found, value.tile.dtype)

@@ -6,32 +6,31 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ops.argmax import first_of
+from wavespec.ops.broadcast import broadcast_fragments
+from wavespec.ops.candidates import Candidates, InOrder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import lane_bits
 from wavespec.ops.parts_of_waves import parts_of_waves
-from wavespec.ops.ranks import Ranks
+from wavespec.ops.ranks import Rank, Ranks
 from wavespec.ops.reduce import identity, padded
 from wavespec.schema.ops.topk import Topk
-
-_RANK = DTYPES["i64"]
-_NOTHING = identity("maximum", _RANK)
 
 
 def to_tile(statement: Topk, context: TileContext) -> None:
     name, value = statement.name, context.names[statement.value]
     ranks = Ranks(context, name, statement.span, largest=statement.largest)
-    operands = [ranks.along(value, statement.dim)]
+    rank: Rank = ranks.along(value, statement.dim)
+    start: Rank = ()
     if statement.init is not None:
         elements, places = (context.names[start] for start in statement.init)
-        operands.append(ranks.of(elements, places))
+        start = ranks.of(elements, places)
     dims = tuple(statement.k if dim == statement.dim else dim for dim in value.tile.dims)
-    found = context.tile(f"{name}_found", dims, "i64")
-    context.add("topk", tuple(operands), (found,), statement.span, node=name, dim=statement.dim, k=statement.k)
+    found = tuple(context.tile(f"{name}_found", dims, word.tile.dtype) for word in rank)
+    context.add("topk", (*rank, *start), found, statement.span, node=name, dim=statement.dim, k=statement.k)
     context.names[name] = ranks.elements(name, found, value.tile.dtype)
     if statement.indices is not None:
         context.names[statement.indices] = ranks.places(statement.indices, found, statement.dtype)
@@ -39,43 +38,48 @@ def to_tile(statement: Topk, context: TileContext) -> None:
 
 def result_layout(op: Op, layout: Layout) -> Layout:
     """Where what is found lies, given where the ranks do: each lane has all of it for the other dims that it has."""
-    k, count = op["k"], op.result.tile.extent(op["k"])
-    narrow = layout.projected([dim for dim in op.result.tile.dims if dim != k])
-    base = tuple((dim, const(0) if dim == k else narrow.base_of(dim)) for dim in op.result.tile.dims)
+    found, k = op.results[0].tile, op["k"]
+    narrow = layout.projected([dim for dim in found.dims if dim != k])
+    base = tuple((dim, const(0) if dim == k else narrow.base_of(dim)) for dim in found.dims)
     if narrow.inner:
-        return replace(narrow, base=base).repeated(k, count, 1)
-    return Layout(base, (*narrow.axes, RegisterAxis(count, ((k, 1),))), 1)
+        return replace(narrow, base=base).repeated(k, found.extent(k), 1)
+    return Layout(base, (*narrow.axes, RegisterAxis(found.extent(k), ((k, 1),))), 1)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     """What ``init`` has is in order: its first is compared, and makes way for the next when it was the largest."""
-    build, (value, *init), hint = context.build, op.operands, op.result.name
-    layout, dim, count = value.tile.layout, op["dim"], op.result.tile.extent(op["k"])
+    build, words = context.build, len(op.results)
+    value, start = op.operands[:words], op.operands[words:]
+    layout, dim, hint = value[0].tile.layout, op["dim"], op.results[0].name
+    count = op.results[0].tile.extent(op["k"])
     assert layout is not None
-    fragments: Sequence[Value] = context.fragments[value.name]
-    if op["masked"]:
-        fragments = padded(context, fragments, layout, dim, context.origin(op)[dim], op["size"], _NOTHING)
-    groups = _groups(context, fragments, layout, dim)
+    ranks: list[list[list[Value]]] = []
+    for word in value:
+        fragments: Sequence[Value] = broadcast_fragments(build, word, context.fragments[word.name], layout)
+        if op["masked"]:
+            nothing = identity("maximum", word.tile.dtype)
+            fragments = padded(context, fragments, layout, dim, context.origin(op)[dim], op["size"], nothing)
+        ranks.append(_groups(context, fragments, layout, dim))
     is_run = not layout.projected([other for other in layout.dims if other != dim]).inner
-    known = [_in_order(context, context.fragments[start.name], count, is_run) for start in init]
-    found: list[list[Value]] = [[] for _ in groups]
+    groups = [Candidates(build, hint, group) for group in zip(*ranks, strict=True)]
+    parts = [_in_order(context, context.fragments[word.name], count, is_run) for word in start]
+    known = [InOrder(build, hint, group) for group in zip(*parts, strict=True)]
+    found: list[list[list[Value]]] = [[[] for _ in groups] for _ in value]
     for _ in range(count):
-        joined = [_joined(context, group, is_run, hint) for group in groups]
-        joined = _everywhere(op, context, layout, dim, joined)
-        for number, largest in enumerate(joined):
-            for lists in known:
-                first, *rest = lists[number]
-                largest = build.elementwise("maximum", largest, first, hint=hint)
-                taken = build.elementwise("eq", largest, first, hint=hint)
-                nothing = build.constant(_NOTHING, _RANK, first.vector.elements)
-                after = [*rest, nothing]
-                lists[number] = [
-                    build.elementwise("where", taken, later, one, hint=hint)
-                    for one, later in zip(lists[number], after, strict=True)
-                ]
-            found[number].append(largest)
-            groups[number] = [_struck(context, one, largest, hint) for one in groups[number]]
-    context.fragments[hint] = tuple(part for one in found for part in ([build.pack(one, hint)] if is_run else one))
+        for number, results in enumerate(found):
+            joined = [_joined(context, group.compared, is_run, hint) for group in groups]
+            largest = _everywhere(op, context, layout, dim, joined)
+            for place, one in enumerate(known):
+                largest[place] = _joined(context, [largest[place], *one.compared], False, hint)
+                one.narrow(number, largest[place])
+            for group, one, result in zip(groups, largest, results, strict=True):
+                group.narrow(number, one)
+                result.append(one)
+        for group in (*groups, *known):
+            group.go_on()
+    for result, one in zip(op.results, found, strict=True):
+        packed = ([build.pack(part, hint)] if is_run else part for part in one)
+        context.fragments[result.name] = tuple(itertools.chain.from_iterable(packed))
 
 
 def _groups(context: ThreadContext, fragments: Sequence[Value], layout: Layout, dim: str) -> list[list[Value]]:
@@ -114,7 +118,7 @@ def _joined(context: ThreadContext, group: Sequence[Value], is_run: bool, hint: 
 
 def _everywhere(op: Op, context: ThreadContext, layout: Layout, dim: str, values: list[Value]) -> list[Value]:
     """The largest that any lane and wave along the dim has."""
-    build, hint = context.build, op.result.name
+    build, hint = context.build, op.results[0].name
     for mask in lane_bits(op, layout, dim, context.kernel.lanes):
         values = [build.elementwise("maximum", one, build.shuffle(one, mask), hint=hint) for one in values]
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
@@ -122,15 +126,6 @@ def _everywhere(op: Op, context: ThreadContext, layout: Layout, dim: str, values
         return values
     parts = parts_of_waves(context, values, waves, op.node or hint)
     return [_joined(context, one, False, hint) for one in parts]
-
-
-def _struck(context: ThreadContext, value: Value, largest: Value, hint: str) -> Value:
-    """The ranks without the one that was taken."""
-    build, size = context.build, value.vector.elements
-    if largest.vector.elements < size:
-        largest = build.broadcast(largest, size)
-    taken = build.elementwise("eq", value, largest, hint=hint)
-    return build.elementwise("where", taken, build.constant(_NOTHING, _RANK, size), value, hint=hint)
 
 
 def reference(statement: Topk, context: ReferenceContext) -> None:

@@ -14,8 +14,8 @@ from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import check_carries_on
 
-RANKED: tuple[DType, ...] = ("f32", "bf16", "f16", "i32", "i16", "i8", "u8", "bool")
-"""Element types that `argmax` and `topk` take: an element and its place fit 64 bits."""
+RANKED: tuple[DType, ...] = ("f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool")
+"""Element types that `argmax` and `topk` take."""
 
 
 @dataclass(frozen=True, slots=True)
