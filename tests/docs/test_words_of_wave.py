@@ -1,4 +1,4 @@
-"""The table of Wave's ops: every statement in it is one of the language, and its kernel can be lowered."""
+"""The tables of Wave's words: everything in them is of the language, and its kernel can be lowered."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from wavespec.targets.machine import machines
 
 _PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 _TABLE = _PAGE.read_text(encoding="utf-8").partition("## Words of Wave\n")[2].partition("\n## ")[0]
-STATEMENTS = [
-    statement
-    for row in re.findall(r"^\| `.*$", _TABLE, re.MULTILINE)
-    for statement in re.findall(r"`([^`]+)`", row.split("|")[2])
-]
+_OPS, _, _CONSTRAINTS = _TABLE.partition("\n### Constraints\n")
+
+
+def _written_here(table: str) -> list[str]:
+    rows = re.findall(r"^\| `.*$", table, re.MULTILINE)
+    return [text for row in rows for text in re.findall(r"`([^`]+)`", row.split("|")[2])]
+
+
+STATEMENTS = _written_here(_OPS)
 KERNEL = """apiVersion: wavespec/v1
 kind: Kernel
 name: words
@@ -55,4 +59,32 @@ def test_every_statement_can_be_lowered(statement: str) -> None:
     spec = loads(KERNEL.format(statement=statement, tiling=tiling, end=end))
     name = statement.partition(":")[0]
     assert is_effect or name in {value.partition(".")[0] for value in plain_graph(spec)[1]}
+    assert lower(spec, machines("sm_90")[0]).level == "thread"
+
+
+SPLIT = """apiVersion: wavespec/v1
+kind: Kernel
+name: words
+dims: {{M: {{}}, H: {{}}, K: {{}}}}
+tensors:
+  a: {{shape: [H, M, K], dtype: f32}}
+  c: {{shape: [H, M, K], dtype: f32, role: output}}
+constraints:
+{constraints}
+graph:
+  - steps:
+      iterate: K
+      body:
+        - x: {{read: a}}
+        - {{write: x, to: c}}
+{schedule}"""
+CONSTRAINTS = ("{workgroup: M, tile: 64, axis: 0}", "{workgroup: H, tile: 1, axis: 1}", "{tiling: K, tile: 32}")
+
+
+@pytest.mark.parametrize("written", _written_here(_CONSTRAINTS))
+def test_every_constraint_can_be_lowered(written: str) -> None:
+    is_schedule = written.startswith("schedule:")
+    others = [line for line in CONSTRAINTS if is_schedule or line.split(",")[0] != written.split(",")[0]]
+    constraints = "\n".join(f"  - {line}" for line in (*others, *([] if is_schedule else [written])))
+    spec = loads(SPLIT.format(constraints=constraints, schedule=f"{written}\n" if is_schedule else ""))
     assert lower(spec, machines("sm_90")[0]).level == "thread"

@@ -57,7 +57,7 @@ def test_every_place_of_five_axes_has_one_workgroup(axes: tuple[int, ...]) -> No
     grid = [extent.evaluate(sizes) for extent in kernel.grid]
     places: list[tuple[int, ...]] = []
     for one in itertools.product(*map(range, grid)):
-        known = {**sizes, "wg0": one[0], "wg1": one[1], "folded": one[2]}
+        known = {**sizes, "wg0": one[0], "wg1": one[1], "launch2": one[2]}
         for op in kernel.body:
             if op.name == "let":
                 known[op["symbol"]] = op["value"].evaluate(known)
@@ -74,6 +74,33 @@ def test_five_axes_compute_every_element(sizes: tuple[int, ...], machine: Machin
     report = simulate(kernel, machine, {"x": x}, dict(zip(TILES, sizes, strict=True)))
     assert report.ok, report.render()
     assert (report.tensors["y"] == 2 * x).all()
+
+
+@pytest.mark.parametrize(
+    "axes", [(0, 0), (1, 1, 1), (0, 2, 0), (1, 0, 1, 0), (2, 2, 2, 2, 2), (0, 3, 1, 3, 0)], ids=str
+)
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.variant)
+def test_dims_that_share_an_axis_compute_every_element(axes: tuple[int, ...], machine: Machine) -> None:
+    kernel = lower(spec(*axes), machine)
+    assert len(kernel.grid) == min(3, max(axes) + 1) and not kernel.joined
+    sizes = (7, 3, 2, 5, 17)[-len(axes) :]
+    x = np.random.default_rng(0).normal(size=sizes).astype(np.float32)
+    report = simulate(kernel, machine, {"x": x}, dict(zip(list(TILES)[-len(axes) :], sizes, strict=True)))
+    assert report.ok, report.render()
+    assert (report.tensors["y"] == 2 * x).all()
+
+
+def test_of_dims_that_share_an_axis_the_first_runs_fastest() -> None:
+    kernel = lower(spec(0, 1, 0), NVIDIA)
+    sizes = {"C": 3, "D": 5, "E": 17}
+    rows, columns = (extent.evaluate(sizes) for extent in kernel.grid)
+    assert (rows, columns) == (3 * 2, 3)
+    found: list[tuple[int, int]] = []
+    for number in range(rows):
+        known = {**sizes, "launch0": number, "launch1": 0}
+        known |= {op["symbol"]: op["value"].evaluate(known) for op in kernel.body if op.name == "let"}
+        found.append((known["wg0"], known["wg1"]))
+    assert found == [(c, e) for e in range(2) for c in range(3)]
 
 
 def test_an_axis_may_stay_empty() -> None:

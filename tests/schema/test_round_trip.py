@@ -169,7 +169,8 @@ def kernels(draw: st.DrawFn) -> KernelSpec:
     a = kernel.input("a", draw(st.permutations([m, k])), dtype, draw(st.sampled_from(["shared", "global"])))
     b = kernel.input("b", draw(st.permutations([n, k])), dtype)
     c = kernel.output("c", draw(st.permutations([m, n])), total)
-    kernel.workgroup(m, 64, axis=draw(st.integers(0, 2)))
+    order = draw(st.sampled_from([None, "count - 1 - index"]))
+    kernel.workgroup(m, 64, axis=draw(st.integers(0, 2)), order=order)
     kernel.tiling(k, 32)
     kernel.hardware(draw(st.from_regex(r"[a-z0-9_]{1,9}", fullmatch=True)))
     shape = kernel._sections["tensors"]["c"]["shape"]

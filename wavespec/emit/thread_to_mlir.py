@@ -167,23 +167,30 @@ class ThreadToMlir:
 
     def workgroup_ids(self) -> None:
         declared = {symbol.args[0] for symbol in self.kernel.symbols}
-        last = "folded" if "folded" in declared else "wg2"
-        for name, axis in (("wg0", 0), ("wg1", 1), (last, 2), ("workgroup", 0)):
+        ids = [(self._launch_id(axis), axis) for axis in range(3)]
+        for name, axis in (*ids, ("workgroup", 0)):
             if name in declared:
                 index = self.text.op(f"hal.interface.workgroup.id[{axis}] : index")
                 self.indices.define(name, self.text.op(f"arith.index_cast {index} : index to i32"), 32)
 
     def order_workgroups(self) -> None:
         """Let workgroups that run together share what they read: bands of rows, as the schedule or the machine says."""
-        group = self.kernel.distribution.group or self.machine.raster_group
+        plan = self.kernel.distribution
+        group = plan.group or (1 if plan.has_orders else self.machine.raster_group)
+        first, second = self._launch_id(0), self._launch_id(1)
         # A dim of fixed size that is one tile long has no id: nothing to reorder.
-        if group == 1 or len(self.kernel.grid) != 2 or not {"wg0", "wg1"} <= self.indices.symbols.keys():
+        if group == 1 or len(self.kernel.grid) != 2 or not {first, second} <= self.indices.symbols.keys():
             return
         rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
-        row, column = (self.indices.symbols[name].name for name in ("wg0", "wg1"))
+        row, column = (self.indices.symbols[name].name for name in (first, second))
         row, column = banded_ids(self.text, (rows, columns), (row, column), group, self.machine.chiplets)
-        self.indices.define("wg0", row, 32)
-        self.indices.define("wg1", column, 32)
+        self.indices.define(first, row, 32)
+        self.indices.define(second, column, 32)
+
+    def _launch_id(self, axis: int) -> str:
+        """The symbol of a workgroup's place along an axis of the launch."""
+        declared = {symbol.args[0] for symbol in self.kernel.symbols}
+        return f"launch{axis}" if f"launch{axis}" in declared else f"wg{axis}"
 
     def lanes_and_waves(self, thread: str) -> None:
         """Define ``lane`` and the wave symbols from the flat thread number, an ``i32``; the last wave symbol runs

@@ -193,11 +193,16 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One line of the distribution: ``tile`` elements of ``dim`` per workgroup, wave or loop step."""
+    """One line of the distribution: ``tile`` elements of ``dim`` per workgroup, wave or loop step.
+
+    ``axis``: of a launch, as the spec has it; from `AssignTiles` on of the kernel's grid, where each dim has its own.
+    ``order``: the tile at each place along it, in the terms of `wavespec.ir.tile_order`; None for the same number.
+    """
 
     dim: str
     tile: int
     axis: int = 0
+    order: Expr | None = None
     span: Span | None = field(default=None, compare=False)
 
 
@@ -272,6 +277,11 @@ class Distribution:
     is_for_target: bool = field(default=False, compare=False)
     """Whether the schedule was written for this target alone, so that all of it should have a meaning."""
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether a dim has an order of tiles of its own, which a machine's would undo."""
+        return any(split.order is not None for split in self.workgroup)
+
     def schedule_of(self, loop: str) -> LoopSchedule:
         """The schedule of the loop called ``loop``."""
         whole = LoopSchedule(loop, self.stages, self.auto, where=lambda *_: self.stages_span)
@@ -282,10 +292,11 @@ class Distribution:
 class Kernel:
     """A kernel at one level of the lowering.
 
-    ``symbols``: every integer symbol with its range.  ``grid``: workgroups per launch axis.  ``waves``: wave symbol and
-    count, slowest first; ``lanes`` per wave; ``producers`` more waves, behind the others, only copy.
-    ``cluster`` workgroups run at the same time and can write each other's shared memory; symbol ``rank`` tells them
-    apart.  ``sizes``: of dims that no tensor has.  ``notes``: what passes have to say about their choices.
+    ``symbols``: every integer symbol with its range.  ``grid``: workgroups per axis; ``joined``: axes that share one of
+    the launch with the axis before them.  ``waves``: wave symbol and count, slowest first; ``lanes`` per wave;
+    ``producers`` more waves, behind the others, only copy.  ``cluster`` workgroups run at the same time and can write
+    each other's shared memory; symbol ``rank`` tells them apart.  ``sizes``: of dims that no tensor has.  ``notes``:
+    what passes have to say about their choices.
     """
 
     name: str
@@ -302,6 +313,7 @@ class Kernel:
     cluster: int = 1
     sizes: tuple[tuple[str, Expr], ...] = ()
     notes: tuple[str, ...] = ()
+    joined: tuple[int, ...] = ()
 
     def memory(self, name: str) -> Memory:
         for memory in self.memories:

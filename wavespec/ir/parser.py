@@ -23,6 +23,7 @@ from wavespec.ir.kernel import (
 )
 from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, Swizzle
 from wavespec.ir.printer import default_attributes
+from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.ir.tokens import IRSyntaxError
 
 
@@ -58,8 +59,10 @@ class _KernelReader(ExprReader):
         producers = self.integer() if self.accept("producers") else 0
         cluster = self.integer() if self.accept("cluster") else 1
         grid: list[Expr] = []
+        joined: list[int] = []
         while self.accept("grid"):
             grid.append(self.bracketed())
+            joined += [len(grid) - 1] if self.accept("joined") else []
         sizes: list[tuple[str, Expr]] = []
         while self.accept("size"):
             sizes.append((self.take("name"), self.bracketed()))
@@ -89,6 +92,7 @@ class _KernelReader(ExprReader):
             cluster,
             tuple(sizes),
             tuple(notes),
+            tuple(joined),
         )
 
     def symbol(self) -> Expr:
@@ -108,7 +112,8 @@ class _KernelReader(ExprReader):
             if kind not in splits:
                 self.at -= 1
                 raise self.fail("'workgroup', 'loop', 'wave' or 'vector'")
-            splits[kind].append(Split(self.take("name"), self.integer(), self.integer()))
+            dim, tile, axis = self.take("name"), self.integer(), self.integer()
+            splits[kind].append(Split(dim, tile, axis, self.tile_order() if self.accept("order") else None))
         self.expect("plan")
         instruction = self.take("text")[1:-1]
         self.expect("stages")
@@ -144,6 +149,10 @@ class _KernelReader(ExprReader):
             auto="modulo" if auto == "modulo" else "prefetch" if auto else "",
             schedules=tuple(schedules),
         )
+
+    def tile_order(self) -> Expr:
+        self.symbols.update({known.args[0]: known for known in (INDEX, COUNT)})
+        return self.bracketed()
 
     def memory(self) -> Memory:
         name = self.take("global")[1:]

@@ -18,7 +18,7 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"wave {name} {count}" for name, count in kernel.waves]
     lines += [f"producers {kernel.producers}"] if kernel.producers else []
     lines += [f"cluster {kernel.cluster}"] if kernel.cluster > 1 else []
-    lines += [f"grid [{extent}]" for extent in kernel.grid]
+    lines += [f"grid [{extent}]{' joined' * (axis in kernel.joined)}" for axis, extent in enumerate(kernel.grid)]
     lines += [f"size {dim} [{size}]" for dim, size in kernel.sizes]
     lines += [f"note {attribute_text(note)}" for note in kernel.notes]
     lines += [_memory_text(memory) for memory in kernel.memories]
@@ -38,7 +38,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
     plan = kernel.distribution
 
     def split(kind: str, entry: Split) -> str:
-        return f"split {kind} {entry.dim} {entry.tile} {entry.axis}"
+        order = "" if entry.order is None else f" order [{entry.order}]"
+        return f"split {kind} {entry.dim} {entry.tile} {entry.axis}{order}"
 
     lines = [split("workgroup", s) for s in plan.workgroup]
     lines += [split("loop", s) for s in plan.loops]

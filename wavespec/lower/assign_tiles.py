@@ -137,7 +137,8 @@ class AssignTiles(Pass):
             ``origin``, one coordinate per dim (with a mapping, of the tile, else of the tensor); the kernel has its
             grid and its waves.  On a machine whose waves run one after another a wave takes exactly one matrix
             instruction, whatever the wave constraint says.
-            Where waves that compute take turns at whole tiles, there are two of each.
+            Where waves that compute take turns at whole tiles, there are two of each.  Dims that share an axis of the
+            launch have one each in the grid, ``joined``.
             A dim with a tiling that no loop walks over has one tile, at 0.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
             ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation; ``turns-not-possible``,
@@ -296,12 +297,12 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
     origins: dict[str, Expr] = {}
     axes: dict[int, Expr] = {}
     added: list[Expr] = []
-    first = 0
     if kernel.distribution.split > 1:  # workgroups of one tile are neighbours
-        first, axes[0] = 1, const(kernel.cluster)
+        axes[0] = const(kernel.cluster)
         added.append(symbol("wg0", 0, kernel.cluster - 1))
+    kernel = _with_axes(kernel, first=len(axes))
     for split in kernel.distribution.workgroup:
-        size, axis = sizes[split.dim], first + split.axis
+        size, axis = sizes[split.dim], split.axis
         last = None if size.high is None else max(0, (size.high - 1) // split.tile)
         if last is not None and axis == 0:  # clusters are whole: the last ones may lie beyond the edge
             last += -(last + 1) % kernel.cluster
@@ -318,6 +319,20 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         origins[split.dim] = added[-1]
     grid = tuple(axes.get(axis, const(1)) for axis in range(max(axes, default=0) + 1))
     return replace(kernel.with_symbols(*added), grid=grid), origins
+
+
+def _with_axes(kernel: Kernel, first: int) -> Kernel:
+    """The kernel with a grid axis for each dim, from ``first`` on; dims of one axis in the order of the spec."""
+    splits = kernel.distribution.workgroup
+    numbers: dict[str, int] = {}
+    joined: list[int] = []
+    for axis in range(max((split.axis for split in splits), default=-1) + 1):
+        here = [split.dim for split in splits if split.axis == axis]
+        numbers |= {dim: first + at for at, dim in enumerate(here)}
+        joined += [first + at for at in range(1, len(here))]
+        first += max(1, len(here))
+    workgroup = tuple(replace(split, axis=numbers[split.dim]) for split in splits)
+    return replace(kernel, distribution=replace(kernel.distribution, workgroup=workgroup), joined=tuple(joined))
 
 
 def _larger(plan: Distribution, sizes: Mapping[str, Expr], walked: Collection[str]) -> Iterator[WavespecError]:

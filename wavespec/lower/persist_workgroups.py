@@ -8,6 +8,7 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
+from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
 from wavespec.schema.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -65,9 +66,13 @@ class PersistWorkgroups(Pass):
         count, workers = symbol("tiles", 0, _MOST_TILES), symbol("workers", 1, most)
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, _MOST_TILES)
         tile, rank = symbol("tile", 0, _MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
-        group = max(1, (plan.group or machine.raster_group) // kernel.cluster)
+        group = max(1, (plan.group or (1 if plan.has_orders else machine.raster_group)) // kernel.cluster)
         values = {"tile": first // kernel.cluster + turn * workers, **_places(tile, places, group)}
         values["wg0"] = values["wg0"] * kernel.cluster + rank
+        values |= {
+            f"wg{split.axis}": tile_at(split.order, values[f"wg{split.axis}"], kernel.grid[split.axis])
+            for split in plan.workgroup
+        }
         declared = [count, workers, first, turn, tile, rank, *(_BAND[name] for name in values if name in _BAND)]
         known = {known.args[0] for known in (*kernel.symbols, *declared) if not known.is_const}
         lets = tuple(_let(name, value) for name, value in values.items() if name in known)
@@ -78,7 +83,7 @@ class PersistWorkgroups(Pass):
         before += [_let("workers", minimum(count, most))] if most > 1 else []
         before += [_let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
         grid = (minimum(tiles, most) * kernel.cluster,)
-        return replace(kernel.with_symbols(*declared), grid=grid, body=(*before, loop))
+        return replace(kernel.with_symbols(*declared), grid=grid, joined=(), body=(*before, loop))
 
 
 def _let(name: str, value: Expr) -> Op:

@@ -11,10 +11,12 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
+from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
 from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
+from wavespec.schema import permutations
 from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.check_schedules import is_for_one_target
 from wavespec.schema.conditions import narrowed_dims
@@ -120,7 +122,7 @@ def _distribution(spec: KernelSpec) -> Distribution:
 
     def split(constraint: Any, axis: int = 0) -> Split:
         tile = evaluate_constant(spec, constraint.tile, constraint.where("tile"), values)
-        return Split(constraint.dim, int(tile), axis, constraint.span_of("tile"))
+        return Split(constraint.dim, int(tile), axis, _order(constraint, values), constraint.span_of("tile"))
 
     hardware = next((c for c in spec.constraints if isinstance(c, Hardware)), None)
     schedule = spec.schedule or Schedule()
@@ -145,6 +147,15 @@ def _distribution(spec: KernelSpec) -> Distribution:
         instruction_span=hardware.settings.span_of("mma") if hardware else None,
         stages_span=spec.schedule.span_of("stages") if spec.schedule else None,
     )
+
+
+def _order(constraint: Any, values: dict[str, int]) -> Expr | None:
+    """Which tile a constraint has at which place, where it says so."""
+    order = getattr(constraint, "order", None)
+    if order is None:
+        return None
+    names = {permutations.INDEX: INDEX, permutations.COUNT: COUNT}
+    return ExpressionToIndex(values, {}).place(order, constraint.where("order"), names)
 
 
 def _vectors(spec: KernelSpec, settings: HardwareSettings, values: dict[str, int]) -> tuple[Split, ...]:

@@ -151,7 +151,7 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
     loops = [op for op in kernel.body if op.name == "iterate"]
     if any(op.get(key) is not None for op in loops for key in ("once", "lower", "stride")):
         raise refuse("that takes a loop over a whole dim, and no branches", "Leave out 'split'.")
-    if len(loops) != 1 or len(kernel.grid) > 3:
+    if len(loops) != 1 or len(kernel.grid) - len(kernel.joined) > 3:
         raise refuse("that takes one loop, and at most two axes of workgroups", "Leave out 'split'.")
     (loop,) = loops
     for argument, result in zip(loop.body.arguments, loop.body.yields, strict=True):

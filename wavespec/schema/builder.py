@@ -275,8 +275,10 @@ class KernelBuilder:
         """An argument that is changed in place."""
         return self._tensor(name, shape, dtype, space, "inout")
 
-    def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int) -> None:
-        self._constrain("workgroup", dim=str(dim), tile=_symbol(tile).expression, axis=axis)
+    def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int, order: str | None = None) -> None:
+        """`order`: an expression of `index` and `count`, as in YAML."""
+        chosen = {} if order is None else {"order": order}
+        self._constrain("workgroup", dim=str(dim), tile=_symbol(tile).expression, axis=axis, **chosen)
 
     def tiling(
         self,

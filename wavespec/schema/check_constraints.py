@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wavespec.diagnostics import Related, WavespecError, Where, quote
+from wavespec.schema.check_orders import check_order_names
 from wavespec.schema.check_places import check_place
 from wavespec.schema.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.expressions import PLACES, Call, Expression
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.ops import AnyOp, Read, Structured, Take
 from wavespec.schema.resolve import UndefinedName, part_of
-
-GRID_AXES = 5
 
 
 class RepeatedConstraint(WavespecError, code="repeated-constraint"):
@@ -23,16 +22,6 @@ class RepeatedConstraint(WavespecError, code="repeated-constraint"):
             f"There are two {quote(again.word)} constraints{about}.",
             hints=["Delete one of them."],
             related=[Related(first.span, "first")] if first.span else [],
-        )
-
-
-class RepeatedAxis(WavespecError, code="repeated-axis"):
-    def __init__(self, again: Workgroup, first: Workgroup, free: list[int]) -> None:
-        super().__init__(
-            again.where("axis"),
-            f"Axis {again.axis} counts the tiles of {quote(first.dim)} already.",
-            hints=[f"Axis {free[0]} is free."] if free else [],
-            related=[Related(span, "first")] if (span := first.span_of("axis")) else [],
         )
 
 
@@ -92,7 +81,6 @@ def _check(
     spec: KernelSpec, constraints: tuple[AnyConstraint, ...], broken: frozenset[str], is_whole: bool
 ) -> Iterator[WavespecError]:
     first: dict[tuple[str, str], AnyConstraint] = {}
-    axes: dict[int, Workgroup] = {}
     for constraint in constraints:
         if isinstance(constraint, Assume):
             yield from check_condition(spec, constraint.condition, constraint.where("condition"), broken)
@@ -110,15 +98,10 @@ def _check(
         for field in ("start", "count"):
             if (bound := getattr(constraint, field, None)) is not None:
                 yield from check_place(spec, bound, constraint.where(field), broken)
+        if isinstance(constraint, Workgroup) and constraint.order is not None:
+            yield from check_order_names(spec, constraint.order, constraint.where("order"), broken)
         if subject not in spec.dims and subject not in broken:
             yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))
-        elif (
-            earlier is constraint
-            and isinstance(constraint, Workgroup)
-            and axes.setdefault(constraint.axis, constraint) is not constraint
-        ):
-            free = [axis for axis in range(GRID_AXES) if axis not in axes]
-            yield RepeatedAxis(constraint, axes[constraint.axis], free)
     if not is_whole:
         return
     yield from _splits(spec, [one for one in first.values() if not isinstance(one, Hardware | Assume)])

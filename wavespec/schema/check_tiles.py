@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
+from wavespec.schema.check_orders import order_problem
 from wavespec.schema.constraints import Assume, Device, Tiling, Wave, Workgroup
 from wavespec.schema.models import KernelSpec, Override
 from wavespec.schema.resolve import (
@@ -141,6 +142,8 @@ class _Target:
                 continue
             tiles[constraint.word, constraint.dim] = (text, value)
             yield from self._beyond(constraint, value)
+            if isinstance(constraint, Workgroup) and constraint.order is not None:
+                yield from self._order(constraint, value, values)
         yield from self._divisibility(tiles)
 
     def _beyond(
@@ -153,6 +156,13 @@ class _Target:
             first = self.spec.span_of("dims", constraint.dim)
             key = (constraint.word, constraint.dim, value, "beyond")
             yield key, TileBeyondSize(place, constraint.dim, value, largest, first)
+
+    def _order(
+        self, constraint: Workgroup, tile: int, values: Mapping[str, int]
+    ) -> Iterator[tuple[object, WavespecError]]:
+        error = order_problem(self.spec, constraint, tile, values)
+        if error is not None and not self._is_known(error):
+            yield ("order", constraint.dim, str(constraint.order)), error
 
     def _divisibility(self, tiles: Mapping[tuple[str, str], tuple[str, int]]) -> Iterator[tuple[object, WavespecError]]:
         for constraint in self.spec.constraints:

@@ -36,7 +36,11 @@ class Workgroup(Constraint):
     """Elements of the dim that one workgroup computes.  Of a dim with 1 the grid counts the elements, such as batches:
     products may have such dims in addition to their own."""
     axis: Annotated[int, Field(ge=0, le=4)]
-    """The grid axis that counts the tiles: 0 to 4. Those of the lower axes run next to each other."""
+    """The grid axis that counts the tiles: 0 to 4. Those of the lower axes run next to each other. Dims may share one:
+    tiles of the dim that is written first run next to each other."""
+    order: Expression | None = None
+    """The tile that a workgroup computes, of its place `index` among the `count` along the dim: `count - 1 - index`
+    starts with the last one. Every tile has to come once, which is checked for all counts; absent: `index`."""
 
 
 class Tiling(Constraint):

@@ -28,8 +28,8 @@ class SymbolValues:
         self.values: dict[str, Any] = {**sizes, "lane": lanes % kernel.lanes}
         first_id = workgroup[0] if workgroup else 0
         self.values |= {"workgroup": first_id, "rank": first_id % kernel.cluster}
-        self.values |= {f"wg{axis}": number for axis, number in enumerate(workgroup)}
-        self.values["folded"] = workgroup[-1] if workgroup else 0
+        for name in ("wg", "launch"):
+            self.values |= {f"{name}{axis}": number for axis, number in enumerate(workgroup)}
         rest = lanes // kernel.lanes
         if first // kernel.lanes < kernel.wave_count:
             for name, count in reversed(kernel.waves):
