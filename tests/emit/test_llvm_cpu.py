@@ -8,6 +8,7 @@ import pytest
 
 from tests.lower.gemms import Gemm
 from wavespec.pipeline import emit
+from wavespec.schema import loads
 from wavespec.targets.machine import Machine, machines
 
 VARIANTS = {machine.variant: machine for machine in machines("cpu")}
@@ -54,6 +55,35 @@ def test_the_first_step_does_not_read_the_output() -> None:
 
 def test_output_lines_are_announced() -> None:
     assert count(text(AVX512), "memref.prefetch") == 24
+
+
+ROWS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: doubled
+dims: {M: {}, N: {multiple_of: 16}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output, space: streamed}
+constraints:
+  - {workgroup: M, tile: 4, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+graph:
+  - part: {read: x}
+  - twice: part + part
+  - {write: twice, to: y}
+"""
+
+
+def test_streamed_outputs_are_stored_past_the_caches_where_vectors_are_whole() -> None:
+    module = emit(loads(ROWS, "rows.wave.yaml"), AVX512).text
+    assert count(module, "nontemporal = true") == count(module, "alignment = 64") == 4 * 64 // 16
+    assert count(module, "llvm.x86.sse.sfence") == 1
+
+
+@pytest.mark.parametrize(("old", "new"), [("multiple_of: 16", "multiple_of: 2"), (", space: streamed", "")])
+def test_other_stores_are_plain(old: str, new: str) -> None:
+    assert count(emit(loads(ROWS.replace(old, new), "rows.wave.yaml"), AVX512).text, "nontemporal") == 0
 
 
 def test_pairs_along_k_are_one_instruction() -> None:

@@ -1,8 +1,10 @@
-"""What many steps made is kept in the output for a later loop, on machines whose caches still have it then."""
+"""What many steps made is kept for a later loop, on machines whose caches still have it then."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from tests.lower.gemms import CPU, NVIDIA
 from wavespec.ir.kernel import Op
@@ -35,6 +37,23 @@ def test_exponentials_are_kept_where_their_quotients_go() -> None:
 
 def test_lanes_that_run_together_compute_again() -> None:
     assert loops("softmax", NVIDIA)[2] == ["x", "sub", "exp", "div", "write"]
+
+
+def streamed(most: str) -> dict[str, str]:
+    return {"N: {}": f"N: {{{most}}}", "f32, role: output}": "f32, role: output, space: streamed}"}
+
+
+def test_a_streamed_output_is_written_once_and_exponentials_are_kept_in_a_row() -> None:
+    _, second, last = loops("softmax", CPU, streamed("max: 65536"))
+    assert second == ["x", "sub", "exp", "write", "join"]
+    assert last == ["power_kept", "div", "write"]
+
+
+@pytest.mark.parametrize("most", ["max: 65537", ""])
+def test_rows_beyond_the_caches_are_not_kept(most: str) -> None:
+    _, second, last = loops("softmax", CPU, streamed(most))
+    assert second == ["x", "sub", "exp", "join"]
+    assert last == ["x", "sub", "exp", "div", "write"]
 
 
 def test_few_steps_are_done_again() -> None:

@@ -76,6 +76,7 @@ class ThreadToAmx(ThreadToCpu):
         self._configure()
 
     def epilogue(self) -> None:
+        super().epilogue()
         self.text.do('llvm.call_intrinsic "llvm.x86.tilerelease"() : () -> ()')
 
     # ------------------------------------------------------------------------------------------------------------- values

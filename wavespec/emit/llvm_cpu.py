@@ -47,6 +47,10 @@ class ThreadToCpu(CpuProducts):
                 self.buffers[memory.name] = name, type_
         self.workgroup_ids()
 
+    def epilogue(self) -> None:
+        if any(memory.streamed for memory in self.kernel.memories):  # no other store waits for streamed ones
+            self.text.do('llvm.call_intrinsic "llvm.x86.sse.sfence"() : () -> ()')
+
     def attributes(self) -> str:
         return "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
 
@@ -177,7 +181,7 @@ class ThreadToCpu(CpuProducts):
             return
         (value,), offset = op.operands, self.buffered(op, memory)
         for part in self.parts(value, self.native_sizes(memory.dtype, value.vector.elements)):
-            self._plain(memory, offset, part.size, store=part.name)
+            self._store_whole(memory, offset, part)
             offset = offset + part.size
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
@@ -200,11 +204,12 @@ class ThreadToCpu(CpuProducts):
         """One load (returns the value) or store (returns nothing of use)."""
         size, offset = (op.result if op.results else op.operands[0]).vector.elements, self.buffered(op, memory)
         value = self.whole(op.operands[0]) if op.operands else ""
-        return (
-            self._masked(memory, offset, size, op["mask"], op["valid"], store=value)
-            if masked
-            else self._plain(memory, offset, size, store=value)
-        )
+        if masked:
+            return self._masked(memory, offset, size, op["mask"], op["valid"], store=value)
+        if not value:
+            return self._plain(memory, offset, size)
+        self._store_whole(memory, offset, Part(value, size))
+        return ""
 
     def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
@@ -242,6 +247,18 @@ class ThreadToCpu(CpuProducts):
             if size > 1
             else f"memref.load {buffer}[{at}] : {type_}"
         )
+
+    def _store_whole(self, memory: Memory, offset: Expr, part: Part) -> None:
+        """A store without bound checks: past the caches where that is asked for, and a vector register is whole and
+        aligned."""
+        unit = self.machine.vector_bytes
+        if not memory.streamed or part.size * memory.dtype.bytes % unit or offset.divisor * memory.dtype.bytes % unit:
+            self._plain(memory, offset, part.size, store=part.name)
+            return
+        (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
+        how = f"<{{alignment = {unit} : i64, nontemporal = true}}>"
+        types = f"({vector_type(memory.dtype, part.size)}, {type_}, index) -> ()"
+        self.text.do(f'"vector.store"({part.name}, {buffer}, {at}) {how} : {types}')
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         if after.name == "bf16" and not before.is_float:

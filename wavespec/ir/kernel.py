@@ -144,7 +144,7 @@ class Memory:
 
     ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup,
     ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
-    ``mapped``: an index mapping says which elements a workgroup accesses.
+    ``mapped``: an index mapping says which elements a workgroup accesses.  ``streamed``: stores may pass the caches by.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
 
@@ -158,6 +158,7 @@ class Memory:
     buffers: int = 1
     staged: bool = False
     mapped: bool = False
+    streamed: bool = False
     arrivals: int = 0
     span: Span | None = field(default=None, compare=False)
 

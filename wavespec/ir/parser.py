@@ -168,14 +168,25 @@ class _KernelReader(ExprReader):
             self.accept(",")
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
-        staged, mapped = self.accept("staged"), self.accept("mapped")
+        staged, mapped, streamed = (self.accept(mark) for mark in ("staged", "mapped", "streamed"))
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
             buffers = int(self.take("name")[1:])
         arrivals = self.integer() if self.accept("arrivals") else 0
         return Memory(
-            name, dtype, tuple(dims), tuple(shape), space, role, arrangement, buffers, staged, mapped, arrivals
+            name,
+            dtype,
+            tuple(dims),
+            tuple(shape),
+            space,
+            role,
+            arrangement,
+            buffers,
+            staged,
+            mapped,
+            streamed,
+            arrivals,
         )
 
     def arrangement(self) -> Arrangement:

@@ -75,6 +75,8 @@ def _memory_text(memory: Memory) -> str:
         text += " staged"
     if memory.mapped:
         text += " mapped"
+    if memory.streamed:
+        text += " streamed"
     if memory.arrangement:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:

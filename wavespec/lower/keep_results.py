@@ -1,4 +1,4 @@
-"""Tile kernel in, tile kernel out: what one loop computed with many steps is kept for a later loop in the output."""
+"""Tile kernel in, tile kernel out: what one loop computed with many steps is kept for a later loop."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from functools import cache
 from typing import Any, ClassVar
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.kernel import Kernel, Op, Value, VectorType, attribute_pairs
+from wavespec.ir.expr import ceildiv, const
+from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs
+from wavespec.ir.layout import row_major
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass
+from wavespec.lower.stage_operands import origin_in
 from wavespec.ops.elementwise import MEANINGS
 from wavespec.ops.steps import Steps
 from wavespec.targets.machine import Machine
@@ -18,18 +21,24 @@ from wavespec.targets.machine import Machine
 _STEPS = 10
 """Of arithmetic that a store and a load of the nearest cache are cheaper than."""
 
+_ROOM = 1 << 18
+"""Bytes of a private row: half of a second-level cache."""
+
+_PLACE = ("memory", "origin", "masked")
 _PURE = frozenset(("bitcast", "cast", "elementwise", "index", "read", "register"))
 
 _Key = tuple[Any, ...]
 
 
 class KeepResults(Pass):
-    """Let a loop leave in the output what a later one over the same dim would compute again.
+    """Let a loop leave in memory what a later one over the same dim would compute again.
 
     Before: two loops over the tiles of a dim compute the same of the same elements, a function of many steps.
     After:  where the later one ends in the only write of a tensor of that type, at the same places, the first writes
             what it has there, and the later one reads it.  That is for machines that run one wave after another, whose
             rows are still in a cache then; lanes that run together have arithmetic to spare.
+    Cases:  a streamed output is written once.  What is kept is in a private memory ``<name>_kept`` then, where the rows
+            of a wave have a largest size that fits; else the later loop computes it again.
     """
 
     name: ClassVar[str] = "keep-results"
@@ -39,15 +48,17 @@ class KeepResults(Pass):
         changing = any(op.name == "read" and op["memory"] in outputs for op in kernel.walk())
         if machine.concurrent_waves or kernel.distribution.schedules or changing:
             return kernel
-        body = list(kernel.body)
+        body, memories = list(kernel.body), dict[str, Memory]()
         for later in range(len(body)):
             write = _only_write(kernel, body[later], outputs)
             for first in range(later) if write else ():
-                pair = _kept(body[first], body[later], write) if write else None
-                if pair is not None:
-                    body[first], body[later] = pair
+                found = _kept(kernel, body[first], body[later], write) if write else None
+                if found is not None:
+                    body[first], body[later], memory = found
+                    memories[memory.name] = memory
                     break
-        return replace(kernel, body=tuple(body))
+        added = [memory for memory in memories.values() if memory not in kernel.memories]
+        return replace(kernel, body=tuple(body), memories=(*kernel.memories, *added))
 
 
 def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
@@ -58,8 +69,8 @@ def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
     return writes[0] if sum(op.get("memory") == writes[0]["memory"] for op in kernel.walk()) == 1 else None
 
 
-def _kept(first: Op, later: Op, write: Op) -> tuple[Op, Op] | None:
-    """Both loops with what the first leaves where the later one writes, if they have something in common."""
+def _kept(kernel: Kernel, first: Op, later: Op, write: Op) -> tuple[Op, Op, Memory] | None:
+    """Both loops with what the first leaves to the later one, and where, if they have something in common."""
     same = ("dim", "lower", "extent", "step", "stride", "induction")
     if first.name != "iterate" or any(first.get(key) != later.get(key) for key in same):
         return None
@@ -70,13 +81,33 @@ def _kept(first: Op, later: Op, write: Op) -> tuple[Op, Op] | None:
         known = made.get(_key(op, _makers(later)))
         if known is None or known.result.type != op.result.type:
             continue
-        place = attribute_pairs({key: write[key] for key in ("memory", "origin", "masked")})
+        memory, place = kernel.memory(write["memory"]), attribute_pairs({key: write[key] for key in _PLACE})
+        if memory.streamed:
+            memory = _private(kernel, first, known.result)
+            if memory is None:
+                continue
+            origin = origin_in(kernel, memory, known.result.tile) | {first["dim"]: kernel.symbol(first["induction"])}
+            place = attribute_pairs({"memory": memory.name, "origin": tuple(origin.items()), "masked": ()})
         stored = Op("write", (known.result,), (), place, None, known.span, "")
         read = Op("read", (), (op.result,), place, None, op.span, op.node)
         ops = [one for inner in first.body.ops for one in ((inner, stored) if inner is known else (inner,))]
         rest = _needed([read if inner is op else inner for inner in later.body.ops], later.body.yields)
-        return _with(first, ops), _with(later, rest)
+        return _with(first, ops), _with(later, rest), memory
     return None
+
+
+def _private(kernel: Kernel, loop: Op, value: Value) -> Memory | None:
+    """Room for what the whole loop makes of the rows of one wave; None where that is not known, or too much."""
+    tile, dim, most = value.tile, loop["dim"], kernel.size(loop["dim"]).high
+    if most is None or kernel.waves_along(dim) > 1:
+        return None
+    extents = {d: tile.extent(d) // kernel.waves_along(d) for d in tile.dims}
+    extents[dim] *= ceildiv(const(most), loop["step"].value).value
+    arrangement = row_major(tile.dims, tuple(extents.values()))
+    if arrangement.elements * tile.dtype.bytes > _ROOM:
+        return None
+    sizes = tuple(map(const, extents.values()))
+    return Memory(f"{value.name}_kept", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
 
 
 def _makers(loop: Op) -> dict[str, Op]:

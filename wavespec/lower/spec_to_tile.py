@@ -60,6 +60,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
             "global",
             tensor.role,
             staged=tensor.space == "shared",
+            streamed=tensor.space == "streamed",
             span=tensor.span,
         )
         for name, tensor in sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")

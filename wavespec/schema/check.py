@@ -33,6 +33,12 @@ class NothingToStage(WavespecError, code="nothing-to-stage"):
         super().__init__(where, message, hints=["Leave out 'space'."])
 
 
+class NothingToStream(WavespecError, code="nothing-to-stream"):
+    def __init__(self, where: Where, tensor: str, role: str) -> None:
+        message = f"{quote(tensor)} has the role '{role}'; stores that pass the caches by are those of outputs."
+        super().__init__(where, message, hints=["Leave out 'space'."])
+
+
 class PackedDim(WavespecError, code="packed-dim"):
     def __init__(self, where: Where, tensor: str, dtype: str, dim: str) -> None:
         super().__init__(
@@ -118,10 +124,16 @@ def _names(spec: KernelSpec) -> Iterator[WavespecError]:
             yield BadName(spec.where_key("tensors", name), name, problem)
 
 
+def _space(tensor: Tensor, space: str, where: Where, name: str) -> Iterator[WavespecError]:
+    if space == "shared" and not tensor.shape:
+        yield NothingToStage(where, name)
+    if space == "streamed" and tensor.role != "output":
+        yield NothingToStream(where, name, tensor.role)
+
+
 def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
     for name, tensor in spec.tensors.items():
-        if tensor.space == "shared" and not tensor.shape:
-            yield NothingToStage(spec.where("tensors", name, "space"), name)
+        yield from _space(tensor, tensor.space, spec.where("tensors", name, "space"), name)
         if tensor.dtype in PACKED:
             yield from _packed(spec, name, tensor)
         for index, dim in enumerate(tensor.shape):
@@ -183,8 +195,8 @@ def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
                     if name not in known and name not in broken:
                         yield UndefinedName(_key(override, section, name, target), name, what, list(known))
             for name, tensor in override.tensors.items():
-                if tensor.space == "shared" and name in spec.tensors and not spec.tensors[name].shape:
-                    yield NothingToStage(tensor.where("space"), name)
+                if name in spec.tensors:
+                    yield from _space(spec.tensors[name], tensor.space, tensor.where("space"), name)
 
 
 def _key(override: SpecModel, section: str, name: str, target: str) -> Where:

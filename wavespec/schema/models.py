@@ -16,7 +16,7 @@ from wavespec.schema.ops import AnyOp
 
 API_VERSION = "wavespec/v1"
 
-Space = Literal["global", "shared"]
+Space = Literal["global", "shared", "streamed"]
 TargetName = Literal["cpu", "sm_90", "gfx942", "gfx950"]
 TARGETS: tuple[str, ...] = get_args(TargetName)
 
@@ -55,7 +55,8 @@ class Tensor(SpecModel):
     dtype: DType
     """Its element type."""
     space: Space = "global"
-    """`shared`: the compiler stages its tiles through shared memory; `global`: it is read directly."""
+    """`shared`: the compiler stages its tiles through shared memory; `global`: it is accessed directly. `streamed`, of
+    outputs: whole vectors are stored past the caches, on CPUs; for results that are larger than the caches."""
     role: Literal["input", "output", "inout"] = "input"
     """An argument of the kernel, or a result. `inout`: an argument that the kernel changes in place; what it does not
     write stays."""
@@ -138,7 +139,7 @@ class TensorOverride(SpecModel):
     """What differs for a tensor on one target."""
 
     space: Space
-    """Where its tiles are staged."""
+    """Where its tiles are staged, or that stores pass the caches by."""
 
 
 class Override(SpecModel):
