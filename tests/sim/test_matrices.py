@@ -58,6 +58,7 @@ def product(machine: Machine, name: str):
         (NVIDIA, "mma_m16n8k16_bf16"),
         (NVIDIA, "mma_m16n8k32_i8"),
         (NVIDIA, "fma_f32_32x64x4"),
+        (NVIDIA, "fma_sums_f32_16x32x4"),
         (CPU, CPU.instructions[0].name),
     ],
 )

@@ -53,7 +53,7 @@ def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None
         assert set(held) == everything(extent, row.k)
         copies = row.lanes * fragment.layout.elements // (extent * row.k)
         assert set(held.values()) == {copies}, "replicated evenly"
-        replicated = row.emit == "fma" or (row.emit.startswith("wgmma:") and fragment is row.b)
+        replicated = row.emit.startswith("fma") or (row.emit.startswith("wgmma:") and fragment is row.b)
         assert copies == 1 or replicated
     assert row.lanes % machine.lanes == 0
 
@@ -140,10 +140,11 @@ def test_cpu_variants_are_ordered_best_first() -> None:
     assert all(better > worse for better, worse in pairwise(requires))
 
 
-def test_fma_reads_of_shared_memory_hit_every_bank_at_most_once() -> None:
+@pytest.mark.parametrize("name", ["fma_f32_32x64x4", "fma_sums_f32_16x32x4"])
+def test_fma_reads_of_shared_memory_hit_every_bank_at_most_once(name: str) -> None:
     """16-byte reads are served eight lanes at a time; two of them meet at a bank only when they read the same
     address."""
-    row = machines("sm_90")[0].instruction("fma_f32_32x64x4")
+    row = machines("sm_90")[0].instruction(name)
     assert row is not None
     for fragment, dim, extent in ((row.a, "m", row.m), (row.b, "n", row.n)):
         arrangement = Arrangement((Digit(dim, extent, 1, 32), Digit("k", 32, 1, 1)), Swizzle(dim, "k", 4, 8, 1))

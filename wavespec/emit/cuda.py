@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavespec.emit.cuda_products import mma_sync, mma_sync_split, outer_product, word_type
+from wavespec.emit.cuda_products import mma_sync, mma_sync_split, outer_product, outer_product_of_sums, word_type
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DTYPES, DType
@@ -273,6 +273,7 @@ def _in_pairs(before: DType, after: DType) -> bool:
 # How an instruction family is emitted, and whether it takes its operands as 32-bit words.
 _PRODUCTS = {
     "fma": (outer_product, False),
+    "fma_sums": (outer_product_of_sums, False),
     "mma_sync": (mma_sync, True),
     "mma_sync_split": (mma_sync_split, True),
 }

@@ -51,12 +51,15 @@ def mma_sync_split(
 
 
 def _split(text: MlirText, words: list[str]) -> tuple[list[str], list[str]]:
-    """What tf32 keeps of f32 words, and what it leaves."""
-    mask = text.constant(-(1 << _LOW_BITS), "i32")
-    high = [text.op(f"arith.andi {word}, {mask} : i32") for word in words]
+    """f32 words to the nearest tf32, and what is left: as often below as above zero, so that what the matrix unit cuts off
+    of it does not add up."""
+    half, mask = text.constant(1 << (_LOW_BITS - 1), "i32"), text.constant(-(1 << _LOW_BITS), "i32")
+    high: list[str] = []
     low: list[str] = []
-    for word, part in zip(words, high, strict=True):
-        a, b = (text.op(f"arith.bitcast {name} : i32 to f32") for name in (word, part))
+    for word in words:
+        nearest = text.op(f"arith.addi {word}, {half} : i32")
+        high.append(text.op(f"arith.andi {nearest}, {mask} : i32"))
+        a, b = (text.op(f"arith.bitcast {name} : i32 to f32") for name in (word, high[-1]))
         rest = text.op(f"arith.subf {a}, {b} : f32")
         low.append(text.op(f"arith.bitcast {rest} : f32 to i32"))
     return high, low
@@ -73,6 +76,22 @@ def outer_product(
             for n in range(columns):
                 a, b, at = left[m * depth + k], right[n * depth + k], m * columns + n
                 result[at] = text.op(f"math.fma {a}, {b}, {result[at]} : {type_}")
+    return result
+
+
+def outer_product_of_sums(
+    text: MlirText, row: MatrixInstruction, left: list[str], right: list[str], total: list[str]
+) -> list[str]:
+    """As `outer_product`, but the products over k are summed up from zero and then added: chains of sums are shorter by
+    as much, for one more addition of each element."""
+    columns, depth, type_ = _extent(row.b, "n"), _extent(row.a, "k"), mlir_type(row.acc.dtype)
+    result: list[str] = []
+    for at, old in enumerate(total):
+        m, n = divmod(at, columns)
+        part = text.op(f"arith.mulf {left[m * depth]}, {right[n * depth]} : {type_}")
+        for k in range(1, depth):
+            part = text.op(f"math.fma {left[m * depth + k]}, {right[n * depth + k]}, {part} : {type_}")
+        result.append(text.op(f"arith.addf {old}, {part} : {type_}"))
     return result
 
 
