@@ -174,13 +174,6 @@ def test_what_does_not_fit_is_refused() -> None:
     assert "error[shared-memory-exceeded]" in message and "part_taken: 16*4096 x 4 bytes" in message
 
 
-def test_waves_that_only_copy_do_not_wait() -> None:
-    text = PRODUCT.replace("tile: 32}", "tile: 64}") + "schedule: {stages: 2, waves: {producers: 1}}\n"
-    message = refused(text)
-    assert "takes.wave.yaml:22:14: error[values-not-shared]: 'shifted' is handed on through shared memory" in message
-    lower(loads(text.replace("N - 1", "N")), NVIDIA)
-
-
 def test_the_builder_says_the_same() -> None:
     k = KernelBuilder("takes")
     m, n = k.dim("M"), k.dim("N", value=64)

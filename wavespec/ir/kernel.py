@@ -144,6 +144,7 @@ class Memory:
 
     ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup,
     ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
+    ``staged``: of a tensor, whether its tiles go through shared memory; of shared memory, whether it holds such tiles.
     ``mapped``: an index mapping says which elements a workgroup accesses.  ``streamed``: stores may pass the caches by.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """

@@ -124,6 +124,15 @@ class ClusterNotPossible(WavespecError, code="cluster-not-possible"):
         super().__init__(where, f"A cluster of {cluster} workgroups is not possible here.", hints=[hint])
 
 
+class ProductsRepeated(WavespecError, code="products-repeated"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"Waves along '{dim}', which no product has, would each compute and store all products again.",
+            hints=["Leave out the wave tile, or 'producers' of the schedule."],
+        )
+
+
 class RegistersNotPossible(WavespecError, code="registers-not-possible"):
     def __init__(self, where: Where, why: str, hint: str) -> None:
         super().__init__(where, f"Registers cannot be shared like this: {why}.", hints=[hint])
@@ -140,9 +149,9 @@ class AssignTiles(Pass):
             Where waves that compute take turns at whole tiles, there are two of each.  Dims that share an axis of the
             launch have one each in the grid, ``joined``.
             A dim with a tiling that no loop walks over has one tile, at 0.
-    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile`` at the constraint; ``outside-loop``,
-            ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation; ``turns-not-possible``,
-            ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
+    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``products-repeated`` at the
+            constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation;
+            ``turns-not-possible``, ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
     """
 
     name: ClassVar[str] = "assign-tiles"
@@ -234,6 +243,8 @@ class AssignTiles(Pass):
             part = issue.get(split.dim, 1)
             if split.dim in written and split.dim not in issue and machine.concurrent_waves:
                 tiles[split.dim] = written[split.dim].tile
+                if plan.roles.producers:
+                    errors.append(ProductsRepeated(written[split.dim].span, split.dim))
             if split.tile % part:
                 errors.append(
                     TileNotDivisible(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.kernel import Kernel, Op, attribute_pairs
 from wavespec.lower.base import Pass
+from wavespec.schedule.buffer_ring import READS, TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine
 
 _WALKS = 16  # more than a rotation of the most stages takes to repeat itself
@@ -40,33 +42,68 @@ class PlaceBarriers(Pass):
             barrier.  Buffers of a rotation are told apart by their index; an asynchronous copy counts as a
             write once it is awaited.  Loops are walked until what enters an iteration no longer changes.
             Where halves of the waves are one barrier apart (``stagger``), it takes two barriers.
+            Waves with roles meet among themselves, those that take turns each with their own; what one role fills and
+            another one reads is ordered by signals.
     """
 
     name: ClassVar[str] = "place-barriers"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        # One lane has nobody to wait for; waves with roles have signals and barriers of their own.
-        if kernel.threads == 1 or kernel.producers:
+        if kernel.threads == 1:  # one lane has nobody to wait for
             return kernel
-        body, _ = _block(kernel, kernel.body, frozenset(), 1)
-        return replace(kernel, body=body)
+        roles = [op for op in kernel.body if op.name == "role"]
+        if not roles:
+            scope = _Scope(kernel, _shared(kernel, kernel.body), ())
+            body, _ = _block(scope, kernel.body, frozenset(), 1)
+            return replace(kernel, body=body)
+        body = (_of_role(kernel, op, roles) if op.name == "role" else op for op in kernel.body)
+        return replace(kernel, body=tuple(body))
 
 
-def _block(kernel: Kernel, ops: tuple[Op, ...], pending: _Pending, needed: int) -> tuple[tuple[Op, ...], _Pending]:
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Waves that meet: the attributes of their ``barrier``, and the shared memories that it orders accesses of."""
+
+    kernel: Kernel
+    memories: frozenset[str]
+    waves: tuple[tuple[str, Any], ...]
+
+    def is_barrier(self, op: Op) -> bool:
+        return op.name == "barrier" and dict(op.attributes) == dict(self.waves)
+
+
+def _shared(kernel: Kernel, ops: Iterable[Op]) -> frozenset[str]:
+    """Shared memories that operations name."""
+    named = {op.get(key) for outer in ops for op in outer.walk() for key in READS}
+    return frozenset(memory.name for memory in kernel.memories if memory.space == "shared" and memory.name in named)
+
+
+def _of_role(kernel: Kernel, role: Op, roles: Sequence[Op]) -> Op:
+    alone = _shared(kernel, (role,)) - _shared(kernel, (other for other in roles if other is not role))
+    first, waves = role["first"], role["waves"]
+    if first.is_const and first.value == 0 and TURN in dict(kernel.waves):
+        waves //= WAVES_IN_TURN
+        first = kernel.symbol(TURN) * waves
+    scope = _Scope(kernel, alone, attribute_pairs({"first": first, "waves": waves}))
+    ops, _ = _block(scope, role.body.ops, frozenset(), 1)
+    return replace(role, region=replace(role.body, ops=ops))
+
+
+def _block(scope: _Scope, ops: tuple[Op, ...], pending: _Pending, needed: int) -> tuple[tuple[Op, ...], _Pending]:
     """The operations with barriers, and what they leave behind; it takes ``needed`` barriers to order accesses."""
     result: list[Op] = []
     for op in ops:
         if op.region:
-            op, pending = _loop(kernel, op, pending, needed)
+            op, pending = _loop(scope, op, pending, needed)
             result.append(op)
             continue
-        access = _access(kernel, op)
+        access = _access(scope, op)
         if access:
             missing = max((needed - before.passed for before in pending if _conflict(before, access)), default=0)
             for _ in range(missing):
-                result.append(Op("barrier", span=op.span))
+                result.append(Op("barrier", attributes=scope.waves, span=op.span))
                 pending = _met(pending, needed)
-        if op.name == "barrier":
+        if scope.is_barrier(op):
             pending = _met(pending, needed)
         elif op.name == "stagger":
             # Going apart is a barrier for one half: accesses before it take one more for the other half.
@@ -90,9 +127,12 @@ def _met(pending: _Pending, needed: int) -> _Pending:
     return frozenset(before for before in met if before.passed < needed)
 
 
-def _loop(kernel: Kernel, op: Op, pending: _Pending, needed: int) -> tuple[Op, _Pending]:
+def _loop(scope: _Scope, op: Op, pending: _Pending, needed: int) -> tuple[Op, _Pending]:
+    if op.name == "if" or op.get("once"):
+        ops, after = _block(scope, op.body.ops, pending, needed)
+        return replace(op, region=replace(op.body, ops=ops)), after | pending
     induction: str = op["induction"]
-    at = kernel.symbol(induction)
+    at = scope.kernel.symbol(induction)
 
     def shifted(accesses: _Pending) -> _Pending:
         """What an iteration leaves behind, in terms of the next one."""
@@ -101,34 +141,33 @@ def _loop(kernel: Kernel, op: Op, pending: _Pending, needed: int) -> tuple[Op, _
 
     def relative(access: _Access) -> _Access:
         """A fixed buffer in terms of the first iteration, which is the one it meets."""
-        count = kernel.memory(access.memory).buffers
+        count = scope.kernel.memory(access.memory).buffers
         if at.is_const or count == 1 or access.buffer is None or not access.buffer.is_const or not op["lower"].is_const:
             return access
         return replace(access, buffer=((at - op["lower"]) // op["step"] + access.buffer) % count)
 
-    if op.get("once"):
-        ops, after = _block(kernel, op.body.ops, pending, needed)
-        return replace(op, region=replace(op.body, ops=ops)), after | pending
     outside = frozenset(relative(access) for access in pending)
     entering = outside
     for _ in range(_WALKS):
-        _, after = _block(kernel, op.body.ops, entering, needed)
+        _, after = _block(scope, op.body.ops, entering, needed)
         before, entering = entering, outside | shifted(after)
         if entering == before:
             break
     else:
         entering = outside | frozenset(
-            replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(kernel, o))
+            replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(scope, o))
         )
-    ops, after = _block(kernel, op.body.ops, entering, needed)
+    ops, after = _block(scope, op.body.ops, entering, needed)
     left = frozenset(
         replace(a, buffer=None) if a.buffer is not None and induction in a.buffer.symbols else a for a in after
     )
     return replace(op, region=replace(op.body, ops=ops)), left | pending
 
 
-def _access(kernel: Kernel, op: Op) -> _Access | None:
-    if op.name not in ("load", "store", "load_matrix", "copy_async") or kernel.memory(op["memory"]).space != "shared":
+def _access(scope: _Scope, op: Op) -> _Access | None:
+    if op.name not in ("load", "store", "load_matrix", "copy_async") or op["memory"] not in scope.memories:
+        return None
+    if op.get("rank") is not None:  # signals order what workgroups of a cluster read of each other
         return None
     return _Access(
         op["memory"],

@@ -32,6 +32,24 @@ class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
         )
 
 
+class NoMatrixStaged(WavespecError, code="nothing-to-stage"):
+    def __init__(self, where: Where, tensor: str, dims: tuple[str, ...]) -> None:
+        super().__init__(
+            where,
+            f"The tile of '{tensor}' is [{', '.join(dims)}]; tiles of two dims go through shared memory.",
+            hints=["Leave out 'space'."],
+        )
+
+
+class StagedForNoProduct(WavespecError, code="nothing-to-stage"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        super().__init__(
+            where,
+            f"Waves that only copy fill shared memory for products, and no product reads '{tensor}' as it is.",
+            hints=["Leave out 'space', or 'producers' of the schedule."],
+        )
+
+
 class ComputedPlace(WavespecError, code="computed-place"):
     def __init__(self, where: Where, tensor: str, value: str) -> None:
         super().__init__(
@@ -53,18 +71,19 @@ class PromoteShared(Pass):
             ``write`` gets a shared memory ``<name>_staged_<width>`` that its tile leaves through.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
             on: (symbol, memory, place), each behind those that its own place depends on.
-    Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` at the tensor.
+    Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` and
+            ``nothing-to-stage`` at the tensor.
     """
 
     name: ClassVar[str] = "promote-shared"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         operands: dict[str, tuple[Op, Fragment]] = {}
-        products: list[tuple[MatrixInstruction, str]] = []
+        products: list[tuple[MatrixInstruction, tuple[str, str]]] = []
         for op in kernel.walk():
             if op.name == "mma":
                 row = instruction_of(op, machine)
-                products.append((row, op["m"]))
+                products.append((row, (op["m"], op["n"])))
                 operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
         together, added = set(_beside_product(kernel.body)), dict[str, Memory]()
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
@@ -73,8 +92,8 @@ class PromoteShared(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             whole = op.name == "write" and not op.get("at") and not op.get("combine")
             if whole and kernel.producers and kernel.distribution.split == 1:
-                row, m = products[0]
-                staged = staging_of(kernel.memory(op["memory"]), row, m, kernel.wave_count, machine)
+                row, dims = products[0]
+                staged = staging_of(kernel.memory(op["memory"]), row, dims, kernel.wave_count, machine)
                 if staged:
                     added.update((memory.name, memory) for memory in staged)
                     return (op.with_(staged=tuple(memory.name for memory in staged)),)
@@ -101,9 +120,13 @@ class PromoteShared(Pass):
                         extents[dim] //= count
                         start = kernel.symbol(name) * extents[dim]
                         origin[dim], local[dim] = origin[dim] + start, local[dim] - start
+            if product is None and kernel.producers:
+                raise StagedForNoProduct(source.span or op.span, source.name)
+            if len(dims) != 2:
+                raise NoMatrixStaged(source.span or op.span, source.name, dims)
             sizes = tuple(const(extents[dim]) for dim in dims)
             name = f"{value.name if op.get('at') else source.name}_shared"
-            shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, span=op.span)
+            shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
             shared = arrange_staged(shared, product, fragment, machine, source.span)
             added[shared.name] = shared
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias

@@ -27,6 +27,7 @@ class SpecializeWaves(Pass):
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
             ``ping_pong``: the two waves that compute take the tiles in turns, and signal each other when they have
             issued their products, so that one ends its tile while the other multiplies.
+    Errors: ``staged-outside-loop`` at the read; ``steps-not-counted`` at the loop; ``values-not-shared`` at the value.
     """
 
     name: ClassVar[str] = "specialize-waves"

@@ -12,6 +12,7 @@ from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.promote_shared import check_shared
+from wavespec.ops.take import SharedInTurns
 from wavespec.targets.machine import Fragment, Machine
 
 
@@ -23,7 +24,7 @@ class StageOperands(Pass):
             memory ``<name>_shared`` in the arrangement of the operand, and read from there.  The memory holds the tile
             of the workgroup, or of one wave where waves run one after another.  Barriers come from the accesses, as
             for every other staged tile.
-    Errors: ``shared-memory-exceeded`` at the loop's tile.
+    Errors: ``shared-memory-exceeded`` at the loop's tile; ``values-not-shared`` at the product.
     """
 
     name: ClassVar[str] = "stage-operands"
@@ -40,6 +41,8 @@ class StageOperands(Pass):
                 value = operands[number]
                 if value.name in reads:
                     continue
+                if kernel.producers and kernel.distribution.roles.order == "ping_pong":
+                    raise SharedInTurns(op.span, value.name)
                 memory = added.setdefault(value.name, _memory(kernel, op, value, fragment, machine))
                 staged, operands[number] = _through(kernel, op, value, memory, fresh)
                 before += staged

@@ -26,7 +26,7 @@ class TileToThread(Pass):
     After:  the operations of ``wavespec.ir.thread``; a tile is one value per fragment.  Loops that want straight-line
             code (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
     Errors: ``shared-memory-exceeded`` where values that are handed on do not fit beside the staged tiles;
-            ``values-not-shared`` at a ``take``, where some waves only copy.
+            ``values-not-shared`` at a ``take``, where waves take turns.
     """
 
     name: ClassVar[str] = "tile-to-thread"

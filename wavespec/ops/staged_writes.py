@@ -17,14 +17,16 @@ _BUFFERS = 2  # one is filled while the machine still reads the other
 _MATRIX_STORE_BYTES = 2  # of one element, the only size that a matrix store knows
 
 
-def staging_of(output: Memory, row: MatrixInstruction, m: str, waves: int, machine: Machine) -> tuple[Memory, ...]:
+def staging_of(
+    output: Memory, row: MatrixInstruction, dims: tuple[str, str], waves: int, machine: Machine
+) -> tuple[Memory, ...]:
     """Where each wave lays down its slabs, one memory for each width, or nothing where results are stored directly.
 
-    That is where the machine does not store boxes, rows do not start where it needs them, or a lane's neighbours are
-    not neighbours along a row.
+    That is where the machine does not store boxes, rows do not start where it needs them, a lane's neighbours are
+    not neighbours along a row, or the tile is none of the product, whose ``dims`` are rows and columns.
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
-    if not granule or output.shape[-1].divisor * bytes_ % granule or len(output.dims) != 2 or output.dims[0] != m:
+    if not granule or output.shape[-1].divisor * bytes_ % granule or output.dims != dims:
         return ()
     if row.acc.layout.run_length("n") == 1:
         return ()

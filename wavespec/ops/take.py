@@ -24,12 +24,12 @@ _BANKS_BYTES, _PADDING_BYTES = 128, 16
 """Rows that are a multiple of all banks would start at the same one; padding keeps widest accesses aligned."""
 
 
-class TakenBesideProducers(WavespecError, code="values-not-shared"):
+class SharedInTurns(WavespecError, code="values-not-shared"):
     def __init__(self, where: Where, name: str) -> None:
         super().__init__(
             where,
-            f"'{name}' is handed on through shared memory, where waves that only copy do not wait for it.",
-            hints=["Leave out 'producers' of the schedule."],
+            f"'{name}' is handed on through shared memory, where waves that take turns would overwrite each other's.",
+            hints=["Leave out 'order: ping_pong' of the schedule."],
         )
 
 
@@ -76,8 +76,9 @@ def _through_memory(op: Op, context: ThreadContext) -> list[Value]:
     build, machine, (value, *operands) = context.build, context.machine, op.operands
     layout, own = op.result.tile.layout, value.tile.layout
     assert layout is not None and own is not None
-    if context.kernel.producers:
-        raise TakenBesideProducers(op.span, op.result.name)
+    roles = context.kernel.distribution.roles
+    if roles.producers and roles.order == "ping_pong":
+        raise SharedInTurns(op.span, op.result.name)
     memory = _memory(op, context)
     nowhere = dict.fromkeys(memory.dims, const(0))
     write_fragments(build, memory, own, nowhere, (), context.fragments[value.name], machine)

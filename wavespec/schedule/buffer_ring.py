@@ -65,20 +65,20 @@ class BufferRing:
 
 def rings_of(kernel: Kernel) -> dict[str, BufferRing]:
     """The ring of every loop that has one, by the loop's induction."""
-    return {loop["induction"]: _ring(kernel, loop, around) for loop, around in _loops(kernel.body, ())}
+    return {loop["induction"]: _ring(kernel, loop, around) for loop, around in _loops(kernel, kernel.body, ())}
 
 
-def _loops(ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
+def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
     for op in ops:
-        if op.name == "for" and filled_by(op):
+        if op.name == "for" and filled_by(kernel, op):
             yield op, around
         elif op.region is not None:
-            yield from _loops(op.region.ops, (*around, op) if op.name == "for" else around)
+            yield from _loops(kernel, op.region.ops, (*around, op) if op.name == "for" else around)
 
 
 def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
     induction: str = loop["induction"]
-    filled = filled_by(loop)
+    filled = filled_by(kernel, loop)
     stages = max(kernel.memory(name).buffers for name in filled)
     done, lets = const(0), tuple[Op, ...]()
     if around:
@@ -115,13 +115,18 @@ def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
             raise StepsNotCounted(inner.span, inner.node)
 
 
-def filled_by(loop: Op) -> frozenset[str]:
-    """Shared memories that a loop's body fills and reads in the same step."""
+def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
+    """Shared memories that a loop's body fills with tiles of tensors and reads in the same step."""
     if loop.name != "for":
         return frozenset()
-    written = {op["memory"] for op in loop.body.ops if op.name in COPIES}
+    written = {op["memory"] for op in loop.body.ops if is_copy(kernel, op)}
     read = {op.get(key) for op in loop.body.ops if op.name not in COPIES for key in READS}
     return frozenset(written & read)
+
+
+def is_copy(kernel: Kernel, op: Op) -> bool:
+    """Whether an operation copies a part of a tensor's tile into shared memory."""
+    return op.name in COPIES and kernel.memory(op["memory"]).staged
 
 
 def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:

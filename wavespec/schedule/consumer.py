@@ -16,9 +16,11 @@ from wavespec.schedule.buffer_ring import (
     copies_into,
     filled_by,
     in_first_lane,
+    is_copy,
     make,
     step_of,
 )
+from wavespec.schedule.errors import StagedOutsideLoop
 
 _GROUPS = frozenset(("async_commit", "async_wait"))
 
@@ -40,7 +42,7 @@ class Consumer:
     def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
         result: list[Op] = []
         for op in ops:
-            if op.name == "for" and filled_by(op):
+            if op.name == "for" and filled_by(self.kernel, op):
                 result += self._loop(op, self.rings[op["induction"]], around)
             elif op.region is not None:
                 inner = (*around, op) if op.name == "for" else around
@@ -49,6 +51,8 @@ class Consumer:
                     first, step = op["lower"] + op["step"] * self.turn, op["step"] * WAVES_IN_TURN
                     op = op.with_(lower=first, step=step)
                 result.append(replace(op, region=region))
+            elif is_copy(self.kernel, op):
+                raise StagedOutsideLoop(op.span, op["memory"].removesuffix("_shared"))
             else:
                 result.append(op)
         return tuple(result)

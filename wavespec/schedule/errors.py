@@ -77,6 +77,16 @@ class StepsNotCounted(WavespecError, code="steps-not-counted"):
         )
 
 
+class StagedOutsideLoop(WavespecError, code="staged-outside-loop"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        super().__init__(
+            where,
+            "Waves that only copy fill shared memory step by step of a loop, and this reads the staged "
+            f"{quote(tensor)} outside of one.",
+            hints=["Read it in the loop that uses it, or keep it out of shared memory: 'space: global'."],
+        )
+
+
 class ValuesNotShared(WavespecError, code="values-not-shared"):
     def __init__(self, where: Where) -> None:
         super().__init__(

@@ -26,7 +26,10 @@ class Producer:
     def __init__(self, kernel: Kernel, rings: Mapping[str, BufferRing]) -> None:
         self.kernel, self.rings = kernel, rings
         self.by_lanes = any(
-            is_by_lanes(inner, filled_by(op)) for op in kernel.walk() if filled_by(op) for inner in op.body.ops
+            is_by_lanes(inner, filled)
+            for op in kernel.walk()
+            if (filled := filled_by(kernel, op))
+            for inner in op.body.ops
         )
 
     def body(self) -> tuple[Op, ...]:
@@ -39,9 +42,9 @@ class Producer:
         for op in ops:
             if op.name == "let":
                 result.append(op)
-            elif op.name == "for" and filled_by(op):
+            elif op.name == "for" and filled_by(self.kernel, op):
                 result += self._loop(op, self.rings[op["induction"]])
-            elif op.name == "for" and any(filled_by(inner) for inner in op.walk()):
+            elif op.name == "for" and any(filled_by(self.kernel, inner) for inner in op.walk()):
                 region = Region((), self._kept(op.body.ops), ())
                 result.append(replace(op, operands=(), results=(), region=region))
         return tuple(result)
