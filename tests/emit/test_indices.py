@@ -18,6 +18,7 @@ OPERATIONS = {
     "floordivsi": lambda a, b: a // b,
     "divui": lambda a, b: a % 2**32 // b,
     "remui": lambda a, b: a % 2**32 % b,
+    "minsi": min,
     "shrui": lambda a, b: a % 2**32 >> b,
 }
 
@@ -44,6 +45,7 @@ def test_division_and_remainder_round_towards_minus_infinity(low: int, divisor: 
     for value in range(low, 13):
         assert computed(x % divisor, value) == value % divisor
         assert computed(x // divisor, value) == value // divisor
+        assert computed(x % (minimum(x, 0) + divisor + 12), value) == value % (min(value, 0) + divisor + 12)
 
 
 def test_widths_are_those_of_the_parts() -> None:

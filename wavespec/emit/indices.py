@@ -171,6 +171,8 @@ class Indices:
     def _operation(self, expr: Expr, bits: int, depth: int) -> str:
         if expr.kind in ("floordiv", "mod") and expr.args[1].is_const:
             return self._divide(expr, bits, depth)
+        if expr.kind == "mod" and _may_be_negative(expr.args[0]):
+            return self._remainder(*(self._at(argument, bits).name for argument in expr.args), bits, depth)
         verbs = {
             "product": "muli",
             "min": "minsi",
@@ -199,12 +201,15 @@ class Indices:
             verb, by = "andi", divisor - 1
         else:
             verb, by = "remui", divisor
-            if not positive:  # MLIR has no remainder that rounds towards minus infinity
-                size = self.text.constant(divisor, f"i{bits}")
-                below = self.text.op(f"arith.floordivsi {value}, {size} : i{bits}", depth)
-                below = self.text.op(f"arith.muli {below}, {size} : i{bits}", depth)
-                return self.text.op(f"arith.subi {value}, {below} : i{bits}", depth)
+            if not positive:
+                return self._remainder(value, self.text.constant(divisor, f"i{bits}"), bits, depth)
         return self.text.op(f"arith.{verb} {value}, {self.text.constant(by, f'i{bits}')} : i{bits}", depth)
+
+    def _remainder(self, value: str, size: str, bits: int, depth: int) -> str:
+        """Of a division that rounds towards minus infinity, which MLIR has no operation for."""
+        below = self.text.op(f"arith.floordivsi {value}, {size} : i{bits}", depth)
+        below = self.text.op(f"arith.muli {below}, {size} : i{bits}", depth)
+        return self.text.op(f"arith.subi {value}, {below} : i{bits}", depth)
 
 
 def _wide(expr: Expr) -> bool:
@@ -219,6 +224,11 @@ def _wide(expr: Expr) -> bool:
 def _natural(parts: tuple[Any, ...]) -> bool:
     """Whether expressions are never negative."""
     return all(isinstance(part, Expr) and part.low is not None and part.low >= 0 for part in parts)
+
+
+def _may_be_negative(expr: Expr) -> bool:
+    """Whether the parts of an expression leave open that it is; its range alone does where it is divided by a size."""
+    return not _natural(expr.args if expr.kind == "floordiv" else (expr,))
 
 
 def _fits(expr: Expr) -> bool:
