@@ -29,6 +29,7 @@ def test_kernel_whose_code_did_not_change_is_not_compiled_again(
     first = build(Gemm().spec, "cpu", only=machine, cache=cache)
 
     monkeypatch.setattr(wavespec.pipeline, "fingerprint", lambda: "sources of another day")
+
     def compile_again(*_: object) -> Compiled:
         pytest.fail("compiled again")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -13,6 +13,7 @@ from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.accesses import Coordinates, copied_together, is_aligned, regroup, stored_later
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import index_of, value_symbol
+from wavespec.ops.mapped_loops import blocks, got, memory_for, put
 from wavespec.targets.machine import Machine
 
 
@@ -85,10 +86,19 @@ def mapped_pieces(
 
 def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
     """Load a tile; its fragments in order."""
-    memory, layout, name = context.kernel.memory(op["memory"]), op.result.tile.layout, op.result.name
+    layout = op.result.tile.layout
     assert layout is not None
-    widest = max(1, context.machine.globals.access_bytes // memory.dtype.bytes)
-    pieces = _pieces(op, layout, op.operands, widest, context)
+    if not _is_long(op, layout, op.operands, context):
+        return _loaded_tile(op, layout, context)
+    memory = memory_for(op.result, context)
+    with blocks(op, layout, _widest(op, context), context) as (one, block):
+        put(memory, block, _loaded_tile(one, block, context), context)
+    return got(op.result, memory, context)
+
+
+def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value, ...]:
+    memory, name = context.kernel.memory(op["memory"]), op.result.name
+    pieces = _pieces(op, layout, op.operands, _widest(op, context), context)
     loaded: list[Value] = []
     # Neighbours may be one and the same element, such as the scale of a block.
     for (width, offset, mask, valid), group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
@@ -102,15 +112,51 @@ def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
 
 def write_mapped(op: Op, context: ThreadContext) -> None:
     """Store a tile from its fragments."""
-    memory, layout = context.kernel.memory(op["memory"]), op.operands[0].tile.layout
+    layout = op.operands[0].tile.layout
     assert layout is not None
-    build, size = context.build, layout.fragment_elements
-    widest = max(1, context.machine.globals.access_bytes // memory.dtype.bytes)
+    if not _is_long(op, layout, op.operands[1:], context):
+        _store_tile(op, layout, context)
+        return
+    with blocks(op, layout, _widest(op, context), context) as (one, block):
+        _store_tile(one, block, context)
+
+
+def _store_tile(op: Op, layout: Layout, context: ThreadContext) -> None:
+    memory, build, size = context.kernel.memory(op["memory"]), context.build, layout.fragment_elements
     fragments = [build.cast(value, memory.dtype) for value in context.fragments[op.operands[0].name]]
-    for piece in _pieces(op, layout, op.operands[1:], min(widest, size), context):
+    for piece in _pieces(op, layout, op.operands[1:], min(_widest(op, context), size), context):
         number, first = divmod(piece.register, size)
         stored = build.slice(fragments[number], first, piece.width)
         build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid)
+
+
+_MOST_PIECES = 64
+"""Accesses of one tile that are written out where places are made of values: each is a dozen lines of machine code."""
+
+
+def _is_long(op: Op, layout: Layout, operands: Sequence[Value], context: ThreadContext) -> bool:
+    """Whether the code for a tile had better be a loop; lanes that share a tile have few registers of it."""
+    if context.machine.concurrent_waves or not operands or layout.elements <= _MOST_PIECES:
+        return False
+    origin = context.origin(op)
+    tiles = [indices_of(origin, place) for place in layout.coordinates()]
+    unknown = [
+        {f"value.{number}": _unknown(value, place) for number, value in enumerate(operands)}
+        for place in layout.register_offsets()
+    ]
+    tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
+    pieces = mapped_pieces(tensor, tiles, unknown, _widest(op, context), context.machine)
+    return sum(1 for _ in pieces) > _MOST_PIECES
+
+
+def _unknown(value: Value, place: Mapping[str, int]) -> Expr:
+    """What a value holds for an element, when it is not known yet in which register."""
+    return value_symbol(f"{value.name} at {[place[dim] for dim in value.tile.dims]}", value.tile.dtype)
+
+
+def _widest(op: Op, context: ThreadContext) -> int:
+    """Elements of the widest access."""
+    return max(1, context.machine.globals.access_bytes // context.kernel.memory(op["memory"]).dtype.bytes)
 
 
 def mapped_places(op: Op, layout: Layout, context: ThreadContext) -> list[tuple[Expr, Mask]]:
