@@ -172,7 +172,8 @@ class Indices:
         if expr.kind in ("floordiv", "mod") and expr.args[1].is_const:
             return self._divide(expr, bits, depth)
         if expr.kind == "mod" and _may_be_negative(expr.args[0]):
-            return self._remainder(*(self._at(argument, bits).name for argument in expr.args), bits, depth)
+            value, size = (self._at(argument, bits).name for argument in expr.args)
+            return self._remainder(value, size, bits, depth)
         verbs = {
             "product": "muli",
             "min": "minsi",

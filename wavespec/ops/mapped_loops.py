@@ -4,7 +4,7 @@ that code is as long for a large tile as for a small one."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from wavespec.ops.contexts import ThreadContext
 
 
 @contextmanager
-def blocks(op: Op, layout: Layout, width: int, context: ThreadContext) -> Iterator[tuple[Op, Layout]]:
+def blocks(op: Op, layout: Layout, width: int, context: ThreadContext) -> Generator[tuple[Op, Layout]]:
     """Loops over blocks of at most ``width`` registers.  Yields the layout of one block, and the operation with
     operands that have its elements as fragments; what is built meanwhile is done for every block.
 
