@@ -189,9 +189,13 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
 def name_hints(name: str, allowed: Iterable[str], what: str) -> tuple[str, ...]:
     """`Did you mean 'x'?`, or else the list of what exists: `what` opens it ("Its fields are")."""
     names = list(allowed)
-    if guess := nearest(name, names):
-        return (f"Did you mean {quote(guess)}?",)
-    return (f"{what} {listing(names)}.",) if names else ()
+    return guess_hints(name, names) or ((f"{what} {listing(names)}.",) if names else ())
+
+
+def guess_hints(name: str, allowed: Iterable[str]) -> tuple[str, ...]:
+    """`Did you mean 'x'?`, for messages that list what exists themselves; nothing where no name is near."""
+    guess = nearest(name, list(allowed))
+    return (f"Did you mean {quote(guess)}?",) if guess else ()
 
 
 def render_all(diagnostics: Iterable[Diagnostic]) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wavespec.diagnostics import WavespecError, listing, name_hints, quote, raise_all
+from wavespec.diagnostics import WavespecError, guess_hints, listing, name_hints, quote, raise_all
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
@@ -41,12 +41,11 @@ class UnknownStage(WavespecError, code="unknown-stage"):
     """`show --after` names no stage of the pipeline."""
 
     def __init__(self, name: str, stages: Sequence[str]) -> None:
-        guess = [hint for hint in name_hints(name, stages, "") if hint.startswith("Did")]
         super().__init__(
             "--after",
             f"{quote(name)} is not a stage.",
             notes=[f"The stages are {', '.join(stages)}."],
-            hints=guess,
+            hints=guess_hints(name, stages),
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wavespec.diagnostics import WavespecError, Where, listing, name_hints, quote
+from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
 
 ANY_NAME = "*"
 """Among the names of broken parts: a statement has no name, so an unknown value may be its result."""
@@ -57,7 +57,7 @@ class UnknownValue(WavespecError, code="unknown-value"):
     def __init__(self, where: Where, found: str, allowed: Iterable[str], field: str) -> None:
         allowed = list(allowed)
         message = f"{quote(field)} is {listing(allowed, 'or')}, not {quote(found)}."
-        super().__init__(where, message, hints=name_hints(found, allowed, "") if len(allowed) > 1 else ())
+        super().__init__(where, message, hints=guess_hints(found, allowed) if len(allowed) > 1 else ())
 
 
 class WrongType(WavespecError, code="wrong-type"):
