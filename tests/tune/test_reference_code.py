@@ -7,29 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from tests.kernels import Subject, subjects
 from wavespec.schema.models import TARGETS
 from wavespec.sim.reference import reference
 from wavespec.tune.reference_code import reference_code
 
-# What lies outside of a tensor is found by looking, and torch traces nothing that depends on values like that.
-_LOOKS = (DataDependentOutputException, DynamicOutputShapeException)
-UNTRACED = {
-    name: pytest.mark.xfail(raises=_LOOKS, strict=True, reason="places that need checks")
-    for name in (
-        "attention_extend",
-        "attention_ragged_causal",
-        "attention_ragged_full",
-        "bincount",
-        "conv2d_nchw",
-        "conv2d_nhwc",
-        "grouped_gemm",
-        "scatter_add",
-    )
-}
-SUBJECTS = [pytest.param(one, id=one.name, marks=UNTRACED.get(one.name, ())) for one in subjects(*TARGETS)]
+SUBJECTS = [pytest.param(one, id=one.name) for one in subjects(*TARGETS)]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)

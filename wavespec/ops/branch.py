@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Region, Value
 from wavespec.ops.contexts import ReferenceContext, TileContext
 from wavespec.schema.ops import AnyOp, Branch
+
+if TYPE_CHECKING:
+    import torch
 
 
 def to_tile(statement: Branch, context: TileContext) -> None:
@@ -56,16 +61,20 @@ def _lowered(
 def reference(statement: Branch, context: ReferenceContext) -> None:
     """Whole tensors are one tile; a branch on places leaves out only what would change nothing.
 
-    One on values has for each of their elements what its body makes of it.
+    One on values has for each of their elements what its body makes of it; that nothing depends on values but by
+    `torch.where` makes it traceable.
     """
     import torch
 
     dims, taken = context.evaluate(statement.condition)
+    is_known = not any(name in context.names for name in statement.condition.names())
     results: list[dict[str, torch.Tensor]] = []
-    for body, is_needed in ((statement.body, taken.any()), (statement.otherwise, not taken.all())):
+    for body, is_needed in ((statement.body, taken.any()), (statement.otherwise, ~taken.all())):
         for name, first in statement.carry.items():
             context.define(name, context.dims[first], context.names[first])
-        if is_needed:
+        if not is_known:
+            _run_where(is_needed, body, context)
+        elif is_needed:
             _run(body, context)
         results.append({name: context.names[name] for name in statement.carry})
     for name in statement.carry:
@@ -75,6 +84,17 @@ def reference(statement: Branch, context: ReferenceContext) -> None:
         shape = [mask.shape[order.index(dim)] if dim in order and mask.ndim else 1 for dim in mine]
         value = torch.where(mask.reshape(shape), results[0][name], results[1][name])
         context.define(f"{statement.name}.{name}", mine, value)
+
+
+def _run_where(is_needed: torch.Tensor, body: tuple[AnyOp, ...], context: ReferenceContext) -> None:
+    """Run a body that writes only where it is needed."""
+    import torch
+
+    before = dict(context.outputs)
+    _run(body, context)
+    after, context.outputs = context.outputs, before
+    written = {name: value for name, value in after.items() if value is not before.get(name)}
+    context.outputs = before | {n: torch.where(is_needed, value, context.output(n)) for n, value in written.items()}
 
 
 def _run(body: tuple[AnyOp, ...], context: ReferenceContext) -> None:

@@ -155,16 +155,15 @@ class ReferenceContext:
         """
         import torch
 
+        from wavespec.ops.index_map import holds
+
         known = {name: self.names[name] for name in condition.names() if name in self.names}
         whole = {f"start({dim})": 0 for dim in self.sizes} | self.params | self.sizes
         whole |= {f"{function}({dim})": size for dim, size in self.sizes.items() for function in ("end", "size")}
-        dims = max((self.dims[name] for name in known), key=len, default=())
-        shape = next((value.shape for name, value in known.items() if self.dims[name] == dims), torch.Size())
-        numbers = [[one.item() for one in value.expand(shape).flatten()] for value in known.values()]
-        rows = zip(*numbers, strict=True) if known else [()]
-        found = [condition.evaluate({**whole, **dict(zip(known, map(int, row), strict=True))}) for row in rows]
-        device = next(iter(self.tensors.values())).device
-        return dims, torch.tensor(found, dtype=torch.bool, device=device).reshape(shape)
+        if not known:
+            return (), torch.tensor(condition.evaluate(whole), device=next(iter(self.tensors.values())).device)
+        dims = max((self.dims[name] for name in known), key=len)
+        return dims, holds(condition, {**whole, **{name: value.long() for name, value in known.items()}})
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

@@ -7,6 +7,7 @@ index of an element along a dim of the tile, and ``value.N``, what the operand n
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ops.contexts import ReferenceContext, TileContext
-from wavespec.schema.expressions import Binary, Call, Expression, Name, Num, Unary
+from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.ops import Read, Take, Write
 from wavespec.schema.ops.mapping import values_of
 
@@ -125,6 +126,11 @@ def taken(value: torch.Tensor, number: torch.Tensor, inside: torch.Tensor) -> to
     return flat[torch.where(inside, number, value.numel())]
 
 
+def holds(condition: Expression, known: Mapping[str, Any]) -> torch.Tensor:
+    """Where a comparison of values and places holds, each by its name or, as `start(N)`, its text in ``known``."""
+    return _computed(condition, known, {}, _IN_TORCH)
+
+
 _Operations = Mapping[str, Callable[[Any, Any], Any]]
 
 
@@ -137,8 +143,10 @@ def _computed(expression: Expression, known: Mapping[str, Any], sizes: Mapping[s
                 return known[name]
             case Unary(operand=operand):
                 return how["-"](how["number"](0, None), value(operand))
-            case Binary(op=sign, left=left, right=right):
+            case Binary(op=sign, left=left, right=right) | Compare(op=sign, left=left, right=right):
                 return how[sign](value(left), value(right))
+            case Call() if str(node) in known:
+                return known[str(node)]
             case Call(function="size", arguments=(dim,)):
                 return sizes[str(dim)]
             case Call(function=function, arguments=arguments):
@@ -174,4 +182,19 @@ _PLAIN: _Operations = {
     "xor": lambda a, b: a ^ b,
 }
 _IN_KERNELS: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
-_IN_TORCH: _Operations = {**_PLAIN, "number": lambda n, _: n, "min": _torch_minimum, "max": _torch_maximum}
+_COMPARISONS: _Operations = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_IN_TORCH: _Operations = {
+    **_PLAIN,
+    **_COMPARISONS,
+    "/": lambda a, b: a // b,  # exact, where it has a meaning
+    "number": lambda n, _: n,
+    "min": _torch_minimum,
+    "max": _torch_maximum,
+}

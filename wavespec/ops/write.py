@@ -44,6 +44,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 
 def reference(statement: Write, context: ReferenceContext) -> None:
+    import torch
+
     tensor = context.spec.tensors[statement.to]
     value = context.names[statement.value].to(context.dtype(tensor.dtype))
     if not statement.at and not statement.combine:
@@ -57,15 +59,17 @@ def reference(statement: Write, context: ReferenceContext) -> None:
         context.outputs[statement.to] = _COMBINED[str(statement.combine)](result, value)
         return
     number, inside = places(statement, context, tensor.shape, context.dims[statement.value])
-    flat, where = result.view(-1), number[inside]
+    # What lies outside goes to a spare element, so that no size depends on values and a trace is possible.
+    flat = torch.cat([result.reshape(-1), result.new_zeros(1)])
+    where, written = torch.where(inside, number, result.numel()).reshape(-1), value.reshape(-1)
     match statement.combine:
         case None:
-            flat[where] = value[inside]
+            flat[where] = written
         case "add":
-            flat.index_add_(0, where, value[inside])
+            flat.index_add_(0, where, written)
         case "max" | "min":
-            flat.scatter_reduce_(0, where, value[inside], f"a{statement.combine}")
-    context.outputs[statement.to] = result
+            flat.scatter_reduce_(0, where, written, f"a{statement.combine}")
+    context.outputs[statement.to] = flat[:-1].reshape(result.shape)
 
 
 _COMBINED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
