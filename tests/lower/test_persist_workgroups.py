@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +62,17 @@ def test_a_machine_without_a_number_of_processors_refuses() -> None:
     with pytest.raises(WavespecError) as caught:
         gemm.lowered(AMD)
     assert caught.value.code == "persistence-not-possible"
+
+
+@given(st.tuples(*[st.integers(1, 4)] * 4), st.integers(1, 5))
+def test_bands_go_plane_by_plane(grid: tuple[int, ...], group: int) -> None:
+    found: list[tuple[int, ...]] = []
+    for tile in range(math.prod(grid)):
+        symbols: dict[str, int] = {"tile": tile}
+        for name, value in _places(symbol("tile", 0, None), tuple(map(const, grid)), group).items():
+            symbols[name] = value.evaluate(symbols)
+        found.append(tuple(symbols[f"wg{axis}"] for axis in range(len(grid))))
+    assert sorted(found) == list(itertools.product(*map(range, grid)))
+    plane = grid[0] * grid[1]
+    assert [place[:2] for place in found[:plane]] == [place_of(tile, grid[0], grid[1], group) for tile in range(plane)]
+    assert all(len({place[2:] for place in found[at : at + plane]}) == 1 for at in range(0, len(found), plane))

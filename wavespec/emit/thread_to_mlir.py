@@ -10,7 +10,7 @@ from wavespec.emit.elementwise import compare, elementwise
 from wavespec.emit.indices import Indices
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
-from wavespec.emit.raster import banded_ids
+from wavespec.emit.raster import walk_of, walked_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
@@ -175,17 +175,15 @@ class ThreadToMlir:
 
     def order_workgroups(self) -> None:
         """Let workgroups that run together share what they read: bands of rows, as the schedule or the machine says."""
-        plan = self.kernel.distribution
-        group = plan.group or (1 if plan.has_orders else self.machine.raster_group)
-        first, second = self._launch_id(0), self._launch_id(1)
         # A dim of fixed size that is one tile long has no id: nothing to reorder.
-        if group == 1 or len(self.kernel.grid) != 2 or not {first, second} <= self.indices.symbols.keys():
+        axes = [axis for axis in range(len(self.kernel.grid)) if self._launch_id(axis) in self.indices.symbols]
+        group, chiplets = walk_of(self.kernel, self.machine, axes[:2] == [0, 1])
+        if not axes or (group, chiplets) == (1, 1):
             return
-        rows, columns = (self.indices.integer(extent, 32) for extent in self.kernel.grid)
-        row, column = (self.indices.symbols[name].name for name in (first, second))
-        row, column = banded_ids(self.text, (rows, columns), (row, column), group, self.machine.chiplets)
-        self.indices.define(first, row, 32)
-        self.indices.define(second, column, 32)
+        grid = [self.indices.integer(self.kernel.grid[axis], 32) for axis in axes]
+        ids = [self.indices.symbols[self._launch_id(axis)].name for axis in axes]
+        for axis, place in zip(axes, walked_ids(self.text, grid, ids, group, chiplets), strict=True):
+            self.indices.define(self._launch_id(axis), place, 32)
 
     def _launch_id(self, axis: int) -> str:
         """The symbol of a workgroup's place along an axis of the launch."""

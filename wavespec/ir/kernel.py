@@ -258,6 +258,8 @@ class Distribution:
     stages: int = 1
     group: int = 0
     """Workgroups along axis 0 that run together with their neighbours along axis 1; 0 = as the machine likes it."""
+    chiplets: bool | None = None
+    """Whether each chiplet of a machine gets neighbours; None = where tiles come in groups."""
     persistent: bool = False
     """Whether one workgroup per processor walks over the tiles."""
     workers: int = 0
@@ -276,6 +278,7 @@ class Distribution:
     stages_span: Span | None = field(default=None, compare=False)
     workgroups_span: Span | None = field(default=None, compare=False)
     group_span: Span | None = field(default=None, compare=False)
+    chiplets_span: Span | None = field(default=None, compare=False)
     is_for_target: bool = field(default=False, compare=False)
     """Whether the schedule was written for this target alone, so that all of it should have a meaning."""
 

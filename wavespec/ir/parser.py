@@ -119,7 +119,9 @@ class _KernelReader(ExprReader):
         self.expect("stages")
         stages = self.integer()
         self.expect("group")
-        group, persistent, roles = self.integer(), self.accept("persistent"), WaveRoles()
+        group = self.integer()
+        chiplets = self.integer() == 1 if self.accept("chiplets") else None
+        persistent, roles = self.accept("persistent"), WaveRoles()
         workers = self.integer() if self.accept("workers") else 0
         cluster = self.integer() if self.accept("cluster") else 1
         split = self.integer() if self.accept("split") else 1
@@ -141,6 +143,7 @@ class _KernelReader(ExprReader):
             instruction=instruction,
             stages=stages,
             group=group,
+            chiplets=chiplets,
             persistent=persistent,
             workers=workers,
             cluster=cluster,

@@ -46,6 +46,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
     lines += [split("wave", s) for s in plan.waves]
     lines += [split("vector", s) for s in plan.vectors]
     text = f'plan "{plan.instruction}" stages {plan.stages} group {plan.group}'
+    if plan.chiplets is not None:
+        text += f" chiplets {int(plan.chiplets)}"
     if plan.persistent:
         text += " persistent"
     if plan.workers:

@@ -170,6 +170,8 @@ class AssignTiles(Pass):
         has = {dim for op in kernel.walk() for value in op.results for dim in value.tile.dims}
         split = [s for s in plan.workgroup if s.dim in has]
         split += [loop for loop in plan.loops if loop.dim in wave_tiles]
+        axes = {wave.dim: wave.axis for wave in plan.waves}
+        split.sort(key=lambda s: -axes.get(s.dim, 0))
         waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in split)
         if plan.roles.producers and plan.roles.order == "ping_pong":
             if not plan.persistent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -52,6 +53,9 @@ class PersistWorkgroups(Pass):
         if plan.group > 1 and plan.is_for_target and not machine.concurrent_waves:
             why = f"workgroups of {machine.target} run one after another on each core"
             raise UselessSetting(plan.group_span, "group", why, "Leave it out for this target.")
+        if plan.chiplets is not None and plan.is_for_target and machine.chiplets == 1:
+            why = f"{machine.variant} has no chiplets"
+            raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
         if not plan.persistent:
             return kernel
         if not (machine.processors or (plan.workers and machine.concurrent_waves)):
@@ -66,7 +70,8 @@ class PersistWorkgroups(Pass):
         count, workers = symbol("tiles", 0, _MOST_TILES), symbol("workers", 1, most)
         first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, _MOST_TILES)
         tile, rank = symbol("tile", 0, _MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
-        group = max(1, (plan.group or (1 if plan.has_orders else machine.raster_group)) // kernel.cluster)
+        by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
+        group = max(1, (plan.group or by_machine) // kernel.cluster)
         values = {"tile": first // kernel.cluster + turn * workers, **_places(tile, places, group)}
         values["wg0"] = values["wg0"] * kernel.cluster + rank
         values |= {
@@ -92,15 +97,13 @@ def _let(name: str, value: Expr) -> Op:
 
 def _places(tile: Expr, grid: tuple[Expr, ...], group: int) -> dict[str, Expr]:
     """The place in the grid of tile number ``tile``, along each axis; axis 0 runs first, inside of a band."""
-    if len(grid) != 2 or group == 1:
-        places: dict[str, Expr] = {}
-        for axis, extent in enumerate(grid[:-1]):
-            places[f"wg{axis}"] = tile % extent
-            tile = tile // extent
-        return places | {f"wg{len(grid) - 1}": tile}
-    rows, columns = grid
+    if len(grid) < 2 or group == 1:
+        return _in_order(tile, grid, 0)
+    rows, columns, *others = grid
     band, start, inside, height = _BAND.values()
-    return {
+    planes = _in_order(tile // (rows * columns), others, 2) if others else {}
+    tile = tile % (rows * columns) if others else tile
+    return planes | {
         "band_tiles": columns * group,
         "band_start": tile // band * group,
         "band_place": tile % band,
@@ -108,3 +111,12 @@ def _places(tile: Expr, grid: tuple[Expr, ...], group: int) -> dict[str, Expr]:
         "wg0": start + inside % height,
         "wg1": inside // height,
     }
+
+
+def _in_order(number: Expr, grid: Sequence[Expr], first: int) -> dict[str, Expr]:
+    """The places that a number stands for along the axes from ``first`` on, the first of which runs fastest."""
+    places: dict[str, Expr] = {}
+    for axis, extent in enumerate(grid[:-1], first):
+        places[f"wg{axis}"] = number % extent
+        number = number // extent
+    return places | {f"wg{first + len(grid) - 1}": number}

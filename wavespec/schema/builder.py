@@ -294,8 +294,8 @@ class KernelBuilder:
     def device(self, dim: Symbol | str, tile: Symbol | int) -> None:
         self._constrain("device", dim=str(dim), tile=_symbol(tile).expression)
 
-    def wave(self, dim: Symbol | str, tile: Symbol | int) -> None:
-        self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression)
+    def wave(self, dim: Symbol | str, tile: Symbol | int, axis: int = 0) -> None:
+        self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression, axis=axis)
 
     def hardware(self, mma: str | None = None, vector: Mapping[str, Symbol | int] | None = None) -> None:
         """Features of the machine; `vector`: neighbours along dims that each lane takes together."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
 from wavespec.schema.constraints import Workgroup
-from wavespec.schema.expressions import EvaluationError, Expression
+from wavespec.schema.expressions import EvaluationError, Expression, Name
 from wavespec.schema.models import Dim, KernelSpec
 from wavespec.schema.permutations import COUNT, INDEX, Clash, Undecided, clash_of
 from wavespec.schema.resolve import NoConstantValue, UndefinedName, part_of
@@ -42,6 +42,33 @@ class OrderUnknown(WavespecError, code="order-unknown"):
         )
 
 
+class TornCluster(WavespecError, code="torn-cluster"):
+    def __init__(self, where: Where, constraint: Workgroup, cluster: int, first: Span | None) -> None:
+        super().__init__(
+            where,
+            f"A cluster computes {cluster} tiles of {quote(constraint.dim)} that follow each other; this order has "
+            "others follow each other.",
+            hints=["Leave out 'order', or 'cluster', or write another dim of axis 0 before this one."],
+            related=[Related(first, "the cluster")] if first else [],
+        )
+
+
+class UselessOrder(WavespecError, code="useless-order", severity="warning"):
+    def __init__(self, where: Where, dim: str, why: str) -> None:
+        super().__init__(
+            where, f"The order of the tiles of {quote(dim)} changes nothing: {why}.", hints=["Leave it out."]
+        )
+
+
+def check_clusters(kernel: KernelSpec) -> Iterator[WavespecError]:
+    """Orders of tiles that a cluster, which takes neighbours, cannot follow."""
+    workgroups = kernel.schedule.workgroups if kernel.schedule else None
+    first = next((one for one in kernel.constraints if isinstance(one, Workgroup) and one.axis == 0), None)
+    if workgroups is None or workgroups.cluster == 1 or first is None or first.order is None:
+        return
+    yield TornCluster(first.where("order"), first, workgroups.cluster, workgroups.key_span_of("cluster"))
+
+
 def check_order_names(
     spec: KernelSpec, order: Expression, where: Where, broken: frozenset[str]
 ) -> Iterator[WavespecError]:
@@ -69,12 +96,17 @@ def order_problem(
         if (name := getattr(node, "name", None)) in unknown:
             why = f"{quote(str(name))} is known only when the kernel is called"
             return OrderUnknown(part_of(where, node), constraint.dim, why)
+    counts = _counts(spec.dims[constraint.dim], tile)
+    if counts is not None and not any(count > 1 for count in counts[-1:]):
+        return UselessOrder(where, constraint.dim, "it has one tile")
     try:
-        clash = clash_of(order, constants, _counts(spec.dims[constraint.dim], tile))
+        clash = clash_of(order, constants, counts)
     except Undecided as undecided:
         return OrderUnknown(part_of(where, undecided.node), constraint.dim, str(undecided))
     except EvaluationError as error:
         return NoConstantValue(part_of(where, error.node), f"{quote(str(order))} has no integer value: {error}.")
+    if clash is None and isinstance(order, Name):
+        return UselessOrder(where, constraint.dim, "tiles come like this anyway")
     return NotAnOrder(where, constraint.dim, order, clash) if clash else None
 
 

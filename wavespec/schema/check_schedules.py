@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wavespec.diagnostics import Span, WavespecError, Where, quote
+from wavespec.schema.check_orders import check_clusters
 from wavespec.schema.constraints import Workgroup
 from wavespec.schema.models import KernelSpec, Schedule
 from wavespec.schema.resolve import spec_with_override
@@ -39,6 +40,8 @@ def check_schedules(spec: KernelSpec) -> Iterator[WavespecError]:
                 yield from _useless(spec, case.schedule, [kernel])
     if spec.schedule is not None:
         yield from _useless(spec, spec.schedule, every)
+    torn = (error for kernel in every for error in check_clusters(kernel))
+    yield from {str(error): error for error in torn}.values()
 
 
 def is_for_one_target(spec: KernelSpec) -> bool:
@@ -86,15 +89,26 @@ def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Fo
 
 
 def _of_workgroups(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:
-    if schedule.workgroups is not None and schedule.workgroups.count and not schedule.workgroups.persistent:
+    if (workgroups := schedule.workgroups) is None:
+        return
+    if workgroups.count and not workgroups.persistent:
         why, hint = "a workgroup computes one tile", "Add 'persistent: true', or leave it out."
         yield ("workgroups", "count"), why, hint
-    if schedule.workgroups is None or (schedule.workgroups.group or 1) == 1:
-        return
+    if workgroups.chiplets is not None and workgroups.persistent:
+        why, hint = "workgroups that stay take tiles in turns", "Leave it out, or 'persistent'."
+        yield ("workgroups", "chiplets"), why, hint
     axes = [{one.axis for one in kernel.constraints if isinstance(one, Workgroup)} for kernel in kernels]
-    if _BAND_AXES not in axes:
-        why = "bands are of grids with the axes 0 and 1, and this one has others"
+    if workgroups.cluster > 1 and not any(0 in of_kernel for of_kernel in axes):
+        why = "a cluster is of neighbours along axis 0, and no dim is on it"
+        yield ("workgroups", "cluster"), why, "Give the dim whose tiles are neighbours 'axis: 0'."
+    if (workgroups.group or 1) == 1:
+        return
+    if not any(of_kernel >= _BAND_AXES for of_kernel in axes):
+        why = "bands are of the axes 0 and 1, and no dims are on both"
         yield ("workgroups", "group"), why, "Split two dims over workgroups, one along each of these axes."
+    elif workgroups.split > 1:
+        why = "workgroups that split a loop are neighbours, whatever their tiles"
+        yield ("workgroups", "group"), why, "Leave it out, or 'split'."
 
 
 def _takes_turns(schedule: Schedule) -> bool:

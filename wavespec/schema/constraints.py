@@ -87,6 +87,9 @@ class Wave(Constraint):
     """The dim whose workgroup tile is split."""
     tile: Expression
     """Elements of the dim that one wave computes; divides the workgroup's tile."""
+    axis: Annotated[int, Field(ge=0, le=4)] = 0
+    """How the waves of a workgroup are numbered: those along dims of the lower axes are next to each other; of one
+    axis, those along the dim that is split over workgroups last."""
 
 
 class HardwareSettings(SpecModel):

@@ -86,7 +86,11 @@ class WorkgroupSchedule(SpecModel):
     """The order in which tiles of the result are computed."""
 
     group: Annotated[int, Field(ge=1, le=64)] | None = None
-    """Workgroups along axis 0 that run together with their neighbours along axis 1; absent: the machine's choice."""
+    """Workgroups along axis 0 that run together with their neighbours along axis 1, at each place of further axes;
+    absent: the machine's choice in grids of these two axes."""
+    chiplets: bool | None = None
+    """Whether each chiplet gets neighbours, where the machine hands workgroups out to chiplets in turns; absent: where
+    tiles come in such groups."""
     cluster: Annotated[int, Field(ge=1, le=16)] = 1
     """Neighbours along axis 0 that run at the same time and copy what they share once, each a part, for all of them."""
     split: Annotated[int, Field(ge=1, le=16)] = 1

@@ -54,7 +54,7 @@ class _Subject:
     n: str
     k: str
     rows: tuple[MatrixInstruction, ...]
-    axes: Mapping[str, int]
+    splits: Mapping[str, Workgroup]
     kept: tuple[AnyConstraint, ...]
 
     def product(self, sizes: Mapping[str, int]) -> Product:
@@ -103,13 +103,13 @@ def _subject(spec: KernelSpec, machine: Machine) -> _Subject:
     m, n, k = first["m"], first["n"], first["k"]
     if any((op["m"], op["n"], op["k"]) != (m, n, k) for op in products):
         raise NothingToTune(where, f"{spec.name} has products over different dims; only one kind can be tuned.")
-    axes = {c.dim: c.axis for c in spec.constraints if isinstance(c, Workgroup)}
+    splits = {c.dim: c for c in spec.constraints if isinstance(c, Workgroup)}
     walked = {c.dim for c in spec.constraints if isinstance(c, Tiling)}
-    if not {m, n} <= axes.keys() or k not in walked:
+    if not {m, n} <= splits.keys() or k not in walked:
         hints = ["A product is tuned where constraints split m and n over workgroups and walk over k."]
         raise NothingToTune(spec.where("constraints"), f"{spec.name} does not split its product.", hints=hints)
     kept = tuple(c for c in spec.constraints if not (isinstance(c, Hardware) or getattr(c, "dim", "") in (m, n, k)))
-    return _Subject(m, n, k, _rows(first, spec, machine), axes, kept)
+    return _Subject(m, n, k, _rows(first, spec, machine), splits, kept)
 
 
 def _rows(op: Op, spec: KernelSpec, machine: Machine) -> tuple[MatrixInstruction, ...]:
@@ -202,8 +202,10 @@ def _candidate(subject: _Subject, split: Split, schedule: Mapping[str, Any], cos
     (m, n, k), (wave_m, wave_n) = split.block, split.wave
     mma = split.row.name if named else "auto"
     constraints: list[AnyConstraint] = [
-        Workgroup(dim=subject.m, tile=Num(m), axis=subject.axes[subject.m]),
-        Workgroup(dim=subject.n, tile=Num(n), axis=subject.axes[subject.n]),
+        Workgroup(dim=dim, tile=Num(tile), axis=subject.splits[dim].axis, order=subject.splits[dim].order)
+        for dim, tile in ((subject.m, m), (subject.n, n))
+    ]
+    constraints += [
         Tiling(dim=subject.k, tile=Num(k)),
     ]
     words = [f"{m}x{n}x{k}"]
