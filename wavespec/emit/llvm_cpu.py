@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.shared_divisor import is_moderate, quotient
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
@@ -30,6 +31,7 @@ class ThreadToCpu(CpuProducts):
         zero = self.text.constant(0, "index")
         self.buffers: dict[str, tuple[str, str]] = {}
         self.addresses: dict[str, str] = {}
+        self.shared: dict[str, str] = {}  # of values that repeat one f32: its name
         for number, memory in enumerate(self.bindings()):
             type_ = f"memref<?x{mlir_type(memory.dtype)}, #hal.descriptor_type<storage_buffer>>"
             read_only = " flags(ReadOnly)" if memory.role == "input" else ""
@@ -60,10 +62,12 @@ class ThreadToCpu(CpuProducts):
         start = 0
         while start < len(ops):
             stop = start + 1
-            while stop < len(ops) and _joins(ops[start], ops[stop]):
+            while stop < len(ops) and self._joins(ops[start], ops[stop]):
                 stop += 1
             self.text.span = ops[start].span
-            if ops[start].name == "accumulate":
+            if self._shares_divisor(ops[start]):
+                self._quotients(ops[start:stop])
+            elif ops[start].name == "accumulate":
                 self._accumulated(ops[start:stop])
             elif stop > start + 1 and ops[start].name == "atomic":
                 self._atomics(ops[start:stop])
@@ -72,6 +76,17 @@ class ThreadToCpu(CpuProducts):
             else:
                 super().block(ops[start:stop])
             start = stop
+
+    def _joins(self, first: Op, other: Op) -> bool:
+        """Whether an operation shares the test of the one before."""
+        if first.name == "accumulate" == other.name:
+            return first["onto"] == other["onto"]
+        if self._shares_divisor(first) and self._shares_divisor(other):
+            return first.operands[1] == other.operands[1]
+        return first.name == other.name and _bounded(first) and _bounded(other)
+
+    def _shares_divisor(self, op: Op) -> bool:
+        return op.name == "elementwise" and op["function"] == "div" and op.operands[1].name in self.shared
 
     def _together(self, ops: Sequence[Op]) -> None:
         """Loads or stores with bound checks: one test, two forms."""
@@ -95,6 +110,34 @@ class ThreadToCpu(CpuProducts):
 
         condition = self.indices.holds(_all_inside(ops))
         self._either(condition, lambda: form([op.with_(mask=()) for op in ops]), lambda: form(ops))
+
+    def _broadcast(self, op: Op) -> None:
+        super()._broadcast(op)
+        if op.result.vector.dtype.name == "f32" and op.result.vector.elements > 1:
+            self.shared[op.result.name] = self.whole(op.operands[0])
+
+    def _quotients(self, ops: Sequence[Op]) -> None:
+        """Divisions by the same number: one test of it, two forms."""
+        divisor = ops[0].operands[1]
+        sizes = self.native_sizes(divisor.vector.dtype, divisor.vector.elements)
+
+        def form(divided: Callable[[str, str, int], str]) -> list[str]:
+            by = self.parts(divisor, sizes)
+            pairs = [pair for op in ops for pair in zip(self.parts(op.operands[0], sizes), by, strict=True)]
+            return [divided(part.name, other.name, part.size) for part, other in pairs]
+
+        def corrected(name: str, by: str, size: int) -> str:
+            return quotient(self.text, name, by, size)
+
+        def plain(name: str, by: str, size: int) -> str:
+            return self.text.op(f"arith.divf {name}, {by} : {vector_type(divisor.vector.dtype, size)}")
+
+        types = [vector_type(divisor.vector.dtype, size) for _ in ops for size in sizes]
+        condition = is_moderate(self.text, self.shared[divisor.name])
+        result = self._either(condition, lambda: form(corrected), lambda: form(plain), types)
+        names = (Part(f"{result}#{number}", size) for number, size in enumerate(sizes * len(ops)))
+        for op in ops:
+            self.values[op.result.name] = tuple(itertools.islice(names, len(sizes)))
 
     def _accumulated(self, ops: Sequence[Op]) -> None:
         """Sums into memory.  Each value is read, added and stored on its own, so that few of them need a register at a time."""
@@ -321,13 +364,6 @@ class ThreadToCpu(CpuProducts):
 
 def _bounded(op: Op) -> bool:
     return op.name in ("load", "store", "accumulate", "atomic") and (bool(op["mask"]) or op.get("valid") is not None)
-
-
-def _joins(first: Op, other: Op) -> bool:
-    """Whether an access shares the bound test of the one before."""
-    if first.name == "accumulate" == other.name:
-        return first["onto"] == other["onto"]
-    return first.name == other.name and _bounded(first) and _bounded(other)
 
 
 def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
