@@ -336,6 +336,13 @@ class ThreadToCpu(CpuProducts):
         rounded = self.text.op(f"arith.trunci {rounded} : {word} to {short}")
         return self.text.op(f"arith.bitcast {rounded} : {short} to {type_.replace('f32', 'bf16')}")
 
+    def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
+        if function not in ("maximum", "minimum") or not dtype.is_float:
+            return super().step(function, names, dtype, size)
+        type_ = vector_type(dtype, size)  # which of two zeros it is takes machines two instructions to tell
+        how = f"<{{fastmathFlags = #llvm.fastmath<nsz>}}> : ({type_}, {type_}) -> {type_}"
+        return self.text.op(f'"llvm.intr.{function}"({", ".join(names)}) {how}')
+
     def exp2(self, name: str, size: int) -> str:
         return power_by_polynomial(self.text, name, size)
 

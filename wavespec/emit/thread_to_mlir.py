@@ -115,6 +115,10 @@ class ThreadToMlir:
     def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
         raise NotImplementedError
 
+    def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
+        """A step other than ``exp2`` on ``size`` elements of ``dtype``."""
+        return elementwise(self.text, function, names, dtype, size)
+
     def exp2(self, name: str, size: int) -> str:
         """Two to the power of ``size`` elements of f32."""
         raise NotImplementedError
@@ -419,7 +423,7 @@ class ThreadToMlir:
             name = (
                 self.exp2(names[0], size)
                 if function == "exp2"
-                else elementwise(self.text, function, names, kind.dtype, size)
+                else self.step(function, names, kind.dtype, size)
             )
             made.append(Part(name, size))
         self.values[op.result.name] = tuple(made)
@@ -436,7 +440,7 @@ class ThreadToMlir:
                 parts = [*resized(self.text, (parts[0],), dtype, [half, half, *([1] * (parts[0].size % 2))])]
                 continue
             left, right, *rest = parts
-            name = elementwise(self.text, function, [left.name, right.name], dtype, left.size)
+            name = self.step(function, [left.name, right.name], dtype, left.size)
             parts = [*rest, Part(name, left.size)]
         self.values[op.result.name] = (parts[0],)
 
