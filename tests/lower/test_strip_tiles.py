@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,43 @@ def test_results_are_exact_whatever_the_last_tile_has(machine: Machine, m: int, 
         s += (products - largest[:, None]).sum(axis=1) + largest
     np.testing.assert_array_equal(report.tensors["c"], c)
     np.testing.assert_array_equal(report.tensors["s"], s)
+
+
+AT_PLACES = (
+    ("K: {max: 32}", "K: {max: 32}, T: {}"),
+    ("constraints:", "  p: {shape: [N], dtype: i32}\n  w: {shape: [T], dtype: f32}\nconstraints:"),
+    ("- b_tile: {read: b}", "- place: {read: p}\n        - b_tile: {read: b, dims: [N, K], at: {N: place}}"),
+    (
+        "- largest: {max: products,",
+        """- after: "place + 1"
+        - offset: {read: w, dims: [N], at: {T: after}}
+        - moved: "products + offset"
+        - largest: {max: moved,""",
+    ),
+    ("products - largest", "moved - largest + offset"),
+)
+"""Rows of b, and something to add, from places that are read and computed along the dim that is cut."""
+
+
+@pytest.mark.parametrize(("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 2, 1), (AVX2, 1, 0), (AMX, 5, 70)])
+def test_reads_at_places_are_cut_too(machine: Machine, m: int, n: int) -> None:
+    spec = below_largest(*AT_PLACES)
+    assert strips(stripped(spec, machine))
+    random, k, d, t = np.random.default_rng(0), 7, 18, 50
+    a, b, v = (random.integers(-2, 3, shape) for shape in ((m, k), (n, k), (n, d)))
+    places, w = random.integers(-3, n + 3, n), random.integers(-2, 3, t)
+    inputs: dict[str, Any] = {name: array.astype(BF16) for name, array in zip("abv", (a, b, v), strict=True)}
+    inputs |= {"p": places.astype(np.int32), "w": w.astype(np.float32)}
+    report = simulate(lower(spec, machine), machine, inputs, {"M": m, "N": n, "K": k, "D": d, "T": t})
+    assert report.ok, report.render()
+    rows = np.array([b[at] if 0 <= at < n else np.zeros(k) for at in places]).reshape(n, k)
+    offset = np.array([w[at + 1] if 0 <= at + 1 < t else 0 for at in places])
+    c = np.zeros((m, d))
+    for start in range(0, n, TILE):
+        part = slice(start, start + TILE)
+        moved = a @ rows[part].T + offset[part]
+        c += (moved - moved.max(axis=1)[:, None] + offset[part]) @ v[part]
+    np.testing.assert_array_equal(report.tensors["c"], c)
 
 
 def test_loops_stay_where_one_instruction_is_as_wide_as_the_tile_or_waves_run_together() -> None:

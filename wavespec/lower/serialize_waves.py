@@ -55,6 +55,7 @@ class _Serializer:
         self.memory_depths: dict[str, int] = {}
         self.private: list[Memory] = []
         self.local = {memory.name for memory in kernel.memories if memory.space != "global"}
+        self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
 
     # ------------------------------------------------------------------------------------------------------ nests
 
@@ -82,10 +83,11 @@ class _Serializer:
         return (replace(op, region=Region((), self.block(op.body.ops), ())),)
 
     def _mixes_levels(self, op: Op) -> bool:
-        """Whether a loop stages something for several waves at once, so that it has to stay around the wave loops."""
+        """Whether a loop stages something for several waves at once, so that it has to stay around the wave loops; what
+        is private each wave may make for itself."""
         depths = [(self._note(inner), inner) for inner in op.body.ops]
         deepest = max((depth for depth, _ in depths), default=0)
-        return any(depth < deepest and self._staged(inner) for depth, inner in depths)
+        return any(depth < deepest and self._staged(inner) & self.shared for depth, inner in depths)
 
     def _staged(self, op: Op) -> set[str]:
         """Memories of the workgroup that ``op`` fills."""

@@ -3,7 +3,7 @@ strip."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -90,7 +90,7 @@ def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     (width,) = widths
     strips = _Strips(dim, tile, width, symbol(f"strip_{dim}", 0, tile - width, width))
     whole = [op for op in loop.body.ops if op.name == "mma" and op["k"] == dim]
-    reads = {op.result.name for op in loop.body.ops if op.name == "read"}
+    reads = {op.result.name for op in loop.body.ops if op.name == "read" and not any(map(strips.has, op.operands))}
     fits = tile > width and tile % width == 0
     fits = fits and all(width % instruction_of(op, machine).k == 0 for op in whole)
     fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
@@ -102,7 +102,7 @@ def _can_be_cut(op: Op, strips: _Strips) -> bool:
     values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
     along = [value for value in values if strips.has(value)]
     alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
-    return not along or (op.name in _ALONG and alike and not op.get("at"))
+    return not along or (op.name in _ALONG and alike)
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class _Body:
                 self._at(phase).before.append(op)
             elif op.name in ("read", "register", "index"):  # done again wherever it is used
                 self.made[op.result.name] = (-1, op)
-                phase = written.get(op.get("memory", ""), 0)
+                phase = max(phase, written.get(op.get("memory", ""), 0))
             else:
                 sums = any(inner.name == "mma" for inner in self._at(phase).inside)
                 phase += op.name == "reduce" and sums
@@ -168,8 +168,17 @@ class _Body:
 
     def _kept(self) -> dict[str, Value]:
         """Values along the dim that a later phase uses."""
-        used = [(n, value) for n, phase in enumerate(self.phases) for op in phase.inside for value in op.operands]
-        return {v.name: v for n, v in used if v.name in self.made and 0 <= self.made[v.name][0] < n}
+        used = [(n, value) for n, phase in enumerate(self.phases) for op in phase.inside for value in self._needs(op)]
+        return {v.name: v for n, v in used if 0 <= self.made[v.name][0] < n}
+
+    def _needs(self, op: Op) -> Iterator[Value]:
+        """The values along the dim that an operation takes; before one that is read again, the places where it is."""
+        for value in op.operands:
+            if value.name in self.made:
+                phase, made = self.made[value.name]
+                if phase < 0:
+                    yield from self._needs(made)
+                yield value
 
     def _memory(self, value: Value) -> Memory:
         """The rows of one wave."""
@@ -186,8 +195,8 @@ class _Body:
             return phase.before
         strips, names, inside = self.strips, dict[str, Value](), list[Op]()
         for op in phase.inside:
-            for value in op.operands:
-                if value.name in self.made and value.name not in names:
+            for value in self._needs(op):
+                if value.name not in names:
                     inside.append(self._again(value, names))
             if op.name != "reduce":
                 inside.append(self._narrowed(op, names))
