@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wavespec.emit.elementwise import compare, elementwise
+from wavespec.emit.ending_loops import emit_ending_loop
 from wavespec.emit.indices import Indices
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
@@ -545,6 +546,9 @@ class ThreadToMlir:
     def _for(self, op: Op) -> None:
         if op.get("once"):
             self._once(op)
+            return
+        if op.get("goes_on") is not None:
+            emit_ending_loop(self, op)
             return
         body = op.body
         bits = self.counter_bits(op)

@@ -35,7 +35,7 @@ memory.
 | reduce | T x n -> T x 1 | function: joins all elements, in any order |
 | shuffle | T x n -> T x n | mask: what the lane has whose number differs in these bits |
 | pad | T x n -> T x n | start, stride, limit, value: element i becomes ``value`` unless start + i * stride < limit |
-| for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values; ``once`` (absent: false): a branch, which runs one step or none, from 0 to ``upper`` |
+| for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values; ``once`` (absent: false): a branch, which runs one step or none, from 0 to ``upper``; ``goes_on`` (absent: 1): 0 or 1, what it is in front of the loop and at the end of the body, where a ``bind`` may have changed its symbols: the loop ends early where it is 0 |
 | let | -> | symbol, value: from here on in this block the symbol stands for the value |
 | bind | T x 1 -> | symbol: the same, with the integer that a lane holds for the value; ``uniform`` (absent: false): that all lanes of the workgroup hold |
 | if | -> | mask: only the lanes for which it holds run the region, which has no values |
@@ -337,8 +337,9 @@ class ThreadBuilder:
         *,
         unroll: int = 1,
         once: bool = False,
+        goes_on: Expr | None = None,
     ) -> tuple[Value, ...]:
-        """A counted loop; returns its results."""
+        """A counted loop, which ends early where ``goes_on`` is 0; returns its results."""
         results = tuple(Value(self.fresh(v.name), v.type) for v in carried)
         self.add(
             "for",
@@ -351,6 +352,7 @@ class ThreadBuilder:
             step=as_expr(step),
             unroll=unroll,
             **({"once": True} if once else {}),
+            **({} if goes_on is None else {"goes_on": goes_on}),
         )
         return results
 

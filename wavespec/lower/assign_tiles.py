@@ -210,7 +210,7 @@ class AssignTiles(Pass):
                 return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in dims_of(op))),)
             if op.name == "random":
                 return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in op["over"])),)
-            if op.name == "iterate" and not op.get("once"):
+            if op.name == "iterate" and op["dim"]:
                 return (_loop(op, sizes[op["dim"]], extents[op["dim"]]),)
             return (op,)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import less
+from wavespec.ir.expr import const, less
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.thread import PURE
 from wavespec.lower.base import Pass
@@ -40,7 +40,9 @@ class HoistInvariants(Pass):
 
 def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     """Operations that can stand before the loop, and those that stay."""
-    runs = less(loop["lower"], loop["upper"])
+    asked = loop.get("goes_on")
+    enters = ((loop["lower"], loop["upper"]), *(() if asked is None else ((const(0), asked),)))
+    runs = asked is None and less(loop["lower"], loop["upper"])
     changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name in ("let", "bind"))}
     local = {value.name for value in loop.body.arguments}
     before: list[Op] = []
@@ -50,12 +52,12 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
         fixed = not any(v.name in local for v in op.operands) and all(
             changing.isdisjoint(e.symbols) for e in op.expressions()
         )
-        binds = op.name == "bind" and fixed
+        binds = op.name == "bind" and fixed and (asked is None or op["symbol"] not in asked.symbols)
         if binds:
             changing.discard(op["symbol"])
         moves = (pure and fixed) or binds
         if moves and op.name == "load" and not runs:
-            op = op.with_(mask=((loop["lower"], loop["upper"]), *op["mask"]))
+            op = op.with_(mask=(*enters, *op["mask"]))
         (before if moves else inside).append(op)
         if not moves:
             local |= {value.name for value in op.results}

@@ -51,7 +51,7 @@ def _block(ops: Sequence[Op], names: dict[str, Value], scheduled: set[str]) -> t
 def _has_one_step(op: Op, scheduled: set[str]) -> bool:
     if op.name != "iterate" or op.node in scheduled or any(inner.name == "mma" for inner in op.walk()):
         return False
-    if op.get("once") and op["extent"].low != 1:  # a branch
+    if op.get("goes_on") is not None or (op.get("once") and op["extent"].low != 1):  # a branch
         return False
     most = op["extent"].high
     return most is not None and most <= op["step"].value

@@ -72,7 +72,9 @@ def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
 def _kept(kernel: Kernel, first: Op, later: Op, write: Op) -> tuple[Op, Op, Memory] | None:
     """Both loops with what the first leaves to the later one, and where, if they have something in common."""
     same = ("dim", "lower", "extent", "step", "stride", "induction")
-    if first.name != "iterate" or any(first.get(key) != later.get(key) for key in same):
+    if first.name != "iterate" or "goes_on" in {key for loop in (first, later) for key, _ in loop.attributes}:
+        return None
+    if any(first.get(key) != later.get(key) for key in same):
         return None
     made = {_key(op, _makers(first)): op for op in first.body.ops if op.name == "elementwise"}
     for op in reversed(later.body.ops):

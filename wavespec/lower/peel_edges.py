@@ -31,7 +31,7 @@ class PeelEdges(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             if op.name != "iterate" or op.node in scheduled or op["unroll"] == 0:
                 return (op,)
-            if op.get("lower") is not None or op.get("stride") is not None:
+            if any(op.get(key) is not None for key in ("lower", "stride", "goes_on")):
                 return (op,)
             inside = [inner for inner in op.walk() if inner is not op]
             if any(inner.name == "mma" for inner in inside) or not any(_is_masked(inner, op) for inner in inside):

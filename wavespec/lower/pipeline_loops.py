@@ -66,8 +66,12 @@ class PipelineLoops(Pass):
                 notes.append(f"{op.node}: steps do not overlap, because of the branch in them.")
             if op.name != "for" or op.get("once") or not staged_memories(kernel, op.body.ops):
                 return (op,)
+            if op.get("goes_on") is not None and not _is_planned(kernel, op):
+                if _overlaps(kernel, op):
+                    notes.append(f"{op.node}: steps do not overlap, because each may be the last.")
+                return (op,)
             if not _is_innermost(op):
-                if any(op.node == schedule.loop for schedule in kernel.distribution.schedules):
+                if _is_planned(kernel, op):
                     raise NotInnermost(kernel.distribution.schedule_of(op.node).where_key(), op.node)
                 return (op,)
             plan = _plan(kernel, op, machine)
@@ -97,11 +101,20 @@ class PipelineLoops(Pass):
 
 def _has_staged_branch(kernel: Kernel, loop: Op) -> bool:
     """Whether steps that were meant to overlap stage tiles, or use them, in a branch."""
-    plan = kernel.distribution.schedule_of(loop.node)
     branches = (op for op in loop.body.ops if op.get("once"))
-    return bool(plan.stages > 1 or plan.auto) and any(
+    return _overlaps(kernel, loop) and any(
         op.get("memory") and kernel.memory(op["memory"]).space == "shared" for one in branches for op in one.walk()
     )
+
+
+def _overlaps(kernel: Kernel, loop: Op) -> bool:
+    """Whether the schedule wants steps of the loop to overlap."""
+    plan = kernel.distribution.schedule_of(loop.node)
+    return bool(plan.stages > 1 or plan.auto)
+
+
+def _is_planned(kernel: Kernel, loop: Op) -> bool:
+    return any(loop.node == schedule.loop for schedule in kernel.distribution.schedules)
 
 
 def _is_innermost(loop: Op) -> bool:

@@ -151,7 +151,8 @@ class _Serializer:
     def without_carried(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
         """The loop with its carried values in memory: operations before it, the loop, operations after it."""
         zeros = {o.result.name for o in self.kernel.walk() if o.name == "constant" and o["value"] == 0}
-        if not all(value.name in zeros for value in op.operands) or not _only_accumulates(op):
+        ends_early = op.get("goes_on") is not None
+        if ends_early or not all(value.name in zeros for value in op.operands) or not _only_accumulates(op):
             return self._in_private(op, after)
         chain = self._plain_stores(op, after)
         if chain is None:

@@ -149,7 +149,7 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
     if not plan.roles.producers or plan.persistent or plan.cluster > 1:
         raise refuse("that takes a producer, and a workgroup for each tile", "Leave out 'persistent' and 'cluster'.")
     loops = [op for op in kernel.body if op.name == "iterate"]
-    if any(op.get(key) is not None for op in loops for key in ("once", "lower", "stride")):
+    if any(op.get(key) is not None for op in loops for key in ("once", "lower", "stride", "goes_on")):
         raise refuse("that takes a loop over a whole dim, and no branches", "Leave out 'split'.")
     if len(loops) != 1 or len(kernel.grid) - len(kernel.joined) > 3:
         raise refuse("that takes one loop, and at most two axes of workgroups", "Leave out 'split'.")

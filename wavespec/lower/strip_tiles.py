@@ -80,7 +80,7 @@ class _Strips:
 
 def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     """How to cut the tiles of a loop; None where it is not needed, or not possible."""
-    if loop.name != "iterate" or loop.get("once"):
+    if loop.name != "iterate" or not loop["dim"] or loop.get("goes_on") is not None:
         return None
     dim, tile = loop["dim"], loop["step"].value
     products = [op for op in loop.body.ops if op.name == "mma" and op["n"] == dim]

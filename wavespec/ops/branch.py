@@ -66,7 +66,8 @@ def reference(statement: Branch, context: ReferenceContext) -> None:
     """
     import torch
 
-    dims, taken = context.evaluate(statement.condition)
+    condition = context.evaluate(statement.condition)
+    taken = condition[1]
     is_known = not any(name in context.names for name in statement.condition.names())
     results: list[dict[str, torch.Tensor]] = []
     for body, is_needed in ((statement.body, taken.any()), (statement.otherwise, ~taken.all())):
@@ -75,15 +76,11 @@ def reference(statement: Branch, context: ReferenceContext) -> None:
         if not is_known:
             _run_where(is_needed, body, context)
         elif is_needed:
-            _run(body, context)
+            run_body(body, context)
         results.append({name: context.names[name] for name in statement.carry})
     for name in statement.carry:
-        mine = context.dims[name]
-        order = sorted((dim for dim in dims if dim in mine), key=mine.index)
-        mask = taken.permute([dims.index(dim) for dim in order]) if len(order) == len(dims) else taken.any()
-        shape = [mask.shape[order.index(dim)] if dim in order and mask.ndim else 1 for dim in mine]
-        value = torch.where(mask.reshape(shape), results[0][name], results[1][name])
-        context.define(f"{statement.name}.{name}", mine, value)
+        value = context.where(condition, name, results[0][name], results[1][name])
+        context.define(f"{statement.name}.{name}", context.dims[name], value)
 
 
 def _run_where(is_needed: torch.Tensor, body: tuple[AnyOp, ...], context: ReferenceContext) -> None:
@@ -91,13 +88,14 @@ def _run_where(is_needed: torch.Tensor, body: tuple[AnyOp, ...], context: Refere
     import torch
 
     before = dict(context.outputs)
-    _run(body, context)
+    run_body(body, context)
     after, context.outputs = context.outputs, before
     written = {name: value for name, value in after.items() if value is not before.get(name)}
     context.outputs = before | {n: torch.where(is_needed, value, context.output(n)) for n, value in written.items()}
 
 
-def _run(body: tuple[AnyOp, ...], context: ReferenceContext) -> None:
+def run_body(body: tuple[AnyOp, ...], context: ReferenceContext) -> None:
+    """Compute the statements of a body on whole tensors."""
     from wavespec.ops import reference_of
 
     for part in body:

@@ -55,12 +55,16 @@ class TileContext:
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
-    def bound(self, expression: Any, span: Span | None) -> dict[str, Expr]:
-        """Symbols for the values that an expression of a spec names; here they get their numbers."""
+    def bound(self, expression: Any, span: Span | None, carried: Mapping[str, Value] | None = None) -> dict[str, Expr]:
+        """Symbols for the values that an expression of a spec names; here they get their numbers.
+
+        ``carried``: names that mean something else in the expression than here.
+        """
         symbols: dict[str, Expr] = {}
+        values = {**self.names, **(carried or {})}
         for name in expression.names():
-            if name in self.names and name not in self.sizes:
-                value = self.names[name]
+            if name in values and name not in self.sizes:
+                value = values[name]
                 symbols[name] = symbol(self.fresh(f"value_{name}"), -(2**31), 2**31 - 1)
                 self.symbols.append(symbols[name])
                 self.add("bind", (value,), (), span, symbol=symbols[name].args[0])
@@ -164,6 +168,18 @@ class ReferenceContext:
             return (), torch.tensor(condition.evaluate(whole), device=next(iter(self.tensors.values())).device)
         dims = max((self.dims[name] for name in known), key=len)
         return dims, holds(condition, {**whole, **{name: value.long() for name, value in known.items()}})
+
+    def where(
+        self, taken: tuple[tuple[str, ...], torch.Tensor], name: str, then: torch.Tensor, otherwise: torch.Tensor
+    ) -> torch.Tensor:
+        """What the value ``name`` is, ``then`` for elements for which ``taken``, as of `evaluate`, holds."""
+        import torch
+
+        (dims, holds), mine = taken, self.dims[name]
+        order = sorted((dim for dim in dims if dim in mine), key=mine.index)
+        mask = holds.permute([dims.index(dim) for dim in order]) if len(order) == len(dims) else holds.any()
+        shape = [mask.shape[order.index(dim)] if dim in order and mask.ndim else 1 for dim in mine]
+        return torch.where(mask.reshape(shape), then, otherwise)
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

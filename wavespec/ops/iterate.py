@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from wavespec.ir.expr import const
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Region, Value, VectorType
+from wavespec.ops.branch import run_body
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.schema.ops import Iterate
+from wavespec.ops.until import goes_on
+from wavespec.schema.ops import Iterate, Repeat
 from wavespec.schema.ops.iterate import StepBelowOne
 
 
 def to_tile(statement: Iterate, context: TileContext) -> None:
-    first = tuple(context.names[name] for name in statement.carry.values())
-    inner = context.nested()
-    arguments: list[Value] = []
-    for name, value in zip(statement.carry, first, strict=True):
-        argument = context.tile(name, value.tile.dims, value.tile.dtype)
-        inner.names[name] = argument
-        arguments.append(argument)
-    for part in statement.body:
-        inner.lower(part, inner)
-    yields = tuple(inner.names[name] for name in statement.carry)
-    results: list[Value] = []
-    for name, value in zip(statement.carry, first, strict=True):
-        result = context.tile(f"{statement.name}_{name}", value.tile.dims, value.tile.dtype)
-        context.names[f"{statement.name}.{name}"] = result
-        results.append(result)
-    region = Region(tuple(arguments), tuple(inner.ops), yields)
     bounds = dict(context.bounds.get(statement.dim, {}))
     bounds |= {
         name: context.expressions.place(bound, statement.where(field), context.bound(bound, statement.span_of(field)))
@@ -38,7 +24,32 @@ def to_tile(statement: Iterate, context: TileContext) -> None:
     }
     if "stride" in bounds and (bounds["stride"].low or 0) < 1:
         raise StepBelowOne(statement.where("step"))
-    context.add("iterate", first, tuple(results), statement.span, region, statement.name, dim=statement.dim, **bounds)
+    loop_to_tile(statement, context, {"dim": statement.dim, **bounds})
+
+
+def loop_to_tile(statement: Iterate | Repeat, context: TileContext, attributes: dict[str, Expr | str | int]) -> None:
+    """A loop with the carried values and the body of a statement; it may end early."""
+    first = tuple(context.names[name] for name in statement.carry.values())
+    inner = context.nested()
+    arguments: list[Value] = []
+    for name, value in zip(statement.carry, first, strict=True):
+        argument = context.tile(name, value.tile.dims, value.tile.dtype)
+        inner.names[name] = argument
+        arguments.append(argument)
+    for part in statement.body:
+        inner.lower(part, inner)
+    yields = tuple(inner.names[name] for name in statement.carry)
+    if statement.until is not None:
+        carried = dict(zip(statement.carry, zip(first, yields, strict=True), strict=True))
+        where, span = statement.where("until"), statement.span_of("until")
+        attributes["goes_on"] = goes_on(statement.until, where, span, context, inner, carried)
+    results: list[Value] = []
+    for name, value in zip(statement.carry, first, strict=True):
+        result = context.tile(f"{statement.name}_{name}", value.tile.dims, value.tile.dtype)
+        context.names[f"{statement.name}.{name}"] = result
+        results.append(result)
+    region = Region(tuple(arguments), tuple(inner.ops), yields)
+    context.add("iterate", first, tuple(results), statement.span, region, statement.name, **attributes)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
@@ -76,24 +87,26 @@ def _loop(op: Op, context: ThreadContext) -> None:
     outer.span, outer.node = op.span, op.node
     flat = tuple(v for values in carried for v in values)
     bounds = op.get("lower", 0), op["extent"], op["step"] * op.get("stride", 1)
-    once = op.get("once", False)
-    results = iter(outer.loop(op["induction"], *bounds, flat, tuple(arguments), tuple(inner.ops), yields, once=once))
+    flags = {"once": op.get("once", False), "goes_on": op.get("goes_on")}
+    results = iter(outer.loop(op["induction"], *bounds, flat, tuple(arguments), tuple(inner.ops), yields, **flags))
     context.fragments |= {
         r.name: tuple(next(results) for _ in values) for r, values in zip(op.results, carried, strict=True)
     }
 
 
 def reference(statement: Iterate, context: ReferenceContext) -> None:
-    """Tiles do not change a result: the body is applied once to whole tensors.
+    """Tiles do not change a result: the body is applied once to whole tensors, where `until` does not hold at first.
 
     That holds for sums over the dim (an mma reads whole operands here), which is what a body may do with a carried
-    value now. Bounds leave out only steps that change nothing.
+    value now. Bounds, steps and `until` leave out only steps that change nothing.
     """
-    from wavespec.ops import reference_of
-
     for name, first in statement.carry.items():
         context.define(name, context.dims[first], context.names[first])
-    for part in statement.body:
-        reference_of(part, context)
+    ended = context.evaluate(statement.until) if statement.until is not None else None
+    before = {name: context.names[name] for name in statement.carry}
+    if ended is None or not ended[1].all():
+        run_body(statement.body, context)
     for name in statement.carry:
-        context.define(f"{statement.name}.{name}", context.dims[name], context.names[name])
+        last = context.names[name]
+        value = last if ended is None else context.where(ended, name, before[name], last)
+        context.define(f"{statement.name}.{name}", context.dims[name], value)

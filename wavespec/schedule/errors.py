@@ -48,7 +48,8 @@ class NotInnermost(WavespecError, code="not-innermost"):
     def __init__(self, where: Where, loop: str) -> None:
         super().__init__(
             where,
-            f"Steps of {quote(loop)} cannot overlap: another loop is inside, or it hands on what it does not make.",
+            f"Steps of {quote(loop)} cannot overlap: another loop is inside, 'until' may end it, or it hands on what "
+            "it does not make.",
             hints=["Schedule the loop inside."],
         )
 

@@ -441,6 +441,7 @@ class KernelBuilder:
         start: Symbol | int | None = None,
         end: Symbol | int | None = None,
         step: Symbol | int | None = None,
+        until: Symbol | None = None,
         **carry: Value,
     ) -> Generator[Loop, None, None]:
         """The body is what is called inside the `with`."""
@@ -450,9 +451,23 @@ class KernelBuilder:
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        written = {"start": start, "end": end, "step": step}
+        written = {"start": start, "end": end, "step": step, "until": until}
         bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
         self._op("iterate", name, dim=str(dim), **bounds, carry=carried, body=body)
+
+    @contextmanager
+    def repeat(
+        self, name: str, steps: Symbol | int, *, until: Symbol | None = None, **carry: Value
+    ) -> Generator[Loop, None, None]:
+        """The body is what is called inside the `with`."""
+        loop = Loop(name)
+        self._bodies.append([])
+        yield loop
+        loop.is_open = False
+        body = tuple(self._bodies.pop())
+        carried = {key: str(value) for key, value in carry.items()}
+        ends = {} if until is None else {"until": until.expression}
+        self._op("repeat", name, steps=_symbol(steps).expression, **ends, carry=carried, body=body)
 
     @contextmanager
     def branch(self, name: str, condition: Symbol, **carry: Value) -> Generator[Loop, None, None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote
@@ -164,10 +164,16 @@ class _GraphScope:
     def is_dim(self, name: str) -> bool:
         return name in self.spec.dims
 
-    def place(self, op: Op, *path: str | int) -> None:
-        expression = _field(op, path)
+    def place(self, op: Op, *path: str | int, carried: Mapping[str, ValueType | None] | None = None) -> None:
+        expression, carried = _field(op, path), carried or {}
         assert isinstance(expression, Expression)
-        self.errors += check_place(self.spec, expression, op.where(*path), self.broken, self.dtype_of)
+
+        def dtype_of(name: str) -> DType | None:
+            known = carried[name] if name in carried else self.type_of(name)
+            return known.dtype if known else None
+
+        broken = self.broken | {name for name, known in carried.items() if known is None}
+        self.errors += check_place(self.spec, expression, op.where(*path), broken, dtype_of)
 
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,8 @@ class Strand:
             self._check_symbol(None, name, value)
         yield from self._block(self.kernel.body)
 
-    def _block(self, ops: Iterable[Op]) -> Course:
+    def _block(self, ops: Iterable[Op], asked: Expr | None = None) -> Generator[Wait, None, bool]:
+        """Runs operations; returns whether ``asked`` is not 0 behind the last of them."""
         lets = 0
         for op in ops:
             self.clocks.step()
@@ -96,8 +97,13 @@ class Strand:
                 case _:
                     self.counts[op.name] += 1 if op.name in _PER_STRAND else self.waves
                     self._execute(op)
+        answer = asked is None or self._holds(asked)
         for _ in range(lets):
             self.symbols.close()
+        return answer
+
+    def _holds(self, asked: Expr) -> bool:
+        return bool(self.symbols.per_thread(asked)[self.memory.enabled].all())
 
     def _waves_of(self, op: Op) -> range:
         """The waves that ``first`` and ``waves`` of an operation name; all of the workgroup where they are absent."""
@@ -125,14 +131,17 @@ class Strand:
             )
             raise Stopped
         uniform = bool((lower == lower[0]).all() and (step == step[0]).all())
-        carried = op.operands
+        carried, asked = op.operands, op.get("goes_on")
+        goes_on = asked is None or self._holds(asked)
         self.symbols.open(induction)
         for trip in range(int(trips[0])):
+            if not goes_on:
+                break
             value: Any = int(lower[0]) + trip * int(step[0]) if uniform else lower + trip * step
             self._check_symbol(op, induction, value if uniform else value[self.memory.enabled])
             self.symbols.set(induction, value)
             self._rename(carried, op.body.arguments)
-            yield from self._block(op.body.ops)
+            goes_on = yield from self._block(op.body.ops, asked)
             carried = op.body.yields
         self.symbols.close()
         self._rename(carried, op.results)

@@ -25,6 +25,7 @@ from wavespec.schema.ops.random import Random
 from wavespec.schema.ops.read import Read
 from wavespec.schema.ops.reduce import REDUCE, REDUCTIONS, Reduce, Reduction
 from wavespec.schema.ops.register import Register
+from wavespec.schema.ops.repeat import Repeat
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.structured import Structured
@@ -58,6 +59,7 @@ __all__ = [
     "Reduce",
     "Reduction",
     "Register",
+    "Repeat",
     "Scan",
     "Scope",
     "Size",
@@ -80,6 +82,7 @@ _MODELS: tuple[type[Op], ...] = (
     Take,
     Mma,
     Iterate,
+    Repeat,
     Branch,
     Cast,
     Bitcast,
@@ -103,6 +106,7 @@ if TYPE_CHECKING:
         | Take
         | Mma
         | Iterate
+        | Repeat
         | Branch
         | Cast
         | Bitcast
@@ -123,5 +127,5 @@ else:
 OPS: Mapping[str, type[Op]] = {op.word: op for op in _MODELS}
 """Word of the language: its op."""
 
-for _structured in (Iterate, Branch):
+for _structured in (Iterate, Repeat, Branch):
     _structured.model_rebuild(_types_namespace={"AnyOp": AnyOp})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -56,8 +57,11 @@ class Scope(Protocol):
         """The one size of a dim, where it has one."""
         ...
 
-    def place(self, op: Op, *path: str | int) -> None:
-        """Check the names of the expression at `path`, which says a place: it has parameters, dims, and their tiles."""
+    def place(self, op: Op, *path: str | int, carried: Mapping[str, ValueType | None] | None = None) -> None:
+        """Check the names of the expression at `path`, which says a place: it has parameters, dims, and their tiles.
+
+        `carried`: names that mean something else in the expression than around the op.
+        """
         ...
 
     def is_dim(self, name: str) -> bool:

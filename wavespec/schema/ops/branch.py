@@ -29,7 +29,7 @@ class NoCondition(WavespecError, code="no-condition"):
     def __init__(self, where: Where, text: str) -> None:
         super().__init__(
             where,
-            f"{quote(text)} is a number; a branch is taken where a comparison holds.",
+            f"{quote(text)} is a number; a condition compares two.",
             hints=["Such as 'start(N) < end(M)'."],
         )
 

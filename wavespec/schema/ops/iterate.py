@@ -11,6 +11,7 @@ from wavespec.schema.expressions import EvaluationError, Expression
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
 from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.until import check_until
 
 if TYPE_CHECKING:
     from wavespec.schema.ops import AnyOp
@@ -59,6 +60,9 @@ class Iterate(Structured):
     """One past the last such element: tiles that start there or later are left out. Absent: the size of the dim."""
     step: Expression | None = None
     """How many tiles a step goes on: 2 leaves out every other one, from that of `start` on. Absent: 1, all of them."""
+    until: Expression | None = None
+    """A comparison of integers, which carried names are among: where it holds, before any step, the loop ends. They are
+    one for a workgroup."""
     carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
     """Name inside the body: the value it has in the first step. The body redefines it for the next one."""
     body: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]
@@ -75,6 +79,8 @@ class Iterate(Structured):
         if step is not None and step < 1:
             scope.report(StepBelowOne(self.where("step"), step))
         first = {name: scope.value(self, "carry", name) for name in self.carry}
+        if self.until is not None:
+            check_until(self, self.until, first, scope)
         defined = self.inside(scope, first, self.body, self.dim)
         for name, before in first.items():
             if name not in defined:

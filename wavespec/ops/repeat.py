@@ -1,0 +1,49 @@
+"""`repeat`: a loop over no dim, with values carried from step to step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wavespec.ir.expr import const, maximum, symbol
+from wavespec.ops.branch import run_body
+from wavespec.ops.contexts import ReferenceContext, TileContext
+from wavespec.ops.iterate import loop_to_tile
+from wavespec.schema.expressions import Compare, Num
+from wavespec.schema.ops import Repeat
+
+if TYPE_CHECKING:
+    import torch
+
+
+def to_tile(statement: Repeat, context: TileContext) -> None:
+    values = context.bound(statement.steps, statement.span_of("steps"))
+    steps = maximum(0, context.expressions.place(statement.steps, statement.where("steps"), values))
+    last = None if steps.high is None else max(0, steps.high - 1)
+    at = symbol(context.fresh(f"step_of_{statement.name}"), 0, max(1, last) if last is not None else None)
+    context.symbols.append(at)
+    attributes = {"dim": "", "induction": at.args[0], "extent": steps, "step": const(1), "unroll": 1}
+    loop_to_tile(statement, context, attributes)
+
+
+def reference(statement: Repeat, context: ReferenceContext) -> None:
+    """Step by step; elements that the loop has ended for stay as they are."""
+    for name, first in statement.carry.items():
+        context.define(name, context.dims[first], context.names[first])
+    step = 0
+    ended = _ended(statement, 0, context)
+    while not any(holds.all() for _, holds in ended):
+        before = {name: context.names[name] for name in statement.carry}
+        run_body(statement.body, context)
+        for name, value in before.items():
+            for where in ended:
+                context.names[name] = context.where(where, name, value, context.names[name])
+        step += 1
+        ended = _ended(statement, step, context)
+    for name in statement.carry:
+        context.define(f"{statement.name}.{name}", context.dims[name], context.names[name])
+
+
+def _ended(statement: Repeat, step: int, context: ReferenceContext) -> list[tuple[tuple[str, ...], torch.Tensor]]:
+    """Where there is no step of that number, by each of the loop's conditions."""
+    conditions = [Compare(">=", Num(step), statement.steps), statement.until]
+    return [context.evaluate(condition) for condition in conditions if condition is not None]
