@@ -66,6 +66,11 @@ def spread(factor: float) -> Maker:
     return lambda draw: (torch.randn(draw.shape, generator=draw.random) * factor).to(draw.dtype)
 
 
+def in_order(draw: Draw) -> Tensor:
+    """`numbers`, the smallest first."""
+    return numbers(draw).sort().values
+
+
 def indices(dim: str) -> Maker:
     """Places along a dim."""
     return lambda draw: draw.integers(0, draw.sizes[dim])
@@ -230,6 +235,18 @@ KERNELS: dict[str, Row] = {
         sized("N B", (1000, 5), (1, 1), (3, 130), (0, 4), (2, 0)),
         sized("N B", (5000, 3), (4097, 1000)),
         special={"x": lambda draw: draw.integers(-1, draw.sizes["B"] + 1)},
+        exact=True,
+    ),
+    "searchsorted": Row(
+        sized("M N", (70, 9), (1, 1), (0, 4), (3, 0), (1030, 130)),
+        sized("M N", (2000, 3), (513, 4097)),
+        special={"table": in_order},
+        exact=True,
+    ),
+    "sequence_length": Row(
+        sized("B N", (3, 700), (2, 1), (0, 4), (2, 0), (1, 4100)),
+        sized("B N", (17, 127), (5, 4000)),
+        special={"tokens": lambda draw: draw.integers(0, 300), "stop": constant(7)},
         exact=True,
     ),
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),

@@ -207,7 +207,10 @@ def _waves_apart() -> Any:
     It takes that for a mistake; for waves that take turns it is the point.  What a barrier orders, it goes by how many
     each wave has passed, so that races are found all the same.
     """
-    kernel: Any = with_atomics(with_copies(importlib.import_module("gfx_emulator").Kernel))
+    emulator: Any = importlib.import_module("gfx_emulator")
+    kernel: Any = with_atomics(with_copies(emulator.Kernel))
+    for name, function in (("min", np.minimum), ("max", np.maximum)):  # it has those of unsigned numbers and floats
+        emulator.VOP.setdefault(f"v_{name}3_i32", ("i32", ["i32"] * 3, lambda a, b, c, f=function: f(f(a, b), c)))
 
     class Apart(kernel):
         def step(self, w: Any, max_ins: int) -> None:
