@@ -41,6 +41,7 @@ constraints:
   - split: {{read: b}}
   - row: {{read: bias}}
   - i: {{read: places}}
+  - count: {{register: [], dtype: i32, value: 0}}
   - {statement}
 {end}"""
 

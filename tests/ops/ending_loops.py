@@ -61,6 +61,39 @@ graph:
 """
 """Square roots of numbers that are at least 1, by Newton's iteration; steps of a row go on while one element moves."""
 
+LIMITED = """apiVersion: wavespec/v1
+kind: Kernel
+name: limited
+dims: {M: {}, N: {}, K: {multiple_of: 8}}
+tensors:
+  a: {shape: [M, K], dtype: f16, space: SPACE}
+  b: {shape: [N, K], dtype: f16, space: SPACE}
+  limit: {shape: [], dtype: i32}
+  c: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 32}
+  - {wave: M, tile: 32}
+  - {wave: N, tile: 32}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - none: {register: [], dtype: i32, value: 0}
+  - most: {read: limit}
+  - k_loop:
+      iterate: K
+      until: count >= most
+      carry: {acc: zero, count: none}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - acc: {mma: [a_tile, b_tile, acc]}
+        - count: "count + 1"
+  - {write: k_loop.acc, to: c}
+schedule: {stages: STAGES}
+"""
+"""The product of as many tiles of K as a tensor says; the others are 0, so that they change nothing."""
+
 
 def first_inputs(m: int, n: int) -> tuple[Array, Array]:
     x = np.random.default_rng(m + n).integers(0, 90, (m, n)).astype(np.int32)
@@ -84,3 +117,14 @@ def root_steps(x: Array) -> Array:
             root, count = np.minimum(following, root), count + 1
         counts.append(count)
     return np.array(counts, np.int32)
+
+
+def limited(stages: int, space: str) -> str:
+    return LIMITED.replace("STAGES", str(stages)).replace("SPACE", space)
+
+
+def limited_inputs(m: int, n: int, k: int, limit: int) -> tuple[Array, Array, Array]:
+    random = np.random.default_rng(m + n + k)
+    a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
+    a[:, limit * 32 :] = 0
+    return a, b, np.array(limit, np.int32)

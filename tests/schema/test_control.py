@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ops.control import LOOPS, Product, Rows
+from tests.ops.ending_loops import FIRST, ROOT
 from wavespec.diagnostics import WavespecError
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.schema import KernelSpec, loads
@@ -47,3 +48,26 @@ def test_what_a_kernel_cannot_compute_is_refused(condition: str, why: str) -> No
     text = dump_yaml(Rows("branch").spec).replace("start(N) < end(M)", condition)
     with pytest.raises(WavespecError, match=why):
         spec_to_tile(loads(text), "gfx942")
+
+
+@pytest.mark.parametrize("text", [FIRST, ROOT], ids=["until", "repeat"])
+def test_loops_that_end_early_read_back(text: str) -> None:
+    assert loads(dump_yaml(loads(text))) == loads(text)
+
+
+def test_python_says_when_loops_end() -> None:
+    k = KernelBuilder("k")
+    m, n = k.dim("M"), k.dim("N")
+    x, y = k.input("x", [m, n], "i32"), k.output("y", [m], "i32")
+    k.workgroup(m, 1, axis=0)
+    k.tiling(n, 16)
+    none = k.register("none", [m], "i32", 0)
+    with k.iterate("rows", n, step=2, until="total > 9", total=none) as rows:
+        part = k.read("part", x)
+        k.reduce("sum", "total", part, n, init=rows["total"])
+    with k.repeat("doubled", 9, until="total > 99", total=rows["total"]) as doubled:
+        k.formula("total", doubled["total"] * 2)
+    k.write(doubled["total"], y)
+    text = dump_yaml(k.build())
+    assert "step: 2" in text and "until: total > 9" in text and "repeat: 9" in text
+    assert loads(text) == k.build()

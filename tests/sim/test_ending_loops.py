@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
-from tests.ops.ending_loops import FIRST, ROOT, first_inputs, root_inputs, root_steps
+from tests.ops.ending_loops import FIRST, ROOT, first_inputs, limited, limited_inputs, root_inputs, root_steps
+from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.sim.reference import reference
@@ -61,3 +62,36 @@ def test_steps_are_no_more_than_the_kernel_says() -> None:
     report = simulate(lower(spec, AMD), AMD, {"x": x}, {"M": 3})
     assert report.ok and set(report.tensors["steps"].tolist()) == {1, 2}
     assert (np.asarray(reference(spec, torch.tensor(x))[1]) == report.tensors["steps"]).all()
+
+
+@pytest.mark.parametrize(
+    ("machine", "stages"), [(CPU, 1), (NVIDIA, 1), (AMD, 2)], ids=lambda value: getattr(value, "variant", value)
+)
+def test_products_end_early(machine: Machine, stages: int) -> None:
+    kernel = lower(loads(limited(stages, "global" if machine is CPU else "shared")), machine)
+    for (m, n, k), limit in (((70, 40, 136), 2), ((3, 5, 72), 9), ((65, 1, 64), 0), ((2, 2, 0), 3)):
+        a, b, most = limited_inputs(m, n, k, limit)
+        report = simulate(kernel, machine, {"a": a, "b": b, "limit": most}, {"M": m, "N": n, "K": k})
+        assert report.ok, report.render()
+        assert (report.tensors["c"] == a.astype(np.float32) @ b.astype(np.float32).T).all()
+
+
+def test_a_note_says_that_steps_do_not_overlap() -> None:
+    assert lower(loads(limited(2, "shared")), AMD).notes == (
+        "k_loop: steps do not overlap, because each may be the last.",
+    )
+    assert not lower(loads(limited(1, "shared")), AMD).notes
+
+
+def test_a_loop_that_may_end_early_takes_no_schedule_and_no_waves_that_only_copy() -> None:
+    planned = limited(2, "shared").replace("stages: 2", "stages: 2, loops: {k_loop: {stages: 3}}")
+    with pytest.raises(WavespecError, match=r"error\[not-innermost\]"):
+        lower(loads(planned), AMD)
+    copied = limited(3, "shared").replace("stages: 3", "stages: 3, waves: {producers: 1}")
+    with pytest.raises(WavespecError, match=r"error\[values-not-shared\]"):
+        lower(loads(copied.replace("wave: M, tile: 32", "wave: M, tile: 64")), NVIDIA)
+
+
+def test_what_ends_a_loop_is_one_for_a_workgroup() -> None:
+    with pytest.raises(WavespecError, match=r"error\[not-uniform\]"):
+        lower(loads(FIRST.replace("{workgroup: M, tile: 1,", "{workgroup: M, tile: 2,")), AMD)

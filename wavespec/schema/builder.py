@@ -242,6 +242,10 @@ class Loop:
         return Value(carried if self.is_open else f"{self.name}.{carried}")
 
 
+def _until(until: Symbol | str | None) -> dict[str, Expression | str]:
+    return {} if until is None else {"until": until.expression if isinstance(until, Symbol) else until}
+
+
 @dataclass(slots=True)
 class KernelBuilder:
     """Collects the parts of a kernel in the order of the calls; `build` checks them all."""
@@ -441,23 +445,24 @@ class KernelBuilder:
         start: Symbol | int | None = None,
         end: Symbol | int | None = None,
         step: Symbol | int | None = None,
-        until: Symbol | None = None,
+        until: Symbol | str | None = None,
         **carry: Value,
     ) -> Generator[Loop, None, None]:
-        """The body is what is called inside the `with`."""
+        """The body is what is called inside the `with`; `until` compares values by their names: `"total > 9"`."""
         loop = Loop(name)
         self._bodies.append([])
         yield loop
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        written = {"start": start, "end": end, "step": step, "until": until}
-        bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
+        written = {"start": start, "end": end, "step": step}
+        bounds: dict[str, Any] = {key: _symbol(value).expression for key, value in written.items() if value is not None}
+        bounds |= _until(until)
         self._op("iterate", name, dim=str(dim), **bounds, carry=carried, body=body)
 
     @contextmanager
     def repeat(
-        self, name: str, steps: Symbol | int, *, until: Symbol | None = None, **carry: Value
+        self, name: str, steps: Symbol | int, *, until: Symbol | str | None = None, **carry: Value
     ) -> Generator[Loop, None, None]:
         """The body is what is called inside the `with`."""
         loop = Loop(name)
@@ -466,8 +471,7 @@ class KernelBuilder:
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        ends = {} if until is None else {"until": until.expression}
-        self._op("repeat", name, steps=_symbol(steps).expression, **ends, carry=carried, body=body)
+        self._op("repeat", name, steps=_symbol(steps).expression, **_until(until), carry=carried, body=body)
 
     @contextmanager
     def branch(self, name: str, condition: Symbol, **carry: Value) -> Generator[Loop, None, None]:

@@ -173,7 +173,7 @@ class _GraphScope:
             return known.dtype if known else None
 
         broken = self.broken | {name for name, known in carried.items() if known is None}
-        self.errors += check_place(self.spec, expression, op.where(*path), broken, dtype_of)
+        self.errors += check_place(self.spec, expression, op.where(*path), broken, dtype_of, carried)
 
     def is_tiled(self, dim: str) -> bool:
         constraints = [*self.spec.constraints]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.dtypes import DType
@@ -20,8 +20,18 @@ def check_place(
     where: Where,
     broken: frozenset[str],
     dtype_of: Callable[[str], DType | None] = lambda _: None,
+    carried: Collection[str] = (),
 ) -> Iterator[WavespecError]:
-    """``expression``, written at ``where``, has parameters, dims, their tiles, and values that are whole numbers."""
+    """``expression``, written at ``where``, has parameters, dims, their tiles, and values that are whole numbers.
+
+    Args:
+        dtype_of: the element type of a value.
+        carried: values that are likely to be meant.
+    """
+    known, what = (
+        [*carried, *spec.dims, *spec.params],
+        "a value, a dim or a parameter" if carried else "a dim or a parameter",
+    )
     tiled = {id(node) for call in expression.walk() if _is_place(call) for node in call.children}
     for node in expression.walk():
         if not isinstance(node, Name) or node.name in spec.dims or node.name in broken:
@@ -34,7 +44,7 @@ def check_place(
                 hints = ["Convert it first: '- name: {cast: ..., dtype: i32}'."]
                 yield DtypeMismatch(part_of(where, node), message, hints=hints)
         elif node.name not in spec.params:
-            yield UndefinedName(part_of(where, node), node.name, "a dim or a parameter", [*spec.dims, *spec.params])
+            yield UndefinedName(part_of(where, node), node.name, what, known)
 
 
 def _is_place(node: Expression) -> bool:

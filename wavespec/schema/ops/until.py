@@ -16,7 +16,9 @@ class UntilUnchanged(WavespecError, code="until-unchanged"):
         super().__init__(
             where,
             f"No step changes whether {quote(condition)} holds: it names nothing that the loop carries.",
-            hints=[f"Compare what steps change, such as {quote(carried)}." if carried else "Carry what it compares."],
+            hints=[
+                f"Compare what steps change, such as {quote(carried)}." if carried else "Carry an integer to compare."
+            ],
         )
 
 
@@ -35,11 +37,16 @@ def check_until(op: Structured, until: Expression, first: Mapping[str, ValueType
     if not until.is_condition:
         scope.report(NoCondition(op.where("until"), str(until)))
     scope.place(op, "until", carried=first)
-    if not first.keys() & set(until.names()):
-        scope.report(UntilUnchanged(op.where("until"), str(until), next(iter(first), "")))
+    if all(name not in first and _is_known(name, scope) for name in until.names()):
+        numbers = (name for name, known in first.items() if known and known.dtype.startswith(("i", "u")))
+        scope.report(UntilUnchanged(op.where("until"), str(until), next(numbers, "")))
     types = (first[name] if name in first else scope.type_of(name) for name in until.names())
     dims = dict.fromkeys(dim for known in types if known for dim in known.dims)
     for name, known in first.items():
         lacking = [dim for dim in dims if known and dim not in known.dims]
         if lacking:
             scope.report(EndsApart(op.where("carry", name), name, lacking[0]))
+
+
+def _is_known(name: str, scope: Scope) -> bool:
+    return scope.is_dim(name) or scope.is_value(name) or scope.param(name) is not None
