@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -201,6 +202,13 @@ class _AnyPlace(int):
         return 0
 
 
+def _of_three(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    def joined(a: Any, b: Any, c: Any) -> Any:
+        return function(function(a, b), c)
+
+    return joined
+
+
 def _waves_apart() -> Any:
     """The emulator's kernel, for waves that wait at different barriers of the code at the same time.
 
@@ -210,7 +218,7 @@ def _waves_apart() -> Any:
     emulator: Any = importlib.import_module("gfx_emulator")
     kernel: Any = with_atomics(with_copies(emulator.Kernel))
     for name, function in (("min", np.minimum), ("max", np.maximum)):  # it has those of unsigned numbers and floats
-        emulator.VOP.setdefault(f"v_{name}3_i32", ("i32", ["i32"] * 3, lambda a, b, c, f=function: f(f(a, b), c)))
+        emulator.VOP.setdefault(f"v_{name}3_i32", ("i32", ["i32"] * 3, _of_three(function)))
 
     class Apart(kernel):
         def step(self, w: Any, max_ins: int) -> None:

@@ -104,8 +104,7 @@ def reference(statement: Iterate, context: ReferenceContext) -> None:
         context.define(name, context.dims[first], context.names[first])
     ended = context.evaluate(statement.until) if statement.until is not None else None
     before = {name: context.names[name] for name in statement.carry}
-    if ended is None or not ended[1].all():
-        run_body(statement.body, context)
+    run_body(statement.body, context)
     for name in statement.carry:
         last = context.names[name]
         value = last if ended is None else context.where(ended, name, before[name], last)

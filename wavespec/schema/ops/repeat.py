@@ -44,7 +44,7 @@ class Repeat(Structured):
     until: Expression | None = None
     """A comparison of integers, which carried names are among: where it holds, before any step, the loop ends. They are
     one for a workgroup."""
-    carry: Annotated[dict[Name, Reference], Field(min_length=1, max_length=64)]
+    carry: Annotated[dict[Name, Reference], Field(min_length=1, max_length=64)]  # pyright: ignore[reportGeneralTypeIssues] - a loop that carries nothing does nothing
     """Name inside the body: the value it has in the first step. The body redefines it for the next one."""
     body: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]
     """The statements of one step."""
