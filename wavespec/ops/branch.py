@@ -64,7 +64,6 @@ def reference(statement: Branch, context: ReferenceContext) -> None:
     One on values has for each of their elements what its body makes of it; that nothing depends on values but by
     `torch.where` makes it traceable.
     """
-    import torch
 
     condition = context.evaluate(statement.condition)
     taken = condition[1]

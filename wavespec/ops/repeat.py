@@ -30,20 +30,25 @@ def reference(statement: Repeat, context: ReferenceContext) -> None:
     for name, first in statement.carry.items():
         context.define(name, context.dims[first], context.names[first])
     step = 0
-    ended = _ended(statement, 0, context)
-    while not any(holds.all() for _, holds in ended):
+    while not (over := context.evaluate(Compare(">=", Num(step), statement.steps)))[1].all():
+        ended = [over] if statement.until is None else [over, context.evaluate(statement.until)]
+        if _is_known(ended[-1][1].all()):
+            break
         before = {name: context.names[name] for name in statement.carry}
         run_body(statement.body, context)
         for name, value in before.items():
             for where in ended:
                 context.names[name] = context.where(where, name, value, context.names[name])
         step += 1
-        ended = _ended(statement, step, context)
     for name in statement.carry:
         context.define(f"{statement.name}.{name}", context.dims[name], context.names[name])
 
 
-def _ended(statement: Repeat, step: int, context: ReferenceContext) -> list[tuple[tuple[str, ...], torch.Tensor]]:
-    """Where there is no step of that number, by each of the loop's conditions."""
-    conditions = [Compare(">=", Num(step), statement.steps), statement.until]
-    return [context.evaluate(condition) for condition in conditions if condition is not None]
+def _is_known(holds: torch.Tensor) -> bool:
+    """Whether something holds and can be told; of tensors that are traced, all steps are written out."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+
+    try:
+        return bool(holds)
+    except DataDependentOutputException:
+        return False
