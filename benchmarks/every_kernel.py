@@ -31,6 +31,7 @@ from torch import Tensor
 from tests.kernels import TORCH, Row, Sizes, Subject, check_output, make_inputs, tensors_of
 from wavespec.runtime import Kernel, KernelArtifact, pack_artifact, unpack_artifact
 from wavespec.runtime.size_expr import evaluate
+from wavespec.sim.packed import unpacked
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
@@ -328,9 +329,10 @@ def _run(kernel: Kernel, row: Row, sizes: Sizes, reference: Any) -> float | None
         )
         for one, tensor, values in zip(artifact.inputs, inputs, given, strict=True):
             assert one.updated or torch.equal(_bits(tensor), _bits(values.to(DEVICE))), "an input was written"
-        written = [one.name for one in (*artifact.updated, *artifact.outputs)]
-        for name, result, right, own in zip(written, results, exact, theirs, strict=True):
-            check_output(row, name, result, right, own, whole=whole)
+        written = (*artifact.updated, *artifact.outputs)
+        for one, held, right, own in zip(written, results, exact, theirs, strict=True):
+            result = unpacked(held, one.dtype)
+            check_output(row, one.name, result, right, own, whole=whole)
             if result.numel() and result.dtype.is_floating_point and not (whole and row.exact):
                 ratio = max(ratio or 0.0, _ratio(result, right, own))
     return ratio

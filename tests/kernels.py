@@ -98,6 +98,15 @@ def offsets(dim: str) -> Maker:
     return make
 
 
+def quarters_of_blocks(draw: Draw) -> Tensor:
+    """Multiples of 1/4, many of them half way between numbers of f4, in blocks of 32 with a power of two each; some
+    blocks are 0."""
+    rows, columns = draw.shape
+    quarters = torch.randint(-32, 33, (rows, columns // 32, 32), generator=draw.random) / 4
+    powers = torch.randint(-120, 121, (rows, columns // 32, 1), generator=draw.random)
+    return (torch.exp2(powers) * quarters * (powers % 8 != 0)).reshape(draw.shape).to(draw.dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """How one spec, or every member of one family, is tested."""
@@ -286,6 +295,12 @@ KERNELS: dict[str, Row] = {
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     "matmul_mxf4": _SCALED,
     "matmul_mxf8": Row(_SCALED.small, exact=True),
+    "quantize_mxf4": Row(
+        sized("M K", (5, 96), (1, 32), (3, 544), (0, 64), (4, 0)),
+        sized("M K", (37, 4096)),
+        exact=True,
+        special={"x": quarters_of_blocks},
+    ),
     "qk_norm_rope": Row(
         sized("T H D", (5, 3, 24), (1, 1, 8), (2, 9, 64), (3, 2, 128), (0, 2, 16)), sized("T H D", (33, 12, 256))
     ),
@@ -380,6 +395,7 @@ class Subject:
             raise AssertionError(f"{self.name} of {dict(sizes)}: {error}") from error
 
     def _check(self, inputs: Sequence[Tensor], results: Sequence[Tensor], whole: bool) -> None:
+        from wavespec.sim.packed import unpacked
         from wavespec.sim.reference import reference
 
         exact, theirs = (
@@ -387,8 +403,9 @@ class Subject:
             tensors_of(reference(self.spec, *inputs, compute=None)),
         )
         for name, result, right, own in zip(self.written, results, exact, theirs, strict=True):
-            assert result.dtype == TORCH[self.spec.tensors[name].dtype], f"{name} is {result.dtype}"
-            check_output(self.row, name, result, right, own, whole=whole)
+            dtype = self.spec.tensors[name].dtype
+            assert result.dtype == TORCH[dtype], f"{name} is {result.dtype}"
+            check_output(self.row, name, unpacked(result, dtype), right, own, whole=whole)
 
 
 def make_inputs(
@@ -468,6 +485,17 @@ def array_to_tensor(array: Array, dtype: str) -> Tensor:
     if kind is torch.bool:
         return torch.from_numpy(plain)
     return torch.from_numpy(plain.reshape(-1).view(np.uint8)).view(kind).view(array.shape)
+
+
+def elements_to_tensor(array: Array, dtype: str) -> Tensor:
+    """The same elements, which share bytes where those of the type do."""
+    import numpy as np
+
+    from wavespec.sim.packed import packed
+
+    if dtype not in PACKED:
+        return array_to_tensor(array, dtype)
+    return packed(torch.from_numpy(np.ascontiguousarray(array).view(np.uint8)), dtype).view(TORCH[dtype])
 
 
 @cache

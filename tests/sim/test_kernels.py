@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kernels import Subject, array_to_tensor, subjects, tensor_to_elements
+from tests.kernels import Subject, elements_to_tensor, subjects, tensor_to_elements
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
 from wavespec.sim.simt import simulate
@@ -36,5 +36,5 @@ def test_every_small_size(target: str, subject: Subject) -> None:
         }
         report = simulate(lowered[case], machine, arrays, sizes)
         assert report.ok, f"{dict(sizes)}:\n{report.render()}"
-        results = [array_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
+        results = [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
         subject.check(inputs, results, sizes)

@@ -1,8 +1,8 @@
 """Thread kernel in, thread kernel out: tensors hold a byte for each bool, and bytes that several small elements share;
 registers hold a bit for a bool, and a byte for each small element.
 
-`unpack` is the one operation that only emitters meet: bytes, in order, become the elements that begin in the first
-one, at the bit ``shift``.
+Two operations are met by emitters alone. `unpack`: bytes, in order, become the elements that begin in the first one, at
+the bit ``shift``. `pack_bits`: elements, as many as fill whole bytes, become these.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
 
 def memory_to_bytes(kernel: Kernel) -> Kernel:
-    """Loads and stores of bool become those of u8 with a cast behind or before them; loads of packed elements those of
-    their bytes, with an ``unpack`` behind them."""
+    """Loads and stores of bool become those of u8 with a cast behind or before them; those of packed elements, of which
+    stores have whole bytes, those of bytes, with an ``unpack`` behind them or a ``pack_bits`` before them."""
     flags = {memory.name for memory in kernel.memories if memory.dtype == _FLAG}
     packed = {memory.name: memory.dtype for memory in kernel.memories if _is_packed(memory)}
     if not flags and not packed:
@@ -34,7 +34,8 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
     def change(op: Op) -> tuple[Op, ...]:
         memory = op.get("memory") if op.name in ("load", "store") else None
         if memory in packed:
-            return tuple(_unpacked(op, packed[memory], count))
+            convert = _unpacked if op.name == "load" else _shared
+            return tuple(convert(op, packed[memory], count))
         if memory not in flags:
             return (op,)
         if op.name == "load":
@@ -80,6 +81,21 @@ def _unpacked(load: Op, dtype: DType, count: Iterator[int]) -> Iterator[Op]:
         parts.append(Value(f"{load.result.name}.element{next(count)}", VectorType(dtype, 1)))
         yield from _joined(load, [loaded(at, 1, mask=mask, valid=None) for at in ends[:bytes_]], parts[-1], bit % 8)
     yield Op("pack", tuple(parts), (load.result,), span=load.span, node=load.node)
+
+
+def _shared(store: Op, dtype: DType, count: Iterator[int]) -> Iterator[Op]:
+    """As many stores as there are bytes in a group: a power of two of bytes each, where machines want that."""
+    (value,), (group, bytes_), offset, valid = store.operands, dtype.packed, store["offset"], store["valid"]
+    total = value.vector.elements // group * bytes_
+    made = Value(f"{value.name}.bytes{next(count)}", VectorType(_BYTE, total))
+    yield Op("pack_bits", (value,), (made,), span=store.span, node=store.node)
+    width, first = total // bytes_, offset // group * bytes_
+    for start in range(0, total, width):
+        part = Value(f"{value.name}.byte{next(count)}", VectorType(_BYTE, width))
+        attributes = attribute_pairs({"start": start, "size": width})
+        yield Op("slice", (made,), (part,), attributes, span=store.span, node=store.node)
+        inside = None if valid is None else valid // group * bytes_ - start
+        yield replace(store.with_(offset=first + start, valid=inside), operands=(part,))
 
 
 def _joined(load: Op, loads: list[Op], result: Value, shift: Expr) -> Iterator[Op]:

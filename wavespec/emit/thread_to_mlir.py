@@ -11,6 +11,7 @@ from wavespec.emit.ending_loops import emit_ending_loop
 from wavespec.emit.indices import Indices
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.pack_bits import pack_bits
 from wavespec.emit.raster import walk_of, walked_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
 from wavespec.emit.unpack import unpack
@@ -327,6 +328,11 @@ class ThreadToMlir:
         name = unpack(self.text, self.whole(op.operands[0]), kind.dtype, kind.elements, shift)
         self.values[op.result.name] = (Part(name, kind.elements),)
 
+    def _pack_bits(self, op: Op) -> None:
+        kind = op.operands[0].vector
+        name = pack_bits(self.text, self.whole(op.operands[0]), kind.dtype, kind.elements)
+        self.values[op.result.name] = (Part(name, op.result.vector.elements),)
+
     def _slice(self, op: Op) -> None:
         (value,) = op.operands
         start, size = op["start"], op["size"]
@@ -421,11 +427,7 @@ class ThreadToMlir:
         made: list[Part] = []
         for parts in zip(*(self.parts(value, sizes) for value in op.operands), strict=True):
             names, size = [part.name for part in parts], parts[0].size
-            name = (
-                self.exp2(names[0], size)
-                if function == "exp2"
-                else self.step(function, names, kind.dtype, size)
-            )
+            name = self.exp2(names[0], size) if function == "exp2" else self.step(function, names, kind.dtype, size)
             made.append(Part(name, size))
         self.values[op.result.name] = tuple(made)
 

@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.promote_shared import check_shared
+from wavespec.lower.whole_bytes import check_whole_bytes
 from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
@@ -26,7 +27,8 @@ class TileToThread(Pass):
     After:  the operations of ``wavespec.ir.thread``; a tile is one value per fragment.  Loops that want straight-line
             code (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
     Errors: ``shared-memory-exceeded`` where values that are handed on do not fit beside the staged tiles;
-            ``values-not-shared`` at a ``take``, where waves take turns.
+            ``values-not-shared`` at a ``take``, where waves take turns; ``part-of-byte`` at a write of elements that
+            share bytes with those of others.
     """
 
     name: ClassVar[str] = "tile-to-thread"
@@ -53,6 +55,7 @@ class TileToThread(Pass):
         kernel = replace(kernel, level="thread", body=tuple(build.ops), memories=memories)
         if context.memories:
             check_shared(kernel, machine)
+        check_whole_bytes(kernel)
         return kernel
 
 

@@ -23,6 +23,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 def reference(statement: Bitcast, context: ReferenceContext) -> None:
     """The bits are those of the types of the spec, whatever is computed in."""
+    import torch
+
+    def of_spec(name: str) -> torch.dtype:
+        return torch.float8_e8m0fnu if name == "f8e8m0fnu" else context.plain(name)
+
     value, own = context.names[statement.value], context.types[statement.value]
-    bits = value.to(context.plain(own)).contiguous().view(context.plain(statement.dtype))
+    bits = value.to(of_spec(own)).contiguous().view(of_spec(statement.dtype))
     context.define(statement.name, context.dims[statement.value], bits.to(context.dtype(statement.dtype)))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Op, Value
+from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.elementwise import piecewise
-from wavespec.ops.small_floats import is_small_float, small_to_f32
+from wavespec.ops.small_floats import f32_to_small, is_small_float, is_written, nearest, small_to_f32
+from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Cast
 
 
@@ -19,6 +22,7 @@ def to_tile(statement: Cast, context: TileContext) -> None:
 
 def to_thread(op: Op, context: ThreadContext) -> None:
     (value,), result, layout = op.operands, op.result, op.result.tile.layout
+    build, dtype = context.build, op.result.tile.dtype
     assert layout is not None
     fragments = broadcast_fragments(context.build, value, context.fragments[value.name], layout)
     if result.tile.dtype == value.tile.dtype:  # another name for the value
@@ -28,12 +32,23 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     def piece(value: Value) -> Value:
         if is_small_float(value.vector.dtype):
             value = small_to_f32(context.build, value, result.name)
-        return context.build.cast(value, result.tile.dtype, result.name)
+        if is_written(dtype):
+            return f32_to_small(build, build.cast(value, DTYPES["f32"], result.name), dtype, result.name)
+        return build.cast(_four_bits(build, value, result.name) if dtype.name == "i4" else value, dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, [fragments], result, piece)
 
 
+def _four_bits(build: ThreadBuilder, value: Value, hint: str) -> Value:
+    """As bytes whose upper half is the sign, which is how registers hold i4."""
+    whole = build.cast(value, DTYPES["i8"], hint)
+    steps = Steps(build, whole, hint)
+    return steps("shr", steps("shl", whole, 4), 4)
+
+
 def reference(statement: Cast, context: ReferenceContext) -> None:
-    """To an integer the number is cut off; a floating point type that is computed in stays."""
-    value = context.names[statement.value]
-    context.define(statement.name, context.dims[statement.value], value.to(context.dtype(statement.dtype)))
+    """To an integer the number is cut off; a floating point type that is computed in stays. To a type of tensors it is
+    rounded in any case, by way of f32."""
+    value, dtype = context.names[statement.value], statement.dtype
+    made = nearest(value, dtype) if is_written(DTYPES[dtype]) else value
+    context.define(statement.name, context.dims[statement.value], made.to(context.dtype(dtype)))

@@ -1,4 +1,5 @@
-"""Floating point of 8 bits and less as f32, in steps of one lane; every number and every NaN is itself again.
+"""Floating point of 8 bits and less as f32, in steps of one lane; every number and every NaN is itself again. And f32
+as any of these types, rounded to the nearest of its numbers, of two as near to the even one.
 
 Formats: https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf, sections 5.3 and 5.4.
 """
@@ -6,11 +7,17 @@ Formats: https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-
 from __future__ import annotations
 
 import math
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Value
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.steps import Steps
+
+if TYPE_CHECKING:
+    import torch
 
 _U8, _I16, _I32, _F16, _F32 = (DTYPES[name] for name in ("u8", "i16", "i32", "f16", "f32"))
 _FORMATS = {"f8e4m3fn": (3, 7), "f8e5m2": (2, 15), "f6e2m3fn": (3, 1), "f6e3m2fn": (2, 3), "f4e2m1fn": (1, 1)}
@@ -19,7 +26,8 @@ _SCALE = "f8e8m0fnu"
 _NOT_A_NUMBER = {"f8e4m3fn": 0x7F}
 """What stands for NaN, without its sign, where f16 has a number there; f8e5m2 has NaN where f16 has it."""
 _F16_MANTISSA, _F16_BIAS = 10, 15
-_F32_MANTISSA, _F32_NAN, _F32_SMALLEST_SCALE = 23, 0x7FC00000, 0x00400000
+_F32_MANTISSA, _F32_BIAS, _F32_INFINITY = 23, 127, 0x7F800000
+_F32_NAN, _F32_SMALLEST_SCALE = 0x7FC00000, 0x00400000
 
 
 def is_small_float(dtype: DType) -> bool:
@@ -58,3 +66,98 @@ def _scale_to_f32(build: ThreadBuilder, code: Value, hint: str) -> Value:
     bits = steps("where", steps("eq", word, 0), _F32_SMALLEST_SCALE, bits)
     bits = steps("where", steps("eq", word, 255), _F32_NAN, bits)
     return build.bitcast(bits, _F32, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """What numbers of a type look like; ``beyond``: the code of what is too large, ``nan``: that of NaN, without signs.
+
+    ``one_zero``: there is no -0, whose code is that of NaN.
+    """
+
+    mantissa: int
+    bias: int
+    beyond: int
+    nan: int | None
+    one_zero: bool = False
+
+    @property
+    def largest(self) -> float:
+        """The largest number of a type without infinity and NaN."""
+        exponent, fraction = divmod(self.beyond, 1 << self.mantissa)
+        return (1 + fraction / (1 << self.mantissa)) * 2.0 ** (exponent - self.bias)
+
+
+_WRITTEN = {
+    "f8e4m3fn": _Format(3, 7, 0x7E, 0x7F),
+    "f8e5m2": _Format(2, 15, 0x7C, 0x7F),  # infinity
+    "f8e4m3fnuz": _Format(3, 8, 0x80, 0x80, one_zero=True),
+    "f8e5m2fnuz": _Format(2, 16, 0x80, 0x80, one_zero=True),
+    # Without NaN, which becomes the largest number, as PTX has it for `cvt.satfinite`:
+    # https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-cvt
+    "f6e2m3fn": _Format(3, 1, 0x1F, None),
+    "f6e3m2fn": _Format(2, 3, 0x1F, None),
+    "f4e2m1fn": _Format(1, 1, 0x07, None),
+}
+
+
+def is_written(dtype: DType) -> bool:
+    """Whether `f32_to_small` makes numbers of the type."""
+    return dtype.name in _WRITTEN or dtype.name == _SCALE
+
+
+def f32_to_small(build: ThreadBuilder, value: Value, dtype: DType, hint: str) -> Value:
+    """The nearest numbers of ``dtype``, of a scale the nearest power of two whatever the sign."""
+    bits = build.bitcast(value, _I32, hint)
+    steps = Steps(build, bits, hint)
+    magnitude = steps("and", bits, 0x7FFFFFFF)
+    if dtype.name == _SCALE:
+        code = _nearest_scale(steps, magnitude)
+    else:
+        code = _nearest(steps, magnitude, bits, _WRITTEN[dtype.name], 1 << dtype.bits - 1)
+    return build.bitcast(build.cast(code, _U8, hint), dtype, hint)
+
+
+def _nearest(steps: Steps, magnitude: Value, bits: Value, format: _Format, sign: int) -> Value:
+    """Normal numbers lose bits of their mantissa; among the subnormal ones an addition rounds: it is to a number
+    whose last place is the smallest of them."""
+    lost, smallest = _F32_MANTISSA - format.mantissa, _F32_BIAS + 1 - format.bias
+    half = steps("add", steps("and", steps("shr", magnitude, lost), 1), (1 << lost - 1) - 1)
+    normal = steps("shr", steps("add", magnitude, half), lost)
+    normal = steps("sub", normal, _F32_BIAS - format.bias << format.mantissa)
+    large = 2.0 ** (smallest - _F32_BIAS + lost)
+    total = steps("add", steps.bits(magnitude, "f32"), large)
+    few = steps("sub", steps.bits(total, "i32"), int.from_bytes(struct.pack(">f", large)))
+    code = steps("where", steps("lt", magnitude, smallest << _F32_MANTISSA), few, normal)
+    code = steps("minimum", code, format.beyond)
+    is_nan = steps("lt", _F32_INFINITY, magnitude)
+    flag = steps("and", steps("shr", bits, 32 - sign.bit_length()), sign)
+    if format.one_zero:
+        flag = steps("where", steps("eq", code, 0), 0, flag)
+    if format.nan is None:
+        flag = steps("where", is_nan, 0, flag)
+    nan = format.beyond if format.nan is None else format.nan
+    return steps("or", steps("where", is_nan, nan, code), flag)
+
+
+def _nearest_scale(steps: Steps, magnitude: Value) -> Value:
+    """Half way between two powers it is the larger one, but for the smallest two; infinity is NaN, as torch has it."""
+    exponent = steps("shr", magnitude, _F32_MANTISSA)
+    fraction = steps("and", magnitude, (1 << _F32_MANTISSA) - 1)
+    least = steps("where", steps("eq", exponent, 0), _F32_SMALLEST_SCALE + 1, _F32_SMALLEST_SCALE)
+    upward = steps("add", exponent, 1)
+    rounded = steps("where", steps("le", least, fraction), upward, exponent)
+    return steps("minimum", rounded, 255)
+
+
+def nearest(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+    """The same on whole tensors: the numbers of ``dtype`` that are nearest to those of f32, as f32."""
+    import torch
+
+    if not DTYPES[dtype].is_packed:
+        return tensor.float().to(getattr(torch, f"float8_{dtype[2:]}")).float()
+    format = _WRITTEN[dtype]
+    number = tensor.float().double().nan_to_num(nan=format.largest).clamp(-2 * format.largest, 2 * format.largest)
+    exponent = torch.frexp(number).exponent - 1
+    step = torch.exp2(exponent.clamp(min=1 - format.bias).double() - format.mantissa)
+    return ((number / step).round() * step).clamp(-format.largest, format.largest).float()

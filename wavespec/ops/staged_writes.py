@@ -26,7 +26,9 @@ def staging_of(
     not neighbours along a row, or the tile is none of the product, whose ``dims`` are rows and columns.
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
-    if not granule or output.shape[-1].divisor * bytes_ % granule or output.dims != dims:
+    if output.dtype.is_packed or not granule:
+        return ()
+    if output.shape[-1].divisor * bytes_ % granule or output.dims != dims:
         return ()
     if row.acc.layout.run_length("n") == 1:
         return ()

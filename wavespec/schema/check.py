@@ -147,10 +147,6 @@ def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError
 def _packed(spec: KernelSpec, name: str, tensor: Tensor) -> Iterator[WavespecError]:
     """Elements share bytes along the last dim, which no byte may cross the end of."""
     group, dtype = PACKED[tensor.dtype], tensor.dtype
-    if tensor.role == "output":
-        message = f"{quote(name)} is an output of {dtype}, whose elements share bytes, which lanes write whole."
-        hint = "Write them as u8, or as a wider type."
-        yield PackedTensor(spec.where("tensors", name, "dtype"), message, hints=[hint])
     if not tensor.shape:
         message = f"{quote(name)} is a single {dtype}, and {group} of them fill whole bytes."
         yield PackedTensor(spec.where("tensors", name, "dtype"), message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wavespec.diagnostics import quote
-from wavespec.schema.dtypes import DType, is_computed
+from wavespec.schema.dtypes import DType
 from wavespec.schema.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DtypeMismatch
@@ -14,7 +14,9 @@ from wavespec.schema.ops.mma import DtypeMismatch
 class Cast(ValueOp):
     """Converts a value: rounded to nearest even, or cut off to an integer, whose range it has to be in.
 
-    A bool is 1 or 0; as a bool, a number is true unless it is 0.
+    What is too large for f8e4m3fn, f6 and f4 becomes their largest number, for other types what torch makes of it:
+    infinity or NaN. NaN becomes the largest number of f6 and f4. A bool is 1 or 0; as a bool, a number is true unless
+    it is 0.
     """
 
     word: ClassVar[str] = "cast"
@@ -28,10 +30,6 @@ class Cast(ValueOp):
 
     def infer(self, scope: Scope) -> ValueType | None:
         value = scope.value(self, "value")
-        if self.dtype != "bool" and not is_computed(self.dtype) and (value is None or value.dtype != self.dtype):
-            message = "'cast' makes bool, integers of 8 bits or more, and floating point of 16 bits or more; "
-            message += f"not {self.dtype}."
-            scope.report(DtypeMismatch(self.where("dtype"), message))
         if value is not None and value.dtype in ("f8e4m3fnuz", "f8e5m2fnuz"):
             message = f"'cast' does not take {value.dtype}, which {quote(self.value)} is: it is for matrix products."
             scope.report(DtypeMismatch(self.where("value"), message))
