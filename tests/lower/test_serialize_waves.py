@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.kernels import Subject
 from tests.lower.gemms import CPU, Gemm, run
 from tests.ops.epilogues import epilogue
 from wavespec.diagnostics import WavespecError
@@ -153,3 +154,13 @@ epilogue.wave.yaml:11:26: error[shared-memory-exceeded]: The staged tiles need 3
     = note: carried_0: 921600 x 4 bytes x 1 stage(s)
     = hint: Use smaller tiles or fewer stages."""
     )
+
+
+def test_what_a_branch_stages_is_as_deep_as_in_a_loop_alone() -> None:
+    """The scores of a block of keys do not depend on the columns of the output."""
+    kernel = lower(Subject("attention_extend", "attention_extend").cases("cpu")[-1].spec, AVX2, after="serialize-waves")
+    loops = [op for op in kernel.walk() if op.name == "for"]
+    columns = [inner for loop in loops if loop["induction"] == "wave_E" for inner in loop.walk()]
+    products = {op["induction"] for op in loops if any(inner.name == "mma" for inner in op.body.ops)}
+    assert products == {"in_C", "in_N", "in_D"}
+    assert {op["induction"] for op in columns if op.name == "for"} & products == {"in_C", "in_N"}

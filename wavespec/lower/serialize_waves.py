@@ -95,11 +95,13 @@ class _Serializer:
         return {name for name in stores if name in self.local}
 
     def _note(self, op: Op) -> int:
-        """The depth of ``op``, remembered for what uses its results."""
+        """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
+        wave loops stages each memory as deep as the operation in it does."""
+        around = op.name == "for" and self._mixes_levels(op)
         depth = self.depth(op)
         for value in op.results:
             self.depths[value.name] = depth
-        for memory in self._staged(op):
+        for memory in () if around else self._staged(op):
             self.memory_depths[memory] = max(depth, self.memory_depths.get(memory, 0))
         return depth
 
