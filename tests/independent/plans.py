@@ -68,7 +68,7 @@ def _binary(operator: str, x: Any, y: Any, **kwargs: Any) -> Plan:
         raise LeftOut("an operand is a number")
     both = torch.broadcast_tensors(x, y)
     if operator == "fmod" and bool(((both[0] / both[1]).abs() > 2**47).any()):
-        raise LeftOut("a quotient is beyond 2^47, where the remainder is not exact")
+        raise LeftOut("a quotient is beyond 2^47, where torch is not exact")
     shape = both[0].shape
     number = BINARY.index(operator)
     return Plan(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.ops.epilogues import epilogue
+from tests.ops.rests import RESTS, by_c, of_any_exponent
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Op, Value, VectorType
 from wavespec.ir.thread import ThreadBuilder
@@ -141,10 +142,20 @@ def test_arithmetic_is_that_of_torch(word: str) -> None:
     x[5:50], y[5:50] = (3 * x[5:50]).round(), (3 * y[5:50]).round()
     x = torch.cat([x, torch.tensor(SPECIAL).repeat(len(SPECIAL))])
     y = torch.cat([y, torch.tensor(SPECIAL).repeat_interleave(len(SPECIAL))])
-    if word in ("floor_divide", "remainder", "fmod"):
-        near = ~((x / y).abs() >= 2.0**47) | ~x.isfinite() | (y == 0)
-        x, y = x[near], y[near]
-    same(in_steps(word, x, y), by_torch(word, x, y))
+    same(in_steps(word, x, y), by_c(word, x, y) if word in RESTS else by_torch(word, x, y))
+
+
+def test_the_rest_of_c_is_that_of_torch_where_quotients_are_small() -> None:
+    x, y = torch.randn(2, 10_000)
+    for word in RESTS:
+        same(by_c(word, x, y), by_torch(word, x, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("word", RESTS)
+def test_a_rest_is_exact_however_large_the_quotient(word: str, dtype: torch.dtype) -> None:
+    x, y = of_any_exponent(20_000, dtype), of_any_exponent(20_000, dtype).flip(0)
+    same(in_steps(word, x, y), by_c(word, x, y))
 
 
 @pytest.mark.parametrize("word", ["pow", "atan2"])

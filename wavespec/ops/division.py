@@ -7,6 +7,8 @@ from wavespec.ir.kernel import Value
 from wavespec.ops.steps import Steps
 
 _DIGITS = {"f32": 23, "f64": 52}
+_EXPONENTS = {"f32": (-149, 127), "f64": (-1074, 1023)}
+"""Powers of two between which all numbers are, those without a leading digit included."""
 
 
 def floor_divide(steps: Steps, x: Value, y: Value) -> Value:
@@ -28,17 +30,29 @@ def remainder(steps: Steps, x: Value, y: Value) -> Value:
 
 
 def fmod(steps: Steps, x: Value, y: Value) -> Value:
-    """Of floating point exact while the quotient is below 2^(2 · digits + 1): two steps of a division by hand."""
+    """Of floating point exact: a division by hand, as many digits of the quotient at a time as one number has."""
     if not steps.dtype.is_float:
         return steps("rest", x, _harmless(steps, y))
-    rest, size = steps("abs", x), steps("abs", y)
-    for divisor in (steps("mul", size, 2.0 ** _DIGITS[steps.dtype.name]), size):
-        rest = _rest(steps, rest, divisor)
+    rest, size, digits = steps("abs", x), steps("abs", y), _DIGITS[steps.dtype.name]
+    least, most = _EXPONENTS[steps.dtype.name]
+    for power in range((most - least) // digits * digits, -1, -digits):
+        rest = _rest(steps, rest, _scaled(steps, size, power, most // digits * digits))
     return steps("copysign", rest, x)
 
 
+def _scaled(steps: Steps, x: Value, power: int, limit: int) -> Value:
+    """``x · 2^power``, exact or infinite, by factors of at most 2^limit."""
+    while power:
+        part = min(power, limit)
+        x, power = steps("mul", x, 2.0**part), power - part
+    return x
+
+
 def _rest(steps: Steps, x: Value, y: Value) -> Value:
-    """What a division leaves of ``x >= 0``: the quotient, below 2^(digits + 1), is right or, rounded, 1 too large."""
+    """What a division leaves of ``x >= 0``: the quotient, below 2^(digits + 1), is right or, rounded, 1 too large.
+
+    An infinite divisor leaves all of it.
+    """
     quotient = steps("trunc", steps("div", x, y))
     rest = steps("fma", steps("neg", quotient), y, x)
     rest = steps("select_less", rest, 0.0, steps("add", rest, y), rest)

@@ -64,16 +64,20 @@ def _exp2(x: Array) -> Array:
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
     """Of f32 the product is exact in f64, and the sum is rounded twice, which shows in about one of 2^28 results; of
-    f64 the product is kept in two numbers."""
+    f64 the product is kept in two numbers, of factors from 1/2 to 1, whose parts neither overflow nor vanish."""
     if a.dtype == np.float32:
         return a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    plain = a * b + c
+    (a, a_power), (b, b_power) = np.frexp(a), np.frexp(b)
+    power = a_power + b_power
+    c = np.ldexp(c, -power)
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
     total = product + c
     other = total - product
     lost = lost + ((product - (total - other)) + (c - other))
-    return np.where(np.isfinite(lost), total + lost, total)
+    return np.where(np.isfinite(lost), np.ldexp(total + lost, power), plain)
 
 
 def _halves(x: Array) -> tuple[Array, Array]:
