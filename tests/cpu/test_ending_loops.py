@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from tests.ops.ending_loops import FIRST, ROOT, first_inputs, limited, limited_inputs, root_inputs, root_steps
+from tests.ops.ending_loops import (
+    FIRST,
+    ROOT,
+    SPARSEMAX,
+    first_inputs,
+    limited,
+    limited_inputs,
+    root_inputs,
+    root_steps,
+    sparsemax,
+)
 from wavespec.pipeline import compile
 from wavespec.schema import loads
 
@@ -29,3 +39,10 @@ def test_products_end_early() -> None:
     for sizes, limit in (((70, 40, 136), 2), ((3, 5, 72), 9), ((65, 1, 64), 0), ((2, 2, 0), 3)):
         a, b, most = map(torch.tensor, limited_inputs(*sizes, limit))
         assert torch.equal(kernel(a, b, most), a.float() @ b.float().T)
+
+
+def test_a_row_is_walked_over_until_nothing_changes() -> None:
+    kernel = compile(loads(SPARSEMAX))
+    for sizes in ((3, 70), (1, 1), (0, 5), (40, 200)):
+        x = np.random.default_rng(1).normal(size=sizes).astype(np.float32)
+        assert np.allclose(kernel(torch.tensor(x)), sparsemax(x), atol=1e-6)

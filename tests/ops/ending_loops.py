@@ -94,6 +94,49 @@ schedule: {stages: STAGES}
 """
 """The product of as many tiles of K as a tensor says; the others are 0, so that they change nothing."""
 
+SPARSEMAX = """apiVersion: wavespec/v1
+kind: Kernel
+name: sparsemax
+dims: {M: {}, N: {min: 1}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 1, axis: 0}
+  - {tiling: N, tile: 32}
+graph:
+  - lowest: {register: [M], dtype: f32, value: -.inf}
+  - none: {register: [M], dtype: i32, value: 0}
+  - zero: {register: [M], dtype: f32, value: 0}
+  - more: "none + 1"
+  - support:
+      repeat: N + 1
+      until: change == 0
+      carry: {low: lowest, count: none, change: more}
+      body:
+        - walk:
+            iterate: N
+            carry: {total: zero, kept: none}
+            body:
+              - part: {read: x}
+              - above: part > low
+              - numbers: where(above, part, 0)
+              - ones: i32(above)
+              - total: {sum: numbers, dim: N, init: total}
+              - kept: {sum: ones, dim: N, init: kept}
+        - low: (walk.total - 1) / f32(walk.kept)
+        - change: walk.kept - count
+        - count: "count + change"
+  - result:
+      iterate: N
+      body:
+        - again: {read: x}
+        - value: relu(again - support.low)
+        - {write: value, to: y}
+"""
+"""The nearest point to a row with elements that are not negative and add up to 1; rows are walked over until the number
+of elements above 0 stays (Michelot, 1986)."""
+
 
 def first_inputs(m: int, n: int) -> tuple[Array, Array]:
     x = np.random.default_rng(m + n).integers(0, 90, (m, n)).astype(np.int32)
@@ -128,3 +171,12 @@ def limited_inputs(m: int, n: int, k: int, limit: int) -> tuple[Array, Array, Ar
     a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
     a[:, limit * 32 :] = 0
     return a, b, np.array(limit, np.int32)
+
+
+def sparsemax(x: Array) -> Array:
+    """By sorting, as Martins and Astudillo do."""
+    ordered = -np.sort(-x.astype(np.float64), 1)
+    sums = ordered.cumsum(1)
+    count = (1 + np.arange(1, x.shape[1] + 1) * ordered > sums).sum(1)
+    low = (np.take_along_axis(sums, count[:, None] - 1, 1) - 1) / count[:, None]
+    return np.maximum(x - low, 0)

@@ -7,7 +7,17 @@ import pytest
 import torch
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
-from tests.ops.ending_loops import FIRST, ROOT, first_inputs, limited, limited_inputs, root_inputs, root_steps
+from tests.ops.ending_loops import (
+    FIRST,
+    ROOT,
+    SPARSEMAX,
+    first_inputs,
+    limited,
+    limited_inputs,
+    root_inputs,
+    root_steps,
+    sparsemax,
+)
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -95,3 +105,14 @@ def test_a_loop_that_may_end_early_takes_no_schedule_and_no_waves_that_only_copy
 def test_what_ends_a_loop_is_one_for_a_workgroup() -> None:
     with pytest.raises(WavespecError, match=r"error\[not-uniform\]"):
         lower(loads(FIRST.replace("{workgroup: M, tile: 1,", "{workgroup: M, tile: 2,")), AMD)
+
+
+@MACHINES
+def test_a_row_is_walked_over_until_nothing_changes(machine: Machine) -> None:
+    kernel = lower(loads(SPARSEMAX), machine)
+    for sizes in ((3, 70), (1, 1), (0, 5)):
+        x = np.random.default_rng(1).normal(size=sizes).astype(np.float32)
+        report = simulate(kernel, machine, {"x": x}, dict(zip("MN", sizes, strict=True)))
+        assert report.ok, report.render()
+        assert np.allclose(report.tensors["y"], sparsemax(x), atol=1e-6)
+        assert np.allclose(reference(loads(SPARSEMAX), torch.tensor(x)), sparsemax(x), atol=1e-12)
