@@ -258,6 +258,7 @@ KERNELS: dict[str, Row] = {
         special={"tokens": lambda draw: draw.integers(0, 300), "stop": constant(7)},
         exact=True,
     ),
+    "sparsemax": Row(sized("M N", (3, 70), (2, 1), (0, 4), (1, 1100)), sized("M N", (17, 127), (5, 700))),
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "dropout": Row(
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
