@@ -259,6 +259,14 @@ KERNELS: dict[str, Row] = {
         exact=True,
     ),
     "sparsemax": Row(sized("M N", (3, 70), (2, 1), (0, 4), (1, 1100)), sized("M N", (17, 127), (5, 700))),
+    "cross_entropy_mean": Row(
+        sized("M", (9,), (1,), (0,), (5000,)),
+        sized("M", (257,), (70000,)),
+        special={  # about half are ignored
+            "loss": lambda draw: torch.rand(draw.shape, generator=draw.random) * 8,
+            "target": lambda draw: draw.integers(-1, 1) * 100,
+        },
+    ),
     "cumsum": Row(_ROWS.small, _ROWS.on_cpu, sized("M N", (9, 700)), exact=True),
     "dropout": Row(
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
