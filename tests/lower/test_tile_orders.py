@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.lower.gemms import MACHINES, NVIDIA
+from tests.lower.test_fold_grid import TILES
+from tests.lower.test_fold_grid import spec as five_axes
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
@@ -87,3 +92,26 @@ def test_workgroups_that_stay_take_tiles_in_order_too(axis: int) -> None:
 def test_orders_and_shared_axes_are_part_of_the_text() -> None:
     kernel = lower(spec(ZIG_ZAG, axis=0), NVIDIA, after=AssignTiles.name)
     assert kernel.joined == (1,) and parse_kernel(print_kernel(kernel)) == kernel
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=5, max_size=5),
+    st.lists(st.sampled_from(["index", REVERSED, ZIG_ZAG, DEALT]), min_size=5, max_size=5),
+    st.permutations(list(TILES)),
+    st.sampled_from(["{stages: 1}", "{workgroups: {persistent: true, count: 5}}"]),
+    st.sampled_from([machine for machine in MACHINES if machine.lanes > 1]),
+)
+def test_any_axes_and_orders_of_five_dims_compute_every_element(
+    axes: list[int], orders: list[str], lines: list[str], schedule: str, machine: Machine
+) -> None:
+    text = dump_yaml(five_axes(4, 3, 2, 1, 0)).partition("constraints:")[0] + "params: {PARTS: 4}\nconstraints:\n"
+    for dim, axis, order in zip(lines, axes, orders, strict=True):
+        text += f"  - {{workgroup: {dim}, tile: {TILES[dim]}, axis: {axis}, order: '{order}'}}\n"
+    text += (
+        f"graph:\n  - x_tile: {{read: x}}\n  - double: x_tile * 2\n  - {{write: double, to: y}}\nschedule: {schedule}\n"
+    )
+    sizes = {"A": 7, "B": 3, "C": 2, "D": 5, "E": 20}
+    x = np.random.default_rng(0).normal(size=tuple(sizes.values())).astype(np.float32)
+    report = simulate(lower(loads(text, "twice.wave.yaml"), machine), machine, {"x": x}, sizes)
+    assert report.ok, report.render()
+    assert (report.tensors["y"] == 2 * x).all()
