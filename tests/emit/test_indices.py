@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from wavespec.emit.indices import Indices
+from wavespec.emit.indices import Indices, lower_bound
 from wavespec.emit.mlir_text import MlirText
 from wavespec.ir.expr import Expr, const, minimum, symbol
 
@@ -73,3 +73,12 @@ def test_symbols_of_a_block_end_with_it() -> None:
     indices.close()
     text.close()
     assert indices.integer(symbol("x", 0, 9)) == "%outer"
+
+
+def test_lower_bound_is_reached_whatever_varies() -> None:
+    n, lane, row = symbol("N", 0, 2**31 - 1), symbol("lane", 0, 63), symbol("row", 0, 3)
+    varying = frozenset(("lane", "row"))
+    assert lower_bound(lane * 4 - row * n - n + 7, varying) == n * -4 + 7
+    assert lower_bound(lane * n - 5, varying) == const(-5)
+    assert lower_bound(symbol("any") * -1, frozenset(("any",))) is None
+    assert lower_bound((lane - 1) * n * row, varying) is None

@@ -254,3 +254,22 @@ def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr
         else:
             lane = lane + term * coefficient
     return uniform, lane
+
+
+def lower_bound(expr: Expr, varying: frozenset[str]) -> Expr | None:
+    """What a sum is never below, whatever the ``varying`` symbols in it are; None where that is not known."""
+    least = const(expr.constant_part())
+    for coefficient, term in expr.terms():
+        if not term.symbols & varying:
+            least = least + term * coefficient
+            continue
+        factors = term.args if term.kind == "product" else (term,)
+        if not _natural(factors):
+            return None
+        largest = const(coefficient)
+        for factor in factors if coefficient < 0 else ():
+            if factor.symbols & varying and factor.high is None:
+                return None
+            largest = largest * (const(factor.high) if factor.symbols & varying else factor)
+        least = least + largest if coefficient < 0 else least
+    return least

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavespec.emit.indices import uniform_and_varying
+from wavespec.emit.indices import lower_bound, uniform_and_varying
 from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
@@ -271,6 +271,9 @@ class ThreadToRocm(ThreadToMlir):
                 lane = lane + term * coefficient
         if lane.low is None or lane.low < 0:  # the range check takes the lane's own offset for itself
             lane, moving = lane + moving, const(0)
+            least = lower_bound(lane, self.varying | (lane.symbols - self.outside))
+            if not base.is_const and least is not None:  # below the base are elements, too
+                lane, base = lane - least, base + least
         key = (memory.name, base)
         if key not in self.descriptors:
             self.descriptors[key] = self._descriptor(memory, base)
