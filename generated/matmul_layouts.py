@@ -19,25 +19,25 @@ _MEMBERS = {
     (torch.bfloat16, "nt"): KernelSet(
         "matmul_layouts_bf16_nt",
         _FOLDER / "bf16_nt",
-        spec_sha256="ef67af89a87a0dea50931033b218c891019d08e849cf26a38c9802c66c74b676",
+        spec_sha256="5467f3abd92285257d792be1af42034dc3a8e71182c1f62e314b33f55dd25dce",
         inputs=2,
     ),
     (torch.float16, "nn"): KernelSet(
         "matmul_layouts_f16_nn",
         _FOLDER / "f16_nn",
-        spec_sha256="0157cd9d462b32eb9fd0b7c14f0040513400918129b076e814a5ee14a7cbe8ba",
+        spec_sha256="c7f2e495497ec9c45f2d12578b33f382363ff1699ab6defa6d66d5d18f9eb738",
         inputs=2,
     ),
     (torch.float16, "nt"): KernelSet(
         "matmul_layouts_f16_nt",
         _FOLDER / "f16_nt",
-        spec_sha256="bddf7332b36ccacb88449d49202f9ec17922052f33372335090c9eabee76b9be",
+        spec_sha256="3b34fbeb916bcb323af6bba6aa5158a2ae650231a447185795c93c670c4b4c40",
         inputs=2,
     ),
     (torch.float16, "tn"): KernelSet(
         "matmul_layouts_f16_tn",
         _FOLDER / "f16_tn",
-        spec_sha256="cf9494aab72b5f08d50b2bddae9814752ced604db40b8c8ad790d371d799927c",
+        spec_sha256="0a6188fb73a6b6f18ac3196e53b922559612c4adc886deb9cb241568a01b553e",
         inputs=2,
     ),
 }
@@ -148,13 +148,13 @@ def _matmul_layouts_out_fake(a: Tensor, b: Tensor, layout: str, out: Tensor) -> 
 
 
 _matmul_layouts_op = define_operator(
-    "wavespec_6ec56b9d::matmul_layouts",
+    "wavespec_778e1b94::matmul_layouts",
     "(Tensor a, Tensor b, str layout) -> Tensor",
     _new,
     _matmul_layouts_fake,
 )
 _matmul_layouts_out_op = define_operator(
-    "wavespec_6ec56b9d::matmul_layouts_out",
+    "wavespec_778e1b94::matmul_layouts_out",
     "(Tensor a, Tensor b, str layout, Tensor(a!) out) -> ()",
     _write,
     _matmul_layouts_out_fake,
