@@ -14,7 +14,7 @@ generate: ## Rewrite everything that is generated: generated/, the JSON schema, 
 	$(PYTHON) docs/generate.py
 
 test: ## All tests that need no device
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto --dist worksteal
 
 lint: ## ruff and pyright
 	.venv/bin/ruff check .
