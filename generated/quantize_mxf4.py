@@ -64,7 +64,7 @@ def _quantize_mxf4_fake(x: Tensor) -> tuple[Tensor, Tensor]:
         lambda: "quantize_mxf4: argument 'x' needs K in dim 1 to be a multiple of 32.",
     )
     return (
-        x.new_empty((x.shape[0], x.shape[1]), dtype=torch.float4_e2m1fn_x2),
+        x.new_empty((x.shape[0], x.shape[1] // 2), dtype=torch.float4_e2m1fn_x2),
         x.new_empty((x.shape[0], x.shape[1] // 32), dtype=torch.float8_e8m0fnu),
     )
 

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 from tests.kernels import Subject, subjects
+from tests.specs import KERNELS
+from wavespec.ops.repeat import ReferenceTooLong
+from wavespec.schema import load
 from wavespec.schema.models import TARGETS
 from wavespec.sim.reference import reference
 from wavespec.tune.reference_code import reference_code
@@ -28,3 +31,10 @@ def test_bundled_reference_is_the_reference(subject: Subject, tmp_path: Path) ->
     inputs = subject.inputs(sizes)
     torch.testing.assert_close(module.exact_0(*inputs), reference(spec, *inputs))
     torch.testing.assert_close(module.rounded_0(*inputs), reference(spec, *inputs, compute=None))
+
+
+def test_loop_of_many_steps_is_not_written_out() -> None:
+    (spec,) = (load(path) for path in KERNELS if path.name == "sparsemax.wave.yaml")
+    with pytest.raises(ReferenceTooLong) as raised:
+        reference_code(spec, [{"M": 1, "N": 1100}])
+    assert "sparsemax.wave.yaml:" in str(raised.value) and "more than 256" in str(raised.value)

@@ -272,8 +272,12 @@ def fake_function(kernel: WrapperInput) -> str:
         return "\n".join([head, *(lines or ["    return None"])])
     created: list[str] = []
     for tensor in kernel.outputs:
-        shape = tuple_text([str(dim) if isinstance(dim, int) else size_of[dim] for dim in tensor.dims])
-        created.append(f"{first}.new_empty({shape}, dtype=torch.{TORCH_DTYPES[tensor.dtype]})")
+        sizes = [str(dim) if isinstance(dim, int) else size_of[dim] for dim in tensor.dims]
+        if tensor.dtype in PACKED:
+            elements, bytes_ = PACKED[tensor.dtype]
+            sizes[-1] = f"({sizes[-1]}) // {elements}" if " " in sizes[-1] else f"{sizes[-1]} // {elements}"
+            sizes[-1] += f" * {bytes_}" if bytes_ > 1 else ""
+        created.append(f"{first}.new_empty({tuple_text(sizes)}, dtype=torch.{TORCH_DTYPES[tensor.dtype]})")
     result = created[0] if len(created) == 1 else "(\n" + "".join(f"        {text},\n" for text in created) + "    )"
     return "\n".join([head, *lines, f"    return {result}"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wavespec.diagnostics import WavespecError
 from wavespec.ir.expr import const, maximum, symbol
 from wavespec.ops.branch import run_body
 from wavespec.ops.contexts import ReferenceContext, TileContext
@@ -13,6 +14,18 @@ from wavespec.schema.ops import Repeat
 
 if TYPE_CHECKING:
     import torch
+
+_MOST_WRITTEN_OUT = 256
+
+
+class ReferenceTooLong(WavespecError, code="reference-too-long"):
+    def __init__(self, statement: Repeat) -> None:
+        super().__init__(
+            statement.where("steps"),
+            f"Calls of torch that stand for this loop are those of all its steps, and it may have more than "
+            f"{_MOST_WRITTEN_OUT}.",
+            hints=["Compare with torch at sizes for which it has fewer."],
+        )
 
 
 def to_tile(statement: Repeat, context: TileContext) -> None:
@@ -26,14 +39,20 @@ def to_tile(statement: Repeat, context: TileContext) -> None:
 
 
 def reference(statement: Repeat, context: ReferenceContext) -> None:
-    """Step by step; elements that the loop has ended for stay as they are."""
+    """Step by step; elements that the loop has ended for stay as they are.
+
+    Of tensors without data, which are traced, all steps are written out.
+    """
     for name, first in statement.carry.items():
         context.define(name, context.dims[first], context.names[first])
     step = 0
     while not (over := context.evaluate(Compare(">=", Num(step), statement.steps)))[1].all():
         ended = [over] if statement.until is None else [over, context.evaluate(statement.until)]
-        if _is_known(ended[-1][1].all()):
+        holds = _known(ended[-1][1].all())
+        if holds:
             break
+        if holds is None and step == _MOST_WRITTEN_OUT:
+            raise ReferenceTooLong(statement)
         before = {name: context.names[name] for name in statement.carry}
         run_body(statement.body, context)
         for name, value in before.items():
@@ -44,11 +63,11 @@ def reference(statement: Repeat, context: ReferenceContext) -> None:
         context.define(f"{statement.name}.{name}", context.dims[name], context.names[name])
 
 
-def _is_known(holds: torch.Tensor) -> bool:
-    """Whether something holds and can be told; of tensors that are traced, all steps are written out."""
+def _known(holds: torch.Tensor) -> bool | None:
+    """Whether something holds; None of a tensor without data."""
     from torch._subclasses.fake_tensor import DataDependentOutputException
 
     try:
         return bool(holds)
     except DataDependentOutputException:
-        return False
+        return None
