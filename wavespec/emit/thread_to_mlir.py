@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wavespec.emit.elementwise import compare, elementwise
-from wavespec.emit.ending_loops import emit_ending_loop
 from wavespec.emit.indices import Indices
+from wavespec.emit.loops import emit_loop
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.pack_bits import pack_bits
@@ -546,87 +546,7 @@ class ThreadToMlir:
         return self.index_bits if beyond is None or beyond < 2**31 else 64
 
     def _for(self, op: Op) -> None:
-        if op.get("once"):
-            self._once(op)
-            return
-        if op.get("goes_on") is not None:
-            emit_ending_loop(self, op)
-            return
-        body = op.body
-        bits = self.counter_bits(op)
-        lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
-        carried: list[tuple[str, str]] = []
-        sizes: list[list[int]] = []
-        for value in op.operands:
-            sizes.append(self.native_sizes(value.vector.dtype, value.vector.elements))
-            for part in self.parts(value, sizes[-1]):
-                carried.append((part.name, vector_type(value.vector.dtype, part.size)))
-        induction = self.text.name()
-        self.text.open()
-        self.indices.open()
-        self.indices.define(op["induction"], induction, bits)
-        arguments: list[str] = []
-        for value, wanted in zip(body.arguments, sizes, strict=True):
-            parts = tuple(Part(self.text.name(), size) for size in wanted)
-            self.values[value.name] = parts
-            arguments += [part.name for part in parts]
-        self.block(body.ops)
-        self.text.span = op.span
-        yields = [part for value, wanted in zip(body.yields, sizes, strict=True) for part in self.parts(value, wanted)]
-        if carried:
-            types = ", ".join(type_ for _, type_ in carried)
-            self.text.do(f"scf.yield {', '.join(part.name for part in yields)} : {types}")
-        self.indices.close()
-        lines = self.text.close()
-        result = self.text.name()
-        head = f"scf.for {induction} = {lower} to {upper} step {step}"
-        if carried:
-            inits = ", ".join(f"{name} = {first}" for name, (first, _) in zip(arguments, carried, strict=True))
-            head = f"{result}:{len(carried)} = {head} iter_args({inits}) -> ({', '.join(t for _, t in carried)})"
-        block = self.text.blocks[-1]
-        block.append(f"{head}  : i{bits} {{")
-        block.extend(lines)
-        self.text.do(f"}}{self.loop_attribute()}")
-        number = 0
-        for value, wanted in zip(op.results, sizes, strict=True):
-            self.values[value.name] = tuple(Part(f"{result}#{number + i}", size) for i, size in enumerate(wanted))
-            number += len(wanted)
-
-    def _once(self, op: Op) -> None:
-        """A branch: what it does not change has the value from before."""
-        condition = self.indices.holds(((op["lower"], op["upper"]),))
-        sizes = [self.native_sizes(value.vector.dtype, value.vector.elements) for value in op.operands]
-        before = [self.parts(value, wanted) for value, wanted in zip(op.operands, sizes, strict=True)]
-        self.text.open()
-        self.indices.open()
-        self.indices.define(op["induction"], self.text.constant(0, "i32"), 32)
-        self.values |= {value.name: parts for value, parts in zip(op.body.arguments, before, strict=True)}
-        self.block(op.body.ops)
-        self.text.span = op.span
-        after = [self.parts(value, wanted) for value, wanted in zip(op.body.yields, sizes, strict=True)]
-        self.indices.close()
-        types = [
-            vector_type(value.vector.dtype, size)
-            for value, wanted in zip(op.operands, sizes, strict=True)
-            for size in wanted
-        ]
-        result, head = self.text.name(), f"scf.if {condition}"
-        if types:
-            self.text.do(f"scf.yield {_listed(after)} : {', '.join(types)}")
-            head = f"{result}:{len(types)} = {head} -> ({', '.join(types)})"
-        lines = self.text.close()
-        if types:
-            lines += ["} else {", f"scf.yield {_listed(before)} : {', '.join(types)} {self.text.location()}"]
-        self.text.blocks[-1] += [f"{head} {{", *lines]
-        self.text.do("}")
-        number = 0
-        for value, wanted in zip(op.results, sizes, strict=True):
-            self.values[value.name] = tuple(Part(f"{result}#{number + i}", size) for i, size in enumerate(wanted))
-            number += len(wanted)
-
-
-def _listed(values: Sequence[Parts]) -> str:
-    return ", ".join(part.name for parts in values for part in parts)
+        emit_loop(self, op)
 
 
 def _dynamic_dims(kernel: Kernel) -> list[str]:
