@@ -271,8 +271,8 @@ class ThreadToRocm(ThreadToMlir):
                 lane = lane + term * coefficient
         if lane.low is None or lane.low < 0:  # the range check takes the lane's own offset for itself
             lane, moving = lane + moving, const(0)
-            least = lower_bound(lane, self.varying | (lane.symbols - self.outside))
-            if not base.is_const and least is not None:  # below the base are elements, too
+            varying = self.varying | (lane.symbols - self.outside)
+            if not base.is_const and (least := lower_bound(lane, varying)) is not None:  # below the base are elements
                 lane, base = lane - least, base + least
         key = (memory.name, base)
         if key not in self.descriptors:

@@ -274,9 +274,7 @@ def fake_function(kernel: WrapperInput) -> str:
     for tensor in kernel.outputs:
         sizes = [str(dim) if isinstance(dim, int) else size_of[dim] for dim in tensor.dims]
         if tensor.dtype in PACKED:
-            elements, bytes_ = PACKED[tensor.dtype]
-            sizes[-1] = f"({sizes[-1]}) // {elements}" if " " in sizes[-1] else f"{sizes[-1]} // {elements}"
-            sizes[-1] += f" * {bytes_}" if bytes_ > 1 else ""
+            sizes[-1] = _stored(f"({sizes[-1]})" if " " in sizes[-1] else sizes[-1], tensor.dtype)
         created.append(f"{first}.new_empty({tuple_text(sizes)}, dtype=torch.{TORCH_DTYPES[tensor.dtype]})")
     result = created[0] if len(created) == 1 else "(\n" + "".join(f"        {text},\n" for text in created) + "    )"
     return "\n".join([head, *lines, f"    return {result}"])
@@ -430,10 +428,16 @@ def described(tensor: WrapperTensor) -> str:
     if tensor.dtype not in PACKED:
         return f"{TORCH_DTYPES[tensor.dtype]} [{', '.join(dims)}]"
     elements, bytes_ = PACKED[tensor.dtype]
-    dims[-1] += f" // {elements}" + (f" * {bytes_}" if bytes_ > 1 else "")
+    dims[-1] = _stored(dims[-1], tensor.dtype)
     return (
         f"{TORCH_DTYPES[tensor.dtype]} [{', '.join(dims)}], {elements} elements of {tensor.dtype} in {_bytes(bytes_)}"
     )
+
+
+def _stored(size: str, dtype: str) -> str:
+    """How many elements torch has where a tensor of a packed type has ``size``."""
+    elements, bytes_ = PACKED[dtype]
+    return f"{size} // {elements}" + (f" * {bytes_}" if bytes_ > 1 else "")
 
 
 def _bytes(count: int) -> str:
