@@ -6,14 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
-from operator import attrgetter
+from operator import attrgetter, ge
 from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from wavespec.runtime.artifact import KernelArtifact
-from wavespec.runtime.checks import check_memory
+from wavespec.runtime.checks import check_memory, no_backward, no_tangent
 from wavespec.runtime.launch_plan import LaunchPlan
 
 _CALLS_KEPT: Final = 1024
@@ -22,6 +23,13 @@ _CALLS_KEPT: Final = 1024
 _description: Final = attrgetter("shape", "dtype", "device")
 _is_contiguous: Final = Tensor.is_contiguous
 _address: Final = Tensor.data_ptr
+_storage: Final = Tensor.untyped_storage
+_bytes: Final = torch.UntypedStorage.nbytes
+_requires_grad: Final = attrgetter("requires_grad")
+_is_grad_enabled: Final = torch.is_grad_enabled
+_count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
+"""Tells autograd that tensors have other numbers now, as torch's own functions that write do: a backward that saved
+one of them raises, in place of going on with the wrong numbers."""
 _current_gpu: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", lambda: -1)  # pyright: ignore
 
 
@@ -47,14 +55,16 @@ class Call:
     """Makes a tensor on the current device."""
     results: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     """Arguments of `empty` for every output: shape, strides, dtype."""
-    updates: bool = False
-    """Whether it changes inputs in place."""
+    tensor_bytes: tuple[int, ...] = ()
+    """Of all tensors: what their storages have at least, unless they were shrunk."""
+    updates: tuple[int, ...] = ()
+    """The inputs that are changed in place."""
     apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """Addresses of tensors of which none that is written is known to share memory with another."""
 
 
 class Caller(ABC):
-    """Three ways to call a kernel on real tensors; none looks at `requires_grad` of inputs."""
+    """Three ways to call a kernel on real tensors; all tell autograd what they wrote."""
 
     def __init__(self, input_count: int) -> None:
         self._input_count = input_count
@@ -69,6 +79,7 @@ class Caller(ABC):
 
     def new(self, *inputs: Tensor) -> Any:
         """Run into new tensors; returns the output, or a tuple of them."""
+        self._refuse_gradients(inputs)
         call = self._known(inputs)
         if call is None:
             inputs, call = self._found_out(inputs, None)
@@ -81,10 +92,13 @@ class Caller(ABC):
         if call.launcher is not None:
             tensors = inputs + outputs
             call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+        if call.updates:
+            _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
 
     def write(self, *tensors: Tensor) -> None:
         """Run on inputs, then outputs, which are contiguous and share no memory with the others."""
+        self._refuse_gradients(tensors)
         call = self._known(tensors)
         if call is None:
             inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
@@ -95,11 +109,9 @@ class Caller(ABC):
                 return self.write(*tensors)
         addresses = tuple(map(_address, tensors))
         self._check_apart(tensors, addresses, call)
-        for output in tensors[self._input_count :]:
-            if output.requires_grad:
-                self._check_memory(tensors, call)
         if call.launcher is not None:
             call.launcher.launch(tensors, addresses, call.plan)
+        self._count_writes(tensors, call)
 
     def raw(self, *tensors: Tensor) -> None:
         """Launch on inputs, then outputs; wrong strides or outputs corrupt memory."""
@@ -112,6 +124,27 @@ class Caller(ABC):
                 return self.raw(*tensors)
         if call.launcher is not None:
             call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+        self._count_writes(tensors, call)
+
+    def _refuse_gradients(self, tensors: tuple[Tensor, ...]) -> None:
+        """Errors: `ArgumentError` for an argument that needs a derivative, which no kernel has."""
+        try:
+            backward = _is_grad_enabled() and any(map(_requires_grad, tensors))
+        except AttributeError:  # Not a tensor: the full check says so.
+            return
+        if backward or forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
+            inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
+            _, call = self.prepare(inputs, outputs or None)
+            names = [parameter.name for parameter in call.artifact.tensors]
+            named = dict(zip(names, tensors, strict=False))
+            if backward:
+                raise no_backward(call.artifact.name, **named)
+            if (error := no_tangent(call.artifact.name, **named)) is not None:
+                raise error
+
+    def _count_writes(self, tensors: tuple[Tensor, ...], call: Call) -> None:
+        written = tensors[self._input_count :]
+        _count_write((*(tensors[number] for number in call.updates), *written) if call.updates else written)
 
     def _known(self, tensors: Sequence[Tensor]) -> Call | None:
         """The call of earlier tensors of the same description, if these are contiguous too."""
@@ -119,7 +152,10 @@ class Caller(ABC):
             call = self._calls.get(tuple(map(_description, tensors)))
         except AttributeError:  # Not a tensor: the full check says so.
             return None
-        return call if call is not None and all(map(_is_contiguous, tensors)) else None
+        if call is None or not all(map(_is_contiguous, tensors)):
+            return None
+        held = map(_bytes, map(_storage, tensors))
+        return call if all(map(ge, held, call.tensor_bytes)) else None
 
     def _found_out(
         self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None

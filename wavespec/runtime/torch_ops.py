@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from wavespec.runtime.checks import ArgumentError, no_backward
 
 _libraries: dict[str, torch.library.Library] = {}
 
@@ -38,6 +42,34 @@ def define_operator(
     library.define(op + schema, tags=(torch.Tag.pt2_compliant_tag,))
     for key in ("CPU", "CUDA"):
         library.impl(op, function, key)
-    torch.library.register_fake(name, fake, lib=library)
+    operator = getattr(getattr(torch.ops, namespace), op).default
+    arguments = [argument.name for argument in operator._schema.arguments]
+    torch.library.register_fake(name, _without_gradients(op, arguments, fake), lib=library)
+    # The dispatcher comes here where a transform of torch.func is at work: other calls pay nothing for it.
+    library.impl(op, _refuse_transforms(op), "FuncTorchDynamicLayerFrontMode")
     _libraries[name] = library
-    return getattr(getattr(torch.ops, namespace), op).default
+    return operator
+
+
+def _without_gradients(op: str, names: list[str], fake: Callable[..., Any]) -> Callable[..., Any]:
+    """`fake`, which refuses as the kernel does: a graph that was traced would lose the gradient in silence."""
+
+    @wraps(fake)
+    def checked(*arguments: Any) -> Any:
+        tensors = {name: one for name, one in zip(names, arguments, strict=True) if isinstance(one, Tensor)}
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors.values()):
+            raise no_backward(op, **tensors)
+        return fake(*arguments)
+
+    return checked
+
+
+def _refuse_transforms(op: str) -> Callable[..., Any]:
+    def refuse(*_: Any) -> Any:
+        transform = torch._C._functorch.peek_interpreter_stack().key().name.lower()  # pyright: ignore
+        raise ArgumentError(
+            f"{op}: called under a transform of torch.func ({transform}), which kernels do not have; "
+            "call it outside, with a dim for the batch in place of vmap."
+        )
+
+    return refuse
