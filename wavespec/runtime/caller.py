@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from operator import attrgetter, ge
 from typing import Any, Final, Protocol
@@ -14,18 +14,17 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from wavespec.runtime.artifact import KernelArtifact
-from wavespec.runtime.checks import check_memory, no_backward, no_tangent
+from wavespec.runtime.checks import check_derivatives, check_memory
 from wavespec.runtime.launch_plan import LaunchPlan
 
 _CALLS_KEPT: Final = 1024
 
 # A call takes some µs in all, of which Python's loops over tensors were half: these run over them in C.
-_description: Final = attrgetter("shape", "dtype", "device")
+_description: Final = attrgetter("shape", "dtype", "device", "requires_grad")
 _is_contiguous: Final = Tensor.is_contiguous
 _address: Final = Tensor.data_ptr
 _storage: Final = Tensor.untyped_storage
 _bytes: Final = torch.UntypedStorage.nbytes
-_requires_grad: Final = attrgetter("requires_grad")
 _is_grad_enabled: Final = torch.is_grad_enabled
 _count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
 """Tells autograd that tensors have other numbers now, as torch's own functions that write do: a backward that saved
@@ -57,10 +56,19 @@ class Call:
     """Arguments of `empty` for every output: shape, strides, dtype."""
     tensor_bytes: tuple[int, ...] = ()
     """Of all tensors: what their storages have at least, unless they were shrunk."""
+    is_empty: bool = False
+    """Whether a tensor has no elements, and so may have no memory."""
+    requires_grad: bool = False
+    """Whether one of the tensors does; then it is only for callers that take no gradient."""
     updates: tuple[int, ...] = ()
     """The inputs that are changed in place."""
     apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """Addresses of tensors of which none that is written is known to share memory with another."""
+
+
+def _is_differentiated(call: Call) -> bool:
+    """Whether autograd may want a derivative, which no kernel has."""
+    return (call.requires_grad and _is_grad_enabled()) or forward_ad._current_level >= 0  # pyright: ignore
 
 
 class Caller(ABC):
@@ -79,7 +87,6 @@ class Caller(ABC):
 
     def new(self, *inputs: Tensor) -> Any:
         """Run into new tensors; returns the output, or a tuple of them."""
-        self._refuse_gradients(inputs)
         call = self._known(inputs)
         if call is None:
             inputs, call = self._found_out(inputs, None)
@@ -98,7 +105,6 @@ class Caller(ABC):
 
     def write(self, *tensors: Tensor) -> None:
         """Run on inputs, then outputs, which are contiguous and share no memory with the others."""
-        self._refuse_gradients(tensors)
         call = self._known(tensors)
         if call is None:
             inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
@@ -117,7 +123,7 @@ class Caller(ABC):
         """Launch on inputs, then outputs; wrong strides or outputs corrupt memory."""
         inputs = tensors[: self._input_count]
         call = self._calls.get(tuple(map(_description, inputs)))
-        if call is None:
+        if call is None or _is_differentiated(call):
             _, call = self._found_out(inputs, None)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
@@ -126,44 +132,33 @@ class Caller(ABC):
             call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
         self._count_writes(tensors, call)
 
-    def _refuse_gradients(self, tensors: tuple[Tensor, ...]) -> None:
-        """Errors: `ArgumentError` for an argument that needs a derivative, which no kernel has."""
-        try:
-            backward = _is_grad_enabled() and any(map(_requires_grad, tensors))
-        except AttributeError:  # Not a tensor: the full check says so.
-            return
-        if backward or forward_ad._current_level >= 0:  # pyright: ignore[reportPrivateUsage]
-            inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
-            _, call = self.prepare(inputs, outputs or None)
-            names = [parameter.name for parameter in call.artifact.tensors]
-            named = dict(zip(names, tensors, strict=False))
-            if backward:
-                raise no_backward(call.artifact.name, **named)
-            if (error := no_tangent(call.artifact.name, **named)) is not None:
-                raise error
-
     def _count_writes(self, tensors: tuple[Tensor, ...], call: Call) -> None:
         written = tensors[self._input_count :]
         _count_write((*(tensors[number] for number in call.updates), *written) if call.updates else written)
 
     def _known(self, tensors: Sequence[Tensor]) -> Call | None:
-        """The call of earlier tensors of the same description, if these are contiguous too."""
+        """The call of earlier tensors of the same description, if these are contiguous too and need no derivative."""
         try:
             call = self._calls.get(tuple(map(_description, tensors)))
         except AttributeError:  # Not a tensor: the full check says so.
             return None
-        if call is None or not all(map(_is_contiguous, tensors)):
+        if call is None or not all(map(_is_contiguous, tensors)) or _is_differentiated(call):
             return None
         held = map(_bytes, map(_storage, tensors))
-        return call if all(map(ge, held, call.tensor_bytes)) else None
+        has_memory = all(map(ge, held, call.tensor_bytes)) and (call.is_empty or all(map(_address, tensors)))
+        return call if has_memory else None
 
     def _found_out(
         self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None
     ) -> tuple[tuple[Tensor, ...], Call]:
         contiguous, call = self.prepare(inputs, outputs)
+        tensors = (*inputs, *(outputs or ()))
+        check_derivatives(call.artifact, tensors)
+        if any(tensor.requires_grad for tensor in tensors):
+            call = replace(call, requires_grad=True)
         if len(self._calls) >= _CALLS_KEPT:
             self._calls.clear()
-        self._calls[tuple(map(_description, (*inputs, *(outputs or ()))))] = call
+        self._calls[tuple(map(_description, tensors))] = call
         return tuple(contiguous), call
 
     def _check_apart(self, tensors: tuple[Tensor, ...], addresses: tuple[int, ...], call: Call) -> None:

@@ -166,15 +166,20 @@ def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:
     )
 
 
-def no_tangent(kernel: str, **inputs: Tensor) -> ArgumentError | None:
-    """The error of calling a kernel, which has no derivative, with a dual tensor; None where there is none."""
-    for name, tensor in inputs.items():
-        if forward_ad.unpack_dual(tensor).tangent is not None:
-            return ArgumentError(
-                f"{kernel}: argument '{name}' has a tangent, but this kernel has no forward-mode derivative; "
+def check_derivatives(artifact: KernelArtifact, tensors: Sequence[Tensor]) -> None:
+    """Check that nobody takes a derivative of a call, which kernels do not have.
+
+    Errors: `ArgumentError` for an argument that requires grad where that is enabled, or that has a tangent.
+    """
+    named = {parameter.name: tensor for parameter, tensor in zip(artifact.tensors, tensors, strict=False)}
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise no_backward(artifact.name, **named)
+    for name, tensor in named.items():
+        if forward_ad.unpack_dual(tensor).tangent is not None:  # pyright: ignore[reportUnknownMemberType]
+            raise ArgumentError(
+                f"{artifact.name}: argument '{name}' has a tangent, but this kernel has no forward-mode derivative; "
                 f"call it with torch.autograd.forward_ad.unpack_dual({name}).primal."
             )
-    return None
 
 
 def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: Any, label: str | None = None) -> None:
@@ -192,9 +197,9 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
             f"expected {len(parameter.dims)}: {_dims(parameter)}."
         )
     if tensor.device.type != "meta" and tensor.numel():
-        there, needed = tensor.untyped_storage().nbytes(), tensor.storage_offset() * dtype.itemsize + _extent_bytes(tensor)
-        if there < needed:
-            raise ArgumentError(f"{where} needs {needed} bytes of its storage, which was shrunk to {there}.")
+        needed = tensor.storage_offset() * dtype.itemsize + _extent_bytes(tensor)
+        if (there := tensor.untyped_storage().nbytes() if tensor.data_ptr() else 0) < needed:
+            raise ArgumentError(f"{where} needs {needed} bytes of its storage, which has {there}.")
 
 
 def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, int]:

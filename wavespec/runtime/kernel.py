@@ -70,7 +70,7 @@ class Kernel(Caller):
         Errors: `ArgumentError`, which names the argument; `ArtifactError` where the code does not fit the
             device.
         """
-        outputs = () if out is None else (out,) if isinstance(out, Tensor) else tuple(out)
+        outputs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
         if not _are_plain((*inputs, *outputs)):
             inputs = self._as_plain(inputs, outputs)
         if len(inputs) != self._input_count:
@@ -106,7 +106,8 @@ class Kernel(Caller):
             self._empty,
             tuple((shape, _strides(shape), DTYPES[tensor.dtype]) for tensor, shape in tensors if tensor.output),
             tuple(prod(shape) * DTYPES[tensor.dtype].itemsize for tensor, shape in tensors),
-            self._updated,
+            any(0 in shape for shape in plan.shapes),
+            updates=self._updated,
         )
 
     def _as_plain(self, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
