@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import GEMM, SMALL, Command
 
 
@@ -59,6 +61,28 @@ def test_a_spec_that_a_machine_cannot_run_is_found_with_target(wavespec: Command
     result = wavespec("check", small, "--target", "gfx942")
     assert result.code == 2
     assert "small.wave.yaml:" in result.err
+
+
+def test_by_default_a_spec_is_checked_for_all_machines_that_it_is_for(wavespec: Command, small: Path) -> None:
+    """SMALL names the CPU alone; 1024 rows do not fit what a GPU's workgroup shares."""
+    small.write_text(SMALL.replace("BLOCK_M: 32", "BLOCK_M: 1024"))
+    result = wavespec("check", small)
+    assert result.code == 2 and "error[shared-memory-exceeded]" in result.err
+    assert "= note: For gfx942." in result.err
+    assert "= hint: A kernel that is not for gfx942 says so: 'only: [" in result.err
+    assert wavespec("check", small, "--fast").out == "small.wave.yaml: ok\n"
+    assert wavespec("check", small, "--target", "cpu").code == 0
+
+
+def test_what_was_found_right_is_not_lowered_again(
+    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wavespec("check", small).code == 0
+    lowered: list[object] = []
+    monkeypatch.setattr("wavespec.check_builds.problems", lambda part: lowered.append(part) or ())
+    assert wavespec("check", small).code == 0 and not lowered
+    small.write_text(SMALL.replace("BLOCK_M: 32", "BLOCK_M: 64"))
+    assert wavespec("check", small).code == 0 and lowered
 
 
 def test_a_mistake_of_the_kernel_is_no_mistake_of_its_cases(wavespec: Command, small: Path) -> None:

@@ -1,4 +1,7 @@
-"""``python -m tests.fuzz --minutes 10 [--broken] [--seed S]``: exit code 1 where a failure is found."""
+"""``python -m tests.fuzz --minutes 10 [--broken | --mutate] [--seed S]``: exit code 1 where a failure is found.
+
+``--broken`` tries texts with mistakes, ``--mutate`` specs of the project with nodes changed, lowered for every target.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,31 @@ import argparse
 import sys
 import time
 
-from tests.fuzz.search import search
+from tests.fuzz.search import search, search_mutations
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Search for specs that go wrong.")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--broken", action="store_true", help="texts with mistakes, in place of valid specs")
+    parser.add_argument("--mutate", action="store_true", help="specs of the project with nodes changed")
+    parser.add_argument("--count", type=int, default=0, help="of mutated specs, in place of minutes")
+    parser.add_argument("--processes", type=int, default=1, help="that try mutated specs")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
     end = time.monotonic() + 60 * arguments.minutes
+    if arguments.mutate:
+        outcomes, found = search_mutations(
+            arguments.seed,
+            lambda number: number < arguments.count if arguments.count else time.monotonic() < end,
+            processes=arguments.processes,
+            tell=lambda text: print(text, flush=True),
+        )
+        for place, count in found.counts.most_common():
+            print(f"{count} x {place}")
+        print(outcomes)
+        return 1 if outcomes.failures else 0
     outcomes = search(
         arguments.seed,
         lambda _: time.monotonic() < end,

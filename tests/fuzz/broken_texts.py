@@ -122,7 +122,7 @@ def judge_kernel(text: str) -> bool:
     try:
         spec = loads(text, "fuzz", directory=FOLDER)
     except WavespecError as error:
-        _check_diagnostics(error)
+        check_diagnostics(error)
         return False
     assert loads(dump_yaml(spec)) == spec
     return True
@@ -133,12 +133,13 @@ def judge_family(text: str) -> bool:
     try:
         family = loads_family(text, "fuzz", FOLDER)
     except WavespecError as error:
-        _check_diagnostics(error)
+        check_diagnostics(error)
         return False
     assert expand(family.spec).members == family.members
     return True
 
 
-def _check_diagnostics(error: WavespecError) -> None:
+def check_diagnostics(error: WavespecError) -> None:
+    """Assert that mistakes have words and places."""
     assert error.diagnostics and render_all(error.diagnostics)
     assert all(one.message.strip() and (one.span or one.where) for one in error.diagnostics)

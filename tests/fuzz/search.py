@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
 
 from tests.fuzz.broken_texts import broken_family, broken_kernel, judge_family, judge_kernel
 from tests.fuzz.judge import SECONDS, judge, time_limit
+from tests.fuzz.lowered import Found, judge_text, place_of, smaller
+from tests.fuzz.mutations import mutated_spec
 from tests.fuzz.random_specs import random_spec
 
 MOST_BYTES = 2 << 30
+_CHUNK = 100
+"""Texts that one process tries before it says what it found."""
 _CPU_EVERY = 16
 """One spec of so many is compiled for the CPU, which takes a hundred times as long as the rest."""
 
@@ -78,3 +84,62 @@ def _report(text: str, error: Exception, outcomes: Outcomes, tell: Callable[[str
     failure = f"{type(error).__name__}: {error}\n{text}"
     outcomes.failures.append(failure)
     tell(failure)
+
+
+def search_mutations(
+    seed: int, goes_on: Callable[[int], bool], *, processes: int = 1, tell: Callable[[str], None] = print
+) -> tuple[Outcomes, Found]:
+    """Try specs of the project with nodes changed, in chunks, each lowered for every target."""
+    outcomes, found = Outcomes(), Found()
+
+    def chunks() -> Iterator[tuple[int, int]]:
+        number = 0
+        while goes_on(number):
+            yield seed, number
+            number += _CHUNK
+
+    def take(counts: Counter[str], slowest: float, failed: list[tuple[str, str]]) -> None:
+        outcomes.counts.update(counts)
+        outcomes.slowest_seconds = max(outcomes.slowest_seconds, slowest)
+        for place, text in failed:
+            if place not in found.counts:
+                tell(f"{place}\n{smaller(text, place)}")
+            found.add(place, text)
+            outcomes.failures.append(place)
+
+    if processes == 1:
+        for chunk in chunks():
+            take(*_mutations(chunk))
+        return outcomes, found
+    # A fresh process for every chunk: what one of them leaves in memory is not held against the others.
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), max_tasks_per_child=None) as pool:
+        waiting = chunks()
+        running = [pool.submit(_mutations, chunk) for chunk, _ in zip(waiting, range(processes), strict=False)]
+        while running:
+            take(*running.pop(0).result())
+            if (chunk := next(waiting, None)) is not None:
+                running.append(pool.submit(_mutations, chunk))
+    return outcomes, found
+
+
+def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[str, str]]]:
+    """The outcomes of `_CHUNK` texts, the processor time of the slowest, and the failures with their texts."""
+    seed, first = chunk
+    limit_memory()
+    counts, slowest, failed = Counter[str](), 0.0, list[tuple[str, str]]()
+    for number in range(first, first + _CHUNK):
+        text = mutated_spec(Random(seed * 1_000_003 + number))
+        start = time.process_time()
+        try:
+            counts[judge_text(text)] += 1
+        except Exception as error:  # whatever it is, it is what is searched for
+            failed.append((place_of(error), text))
+        slowest = max(slowest, time.process_time() - start)
+    return counts, slowest, failed
+
+
+def limit_memory() -> None:
+    """From here on this process gets at most `MOST_BYTES` more, and a `MemoryError` beyond."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MOST_BYTES, resource.RLIM_INFINITY))

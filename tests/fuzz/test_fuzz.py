@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tests.fuzz.search import search
+from random import Random
+
+from tests.fuzz.broken_texts import FOLDER
+from tests.fuzz.mutations import mutated_spec
+from tests.fuzz.search import search, search_mutations
+from wavespec.cache import CompileCache
+from wavespec.check_builds import check_builds
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import best_variant, build, emit
+from wavespec.schema import KernelSpec, loads
+from wavespec.schema.resolve import cases_for_target, targets_of
+from wavespec.targets.machine import machines
 
 
 def test_random_specs_are_computed_right() -> None:
@@ -15,3 +26,30 @@ def test_broken_texts_give_diagnostics() -> None:
     outcomes = search(2026, lambda number: number < 600, broken=True)
     assert outcomes.failures == []
     assert outcomes.counts["accepted"] > 10 and outcomes.counts["diagnosed"] > 300, str(outcomes)
+
+
+def test_specs_with_nodes_changed_build_or_give_diagnostics() -> None:
+    outcomes, found = search_mutations(2026, lambda number: number < 100)
+    assert not found.texts, found.texts
+    assert outcomes.counts["builds"] > 5 and outcomes.counts["diagnosed"] > 20, str(outcomes)
+
+
+def test_what_check_passes_builds() -> None:
+    """Configurations that the language accepts: those without a finding become MLIR for every machine, and some code."""
+    drawn = [spec for number in range(150) if (spec := _accepted(mutated_spec(Random(number)))) is not None]
+    found = check_builds(drawn, cache=CompileCache(enabled=False))
+    passed = [spec for spec, problems in zip(drawn, found, strict=True) if not problems]
+    assert len(passed) > 8
+    for number, spec in enumerate(passed):
+        for target in targets_of(spec):
+            for case in cases_for_target(spec, target):
+                assert all(emit(case.spec, machine).text for machine in machines(target))
+        if number % 4 == 0 and "cpu" in targets_of(spec):
+            assert build(spec, "cpu", only=best_variant("cpu")).binaries
+
+
+def _accepted(text: str) -> KernelSpec | None:
+    try:
+        return loads(text, "drawn", directory=FOLDER)
+    except WavespecError:
+        return None

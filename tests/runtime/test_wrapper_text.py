@@ -68,7 +68,7 @@ def test_names_that_are_no_plain_identifiers_are_refused(name: str) -> None:
         wrapper_module(replace(_GEMM, tensors=tensors))
 
 
-@pytest.mark.parametrize("name", _BAD_NAMES)
+@pytest.mark.parametrize("name", [name for name in _BAD_NAMES if name != "out"])
 def test_kernels_need_a_plain_name_too(name: str) -> None:
     with pytest.raises(ValueError, match="name"):
         wrapper_module(replace(_GEMM, name=name))

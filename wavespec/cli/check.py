@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,28 +18,28 @@ from wavespec.cli.specs import family_of, spec_files
 if TYPE_CHECKING:
     from wavespec.diagnostics import Diagnostic
     from wavespec.schema import KernelSpec
-    from wavespec.schema.expand import Family
-    from wavespec.targets.machine import Machine
 
 
 def check(
     specs: Annotated[list[Path], typer.Argument(metavar="SPEC...", help="Files to check, or folders of them.")],
     target: Annotated[
         list[str] | None,
-        typer.Option(help="Also check that it fits this machine (repeatable, or 'all').  [default: those it names]"),
+        typer.Option(help="The machine that it has to fit (repeatable).  [default: all that it is for]"),
     ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Check the language alone, and no machine.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
-    """Validate specs, families and tuned files; report every mistake with its line."""
+    """Validate specs, families and tuned files; report every mistake with its line. What passes builds."""
     from wavespec.diagnostics import render, to_json
 
     failures.MODE.json = json
     targets = chosen_targets(target or [])
     reports: list[dict[str, Any]] = []
     files = spec_files(specs, tuned=True)
-    for path in files:
-        with progress(f"checking {path}"):
-            diagnostics = _diagnostics(path, targets)
+    with progress(f"checking {files[0] if len(files) == 1 else f'{len(files)} files'}"):
+        read = [_read(path) for path in files]
+        found = [one.found for one in read] if fast else _with_misfits(read, targets)
+    for path, diagnostics in zip(files, found, strict=True):
         ok = not any(diagnostic.is_error for diagnostic in diagnostics)
         reports.append({"file": str(path), "ok": ok, "diagnostics": [to_json(d) for d in diagnostics]})
         for diagnostic in diagnostics:
@@ -55,72 +57,41 @@ def check(
         raise typer.Exit(failures.BAD_INPUT)
 
 
-def _diagnostics(path: Path, targets: tuple[str, ...]) -> tuple[Diagnostic, ...]:
-    from wavespec.diagnostics import WavespecError, in_order
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file: its kernels, those of a family with their labels, and what was found while it was read."""
+
+    kernels: tuple[tuple[str, KernelSpec], ...] = ()
+    found: tuple[Diagnostic, ...] = ()
+
+
+def _read(path: Path) -> _Read:
+    from wavespec.diagnostics import WavespecError
     from wavespec.schema import load_with_warnings
     from wavespec.schema.load import is_tuned_file, load_tuned
 
-    found: tuple[Diagnostic, ...] = ()
     try:
         if (family := family_of(path)) is not None:
-            return in_order([*family.warnings, *_misfits_of_members(family, targets)])
+            return _Read(tuple((member.label, member.spec) for member in family.members), family.warnings)
         if is_tuned_file(path):
-            spec, tuned = load_tuned(path)
-            named = tuple(tuned.targets)
-        else:
-            spec, found = load_with_warnings(path)
-            named = tuple(spec.targets)
+            return _Read((("", load_tuned(path)[0]),))
+        spec, found = load_with_warnings(path)
+        return _Read((("", spec),), found)
     except WavespecError as error:
-        return error.diagnostics
-    return in_order([*found, *_misfits(spec, _asked(spec, targets, named))])
+        return _Read(found=error.diagnostics)
 
 
-def _misfits_of_members(family: Family, targets: tuple[str, ...]) -> tuple[Diagnostic, ...]:
+def _with_misfits(files: Sequence[_Read], targets: tuple[str, ...]) -> list[tuple[Diagnostic, ...]]:
+    """What was found in each file, and what the passes find wrong for each machine: instructions, tiles, memory."""
+    from wavespec.check_builds import check_builds
+    from wavespec.diagnostics import in_order
     from wavespec.schema.family_errors import in_members
 
-    found = [
-        (member.label, one)
-        for member in family.members
-        for one in _misfits(member.spec, _asked(member.spec, targets, tuple(member.spec.targets)))
-    ]
-    return in_members(found, [member.label for member in family.members])
-
-
-def _asked(spec: KernelSpec, targets: tuple[str, ...], named: tuple[str, ...]) -> tuple[str, ...]:
-    """The targets to check a kernel for: those of the options, else those that its file names."""
-    from wavespec.schema.models import TARGETS
-    from wavespec.schema.resolve import targets_of
-
-    wanted = targets_of(spec)
-    if targets == TARGETS:
-        return wanted
-    return targets or tuple(name for name in named if name in wanted)
-
-
-def _misfits(spec: KernelSpec, targets: tuple[str, ...]) -> list[Diagnostic]:
-    """What the passes find wrong for each machine: instructions, tiles, memory."""
-    from wavespec.schema.case_errors import in_case
-    from wavespec.schema.resolve import cases_for_target
-    from wavespec.targets.machine import machines
-
-    found: list[Diagnostic] = []
-    for target in targets:
-        *some, whole = cases_for_target(spec, target)
-        for machine in machines(target):
-            general = _problems(whole.spec, machine)
-            found += general
-            for case in some:
-                # What is wrong for all sizes is no mistake of the case.
-                found += [in_case(one, case) for one in _problems(case.spec, machine) if one not in general]
+    misfits = iter(check_builds([spec for one in files for _, spec in one.kernels], targets))
+    found: list[tuple[Diagnostic, ...]] = []
+    for one in files:
+        labelled = [(label, problem) for label, _ in one.kernels for problem in next(misfits)]
+        labels = [label for label, _ in one.kernels if label]
+        of_kernels = in_members(labelled, labels) if labels else tuple(problem for _, problem in labelled)
+        found.append(in_order([*one.found, *of_kernels]))
     return found
-
-
-def _problems(spec: KernelSpec, machine: Machine) -> tuple[Diagnostic, ...]:
-    from wavespec.diagnostics import WavespecError
-    from wavespec.pipeline import lower
-
-    try:
-        lower(spec, machine)
-    except WavespecError as error:
-        return error.diagnostics
-    return ()

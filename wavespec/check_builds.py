@@ -1,0 +1,126 @@
+"""Specs go in; whatever would stop one of them from being built for a machine comes out.
+
+A kernel is taken as far as its MLIR, which the compilers behind it take as it is.  The cache remembers what was found
+right, so that a second look at the same specs costs no more than reading them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+from wavespec.cache import CompileCache, cache_key
+from wavespec.diagnostics import Diagnostic, WavespecError
+from wavespec.pipeline import emit, part_key
+from wavespec.schema import KernelSpec
+from wavespec.schema.case_errors import in_case
+from wavespec.schema.resolve import TargetCase, cases_for_target, targets_of
+from wavespec.targets.machine import Machine, machines
+
+_RIGHT = b"right"
+# A process of its own takes a second to begin, in which some twenty kernels are lowered.
+_FEWEST_FOR_PROCESSES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is compiled by itself: one case of a kernel for one machine."""
+
+    case: TargetCase
+    machine: Machine
+
+    @property
+    def key(self) -> str:
+        return cache_key({"checked": part_key(self.case.spec, self.machine)})
+
+
+def check_builds(
+    specs: Sequence[KernelSpec],
+    targets: Sequence[str] = (),
+    *,
+    cache: CompileCache | None = None,
+    workers: int | None = None,
+) -> list[tuple[Diagnostic, ...]]:
+    """For every spec, what is wrong with it for ``targets``, by default all that it is for.
+
+    A mistake that several targets find is there once, with a note that names them.
+    """
+    cache = cache or CompileCache()
+    parts = [_parts(spec, targets) for spec in specs]
+    every = {part.key: part for one in parts for part in one}
+    missing = {key: part for key, part in every.items() if cache.get(key) != _RIGHT}
+    found = dict(zip(missing, _problems_of(list(missing.values()), workers), strict=True))
+    for key, problems in found.items():
+        if not problems:
+            cache.put(key, _RIGHT)
+    return [_merged(spec, one, found) for spec, one in zip(specs, parts, strict=True)]
+
+
+def _parts(spec: KernelSpec, targets: Sequence[str]) -> list[Part]:
+    wanted = [target for target in targets or targets_of(spec) if target in targets_of(spec)]
+    return [
+        Part(case, machine)
+        for target in wanted
+        # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
+        for case in reversed(cases_for_target(spec, target))
+        for machine in machines(target)
+    ]
+
+
+def _problems_of(parts: Sequence[Part], workers: int | None) -> Iterable[tuple[Diagnostic, ...]]:
+    workers = min(workers or len(os.sched_getaffinity(0)), len(parts) // (_FEWEST_FOR_PROCESSES // 2))
+    if workers < 2:
+        return map(problems, parts)
+    # Forked processes have the parts already; models of ops that are made from tables cannot be sent to others.
+    _SHARED[:] = parts
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(_problems_at, range(len(parts)), chunksize=4))
+
+
+_SHARED: list[Part] = []
+
+
+def _problems_at(index: int) -> tuple[Diagnostic, ...]:
+    return problems(_SHARED[index])
+
+
+def problems(part: Part) -> tuple[Diagnostic, ...]:
+    """What stops one part from being built."""
+    try:
+        emit(part.case.spec, part.machine)
+    except WavespecError as error:
+        return error.diagnostics
+    return ()
+
+
+def _merged(
+    spec: KernelSpec, parts: Iterable[Part], found: Mapping[str, tuple[Diagnostic, ...]]
+) -> tuple[Diagnostic, ...]:
+    general: dict[str, set[Diagnostic]] = {}
+    targets: dict[Diagnostic, list[str]] = {}
+    for part in parts:
+        target, problems = part.machine.target, found.get(part.key, ())
+        known = general.setdefault(target, set())
+        if part.case.case is None:
+            known.update(problems)
+        else:
+            problems = tuple(map(partial(in_case, one=part.case), (one for one in problems if one not in known)))
+        for one in problems:
+            named = targets.setdefault(one, [])
+            if target not in named:
+                named.append(target)
+    return tuple(_for_targets(one, named, spec) for one, named in targets.items())
+
+
+def _for_targets(found: Diagnostic, targets: Sequence[str], spec: KernelSpec) -> Diagnostic:
+    """With a note that names the targets, and how to say that a kernel is not for them."""
+    those = targets[0] if len(targets) == 1 else f"{', '.join(targets[:-1])} and {targets[-1]}"
+    others = [target for target in targets_of(spec) if target not in targets]
+    hint = f"A kernel that is not for {those} says so: 'only: [{', '.join(others)}]'."
+    named = {*spec.targets, *(spec.only or ())}
+    hints = (*found.hints, hint) if others and not named.intersection(targets) else found.hints
+    return replace(found, notes=(*found.notes, f"For {those}."), hints=hints)
