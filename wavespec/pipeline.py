@@ -17,6 +17,7 @@ from wavespec.emit.interface import case_conditions, launch_interface
 from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel as IRKernel
+from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
@@ -59,6 +60,7 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
     timings = timings or Timings()
     resolved = spec_for_target(spec, machine.target)
     kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved, machine.target))
+    check_arguments(kernel, machine)
     for one in PASSES if after != FIRST_STAGE else ():
         kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
         if one.name == after:

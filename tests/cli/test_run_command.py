@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 import torch
 
 from tests.cli.command import GEMM, Command
+from tests.kernels import SPECS
 from wavespec.cli.measure import Accuracy, accuracy, floating_point_operations, random_inputs
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load
+from wavespec.sim.reference import reference
 
 
 def test_run_compares_with_the_reference(wavespec: Command, small: Path) -> None:
@@ -94,8 +97,8 @@ def test_operations_of_a_gemm_are_two_per_product(small: Path) -> None:
 def test_torchs_own_result_has_a_ratio_of_at_most_one() -> None:
     spec = load(GEMM)
     a, b = random_inputs(spec, {"M": 64, "N": 48, "K": 80}, 0, "cpu")
-    assert accuracy(spec, [a, b], a.float() @ b.float().T).ratio <= 1
-    assert not accuracy(spec, [a, b], torch.zeros(64, 48)).ok
+    assert accuracy(spec, [a, b], a.float() @ b.float().T)[0].ratio <= 1
+    assert not accuracy(spec, [a, b], torch.zeros(64, 48))[0].ok
 
 
 def test_integers_have_to_be_equal() -> None:
@@ -110,3 +113,61 @@ def test_debug_shows_values_of_the_graph(wavespec: Command, small: Path) -> None
     assert "  debug_x  [3, 8], at most 0 from the reference's\n    tensor([[" in result.out
     wrong = wavespec("run", small, *sizes, "--debug", "xs")
     assert wrong.code == 2 and "'xs' is not a value of the graph." in wrong.err
+
+
+_ELEMENTWISE = """apiVersion: wavespec/v1
+kind: Kernel
+name: strange
+dims: {{M: {{}}}}
+tensors:
+  x: {{shape: [M], dtype: f32}}
+  y: {{shape: [M], dtype: f32, role: output}}
+constraints: [{{workgroup: M, tile: 64, axis: 0}}]
+graph:
+  - a: {{read: x}}
+  - b: "{formula}"
+  - {{write: b, to: y}}
+workloads: [{{M: 1000}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("formula", "code", "verdict", "reason"),
+    [
+        ("log(a)", 0, "shows little", r"[45]\d\d of 1000 elements of 'y' are not finite, for torch too"),
+        ("log(-abs(a))", 1, "shows nothing", "1000 of 1000 elements of 'y' are not finite, for torch too"),
+        ("a * 0", 0, "shows little", "all 1000 elements of 'y' are 0, for torch too"),
+    ],
+)
+def test_results_that_show_little_are_not_ok(
+    wavespec: Command, tmp_path: Path, formula: str, code: int, verdict: str, reason: str
+) -> None:
+    spec = tmp_path / "strange.wave.yaml"
+    spec.write_text(_ELEMENTWISE.format(formula=formula))
+    result = wavespec("run", spec, "--repeats", "1")
+    assert result.code == code
+    first, second, *_ = result.out.splitlines()
+    assert first == f"strange on cpu, M=1000: {verdict}"
+    assert re.fullmatch(f"  random inputs  {reason}", second)
+    row = wavespec("run", spec, "--repeats", "1", "--json").data["results"][0]
+    assert row["ok"] is (code == 0) and row["verdict"] == verdict
+    assert re.fullmatch(reason, row["doubts"][0])
+
+
+def test_a_result_that_is_not_finite_only_here_is_wrong(
+    wavespec: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tmp_path / "strange.wave.yaml"
+    spec.write_text(_ELEMENTWISE.format(formula="log(a)"))
+    monkeypatch.setattr(Kernel, "__call__", lambda self, *inputs: torch.full((1000,), float("nan")))
+    assert "M=1000: WRONG" in wavespec("run", spec, "--repeats", "1").out
+
+
+def test_places_outside_of_a_tensor_are_said() -> None:
+    spec = load(SPECS / "embedding.wave.yaml")
+    token, table = random_inputs(spec, {"T": 50, "D": 8, "V": 20}, 0, "cpu")
+    token[:7] = torch.tensor([-1, 20, -2, 99, 2**40, 20, 20])
+    _, doubts = accuracy(spec, [token, table], reference(spec, token, table, compute=None))
+    assert [doubt.text for doubt in doubts] == [
+        "7 of 50 numbers of 'row' are no places along V of 'table', which has 20"
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.runtime.generated import import_wrapper, write_wrapper
@@ -69,6 +71,13 @@ def shrunk(bytes_: int, *shape: int) -> Tensor:
     return tensor
 
 
+def beyond_shrunk(*shape: int) -> Tensor:
+    """A view of the end of a storage, which has as many bytes as it needs, and no longer those."""
+    tensor = integers(1000)[900:].view(-1)[: torch.Size(shape).numel()].view(shape)
+    tensor.untyped_storage().resize_(4 * tensor.numel())
+    return tensor
+
+
 def overlapping() -> tuple[Tensor, Tensor]:
     memory = integers(64)
     return memory[: M * K].view(M, K), memory[M * K - 1 : M * K - 1 + M * N].view(M, N)
@@ -100,11 +109,36 @@ ARGUMENTS: dict[str, tuple[Callable[[], tuple[Any, Any]], dict[str, str]]] = {
     ),
     "requires grad": (lambda: (integers(M, K).requires_grad_(), None), dict.fromkeys(WAYS, "'a' requires grad")),
     "sparse": (lambda: (integers(M, K).to_sparse(), None), dict.fromkeys(WAYS, "a|spars|Sparse")),
+    "compressed": (
+        lambda: (integers(M, K).to_sparse_csr(), None),
+        {"wrapper": "SparseCsrCPU", "operator": "SparseCsrCPU", "kernel": "'a' has layout torch.sparse_csr"},
+    ),
+    "opaque": (
+        lambda: (integers(M, K).to_mkldnn(), None),
+        {"wrapper": "MkldnnCPU", "operator": "MkldnnCPU", "kernel": "'a' has layout torch._mkldnn"},
+    ),
+    "nested": (
+        lambda: (torch.nested.nested_tensor([integers(K) for _ in range(M)]), None),
+        {"wrapper": "NestedTensor", "operator": "NestedTensor", "kernel": "'a' is a nested tensor"},
+    ),
+    "copied when it is written": (lambda: (torch._lazy_clone(integers(M, K)), None), dict.fromkeys(WAYS, "right")),
     "on the meta device": (lambda: (torch.empty(M, K, device="meta"), None), dict.fromkeys(WAYS, "meta")),
     "another dtype": (lambda: (integers(M, K).double(), None), dict.fromkeys(WAYS, "'a' has dtype torch.float64")),
     "another rank": (lambda: (integers(M, K, 1), None), dict.fromkeys(WAYS, "'a' has 3 dims")),
     "memory taken away": (lambda: (shrunk(0, M, K), None), dict.fromkeys(WAYS, "'a' needs .* has 0")),
     "memory shrunk": (lambda: (shrunk(8, M, K), None), dict.fromkeys(WAYS, "'a' needs .* has 8")),
+    "a view of what was taken away": (
+        lambda: (beyond_shrunk(M, K), None),
+        dict.fromkeys(WAYS, f"'a' needs {4 * (900 + M * K)} bytes of its storage, which has {4 * M * K}"),
+    ),
+    "out: a view of what was taken away": (
+        lambda: (integers(M, K), beyond_shrunk(M, N)),
+        dict.fromkeys(WAYS, f"'out' needs {4 * (900 + M * N)} bytes of its storage, which has {4 * M * N}"),
+    ),
+    "out: expanded": (
+        lambda: (integers(M, K), integers(1, 1).expand(M, N)),
+        dict.fromkeys(WAYS, "'out' has strides"),
+    ),
     "out: another shape": (lambda: (integers(M, K), integers(N, M)), dict.fromkeys(WAYS, "'out' has shape")),
     "out: not contiguous": (lambda: (integers(M, K), integers(N, M).t()), dict.fromkeys(WAYS, "'out' has strides")),
     "out: another dtype": (lambda: (integers(M, K), integers(M, N).int()), dict.fromkeys(WAYS, "'out' has dtype")),
@@ -125,6 +159,7 @@ ARGUMENTS: dict[str, tuple[Callable[[], tuple[Any, Any]], dict[str, str]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", ARGUMENTS)
 def test_arguments(calls: dict[str, Call], case: str, way: str) -> None:
@@ -183,6 +218,69 @@ def traced(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return graph(a, b)
 
 
+def script(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    """A trace of another call of the same shapes: what it does not see would stay as it was."""
+    trace = torch.jit.trace(lambda a, b: call(a, b), (a + 1, b), check_trace=False)
+    return trace(a, b)
+
+
+def script_that_writes(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    def written(a: Tensor, b: Tensor) -> Tensor:
+        out = torch.zeros(M, N)
+        call(a, b, out=out)
+        return out + 0
+
+    return torch.jit.trace(written, (a + 1, b), check_trace=False)(a, b)
+
+
+def exported(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    class Model(torch.nn.Module):
+        def forward(self, a: Tensor, b: Tensor) -> Tensor:
+            return call(a, b) + 0
+
+    return torch.export.export(Model(), (a + 1, b)).module()(a, b)
+
+
+def in_function(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    """A kernel inside of a function that has its own backward."""
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:  # pyright: ignore
+            ctx.save_for_backward(b)
+            return call(a, b)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore
+            (b,) = ctx.saved_tensors
+            return call(gradient.contiguous(), b.t()), None
+
+    leaf = a.clone().requires_grad_()
+    result: Any = Product.apply(leaf, b)
+    result.sum().backward()
+    assert leaf.grad is not None and torch.equal(leaf.grad, torch.ones(M, N) @ b)
+    return result.detach()
+
+
+def functionalized(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    result = call(torch._to_functional_tensor(a), b)
+    torch._sync(result)
+    return torch._from_functional_tensor(result)
+
+
+def with_function_mode(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    with BaseTorchFunctionMode():
+        return call(a, b)
+
+
+def deterministic(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    torch.use_deterministic_algorithms(True)
+    try:
+        return call(a, b)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def compiled(call: Call, a: Tensor, b: Tensor) -> Tensor:
     torch._dynamo.reset()
     return torch.compile(lambda a, b: call(a, b) + 0, backend="aot_eager")(a, b)
@@ -228,6 +326,21 @@ SURROUNDINGS: dict[str, Surroundings] = {
         lambda call, a, b: torch.func.jvp(lambda a: call(a, b), (a,), (a,))[0], dict.fromkeys(WAYS, "torch.func")
     ),
     "make_fx": Surroundings(traced, {"wrapper": "right", "operator": "right", "kernel": "called under ProxyTorch"}),
+    "torch.jit.trace": Surroundings(
+        script, {"wrapper": "right", "operator": "right", "kernel": "called under torch.jit.trace"}
+    ),
+    "torch.jit.trace, out": Surroundings(
+        script_that_writes, {"wrapper": "right", "operator": "right", "kernel": "called under torch.jit.trace"}
+    ),
+    "torch.export": Surroundings(
+        exported, {"wrapper": "right", "operator": "right", "kernel": "called under FakeTensorMode"}
+    ),
+    "a functional tensor": Surroundings(
+        functionalized, {"wrapper": "right", "operator": "right", "kernel": "'a' needs .* has 0"}
+    ),
+    "autograd.Function": Surroundings(in_function, dict.fromkeys(WAYS, "right")),
+    "a function mode": Surroundings(with_function_mode, dict.fromkeys(WAYS, "right")),
+    "deterministic algorithms": Surroundings(deterministic, dict.fromkeys(WAYS, "right")),
     "torch.compile": Surroundings(compiled, dict.fromkeys(WAYS, "right")),
     "FakeTensorMode": Surroundings(
         faked, {"wrapper": "right", "operator": "right", "kernel": "called under FakeTensorMode"}
@@ -239,6 +352,7 @@ SURROUNDINGS: dict[str, Surroundings] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", SURROUNDINGS)
 def test_surroundings(calls: dict[str, Call], case: str, way: str) -> None:
@@ -251,6 +365,16 @@ def test_surroundings(calls: dict[str, Call], case: str, way: str) -> None:
             surroundings.run(calls[way], a, b)
 
 
-def test_a_copy_of_a_kernel_works(calls: dict[str, Call]) -> None:
+def test_a_written_clone_leaves_its_source_alone(calls: dict[str, Call]) -> None:
     a, b = integers(M, K), integers(N, K)
-    assert torch.equal(copy.copy(calls["kernel"])(a, b), a @ b.T)
+    for call in calls.values():
+        source = torch.zeros(M, N)
+        call(a, b, out=torch._lazy_clone(source))
+        assert not source.any()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda kernel: pickle.loads(pickle.dumps(kernel))])
+def test_a_copy_of_a_kernel_works(calls: dict[str, Call], copied: Callable[[Call], Call]) -> None:
+    a, b = integers(M, K), integers(N, K)
+    calls["kernel"](a, b)  # what was loaded is not copied
+    assert torch.equal(copied(calls["kernel"])(a, b), a @ b.T)

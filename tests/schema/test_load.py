@@ -177,3 +177,9 @@ def test_warning_does_not_stop_a_spec(tmp_path: Path) -> None:
     path = write(tmp_path, SCALE.replace("  b:", "  c: {shape: [M], dtype: f32}\n  b:"))
     _, warnings = load_with_warnings(path)
     assert [warning.code for warning in warnings] == ["unused-tensor"]
+
+
+def test_too_many_entries_are_counted() -> None:
+    params = "".join(f"  P{number}: 1\n" for number in range(70))
+    with pytest.raises(WavespecError, match="'params' is at most 64 entries long, not 71"):
+        loads(SCALE.replace("params:\n", f"params:\n{params}"))

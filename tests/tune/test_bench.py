@@ -66,3 +66,13 @@ def test_without_time_nothing_is_measured(tmp_path: Path) -> None:
     folder = write_bundle(tmp_path, ["untuned", "c1"])
     bench.bench(folder, 0)
     assert not (folder / "results.json").exists()
+
+
+def test_what_is_not_finite_has_to_be_the_same() -> None:
+    nan, inf = torch.nan, torch.inf
+    truth = torch.tensor([1.0, nan, inf, -inf, 1e300], dtype=torch.float64)
+    rounded = truth.float()  # the last is too large
+    assert accuracy_of([torch.tensor([1.0, nan, inf, -inf, 3.0])], [truth], [rounded]).error == 0
+    for wrong in ([nan, nan, inf, -inf], [1.0, 2.0, inf, -inf], [1.0, nan, -inf, -inf], [1.0, nan, inf, 0.0]):
+        found = accuracy_of([torch.tensor([*wrong, inf])], [truth], [rounded])
+        assert found.error == inf and not found.ok

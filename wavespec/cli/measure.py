@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from wavespec.cli.doubts import Doubt, doubts_about
+from wavespec.cli.integer_inputs import Meaning, meanings, walk
 from wavespec.diagnostics import WavespecError
 from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
 from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.ops import AnyOp, Mma, Structured
-from wavespec.sim.reference import reference
+from wavespec.schema.ops import Mma
+from wavespec.sim.reference import interpret, reference, results
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
 
@@ -29,29 +31,47 @@ class NotEnoughMemory(WavespecError, code="not-enough-memory"):
 
 
 def random_inputs(spec: KernelSpec, sizes: Mapping[str, int], seed: int, device: str) -> list[Tensor]:
-    """Tensors in declaration order: normal numbers, or integers from the whole range up to 8 bits.
+    """Tensors in declaration order: normal numbers, integers that fit what the graph does with them, or others from the
+    whole range up to 8 bits.
 
     Raises:
         NotEnoughMemory: they do not fit.
     """
     generator = torch.Generator().manual_seed(seed)
     inputs: list[Tensor] = []
+    meant = meanings(spec)
     try:
-        for tensor in spec.tensors.values():
+        for name, tensor in spec.tensors.items():
             if tensor.role == "output":
                 continue
             shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
-            inputs.append(random_tensor(shape, DTYPES[tensor.dtype], generator).to(device))
+            made = random_tensor(shape, DTYPES[tensor.dtype], generator)
+            if name in meant:
+                made = _integers(meant[name], sizes[meant[name].dim], made, generator)
+            inputs.append(made.to(device))
     except RuntimeError as error:
         raise NotEnoughMemory("--dim", f"{spec.name}: no memory for tensors of these sizes.") from error
     return inputs
 
 
-def accuracy(spec: KernelSpec, inputs: Sequence[Tensor], results: Tensor | Sequence[Tensor]) -> Accuracy:
-    """How far `results` are from the truth, and how far torch is."""
-    return accuracy_of(
-        as_list(results), as_list(reference(spec, *inputs)), as_list(reference(spec, *inputs, compute=None))
-    )
+def accuracy(
+    spec: KernelSpec, inputs: Sequence[Tensor], written: Tensor | Sequence[Tensor]
+) -> tuple[Accuracy, list[Doubt]]:
+    """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing."""
+    context = interpret(spec, *inputs)
+    exact, rounded = as_list(results(context)), as_list(reference(spec, *inputs, compute=None))
+    return accuracy_of(as_list(written), exact, rounded), doubts_about(context, exact, rounded)
+
+
+def _integers(meaning: Meaning, size: int, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers that make sense for what they are used for, along a dim of `size`."""
+    beyond = size if meaning.use == "places" else size + 1
+    most = min(beyond, torch.iinfo(like.dtype).max + 1)
+    numbers = torch.randint(0, max(most, 1), like.shape, generator=generator)
+    if meaning.use == "starts" and numbers.numel():
+        numbers = numbers.sort().values
+        numbers[..., 0], numbers[..., -1] = 0, most - 1
+    return numbers.to(like.dtype)
 
 
 def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int) -> list[float]:
@@ -70,14 +90,7 @@ def floating_point_operations(spec: KernelSpec, sizes: Mapping[str, int]) -> int
     """Multiplications and additions of all matrix products of the graph."""
     graph, types = plain_graph(spec)
     total = 0
-    for op in _walk(graph):
+    for op in walk(graph):
         if isinstance(op, Mma):  # those of a loop's body work on whole dims: its tiles together are one pass over them
             total += 2 * math.prod(sizes[dim] for dim in {*types[op.lhs].dims, *types[op.rhs].dims})
     return total
-
-
-def _walk(body: Sequence[AnyOp]) -> Iterator[AnyOp]:
-    for op in body:
-        yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _walk(getattr(op, field))

@@ -15,8 +15,10 @@ from wavespec.cli.specs import MemberOption, kernels_of, spec_files
 from wavespec.diagnostics import WavespecError
 
 if TYPE_CHECKING:
+    from wavespec.cli.doubts import Doubt
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
+    from wavespec.tune.judge import Accuracy
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, or a folder of them.")]
 Run = tuple[str, "KernelSpec", tuple[dict[str, int], ...]]
@@ -102,9 +104,10 @@ def bench(
             rows.append(row)
             if not json:
                 mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
-                ratio = "wrong" if not row["ok"] else f"{row['error_ratio']:.2f}"
+                ratio = "wrong" if row["verdict"] == "WRONG" else f"{row['error_ratio']:.2f}"
                 words = f"{sizes_in_words(sizes):<{width}}"
                 print(f"{words}  {mine:>22}  {torchs:>22}  {row['speed_up']:>7.2f}x  {ratio:>6}")
+                _print_doubts(row)
         found.append((kernel_spec.name, rows))
     _finish(found, target, json)
 
@@ -194,14 +197,16 @@ def _measured(
     from wavespec.sim.reference import reference
 
     inputs = random_inputs(spec, sizes, seed, device)
-    found = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs)))
+    found, doubts = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs)))
     calls = [lambda: kernel(*inputs)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None))
     seconds = median_seconds(calls, device, repeats)
     operations = floating_point_operations(spec, sizes)
     row: dict[str, Any] = {
-        "ok": found.ok,
+        "ok": (verdict := _verdict(found, doubts)) in ("ok", "shows little"),
+        "verdict": verdict,
+        "doubts": [doubt.text for doubt in doubts],
         "sizes": sizes,
         "error": _finite(found.error),
         "torch_error": found.torch_error,
@@ -236,9 +241,24 @@ def _print_run(name: str, target: str, row: dict[str, Any]) -> None:
 
     ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
     error = "not finite" if row["error"] is None else f"{row['error']:.3g}"
-    print(f"{name} on {target}, {sizes_in_words(row['sizes'])}: {'ok' if row['ok'] else 'WRONG'}")
+    print(f"{name} on {target}, {sizes_in_words(row['sizes'])}: {row['verdict']}")
+    _print_doubts(row)
     print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
     print(f"  median time    {_speed(row['seconds'], row['gflops'])}")
+
+
+def _verdict(found: Accuracy, doubts: list[Doubt]) -> str:
+    """`ok` is for runs that could have shown a mistake."""
+    if not found.ok:
+        return "WRONG"
+    if any(doubt.shows_nothing for doubt in doubts):
+        return "shows nothing"
+    return "shows little" if doubts else "ok"
+
+
+def _print_doubts(row: dict[str, Any]) -> None:
+    for doubt in row["doubts"]:
+        print(f"  random inputs  {doubt}")
 
 
 def _speed(seconds: float, gflops: float) -> str:

@@ -4,7 +4,7 @@ tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DTYPES, DType
@@ -112,6 +112,16 @@ class ThreadContext:
         return {dim: expr.substitute(self.constants) for dim, expr in op["origin"]}
 
 
+class LookUp(NamedTuple):
+    """The elements of `within` along `dim`, of which there are `size`, that the numbers of a value named."""
+
+    value: str
+    within: str
+    dim: str
+    numbers: torch.Tensor
+    size: int
+
+
 class ReferenceContext:
     """Whole-tensor values while a graph is interpreted; ``compute`` is the dtype that floating point is computed in."""
 
@@ -123,6 +133,7 @@ class ReferenceContext:
         self.outputs: dict[str, torch.Tensor] = {}
         self.sizes: dict[str, int] = {}
         self.params: dict[str, int] = {}
+        self.looked_up: list[LookUp] = []
 
     def dtype(self, name: str) -> torch.dtype:
         """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""

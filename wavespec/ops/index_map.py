@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ops.contexts import ReferenceContext, TileContext
+from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.ops import Read, Take, Write
 from wavespec.schema.ops.mapping import values_of
@@ -109,6 +109,11 @@ def places(
         known[name] = value[tuple(slice(None) if dim in own else None for dim in dims)]
     number = torch.zeros(extents, dtype=torch.int64, device=device)
     inside = torch.ones(extents, dtype=torch.bool, device=device)
+    within = statement.to if isinstance(statement, Write) else getattr(statement, statement.headline[0])
+    for dim, at in statement.at.items():
+        if isinstance(at, Name) and at.name in context.names and at.name not in dims:
+            numbers = context.names[at.name]
+            context.looked_up.append(LookUp(at.name, within, dim, numbers, context.sizes[dim]))
     for dim in shape:
         size = context.sizes[dim]
         place = _computed(statement.at[dim], known, context.sizes, _IN_TORCH) if dim in statement.at else known[dim]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
-from operator import attrgetter, ge
+from operator import add, attrgetter, ge, mul
 from typing import Any, Final, Protocol
 
 import torch
@@ -25,6 +25,8 @@ _is_contiguous: Final = Tensor.is_contiguous
 _address: Final = Tensor.data_ptr
 _storage: Final = Tensor.untyped_storage
 _bytes: Final = torch.UntypedStorage.nbytes
+_offset: Final = Tensor.storage_offset
+_element_bytes: Final = Tensor.element_size
 _is_grad_enabled: Final = torch.is_grad_enabled
 _count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
 """Tells autograd that tensors have other numbers now, as torch's own functions that write do: a backward that saved
@@ -55,7 +57,7 @@ class Call:
     results: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     """Arguments of `empty` for every output: shape, strides, dtype."""
     tensor_bytes: tuple[int, ...] = ()
-    """Of all tensors: what their storages have at least, unless they were shrunk."""
+    """Of all tensors: what their storages have at least from their first element on, unless they were shrunk."""
     is_empty: bool = False
     """Whether a tensor has no elements, and so may have no memory."""
     requires_grad: bool = False
@@ -140,13 +142,15 @@ class Caller(ABC):
         """The call of earlier tensors of the same description, if these are contiguous too and need no derivative."""
         try:
             call = self._calls.get(tuple(map(_description, tensors)))
-        except AttributeError:  # Not a tensor: the full check says so.
+            if call is None or not all(map(_is_contiguous, tensors)) or _is_differentiated(call):
+                return None
+            needed = call.tensor_bytes
+            if any(map(_offset, tensors)):
+                needed = map(add, needed, map(mul, map(_offset, tensors), map(_element_bytes, tensors)))
+            has_memory = all(map(ge, map(_bytes, map(_storage, tensors)), needed))
+        except (AttributeError, RuntimeError):  # Not a tensor, or none with a storage: the full check says so.
             return None
-        if call is None or not all(map(_is_contiguous, tensors)) or _is_differentiated(call):
-            return None
-        held = map(_bytes, map(_storage, tensors))
-        has_memory = all(map(ge, held, call.tensor_bytes)) and (call.is_empty or all(map(_address, tensors)))
-        return call if has_memory else None
+        return call if has_memory and (call.is_empty or all(map(_address, tensors))) else None
 
     def _found_out(
         self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None

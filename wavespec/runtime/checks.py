@@ -151,6 +151,8 @@ def tracing_context() -> str | None:
     transform = torch._C._functorch.peek_interpreter_stack()  # pyright: ignore
     if transform is not None:
         return f"torch.func.{transform.key().name.lower()}"  # pyright: ignore
+    if torch._C._get_tracing_state() is not None:  # pyright: ignore
+        return "torch.jit.trace"
     for key in (_ModeKey.FAKE, _ModeKey.PROXY, _ModeKey.FUNCTIONAL):
         if (mode := torch._C._get_dispatch_mode(key)) is not None:  # pyright: ignore
             return type(mode).__name__  # pyright: ignore
@@ -189,6 +191,8 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
     dtype = DTYPES[parameter.dtype]
     if tensor.dtype != dtype:
         raise ArgumentTypeError(f"{where} has dtype {tensor.dtype}, expected {dtype}.")
+    if tensor.is_nested:
+        raise ArgumentTypeError(f"{where} is a nested tensor, expected a dense one.")
     if tensor.layout != torch.strided:
         raise ArgumentTypeError(f"{where} has layout {tensor.layout}, expected a dense tensor.")
     if tensor.dim() != len(parameter.dims):

@@ -28,6 +28,7 @@ from wavespec.runtime.launch_plan import make_plan
 _is_negated: Final = Tensor.is_neg
 _watchers: Final[Callable[[], int]] = torch._C._len_torch_dispatch_stack  # pyright: ignore
 _transform: Final[Callable[[], object]] = torch._C._functorch.peek_interpreter_stack  # pyright: ignore
+_jit_trace: Final[Callable[[], object]] = torch._C._get_tracing_state  # pyright: ignore
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
 
 
@@ -54,6 +55,10 @@ class Kernel(Caller):
             for tensors in (self.artifact.inputs, self.artifact.outputs)
         )
         return f"<kernel {self.artifact.name}({inputs}) -> {outputs} for {self.artifact.target}>"
+
+    def __reduce__(self) -> tuple[type[Kernel], tuple[KernelArtifact]]:
+        # A copy, here or in another process, loads its code itself.
+        return Kernel, (self.artifact,)
 
     def __call__(self, *inputs: Tensor, out: Tensor | Sequence[Tensor] | None = None) -> Any:
         """Run the kernel.
@@ -149,6 +154,7 @@ def _are_plain(tensors: tuple[Tensor, ...]) -> bool:
         and not any(map(_is_negated, tensors))
         and not _watchers()
         and _transform() is None
+        and _jit_trace() is None
     )
 
 

@@ -49,7 +49,7 @@ def pydantic_to_error(problem: Mapping[str, Any], where: Where, field: str, owne
     if kind in ("too_long", "too_short"):
         word, limit = ("at most", context["max_length"]) if kind == "too_long" else ("at least", context["min_length"])
         unit = "entry" if limit == 1 else "entries"
-        length: int = context["actual_length"]
+        length = len(found)  # pydantic does not count the rest of a dict
         hint = "" if length else _INSTEAD_OF_NONE.get(field, "")
         return OutOfRange(where, field, f"{word} {limit} {unit} long", str(length), hint)
     if kind == "string_too_long":

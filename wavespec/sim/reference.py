@@ -30,6 +30,11 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
     Raises:
         ValueError: wrong number of inputs, or sizes that contradict each other.
     """
+    return results(interpret(spec, *inputs, compute=compute))
+
+
+def interpret(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> ReferenceContext:
+    """Like `reference`; returns everything that came up."""
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
     if len(names) != len(inputs):
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
@@ -45,6 +50,11 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
     context.types = {name: value.dtype for name, value in types.items()}
     for statement in graph:
         reference_of(statement, context)
-    written = [(tensor.role, name) for name, tensor in spec.tensors.items() if tensor.role != "input"]
+    return context
+
+
+def results(context: ReferenceContext) -> Any:
+    """What the kernel writes, of a graph that was run."""
+    written = [(tensor.role, name) for name, tensor in context.spec.tensors.items() if tensor.role != "input"]
     outputs = [context.output(name) for _, name in sorted(written, key=lambda one: one[0] == "output")]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)

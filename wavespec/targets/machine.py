@@ -189,6 +189,8 @@ class Machine:
     """In order of preference for ``mma: auto``."""
     compiler: Mapping[str, Any]
     """What the backend needs to be told: features, architecture name, target attribute."""
+    most_tensors: int = 0
+    """Tensors that a launch takes; 0 = not a limit."""
     processors: int = 0
     """Processors of the device, for kernels with one workgroup per processor; 0 = not known."""
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -250,6 +252,7 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
             _instruction(member, lanes) for row in data["matrix_instructions"] for member in _members(row)
         ),
         compiler=data["compiler"],
+        most_tensors=data.get("most_tensors", 0),
         processors=data.get("processors", 0),
         clusters=data.get("clusters", {}),
         raster_group=data.get("raster_group", 1),

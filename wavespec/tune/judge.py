@@ -37,12 +37,17 @@ class Accuracy:
 
 
 def accuracy_of(outputs: Sequence[Tensor], exact: Sequence[Tensor], rounded: Sequence[Tensor]) -> Accuracy:
-    """How far `outputs` are from the truth `exact`, and how far torch's results `rounded` are: the worst output."""
+    """How far `outputs` are from the truth `exact`, and how far torch's results `rounded` are: the worst output.
+
+    What is not finite counts as right where torch has the same; what torch alone gets wrong is not compared.
+    """
     worst = Accuracy(0.0, 0.0)
     for output, truth, torch_output in zip(outputs, exact, rounded, strict=True):
-        error, torch_error = _largest_error(output, truth), _largest_error(torch_output, truth)
+        torch_errors = _errors(torch_output, truth)
+        compared = torch_errors.isfinite()
+        error, torch_error = _largest(_errors(output, truth)[compared]), _largest(torch_errors[compared])
         if output.dtype.is_floating_point and truth.numel():
-            least = torch.finfo(output.dtype).eps * float(truth.abs().max())
+            least = torch.finfo(output.dtype).eps * _largest(truth[truth.isfinite()].abs())
             torch_error = max(torch_error, least)
         one = Accuracy(error, torch_error)
         worst = max(worst, one, key=lambda accuracy: accuracy.ratio)
@@ -67,9 +72,12 @@ def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Gen
     return value.to(dtype)
 
 
-def _largest_error(actual: Tensor, truth: Tensor) -> float:
-    if not truth.numel():
-        return 0.0
-    difference = (actual.to(torch.float64) - truth.to(torch.float64)).abs()
-    largest = float(difference.max())
-    return largest if largest == largest else float("inf")
+def _errors(actual: Tensor, truth: Tensor) -> Tensor:
+    """Absolute, of each element; infinite where just one of both is not a number, or they are different infinities."""
+    actual, truth = actual.to(torch.float64), truth.to(torch.float64)
+    is_same = (actual == truth) | (actual.isnan() & truth.isnan())
+    return torch.where(is_same, 0.0, (actual - truth).abs()).nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+
+def _largest(values: Tensor) -> float:
+    return float(values.max()) if values.numel() else 0.0

@@ -1,0 +1,91 @@
+"""A graph goes in; which numbers each of its integer inputs has to hold, so that a run shows something, comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from wavespec.schema import KernelSpec
+from wavespec.schema.check_graph import plain_graph
+from wavespec.schema.expressions import Expression, Name
+from wavespec.schema.ops import AnyOp, Binary, Cast, Index, Read, Structured, Take, Write
+
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What an integer input is used for: `places` along a dim; `counts` of its elements, which are compared with their
+    places; or `starts` of parts of it, in order, the last one the end."""
+
+    use: Literal["places", "counts", "starts"]
+    dim: str
+
+
+def meanings(spec: KernelSpec) -> dict[str, Meaning]:
+    """The integer inputs of which the graph says what they are used for."""
+    uses = _Uses(spec)
+    return {
+        name: meaning
+        for name, tensor in spec.tensors.items()
+        if tensor.role != "output" and tensor.dtype[0] in "iu" and (meaning := uses.meaning(name)) is not None
+    }
+
+
+def walk(body: Sequence[AnyOp]) -> Iterator[AnyOp]:
+    """Every op of a graph, those inside of others behind them."""
+    for op in body:
+        yield op
+        for field in op.bodies if isinstance(op, Structured) else ():
+            yield from walk(getattr(op, field))
+
+
+class _Uses:
+    def __init__(self, spec: KernelSpec) -> None:
+        self._tensor_of: dict[str, str] = {}
+        """Value: the tensor whose numbers it holds as they are."""
+        self._dim_of: dict[str, str] = {}
+        """Value: the dim along which it is the place."""
+        self._found: dict[str, dict[str, str]] = {"places": {}, "counts": {}, "added": {}}
+        """By the kind of use, tensor: dim."""
+        self._reads: dict[str, set[str]] = {}
+        """Tensor: the places that are read, as the spec has them."""
+        for op in walk(plain_graph(spec)[0]):
+            self._look_at(op)
+
+    def meaning(self, tensor: str) -> Meaning | None:
+        if dim := self._found["places"].get(tensor):
+            return Meaning("places", dim)
+        read = self._reads.get(tensor, set())
+        if any(f"{place} + 1" in read for place in read) and (dim := self._found["added"].get(tensor)):
+            return Meaning("starts", dim)
+        dim = self._found["counts"].get(tensor)
+        return Meaning("counts", dim) if dim else None
+
+    def _look_at(self, op: AnyOp) -> None:
+        match op:
+            case Read():
+                self._tensor_of[op.name] = op.tensor
+                self._reads.setdefault(op.tensor, set()).update(map(str, op.at.values()))
+            case Cast():
+                if op.value in self._tensor_of:
+                    self._tensor_of[op.name] = self._tensor_of[op.value]
+            case Index():
+                self._dim_of[op.name] = op.dim
+            case Binary() if op.word in _COMPARISONS:
+                for index, number in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+                    if index in self._dim_of and number in self._tensor_of:
+                        use = "places" if op.word in ("eq", "ne") else "counts"
+                        self._found[use].setdefault(self._tensor_of[str(number)], self._dim_of[str(index)])
+            case _:
+                pass
+        if isinstance(op, Read | Write | Take):
+            self._look_at_places(op.at)
+
+    def _look_at_places(self, at: Mapping[str, Expression]) -> None:
+        for dim, place in at.items():
+            use = "places" if isinstance(place, Name) else "added"
+            for name in place.names():
+                if name in self._tensor_of:
+                    self._found[use].setdefault(self._tensor_of[name], dim)
