@@ -10,6 +10,7 @@ import pytest
 from torch import Tensor
 
 from tests.amd.amd_gemms import figures, loaded, require_emulator
+from tests.edges import EDGES, Edge
 from tests.kernels import Sizes, Subject, array_to_tensor, subjects, tensor_to_array
 from wavespec.emit.interface import launch_interface
 from wavespec.ir.dtype import DTYPES
@@ -70,3 +71,10 @@ def test_every_small_size(target: str, subject: Subject) -> None:
         case, inputs = Case(subject, target, subject.case(target, sizes)), subject.inputs(sizes)
         subject.check(inputs, case.run(sizes, inputs), sizes)
         assert (figures(case)["vgpr_spill"], figures(case)["scratch_bytes_per_lane"]) == (0, 0)
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=lambda edge: f"{edge.subject}-{edge.name}")
+def test_limits_are_those_of_torch(edge: Edge) -> None:
+    inputs, sizes = edge.inputs(), edge.of.complete(edge.sizes)
+    case = Case(edge.of, "gfx942", edge.of.case("gfx942", sizes))
+    edge.check(inputs, tuple(case.run(sizes, tuple(inputs.values()))))

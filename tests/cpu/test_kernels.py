@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from tests.edges import EDGES, Edge
 from tests.kernels import KERNELS, Subject, subjects, tensors_of
 from tests.specs import FAMILIES
 from tests.specs import KERNELS as SPECS
@@ -31,3 +32,9 @@ def test_every_size(subject: Subject) -> None:
         inputs = subject.inputs(sizes, whole=whole)
         given = [tensor.clone() for tensor in inputs]  # some kernels change them
         subject.check(inputs, tensors_of(kernel(subject)(*given)), sizes, whole=whole)
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=lambda edge: f"{edge.subject}-{edge.name}")
+def test_limits_are_those_of_torch(edge: Edge) -> None:
+    inputs = edge.inputs()
+    edge.check(inputs, tensors_of(kernel(edge.of)(*inputs.values())))

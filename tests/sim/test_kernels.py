@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from torch import Tensor
 
-from tests.kernels import Subject, elements_to_tensor, subjects, tensor_to_elements
+from tests.edges import EDGES, Edge
+from tests.kernels import Sizes, Subject, elements_to_tensor, subjects, tensor_to_elements
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
 from wavespec.sim.simt import simulate
@@ -22,19 +24,28 @@ TARGETS = ("sm_90", "gfx942")
     ],
 )
 def test_every_small_size(target: str, subject: Subject) -> None:
-    (machine,), lowered = machines(target), dict[int, Kernel]()
-    tensors = subject.spec.tensors
-    inputs_of = [name for name, tensor in tensors.items() if tensor.role != "output"]
+    lowered = dict[int, Kernel]()
     for sizes in map(subject.complete, subject.row.small):
-        case = subject.case(target, sizes)
-        if case not in lowered:
-            lowered[case] = lower(subject.cases(target)[case].spec, machine)
         inputs = subject.inputs(sizes)
-        arrays = {
-            name: tensor_to_elements(tensor, tensors[name].dtype)
-            for name, tensor in zip(inputs_of, inputs, strict=True)
-        }
-        report = simulate(lowered[case], machine, arrays, sizes)
-        assert report.ok, f"{dict(sizes)}:\n{report.render()}"
-        results = [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
-        subject.check(inputs, results, sizes)
+        subject.check(inputs, simulated(target, subject, sizes, inputs, lowered), sizes)
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=lambda edge: f"{edge.subject}-{edge.name}")
+@pytest.mark.parametrize("target", TARGETS)
+def test_limits_are_those_of_torch(target: str, edge: Edge) -> None:
+    inputs, sizes = edge.inputs(), edge.of.complete(edge.sizes)
+    edge.check(inputs, tuple(simulated(target, edge.of, sizes, tuple(inputs.values()), {})))
+
+
+def simulated(
+    target: str, subject: Subject, sizes: Sizes, inputs: tuple[Tensor, ...], lowered: dict[int, Kernel]
+) -> list[Tensor]:
+    """What a call writes; kernels that are `lowered` are kept."""
+    (machine,), tensors, case = machines(target), subject.spec.tensors, subject.case(target, sizes)
+    if case not in lowered:
+        lowered[case] = lower(subject.cases(target)[case].spec, machine)
+    names = [name for name, tensor in tensors.items() if tensor.role != "output"]
+    arrays = {name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
+    report = simulate(lowered[case], machine, arrays, sizes)
+    assert report.ok, f"{dict(sizes)}:\n{report.render()}"
+    return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]

@@ -188,13 +188,16 @@ def relu(steps: Steps, x: Value) -> Value:
 
 
 def gelu(steps: Steps, x: Value) -> Value:
-    """``max(x, 0) - |x| / 2 · erfc(|x| / √2)``: no difference of near numbers, and no cases."""
-    size = steps("minimum", steps("abs", x), 16.0)  # beyond, erfc is 0
-    # log2(erfc(x / √2)) for 0 <= x <= 7; falls on from there
-    tail = (0.0, -1.1511110067367554, -0.4591621458530426, -0.05262761190533638, 0.007245420943945646)
-    tail = (*tail, -0.0002720756165217608, -0.0001314732653554529, 2.8056947485310957e-05, -1.9020661738977651e-06)
-    rest = steps("mul", steps("mul", size, -0.5), steps("exp2", steps.polynomial(size, *tail)))
-    return steps("add", steps("maximum", x, 0.0), rest)
+    """``max(x, 0) - |x| / 2 · erfc(|x| / √2)``: no difference of near numbers, and no cases.
+
+    The larger of x and 0 is ``x / 2 + |x| / 2``, which of -∞ is NaN, as torch has it: ``-∞ · 0``.
+    """
+    half = steps("mul", steps("abs", x), -0.5)
+    near = steps("maximum", half, -8.0)  # beyond, erfc is 0
+    # log2(erfc(x / √2)) for 0 <= x <= 7, of -x / 2; falls on from there
+    tail = (0.0, 2.3022220134735107, -1.8366485834121704, 0.42102089524269104, 0.11592673510313034)
+    tail = (*tail, 0.008706419728696346, -0.008414288982748985, -0.0035912892781198025, -0.00048692894051782787)
+    return steps("fma", near, steps("exp2", steps.polynomial(near, *tail)), steps("fma", x, 0.5, steps("neg", half)))
 
 
 def gelu_tanh(steps: Steps, x: Value) -> Value:
