@@ -17,7 +17,6 @@ from wavespec.ops.index_map import dims_of, moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-_LARGEST_COUNT = 2**31  # what counters of 32 bits are below
 _REGISTER_STEP = 8  # in which a machine hands registers from wave to wave
 
 
@@ -370,14 +369,8 @@ def _loop(op: Op, size: Expr, tile: int) -> Op:
     """The loop over the tiles that have an element between its bounds."""
     extent = minimum(size, maximum(0, op.get("extent", size)))
     op = op.with_(induction=f"at_{op['dim']}", extent=extent, step=const(tile), unroll=1)
-    if (lower := op.get("lower")) is not None:
-        op = op.with_(lower=_counted(maximum(0, lower // tile * tile)))
-    return op if op.get("stride") is None else op.with_(stride=_counted(op["stride"]))
-
-
-def _counted(number: Expr) -> Expr:
-    """A start or a step as the counter of a loop holds it, which ends at the size of a dim."""
-    return number if number.high is not None and number.high < _LARGEST_COUNT else minimum(number, _LARGEST_COUNT - 1)
+    lower = op.get("lower")
+    return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))
 
 
 def _taken_apart(kernel: Kernel, parted: Collection[str]) -> Iterator[WavespecError]:
