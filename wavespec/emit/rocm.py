@@ -65,11 +65,13 @@ class ThreadToRocm(ThreadToMlir):
         self.thread = self.text.op(f"arith.index_cast {thread} : index to i32")
         self.lanes_and_waves(self.thread)
         self.varying = frozenset({"lane", *(name for name, _ in self.kernel.waves)})
+        self.data: frozenset[str] = frozenset()
         self.outside = frozenset(self.indices.symbols)
         self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
 
     def _bind(self, op: Op) -> None:
         super()._bind(op)
+        self.data |= {op["symbol"]}
         if not op.get("uniform"):
             self.varying |= {op["symbol"]}
 
@@ -79,8 +81,8 @@ class ThreadToRocm(ThreadToMlir):
             self.outside |= {op["symbol"]}
             self.workgroups |= {op["symbol"]}
 
-    def uniform(self, name: str) -> str:
-        return self.text.op(f"rocdl.readfirstlane {name} : i32")
+    def uniform(self, name: str, bits: int) -> str:
+        return self.text.op(f"rocdl.readfirstlane {name} : i{bits}")
 
     def attributes(self) -> str:
         return (
@@ -118,12 +120,7 @@ class ThreadToRocm(ThreadToMlir):
         size, dtype = op.result.vector.elements, memory.dtype
         type_ = vector_type(dtype, size)
         if memory.space == "shared":
-            index, memref = self.indices.index(self.buffered(op, memory)), _lds_type(memory)
-            if size == 1:
-                return (Part(self.text.op(f"memref.load {self.shared[memory.name]}[{index}] : {memref}"), 1),)
-            align = size * dtype.bytes
-            text = f"vector.load {self.shared[memory.name]}[{index}] alignment = {align} : {memref}, {type_}"
-            return (Part(self.text.op(text), size),)
+            return (Part(self._load_shared(op, memory, type_), size),)
         descriptor, lane, scalar = self._place(op, memory)
         raw = _raw_type(size * dtype.bytes)
         name = self.text.op(
@@ -133,6 +130,22 @@ class ThreadToRocm(ThreadToMlir):
             name = self._zeroed(name, op["valid"], size, dtype)
         name = self._as_type(name, raw, type_)
         return (Part(name, size),)
+
+    def _load_shared(self, op: Op, memory: Memory, type_: str) -> str:
+        """Masked-off lanes read the first elements, and take zeros for them."""
+        size, memref = op.result.vector.elements, _lds_type(memory)
+        index = self.indices.index(self.buffered(op, memory))
+        holds = self._holds(op["mask"]) if op["mask"] else ""
+        if holds:
+            index = self.text.op(f"arith.select {holds}, {index}, {self.text.constant(0, 'index')} : index")
+        place = f"{self.shared[memory.name]}[{index}]"
+        if size == 1:
+            name = self.text.op(f"memref.load {place} : {memref}")
+        else:
+            name = self.text.op(f"vector.load {place} alignment = {size * memory.dtype.bytes} : {memref}, {type_}")
+        if holds:
+            name = self.text.op(f"arith.select {holds}, {name}, {self.text.constant(0, type_)} : {type_}")
+        return name
 
     def _zeroed(self, name: str, valid: Expr, size: int, dtype: DType) -> str:
         """A vector as it was loaded, with zeros for the next row's elements; rows consist of whole words."""
@@ -284,25 +297,37 @@ class ThreadToRocm(ThreadToMlir):
         )
 
     def _masked(self, op: Op, memory: Memory, offset: str, extra: Mask = ()) -> str:
-        """The vector offset; out of range where the mask does not hold, unless the range check knows."""
+        """The vector offset; out of range where the mask does not hold, unless the range check knows.
+
+        It does not know of places that tensors hold: offsets are modulo 2³², and of a row far outside may be inside.
+        """
         row_elements = const(1)
         for extent in memory.shape[1:]:
             row_elements = row_elements * extent
         mask: Mask = extra
         for left, right in op["mask"]:
             beyond_end = at_most(memory.shape[0], right) and at_most(left * row_elements, op["offset"])
-            mask += () if beyond_end else ((left, right),)
+            mask += () if beyond_end and not left.symbols & self.data else ((left, right),)
         if not mask:
             return offset
         return self.text.op(f"arith.select {self._holds(mask)}, {offset}, {self.text.constant(_BEYOND, 'i32')} : i32")
 
     def _holds(self, mask: Mask) -> str:
-        """SSA name of the conjunction; what all lanes share stands on one side, for scalar registers."""
+        """SSA name of the conjunction; what all lanes share stands on one side, for scalar registers, where no number
+        is so large that its difference to another wraps."""
         pairs: list[tuple[Expr, Expr]] = []
         for left, right in mask:
+            if self._may_wrap(left - right):
+                pairs.append((left, right))
+                continue
             uniform, lane = uniform_and_varying(left - right, self.varying)
             pairs.append((lane, const(0) - uniform))
         return self.indices.holds(tuple(pairs))
+
+    def _may_wrap(self, difference: Expr) -> bool:
+        """Whether a term made of data is known to no range; sizes and inductions are small."""
+        made_of_data = (term for _, term in difference.terms() if term.symbols & self.data)
+        return any(term.low is None or term.high is None for term in made_of_data)
 
     def _descriptor(self, memory: Memory, base: Expr) -> str:
         """A buffer from element ``base`` to the end of the tensor, made outside of all loops."""

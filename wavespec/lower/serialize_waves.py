@@ -66,8 +66,12 @@ class _Serializer:
             if inner.name in ("load", "load_tile"):
                 deepest = max(deepest, self.memory_depths.get(inner["memory"], 0))
             for expr in inner.expressions():
-                deepest = max([deepest, *(self.order.index(s) + 1 for s in expr.symbols if s in self.order)])
+                deepest = max([deepest, *map(self._depth_of_symbol, expr.symbols)])
         return deepest
+
+    def _depth_of_symbol(self, name: str) -> int:
+        """A symbol that stands for a value needs the loops that the value does."""
+        return self.order.index(name) + 1 if name in self.order else self.depths.get(name, 0)
 
     def block(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         """Serialise a list that no wave loop is around yet."""
@@ -99,8 +103,8 @@ class _Serializer:
         wave loops stages each memory as deep as the operation in it does."""
         around = op.name == "for" and self._mixes_levels(op)
         depth = self.depth(op)
-        for value in op.results:
-            self.depths[value.name] = depth
+        for name in _made(op):
+            self.depths[name] = depth
         for memory in () if around else self._staged(op):
             self.memory_depths[memory] = max(depth, self.memory_depths.get(memory, 0))
         return depth
@@ -259,12 +263,18 @@ class _Serializer:
 
 def _independent(op: Op, others: list[Op]) -> bool:
     """Whether ``op`` may run before ``others``, which come first in the program."""
-    made = {value.name for other in others for value in other.results}
-    if any(value.name in made for inner in op.walk() for value in inner.operands):
-        return False
+    made = {name for other in others for name in _made(other)}
+    for inner in op.walk():
+        if any(value.name in made for value in inner.operands) or any(e.symbols & made for e in inner.expressions()):
+            return False
     loaded, stored = _touched([op])
     others_loaded, others_stored = _touched(others)
     return stored.isdisjoint(others_loaded | others_stored) and loaded.isdisjoint(others_stored)
+
+
+def _made(op: Op) -> list[str]:
+    """The names of what an operation defines: values, and the symbol of a value."""
+    return [value.name for value in op.results] + ([op["symbol"]] if op.name == "bind" else [])
 
 
 def _touched(ops: list[Op]) -> tuple[set[str], set[str]]:
