@@ -172,3 +172,9 @@ def test_places_outside_of_a_tensor_are_said() -> None:
     assert [doubt.text for doubt in doubts] == [
         "7 of 50 numbers of 'row' are no places along V of 'table', which has 20"
     ]
+
+
+def test_outputs_whose_elements_share_bytes_are_compared(wavespec: Command) -> None:
+    result = wavespec("run", SPECS / "quantize_mxf4.wave.yaml", "--dim", "M=3", "--dim", "K=64", "--repeats", "1")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("quantize_mxf4 on cpu, ") and ": ok\n" in result.out

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from wavespec.ops.contexts import LookUp, ReferenceContext
+from wavespec.sim.reference import written_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,7 @@ def doubts_about(context: ReferenceContext, exact: Sequence[Tensor], rounded: Se
         exact: what it writes, in f64.
         rounded: the same in the types of the spec.
     """
-    tensors = context.spec.tensors
-    written = [name for name, tensor in tensors.items() if tensor.role == "inout"]
-    written += [name for name, tensor in tensors.items() if tensor.role == "output"]
+    written = written_tensors(context.spec)
     found = list(map(Doubt, dict.fromkeys(_outside(context.looked_up))))
     for name, one, other in zip(written, exact, rounded, strict=True):
         found += _about_result(name, one.double(), other.double())

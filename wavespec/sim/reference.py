@@ -55,6 +55,11 @@ def interpret(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
 
 def results(context: ReferenceContext) -> Any:
     """What the kernel writes, of a graph that was run."""
-    written = [(tensor.role, name) for name, tensor in context.spec.tensors.items() if tensor.role != "input"]
-    outputs = [context.output(name) for _, name in sorted(written, key=lambda one: one[0] == "output")]
+    outputs = [context.output(name) for name in written_tensors(context.spec)]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def written_tensors(spec: KernelSpec) -> list[str]:
+    """What a kernel writes, in the order of its results: what is changed in place, then the outputs."""
+    written = [name for name, tensor in spec.tensors.items() if tensor.role != "input"]
+    return sorted(written, key=lambda name: spec.tensors[name].role == "output")
