@@ -154,7 +154,7 @@ def _are_plain(tensors: tuple[Tensor, ...]) -> bool:
         and not any(map(_is_negated, tensors))
         and not _watchers()
         and _transform() is None
-        and _jit_trace() is None
+        and _jit_trace() is None  # pyright: ignore[reportUnnecessaryComparison]
     )
 
 
