@@ -134,13 +134,23 @@ def test_default_folder_follows_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_sweep_removes_old_temporaries_and_unused_entries(cache: CompileCache) -> None:
     cache.put(_KEY, b"code")
-    left, fresh = cache.directory / ".left.tmp", cache.directory / ".fresh.tmp"
+    left, fresh = cache.directory / ".wavespec-left.tmp", cache.directory / ".wavespec-fresh.tmp"
     left.write_bytes(b"half")
     fresh.write_bytes(b"half")
     os.utime(left, (0, time.time() - 7200))
     assert cache.sweep() == 1 and fresh.exists() and cache.get(_KEY) == b"code"
     os.utime(cache.directory / f"{_KEY}.bin", (0, 0))
     assert cache.sweep() == 1 and cache.get(_KEY) is None
+
+
+def test_sweep_leaves_files_that_the_cache_did_not_make(cache: CompileCache) -> None:
+    cache.put(_KEY, b"code")
+    names = ("thesis.txt", "notes.tmp", ".hidden.tmp", "0123.bin", f"{_KEY}.bin.old", f"copy-{_KEY}.bin", _KEY)
+    for name in names:
+        (cache.directory / name).write_bytes(b"the user's")
+        os.utime(cache.directory / name, (0, 0))
+    assert cache.sweep() == 0
+    assert all((cache.directory / name).exists() for name in names)
 
 
 def test_a_disk_that_cannot_be_written_costs_only_a_warning(

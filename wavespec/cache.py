@@ -28,7 +28,10 @@ _MAGIC: Final = b"WSCACHE1"
 _HEADER_BYTES: Final = len(_MAGIC) + 8 + 32
 _LARGEST_ENTRY_BYTES: Final = 1 << 28
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
-_TEMPORARY_SUFFIX: Final = ".tmp"
+_TEMPORARY_PREFIX, _TEMPORARY_SUFFIX = ".wavespec-", ".tmp"
+# The names that the cache itself makes: nothing else in its folder, which a user may have chosen, is ours to remove.
+_ENTRY: Final = re.compile(r"[0-9a-f]{64}\.bin")
+_TEMPORARY: Final = re.compile(r"\.wavespec-[A-Za-z0-9_]+\.tmp")
 # A writer that takes longer than this is taken for dead, and its file is removed.
 _TEMPORARY_SECONDS: Final = 3600.0
 _UNUSED_SECONDS: Final = 90 * 24 * 3600.0
@@ -109,7 +112,7 @@ class CompileCache:
         if not self._usable() or len(payload) + _HEADER_BYTES > _LARGEST_ENTRY_BYTES:
             return
         try:
-            handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=".", suffix=_TEMPORARY_SUFFIX)
+            handle, temporary = tempfile.mkstemp(dir=self.directory, prefix=_TEMPORARY_PREFIX, suffix=_TEMPORARY_SUFFIX)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(_header(key, payload) + payload)
@@ -128,12 +131,20 @@ class CompileCache:
         return {"WAVESPEC_CACHE": str(int(self.enabled)), "WAVESPEC_CACHE_DIR": str(self.directory)}
 
     def sweep(self) -> int:
-        """Remove files of dead writers and entries unread for 90 days; returns how many went."""
+        """Remove files of dead writers and entries unread for 90 days; returns how many went.
+
+        What has another name than the cache gives its files stays, however old it is.
+        """
         removed = 0
         now = time.time()
         with os.scandir(self.directory) as files:
             for file in files:
-                keep = _TEMPORARY_SECONDS if file.name.endswith(_TEMPORARY_SUFFIX) else _UNUSED_SECONDS
+                if _TEMPORARY.fullmatch(file.name):
+                    keep = _TEMPORARY_SECONDS
+                elif _ENTRY.fullmatch(file.name):
+                    keep = _UNUSED_SECONDS
+                else:
+                    continue
                 with contextlib.suppress(OSError):
                     if file.is_file(follow_symlinks=False) and now - file.stat(follow_symlinks=False).st_mtime > keep:
                         os.unlink(file.path)

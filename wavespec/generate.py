@@ -22,7 +22,8 @@ from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, Wrap
 from wavespec.emit.interface import expression_to_size, size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
 from wavespec.pipeline import build_variant, join_cases, join_variants
-from wavespec.runtime.artifact import KernelArtifact, file_stem, replace_file, save_artifact
+from wavespec.runtime.artifact import KernelArtifact, file_stem, save_artifact
+from wavespec.runtime.files import replace_file
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.base import SpecModel
 from wavespec.schema.case_errors import naming_case

@@ -19,7 +19,7 @@ from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_m
 from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
-from wavespec.runtime.artifact import ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
+from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, spec_for_target
 from wavespec.schema.case_errors import naming_case
 from wavespec.schema.resolve import TargetCase, cases_for_target
@@ -133,6 +133,7 @@ def part_key(spec: KernelSpec, machine: Machine, ptxas: str = "") -> str:
             "sources": fingerprint(),
             "iree": compiler_version(),
             "ptxas": ptxas,
+            "format": FORMAT_VERSION,
         }
     )
 

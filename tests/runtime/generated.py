@@ -32,6 +32,7 @@ def wrapper_input(artifact: KernelArtifact, doc: str = "What it computes.") -> W
 
 def write_wrapper(artifact: KernelArtifact, directory: Path) -> Path:
     """The wrapper module with its artifacts beside it."""
+    directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{artifact.name}.py"
     path.write_text(wrapper_module(wrapper_input(artifact)), encoding="utf-8")
     save_artifact(artifact, directory / artifacts_directory(artifact.name))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,8 +120,50 @@ def test_missing_binary_is_named(tmp_path: Path) -> None:
 def test_manifest_that_does_not_fit_is_refused(field: str, value: object, tmp_path: Path) -> None:
     manifest = save_artifact(_GEMM, tmp_path)[-1]
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {field: value}))
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match=r"cpu\.json: (it was changed since it was built|format version 99)"):
         load_artifact(manifest)
+
+
+def test_every_edit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
+    manifest = save_artifact(_GEMM, tmp_path)[-1]
+    whole = json.loads(manifest.read_text())
+
+    def places(value: object, at: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+        yield at
+        if isinstance(value, dict | list):
+            for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from places(inner, (*at, key))
+
+    for at in list(places(whole))[1:]:
+        for other in (None, {}, [], "M", -1, 2.5, 1 << 70, True):
+            edited = copy.deepcopy(whole)
+            inner = edited
+            for key in at[:-1]:
+                inner = inner[key]
+            if json.dumps(inner[at[-1]]) == json.dumps(other):
+                continue
+            inner[at[-1]] = other
+            manifest.write_text(json.dumps(edited))
+            with pytest.raises(ArtifactError):
+                load_artifact(manifest)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"null", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"format_version": 3}'])
+def test_what_is_no_manifest_is_refused(text: bytes, tmp_path: Path) -> None:
+    manifest = save_artifact(_GEMM, tmp_path)[-1]
+    manifest.write_bytes(text)
+    with pytest.raises(ArtifactError, match=r"cpu\.json: "):
+        load_artifact(manifest)
+
+
+@pytest.mark.parametrize("name", ["cpu.json", "cpu.x86_64.vmfb"])
+def test_a_fifo_or_a_folder_in_place_of_a_file_is_refused(name: str, tmp_path: Path) -> None:
+    manifest = save_artifact(_GEMM, tmp_path)[-1]
+    for make in (os.mkfifo, os.mkdir):
+        (tmp_path / name).unlink()
+        make(tmp_path / name)
+        with pytest.raises(ArtifactError, match=name.split(".")[0]):
+            load_artifact(manifest)
 
 
 @pytest.mark.parametrize("length", [0, 7, 16, 40, -1])

@@ -127,6 +127,18 @@ def test_loading_the_module_again_replaces_its_operators(directory: Path) -> Non
         assert torch.equal(import_wrapper(directory / "gemm.py").gemm(a, b), a @ b.T)
 
 
+def test_two_copies_of_a_wrapper_keep_their_own_code(tmp_path: Path) -> None:
+    """One spec, vendored twice: both are imported, and each calls the code that lies beside it."""
+    artifact = replace(scaled_artifact(), spec_sha256="44" * 32)
+    first, second = (import_wrapper(write_wrapper(artifact, tmp_path / name)) for name in ("first", "second"))
+    for file in (tmp_path / "second" / "scaled.artifacts").iterdir():
+        file.unlink()
+    x = _integers(8)
+    assert torch.equal(first.scaled(x)[0], 2 * x)
+    with pytest.raises(ArtifactError, match="there is nothing"):
+        second.scaled(x)
+
+
 def test_artifacts_of_another_version_of_the_spec_are_refused(tmp_path: Path) -> None:
     artifact = replace(scaled_artifact(), spec_sha256="11" * 32)
     module = import_wrapper(write_wrapper(artifact, tmp_path))

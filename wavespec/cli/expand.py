@@ -53,7 +53,7 @@ def expand(
 
 
 def _write(family: Family, source: Path, member: str, folder: Path) -> None:
-    from wavespec.runtime.artifact import replace_file
+    from wavespec.runtime.files import replace_file
     from wavespec.schema.source_files import SPEC_SUFFIX
     from wavespec.schema.spec_to_yaml import dump_yaml
 

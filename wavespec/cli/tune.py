@@ -201,7 +201,7 @@ def _measure(subject: Subject, end: float, *, is_new: bool) -> Results:
 
 
 def _keep(results: Results, spec: KernelSpec, target: str, place: Path, earlier: TunedSpec | None, json: bool) -> None:
-    from wavespec.runtime.artifact import replace_file
+    from wavespec.runtime.files import replace_file
     from wavespec.tune.winners import tuned_text, winners
 
     found = winners(results)

@@ -29,21 +29,6 @@ from wavespec.runtime.artifact import PACKED
 from wavespec.runtime.size_expr import SizeExpr
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-# Names that the generated module uses itself.
-_TAKEN = frozenset(
-    {
-        "KernelSet",
-        "Path",
-        "Tensor",
-        "annotations",
-        "any",
-        "define_operator",
-        "inputs",
-        "no_backward",
-        "out",
-        "torch",
-    }
-)
 TORCH_DTYPES = {
     "f64": "float64",
     "f32": "float32",
@@ -161,9 +146,10 @@ def check_input(kernel: WrapperInput) -> None:
     for name in (*names, *(dim.name for dim in kernel.dims)):
         if not _IDENTIFIER.fullmatch(name) or python_keywords.iskeyword(name) or python_keywords.issoftkeyword(name):
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
-    for name in names:
-        if name in _TAKEN or re.fullmatch(r"out_[0-9]+", name):
-            raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
+    # What the functions of the module call by these names must be that; the language reserves them.
+    taken = {"any", "define_operator", "getattr", "no_backward", "no_member", "size_in", "torch"}
+    for name in (*taken.intersection(names), *("out" for tensor in kernel.inputs if tensor.name == "out")):
+        raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):
         raise ValueError(f"Names repeat, or one is the kernel's: {', '.join(names)}.")
     if not kernel.inputs or not (kernel.outputs or kernel.updated):
@@ -233,13 +219,11 @@ def calls_of_operators(kernel: WrapperInput, names: list[str]) -> str:
         call = call_text(f"_{kernel.name}_op", names, keyword="")
         return f"    {call}\n    return {', '.join(updated)}"
     several = len(kernel.outputs) > 1
-    parts = [f"out_{index}" for index in range(len(kernel.outputs))] if several else ["out"]
-    call = call_text(f"_{kernel.name}_out_op", [*names, *parts], keyword="")
+    call = call_text(f"_{kernel.name}_out_op", [*names, "*out" if several else "out"], keyword="")
     made, given = call_text(f"_{kernel.name}_op", names, 8), "out"
     if updated:
         made, given = (", ".join([*updated, f"{'*' if several else ''}{one}"]) for one in (made, given))
-    unpacked = f"    {', '.join(parts)} = out\n" if several else ""
-    return f"    if out is None:\n        return {made}\n{unpacked}    {call}\n    return {given}"
+    return f"    if out is None:\n        return {made}\n    {call}\n    return {given}"
 
 
 def requires_grad_test(names: list[str]) -> tuple[str, str]:
@@ -249,9 +233,10 @@ def requires_grad_test(names: list[str]) -> tuple[str, str]:
     if len(names) <= 2:
         wanted = " or ".join(f'getattr({name}, "requires_grad", False)' for name in names)
         return "", f"({wanted})"
+    local = "_inputs" if "inputs" in names else "inputs"
     return (
-        f"    inputs = {call_text('', names, keyword='inputs = ')}\n",
-        'any(getattr(tensor, "requires_grad", False) for tensor in inputs)',
+        f"    {local} = {call_text('', names, keyword=f'{local} = ')}\n",
+        f'any(getattr(tensor, "requires_grad", False) for tensor in {local})',
     )
 
 

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from wavespec.runtime.files import read_regular_file, replace_file
 from wavespec.runtime.size_expr import SizeExpr, evaluate, from_json, names_in
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """Raised whenever a manifest of an older version would be misread."""
 
 Backend = Literal["cpu", "cuda", "hip"]
@@ -56,6 +55,7 @@ TENSOR_MAP_BYTES: Final = 128
 """Bytes of a tensor map as an argument."""
 
 _MAGIC = b"WSKERNEL"
+_MOST_MANIFEST_BYTES, _MOST_BINARY_BYTES = 1 << 24, 1 << 28
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
@@ -266,8 +266,8 @@ def _holds(condition: Assumption, sizes: Mapping[str, int]) -> bool:
 
 
 def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
-    """Everything but the binaries' bytes, as JSON values; binaries are named and have their sha256."""
-    return {
+    """Everything but the binaries' bytes, as JSON values; binaries are named and have their sha256, and so has all."""
+    record = {
         "format_version": FORMAT_VERSION,
         "name": artifact.name,
         "target": artifact.target,
@@ -281,6 +281,12 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
             for case in artifact.cases
         ],
     }
+    return {**record, "sha256": _manifest_sha256(record)}
+
+
+def _manifest_sha256(record: Mapping[str, Any]) -> str:
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _tensor_to_manifest(tensor: TensorParameter) -> dict[str, Any]:
@@ -343,20 +349,46 @@ def save_artifact(artifact: KernelArtifact, directory: Path) -> list[Path]:
 
 
 def load_artifact(manifest: Path) -> KernelArtifact:
-    """Read a manifest and its binaries; `ArtifactError` says what is missing, damaged or too old."""
+    """Read a manifest and its binaries; `ArtifactError` says what is missing, damaged, edited or too old."""
+    record = read_manifest(manifest)
+
+    def read(case: int | None, entry: dict[str, Any]) -> bytes:
+        name = _binary_name(record["target"], case, entry["label"], entry["format"])
+        return read_regular_file(manifest.parent / name, _MOST_BINARY_BYTES)
+
     try:
-        values = json.loads(manifest.read_bytes())
-        assert isinstance(values, dict)
-        record = cast(dict[str, Any], values)
-
-        def read(case: int | None, entry: dict[str, Any]) -> bytes:
-            return (
-                manifest.parent / _binary_name(record["target"], case, entry["label"], entry["format"])
-            ).read_bytes()
-
         return _from_manifest(record, read)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-        raise ArtifactError(f"{manifest.name}: {type(error).__name__}: {error}.") from error
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{manifest.name}: {error}.") from error
+
+
+def read_manifest(manifest: Path) -> dict[str, Any]:
+    """The record that `artifact_to_manifest` made; `ArtifactError` for any other text."""
+    try:
+        return _checked_record(read_regular_file(manifest, _MOST_MANIFEST_BYTES))
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{manifest.name}: {error}.") from error
+
+
+def _checked_record(text: bytes) -> dict[str, Any]:
+    """Errors: `ValueError` for what is not a record as it was written.
+
+    What a launch computes from a record decides which memory it touches, so none is believed that was edited; one that
+    has its own sha256 needs no further doubts.
+    """
+    try:
+        values = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(values, dict):
+        raise ValueError("not a manifest")
+    record = cast(dict[str, Any], values)
+    if record.get("format_version") != FORMAT_VERSION:
+        found = record.get("format_version")
+        raise ValueError(f"format version {found!r:.40}, expected {FORMAT_VERSION}; build it again")
+    if record.pop("sha256", None) != _manifest_sha256(record):
+        raise ValueError("it was changed since it was built; build it again")
+    return record
 
 
 def pack_artifact(artifact: KernelArtifact) -> bytes:
@@ -373,7 +405,7 @@ def unpack_artifact(data: bytes) -> KernelArtifact:
         if data[: len(_MAGIC)] != _MAGIC:
             raise ValueError("not a packed kernel")
         end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
-        record = json.loads(data[start:end])
+        record = _checked_record(data[start:end])
 
         def read(case: int | None, entry: dict[str, Any]) -> bytes:
             nonlocal end
@@ -384,15 +416,13 @@ def unpack_artifact(data: bytes) -> KernelArtifact:
         if end != len(data):
             raise ValueError(f"{len(data)} bytes, expected {end}")
         return artifact
-    except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"Packed kernel: {type(error).__name__}: {error}.") from error
+    except ValueError as error:
+        raise ArtifactError(f"Packed kernel: {error}.") from error
 
 
 def _from_manifest(record: dict[str, Any], read: Callable[[int | None, dict[str, Any]], bytes]) -> KernelArtifact:
     """`read` gives the bytes of an entry of `binaries` of a case, or of the kernel for all sizes (`None`); it is
     called in the order in which a pack has them."""
-    if record["format_version"] != FORMAT_VERSION:
-        raise ValueError(f"format version {record['format_version']!r}, expected {FORMAT_VERSION}; build it again")
     cases = [
         ArtifactCase(_assumptions(case["when"]), _kernel(record | case, _binaries(case, partial(read, index))))
         for index, case in enumerate(record["cases"])
@@ -459,17 +489,3 @@ def _checked_name(name: str) -> str:
     if not _FILE_NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no file name for an artifact")
     return name
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, with its folder where that is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

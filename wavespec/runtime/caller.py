@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import starmap
-from operator import attrgetter
+from operator import attrgetter, ge
 from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from wavespec.runtime.artifact import KernelArtifact
-from wavespec.runtime.checks import check_memory
+from wavespec.runtime.checks import check_derivatives, check_memory
 from wavespec.runtime.launch_plan import LaunchPlan
 
 _CALLS_KEPT: Final = 1024
 
 # A call takes some µs in all, of which Python's loops over tensors were half: these run over them in C.
-_description: Final = attrgetter("shape", "dtype", "device")
+_description: Final = attrgetter("shape", "dtype", "device", "requires_grad")
 _is_contiguous: Final = Tensor.is_contiguous
 _address: Final = Tensor.data_ptr
+_storage: Final = Tensor.untyped_storage
+_bytes: Final = torch.UntypedStorage.nbytes
+_is_grad_enabled: Final = torch.is_grad_enabled
+_count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
+"""Tells autograd that tensors have other numbers now, as torch's own functions that write do: a backward that saved
+one of them raises, in place of going on with the wrong numbers."""
 _current_gpu: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", lambda: -1)  # pyright: ignore
 
 
@@ -47,14 +54,25 @@ class Call:
     """Makes a tensor on the current device."""
     results: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     """Arguments of `empty` for every output: shape, strides, dtype."""
-    updates: bool = False
-    """Whether it changes inputs in place."""
+    tensor_bytes: tuple[int, ...] = ()
+    """Of all tensors: what their storages have at least, unless they were shrunk."""
+    is_empty: bool = False
+    """Whether a tensor has no elements, and so may have no memory."""
+    requires_grad: bool = False
+    """Whether one of the tensors does; then it is only for callers that take no gradient."""
+    updates: tuple[int, ...] = ()
+    """The inputs that are changed in place."""
     apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """Addresses of tensors of which none that is written is known to share memory with another."""
 
 
+def _is_differentiated(call: Call) -> bool:
+    """Whether autograd may want a derivative, which no kernel has."""
+    return (call.requires_grad and _is_grad_enabled()) or forward_ad._current_level >= 0  # pyright: ignore
+
+
 class Caller(ABC):
-    """Three ways to call a kernel on real tensors; none looks at `requires_grad` of inputs."""
+    """Three ways to call a kernel on real tensors; all tell autograd what they wrote."""
 
     def __init__(self, input_count: int) -> None:
         self._input_count = input_count
@@ -81,6 +99,8 @@ class Caller(ABC):
         if call.launcher is not None:
             tensors = inputs + outputs
             call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+        if call.updates:
+            _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
 
     def write(self, *tensors: Tensor) -> None:
@@ -95,39 +115,50 @@ class Caller(ABC):
                 return self.write(*tensors)
         addresses = tuple(map(_address, tensors))
         self._check_apart(tensors, addresses, call)
-        for output in tensors[self._input_count :]:
-            if output.requires_grad:
-                self._check_memory(tensors, call)
         if call.launcher is not None:
             call.launcher.launch(tensors, addresses, call.plan)
+        self._count_writes(tensors, call)
 
     def raw(self, *tensors: Tensor) -> None:
         """Launch on inputs, then outputs; wrong strides or outputs corrupt memory."""
         inputs = tensors[: self._input_count]
         call = self._calls.get(tuple(map(_description, inputs)))
-        if call is None:
+        if call is None or _is_differentiated(call):
             _, call = self._found_out(inputs, None)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
                 return self.raw(*tensors)
         if call.launcher is not None:
             call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+        self._count_writes(tensors, call)
+
+    def _count_writes(self, tensors: tuple[Tensor, ...], call: Call) -> None:
+        written = tensors[self._input_count :]
+        _count_write((*(tensors[number] for number in call.updates), *written) if call.updates else written)
 
     def _known(self, tensors: Sequence[Tensor]) -> Call | None:
-        """The call of earlier tensors of the same description, if these are contiguous too."""
+        """The call of earlier tensors of the same description, if these are contiguous too and need no derivative."""
         try:
             call = self._calls.get(tuple(map(_description, tensors)))
         except AttributeError:  # Not a tensor: the full check says so.
             return None
-        return call if call is not None and all(map(_is_contiguous, tensors)) else None
+        if call is None or not all(map(_is_contiguous, tensors)) or _is_differentiated(call):
+            return None
+        held = map(_bytes, map(_storage, tensors))
+        has_memory = all(map(ge, held, call.tensor_bytes)) and (call.is_empty or all(map(_address, tensors)))
+        return call if has_memory else None
 
     def _found_out(
         self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None
     ) -> tuple[tuple[Tensor, ...], Call]:
         contiguous, call = self.prepare(inputs, outputs)
+        tensors = (*inputs, *(outputs or ()))
+        check_derivatives(call.artifact, tensors)
+        if any(tensor.requires_grad for tensor in tensors):
+            call = replace(call, requires_grad=True)
         if len(self._calls) >= _CALLS_KEPT:
             self._calls.clear()
-        self._calls[tuple(map(_description, (*inputs, *(outputs or ()))))] = call
+        self._calls[tuple(map(_description, tensors))] = call
         return tuple(contiguous), call
 
     def _check_apart(self, tensors: tuple[Tensor, ...], addresses: tuple[int, ...], call: Call) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
@@ -33,6 +34,10 @@ DTYPES: Final[dict[str, torch.dtype]] = {
     "bool": torch.bool,
 }
 """What a spec calls an element type, and what torch calls it, or the bytes that several elements share."""
+
+_ModeKey: Final[Any] = torch._C._TorchDispatchModeKey  # pyright: ignore
+PLAIN_TYPES: Final = frozenset((Tensor, torch.nn.Parameter))
+"""Classes of tensors whose memory holds their numbers."""
 
 LARGEST_SIZE: Final = 2**31 - 2**16
 """Sizes travel as 32-bit integers, and kernels compute with a size plus a tile."""
@@ -124,6 +129,34 @@ def _output_labels(artifact: KernelArtifact) -> list[str]:
     return ["out"] if len(names) == 1 else names
 
 
+def check_plain(where: str, tensor: Any, *, written: bool) -> None:
+    """Check that the memory of a tensor holds its numbers; a `Kernel` reads memory, whatever the tensor's class says.
+
+    Errors: `ArgumentTypeError` for subclasses (fake, masked, distributed, ...); `ArgumentError` for a view that negates
+        and that is written.
+    """
+    if not isinstance(tensor, Tensor):
+        return  # The full check says so.
+    if type(tensor) not in PLAIN_TYPES:
+        raise ArgumentTypeError(
+            f"{where} is a {type(tensor).__name__}, whose memory may hold something else than its numbers; "
+            "pass a plain torch.Tensor, or call the generated wrapper, which goes through torch's dispatcher."
+        )
+    if written and tensor.is_neg():
+        raise ArgumentError(f"{where} is a view that negates what it is of, expected a tensor of its own.")
+
+
+def tracing_context() -> str | None:
+    """What is recording torch's operators in place of running them, or takes derivatives of them; None if nothing."""
+    transform = torch._C._functorch.peek_interpreter_stack()  # pyright: ignore
+    if transform is not None:
+        return f"torch.func.{transform.key().name.lower()}"  # pyright: ignore
+    for key in (_ModeKey.FAKE, _ModeKey.PROXY, _ModeKey.FUNCTIONAL):
+        if (mode := torch._C._get_dispatch_mode(key)) is not None:  # pyright: ignore
+            return type(mode).__name__  # pyright: ignore
+    return None
+
+
 def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:
     """The error of calling a kernel that has no backward with an input that requires grad."""
     name = next(name for name, tensor in inputs.items() if tensor.requires_grad)
@@ -131,6 +164,22 @@ def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:
         f"{kernel}: argument '{name}' requires grad, but this kernel has no backward; "
         f"call it under torch.no_grad() or pass {name}.detach()."
     )
+
+
+def check_derivatives(artifact: KernelArtifact, tensors: Sequence[Tensor]) -> None:
+    """Check that nobody takes a derivative of a call, which kernels do not have.
+
+    Errors: `ArgumentError` for an argument that requires grad where that is enabled, or that has a tangent.
+    """
+    named = {parameter.name: tensor for parameter, tensor in zip(artifact.tensors, tensors, strict=False)}
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise no_backward(artifact.name, **named)
+    for name, tensor in named.items():
+        if forward_ad.unpack_dual(tensor).tangent is not None:  # pyright: ignore[reportUnknownMemberType]
+            raise ArgumentError(
+                f"{artifact.name}: argument '{name}' has a tangent, but this kernel has no forward-mode derivative; "
+                f"call it with torch.autograd.forward_ad.unpack_dual({name}).primal."
+            )
 
 
 def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: Any, label: str | None = None) -> None:
@@ -147,6 +196,10 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
             f"{where} has {tensor.dim()} dims {_shape(tensor.shape)}, "
             f"expected {len(parameter.dims)}: {_dims(parameter)}."
         )
+    if tensor.device.type != "meta" and tensor.numel():
+        needed = tensor.storage_offset() * dtype.itemsize + _extent_bytes(tensor)
+        if (there := tensor.untyped_storage().nbytes() if tensor.data_ptr() else 0) < needed:
+            raise ArgumentError(f"{where} needs {needed} bytes of its storage, which has {there}.")
 
 
 def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, int]:

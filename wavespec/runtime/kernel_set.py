@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import ArtifactError, load_artifact
+from wavespec.runtime.artifact import ArtifactError, load_artifact, read_manifest
 from wavespec.runtime.caller import Call, Caller
 from wavespec.runtime.kernel import Kernel
 
@@ -26,7 +25,9 @@ class KernelSet(Caller):
         self._kernels: dict[torch.device, Kernel] = {}
 
     def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
-        return self.kernel_for(inputs[0].device).prepare(inputs, outputs)
+        # torch passes None on where a tensor belongs; any kernel says so.
+        device = next((one.device for one in inputs if isinstance(one, Tensor)), torch.device("cpu"))  # pyright: ignore
+        return self.kernel_for(device).prepare(inputs, outputs)
 
     def kernel_for(self, device: torch.device) -> Kernel:
         """The kernel for `device`; `ArtifactError` says what was built where nothing fits."""
@@ -45,7 +46,7 @@ class KernelSet(Caller):
         backend, architecture = _machine(device)
         best: tuple[int, Path] | None = None
         for manifest in manifests:
-            record = json.loads(manifest.read_bytes())
+            record = read_manifest(manifest)
             fit = _fit(backend, architecture, record["backend"], record["architecture"])
             if fit and (best is None or fit > best[0]):
                 best = (fit, manifest)

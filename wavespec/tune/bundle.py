@@ -20,7 +20,7 @@ from pathlib import Path
 from wavespec.cache import cache_key
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.compiler import compiler_version
-from wavespec.runtime.artifact import replace_file
+from wavespec.runtime.files import replace_file
 from wavespec.schema import KernelSpec
 from wavespec.schema.expression_parser import parse_expression
 from wavespec.schema.models import Case, Override, TargetOverride

@@ -14,7 +14,8 @@ from typing import Any
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import build_variant, join_variants
-from wavespec.runtime.artifact import pack_artifact, replace_file
+from wavespec.runtime.artifact import pack_artifact
+from wavespec.runtime.files import replace_file
 from wavespec.schema.load import loads_plain
 from wavespec.targets.machine import machines
 

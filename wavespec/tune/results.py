@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wavespec.runtime.artifact import replace_file
+from wavespec.runtime.files import replace_file
 
 FORMAT: Final = 1
 PLAN: Final = "plan.json"
