@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
+from wavespec.ir.names import dim_of_size
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
 from wavespec.schema.constraints import Assume
@@ -67,8 +68,10 @@ def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> Kern
 def expr_to_size(expr: Expr) -> SizeExpr:
     """An index expression as the nested tuples that the runtime evaluates."""
     match expr.kind:
-        case "const" | "symbol":
+        case "const":
             return expr.args[0]
+        case "symbol":
+            return dim_of_size(expr.args[0])
         case "sum":
             total: SizeExpr = 0
             for coefficient, term in expr.terms():

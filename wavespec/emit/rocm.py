@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from wavespec.emit.indices import lower_bound, uniform_and_varying
@@ -9,8 +10,9 @@ from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
+from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.names import dim_of_size
 from wavespec.ir.thread import Mask
 from wavespec.runtime.artifact import Assumption
 from wavespec.targets.machine import MatrixInstruction
@@ -67,7 +69,7 @@ class ThreadToRocm(ThreadToMlir):
         self.data: frozenset[str] = frozenset()
         # `let` says later what a place in the grid is that the launch does not know.
         self.outside = frozenset(self.indices.symbols) - _let_symbols(self.kernel)
-        self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
+        self.workgroups = frozenset(name for name in self.outside if re.fullmatch(r"wg\d+", name))
 
     def _bind(self, op: Op) -> None:
         super()._bind(op)
@@ -103,7 +105,8 @@ class ThreadToRocm(ThreadToMlir):
             for number, (dim, extent) in enumerate(zip(memory.dims, memory.shape, strict=True)):
                 reached = reached * (extent if number or memory.mapped else tiles.get(dim, extent))
             if not at_most(reached, const(_BEYOND)):
-                text = f"{reached} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
+                called = reached.substitute({name: symbol(dim_of_size(name)) for name in reached.symbols})
+                text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
                 found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
         return tuple(found)
 

@@ -14,6 +14,7 @@ from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.layout import Arrangement, Layout
+from wavespec.ir.names import wave_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,12 +349,12 @@ class Kernel:
 
     def with_symbols(self, *added: Expr) -> Kernel:
         """The kernel with symbols declared (again: no change)."""
-        fresh = [s for s in added if s.kind == "symbol" and s not in self.symbols]
+        fresh = [s for s in dict.fromkeys(added) if s.kind == "symbol" and s not in self.symbols]
         return replace(self, symbols=(*self.symbols, *fresh))
 
     def waves_along(self, dim: str) -> int:
         """Into how many parts the waves of a workgroup split its tile of ``dim``."""
-        return dict(self.waves).get(f"wave_{dim}", 1)
+        return dict(self.waves).get(wave_name(dim), 1)
 
     @property
     def wave_count(self) -> int:

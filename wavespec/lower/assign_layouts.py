@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
+from wavespec.ir.names import wave_name
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
@@ -202,7 +203,7 @@ def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machin
     tile = {dim: op.operands[2].tile.extent(dim) for dim in (m, n)}
     counts = dict(kernel.waves)
     wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
-    place = {dim: kernel.symbol(f"wave_{dim}") * wave_tile[dim] for dim in (m, n) if f"wave_{dim}" in counts}
+    place = {dim: kernel.symbol(wave_name(dim)) * wave_tile[dim] for dim in (m, n) if wave_name(dim) in counts}
     steps = op.operands[0].tile.extent(k) // row.k
     wide = wide_steps(row, machine)
     wide = wide if steps % wide == 0 else 1

@@ -11,6 +11,7 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
+from wavespec.ir.names import size_name
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
 from wavespec.lower.expression_to_index import ExpressionToIndex
@@ -115,7 +116,9 @@ def _size(spec: KernelSpec, dim: Dim, name: str, values: Mapping[str, int]) -> E
         return const(dim.value)
     if dim.equals is not None and all(name in values for name in dim.equals.names()):
         return const(int(evaluate_constant(spec, dim.equals, spec.where("dims", name, "equals"), values)))
-    return symbol(name, dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of)
+    return symbol(
+        size_name(name), dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of
+    )
 
 
 def _distribution(spec: KernelSpec) -> Distribution:

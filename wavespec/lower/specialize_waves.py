@@ -8,7 +8,7 @@ from typing import ClassVar
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN, rings_of, signal
+from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.producer import Producer
@@ -43,7 +43,7 @@ class SpecializeWaves(Pass):
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
         signals = [one for ring in rings.values() for one in ring.signals]
-        signals += [signal(TURN, WAVES_IN_TURN, 1)] if consumer.turn is not None else []
+        signals += [signal(NEXT_TURN, WAVES_IN_TURN, 1)] if consumer.turn is not None else []
         roles = (
             _role(kernel.wave_count, kernel.producers, few, producer.body()),
             _role(0, kernel.wave_count, many, consumer.body()),

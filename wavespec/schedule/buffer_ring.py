@@ -13,7 +13,9 @@ from wavespec.ir.thread import Mask
 from wavespec.schedule.errors import StepsNotCounted
 
 TURN = "turn"
-"""Symbol of which of the waves that take turns this one is, and signal that gives a turn."""
+"""Symbol of which of the waves that take turns this one is."""
+NEXT_TURN = "turn.next"
+"""Signal that gives a turn."""
 WAVES_IN_TURN = 2
 COPIES = frozenset(("bulk_copy", "copy_async", "store"))
 READS = ("memory", "a_memory", "b_memory")
@@ -49,11 +51,11 @@ class BufferRing:
 
     @property
     def full(self) -> str:
-        return f"{self.name}_full"
+        return f"{self.name}.full"
 
     @property
     def empty(self) -> str:
-        return f"{self.name}_empty"
+        return f"{self.name}.empty"
 
     @property
     def signals(self) -> tuple[Memory, Memory]:

@@ -9,6 +9,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
 from wavespec.schedule.buffer_ring import (
+    NEXT_TURN,
     READS,
     TURN,
     WAVES_IN_TURN,
@@ -52,7 +53,7 @@ class Consumer:
                     op = op.with_(lower=first, step=step)
                 result.append(replace(op, region=region))
             elif is_copy(self.kernel, op):
-                raise StagedOutsideLoop(op.span, op["memory"].removesuffix("_shared"))
+                raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             else:
                 result.append(op)
         return tuple(result)
@@ -105,8 +106,8 @@ class Consumer:
         if self.turn is None:
             return [], []
         before = (step_of(self.kernel, around[0]) + 1) // WAVES_IN_TURN  # turns given to this wave
-        wait = make("signal_wait", signal=TURN, index=self.turn, phase=(before + 1) % 2)
-        arrive = make("signal_arrive", signal=TURN, index=const(1) - self.turn, bytes=0)
+        wait = make("signal_wait", signal=NEXT_TURN, index=self.turn, phase=(before + 1) % 2)
+        arrive = make("signal_arrive", signal=NEXT_TURN, index=const(1) - self.turn, bytes=0)
         return [wait], [in_first_lane(self.kernel, arrive)]
 
     def _release(self, ring: BufferRing, index: Expr, mask: Mask = ()) -> Op:

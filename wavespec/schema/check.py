@@ -17,6 +17,7 @@ from wavespec.schema.dtypes import PACKED
 from wavespec.schema.errors import BadName
 from wavespec.schema.expressions import Name as NameNode
 from wavespec.schema.models import Dim, KernelSpec, Tensor
+from wavespec.schema.names import ENTRY_POINTS
 from wavespec.schema.resolve import CyclicParams, UndefinedName, derivations, part_of
 
 
@@ -118,6 +119,9 @@ def _names(spec: KernelSpec) -> Iterator[WavespecError]:
                 yield RedefinedName(spec.where_key(section, name), name, *seen[name])
             else:
                 seen[name] = (what, spec.key_span_of(section, name))
+    if spec.name in ENTRY_POINTS:
+        problem = "means something in machine code, where kernels are found by name"
+        yield BadName(spec.where("name"), spec.name, problem)
     for name, tensor in spec.tensors.items():
         if name == "out" and tensor.role != "output":
             problem = "names the result in generated code; an input needs another name"
