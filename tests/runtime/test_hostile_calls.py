@@ -19,7 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.runtime.generated import import_wrapper, write_wrapper
 from tests.runtime.standins import gemm_artifact
+from wavespec.pipeline import best_variant, build
 from wavespec.runtime import ArgumentError, Kernel
+from wavespec.schema import loads
 
 Call = Callable[..., Any]
 M, N, K = 5, 3, 8
@@ -135,6 +137,18 @@ ARGUMENTS: dict[str, tuple[Callable[[], tuple[Any, Any]], dict[str, str]]] = {
         lambda: (integers(M, K), beyond_shrunk(M, N)),
         dict.fromkeys(WAYS, f"'out' needs {4 * (900 + M * N)} bytes of its storage, which has {4 * M * N}"),
     ),
+    "out: a view that negates": (
+        lambda: (integers(M, K), torch._neg_view(integers(M, N))),
+        dict.fromkeys(WAYS, "'out' is a view that negates"),
+    ),
+    "out: zeros without memory": (
+        lambda: (integers(M, K), torch._efficientzerotensor(M, N)),
+        {
+            "wrapper": "ZeroTensors are immutable",
+            "operator": "ZeroTensors are immutable",
+            "kernel": "'out' needs .* has 0",
+        },
+    ),
     "out: expanded": (
         lambda: (integers(M, K), integers(1, 1).expand(M, N)),
         dict.fromkeys(WAYS, "'out' has strides"),
@@ -178,6 +192,78 @@ def test_arguments(calls: dict[str, Call], case: str, way: str) -> None:
         else:
             with pytest.raises((ArgumentError, RuntimeError, TypeError, NotImplementedError), match=outcomes[way]):
                 call(a, b, out=out)
+
+
+IN_PLACE = """apiVersion: wavespec/v1
+kind: Kernel
+name: added
+dims: {M: {}}
+tensors:
+  x: {shape: [M], dtype: f32}
+  y: {shape: [M], dtype: f32, role: inout}
+  z: {shape: [M], dtype: f32, role: inout}
+constraints: [{workgroup: M, tile: 64, axis: 0}]
+graph:
+  - value: {read: x}
+  - {write: value, to: y, combine: add}
+  - {write: value, to: z, combine: add}
+"""
+
+
+@pytest.fixture(scope="module")
+def in_place(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
+    """y += x, z += x."""
+    artifact = replace(build(loads(IN_PLACE), "cpu", only=best_variant("cpu")), spec_sha256="1007" * 16)
+    module = import_wrapper(write_wrapper(artifact, tmp_path_factory.mktemp("in_place")))
+    return {"wrapper": module.added, "operator": module._added_op, "kernel": Kernel(artifact)}
+
+
+def shared(first: slice, second: slice) -> tuple[Tensor, Tensor]:
+    memory = integers(12)
+    return memory[first], memory[second]
+
+
+# x, y and z, and "right" or what the error says
+CHANGED: dict[str, tuple[Callable[[], tuple[Tensor, ...]], str]] = {
+    "x negates": (lambda: (torch._neg_view(integers(5)), integers(5), integers(5)), "right"),
+    "y negates": (lambda: (integers(5), torch._neg_view(integers(5)), integers(5)), "'y' is a view that negates"),
+    "y expanded": (lambda: (integers(5), integers(1).expand(5), integers(5)), "'y' has strides"),
+    "y with steps": (lambda: (integers(5), integers(10)[::2], integers(5)), "'y' has strides"),
+    "y behind an offset": (lambda: (integers(5), integers(10)[5:], integers(5)), "right"),
+    "y of memory taken away": (lambda: (integers(5), beyond_shrunk(5), integers(5)), "'y' needs .* has 20"),
+    "y is z": (lambda: (integers(5), *[integers(5)] * 2), "'z' shares memory with 'y'"),
+    "y is x": (lambda: (*[integers(5)] * 2, integers(5)), "'y' shares memory with 'x'"),
+    "z overlaps y": (lambda: (integers(5), *shared(slice(5), slice(4, 9))), "'z' shares memory with 'y'"),
+    "y beside z": (lambda: (integers(5), *shared(slice(5), slice(5, 10))), "right"),
+    "x, which is copied, around y": (lambda: (*shared(slice(0, 10, 2), slice(5)), integers(5)), "right"),
+    "y requires grad": (lambda: (integers(5), integers(5).requires_grad_(), integers(5)), "'y' requires grad"),
+    "y of a graph": (
+        lambda: (integers(5), (integers(5).requires_grad_() * 1)[:], integers(5)),
+        "'y' requires grad",
+    ),
+    "y of inference mode": (lambda: (integers(5), torch.inference_mode()(integers)(5), integers(5)), "right"),
+    "y copied when it is written": (lambda: (integers(5), torch._lazy_clone(integers(5)), integers(5)), "right"),
+    "y on another device": (lambda: (integers(5), torch.empty(5, device="meta"), integers(5)), "'y' is on meta"),
+    "nothing": (lambda: (integers(0), integers(0), integers(0)), "right"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", CHANGED)
+def test_arguments_that_are_changed(in_place: dict[str, Call], case: str, way: str) -> None:
+    make, outcome = CHANGED[case]
+    call = in_place[way]
+    for warm in (False, True):
+        if warm:
+            call(integers(5), integers(5), integers(5))
+        x, y, z = make()
+        if outcome == "right":
+            expected = x + y, x + z
+            call(x, y, z)
+            assert torch.equal(y, expected[0]) and torch.equal(z, expected[1])
+        else:
+            with pytest.raises(ArgumentError, match=outcome):
+                call(x, y, z)
 
 
 @dataclass(frozen=True)

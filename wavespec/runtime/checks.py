@@ -143,7 +143,12 @@ def check_plain(where: str, tensor: Any, *, written: bool) -> None:
             "pass a plain torch.Tensor, or call the generated wrapper, which goes through torch's dispatcher."
         )
     if written and tensor.is_neg():
-        raise ArgumentError(f"{where} is a view that negates what it is of, expected a tensor of its own.")
+        raise negated_view(where)
+
+
+def negated_view(where: str) -> ArgumentError:
+    """The error of writing to a tensor whose memory holds the numbers with the other sign."""
+    return ArgumentError(f"{where} is a view that negates what it is of, expected a tensor of its own.")
 
 
 def tracing_context() -> str | None:

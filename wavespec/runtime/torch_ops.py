@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wavespec.runtime.checks import ArgumentError, no_backward
+from wavespec.runtime.checks import ArgumentError, negated_view, no_backward
 
 _libraries: dict[str, tuple[str, torch.library.Library]] = {}
 """By the names of operators: the file of the wrapper that defined each, and what keeps it defined."""
@@ -53,8 +53,27 @@ def define_operator(
     torch.library.register_fake(name, _without_gradients(op, arguments, fake), lib=library)
     # The dispatcher comes here where a transform of torch.func is at work: other calls pay nothing for it.
     library.impl(op, _refuse_transforms(op), "FuncTorchDynamicLayerFrontMode")
+    # torch's own kernel for this key fails over operators that write and return nothing, with no argument named.
+    library.impl(op, _resolve_negated(op, operator), "Negative")
     _libraries[name] = home, library
     return operator
+
+
+def _resolve_negated(op: str, operator: Any) -> Callable[..., Any]:
+    """The operator for calls in which the memory of a tensor holds the numbers with the other sign."""
+    written = [argument.alias_info is not None for argument in operator._schema.arguments]
+    names = [argument.name for argument in operator._schema.arguments]
+
+    def resolve(*arguments: Any) -> Any:
+        resolved = list(arguments)
+        for index, one in enumerate(arguments):
+            if isinstance(one, Tensor) and one.is_neg():
+                if written[index]:
+                    raise negated_view(f"{op}: argument '{names[index]}'")
+                resolved[index] = one.resolve_neg()
+        return operator(*resolved)
+
+    return resolve
 
 
 def _without_gradients(op: str, names: list[str], fake: Callable[..., Any]) -> Callable[..., Any]:
