@@ -35,7 +35,9 @@ _BACKENDS: dict[str, Backend] = {"llvm-cpu": "cpu", "cuda": "cuda", "rocm": "hip
 def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> KernelArtifact:
     """What a caller has to pass and launch; ``spec`` is resolved for the target."""
     tensors = [
-        TensorParameter(memory.name, memory.dtype.name, memory.dims, memory.role == "output", memory.role == "inout")
+        TensorParameter(
+            memory.name, memory.dtype.name, memory.dims, memory.role == "output", memory.role == "inout", memory.zeroed
+        )
         for memory in kernel.memories
         if memory.space == "global"
     ]

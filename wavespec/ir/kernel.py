@@ -147,6 +147,7 @@ class Memory:
     ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
     ``staged``: of a tensor, whether its tiles go through shared memory; of shared memory, whether it holds such tiles.
     ``mapped``: an index mapping says which elements a workgroup accesses.  ``streamed``: stores may pass the caches by.
+    ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
 
@@ -161,6 +162,7 @@ class Memory:
     staged: bool = False
     mapped: bool = False
     streamed: bool = False
+    zeroed: bool = False
     arrivals: int = 0
     span: Span | None = field(default=None, compare=False)
 

@@ -24,6 +24,7 @@ from wavespec.schema.conditions import narrowed_dims
 from wavespec.schema.constraints import Assume, Hardware, HardwareSettings, Tiling, Wave, Workgroup
 from wavespec.schema.expressions import Expression
 from wavespec.schema.models import Dim, KernelSpec, Schedule
+from wavespec.schema.partly_written import partly_written
 from wavespec.schema.resolve import constant_values, evaluate_constant
 
 LARGEST_EXTENT = 2**31 - 2**16
@@ -52,6 +53,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     """
     dims, params = _promised(spec), constant_values(spec)
     sizes = {name: _size(spec, dim, name, params) for name, dim in dims.items()}
+    started = partly_written(spec)
     memories = tuple(
         Memory(
             name,
@@ -62,6 +64,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
             tensor.role,
             staged=tensor.space == "shared",
             streamed=tensor.space == "streamed",
+            zeroed=name in started,
             span=tensor.span,
         )
         for name, tensor in sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")
