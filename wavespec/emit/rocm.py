@@ -81,8 +81,8 @@ class ThreadToRocm(ThreadToMlir):
             self.outside |= {op["symbol"]}
             self.workgroups |= {op["symbol"]}
 
-    def uniform(self, name: str) -> str:
-        return self.text.op(f"rocdl.readfirstlane {name} : i32")
+    def uniform(self, name: str, bits: int) -> str:
+        return self.text.op(f"rocdl.readfirstlane {name} : i{bits}")
 
     def attributes(self) -> str:
         return (

@@ -527,13 +527,13 @@ class ThreadToMlir:
         if dtype.bits < bits:
             verb = "extui" if dtype.kind == "uint" else "extsi"
             name = self.text.op(f"arith.{verb} {name} : {mlir_type(dtype)} to i{bits}")
-        self.indices.define(op["symbol"], self.uniform(name) if op.get("uniform") else name, bits)
+        self.indices.define(op["symbol"], self.uniform(name, bits) if op.get("uniform") else name, bits)
 
     def _let(self, op: Op) -> None:
         self.indices.define(op["symbol"], self.indices.integer(op["value"], 32), 32)
 
-    def uniform(self, name: str) -> str:
-        """An ``i32`` that is the same in all lanes, in the form that the machine computes with best."""
+    def uniform(self, name: str, bits: int) -> str:
+        """An integer of so many bits that is the same in all lanes, in the form that the machine computes with best."""
         return name
 
     def _if(self, op: Op) -> None:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     import torch
 
 
+LARGEST_BOUND = 2**61
+"""What values of 64 bits count as, in conditions and bounds, where they are larger: neither a sum nor a difference of
+two wraps."""
+
+
 class PlaceExpressions(Protocol):
     """Makes index expressions of those of a spec, written at ``where``."""
 
@@ -65,7 +70,7 @@ class TileContext:
         for name in expression.names():
             if name in values and name not in self.sizes:
                 value = values[name]
-                symbols[name] = symbol(self.fresh(f"value_{name}"), -(2**31), 2**31 - 1)
+                symbols[name] = _bound_symbol(self.fresh(f"value_{name}"), value.tile.dtype)
                 self.symbols.append(symbols[name])
                 self.add("bind", (value,), (), span, symbol=symbols[name].args[0])
         return symbols
@@ -87,6 +92,11 @@ class TileContext:
     ) -> None:
         """Append an operation; ``node`` is the name of its statement."""
         self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, span, node))
+
+
+def _bound_symbol(name: str, dtype: DType) -> Expr:
+    """What stands for a value in conditions and bounds."""
+    return symbol(name, -LARGEST_BOUND, LARGEST_BOUND) if dtype.bits > 32 else symbol(name, -(2**31), 2**31 - 1)
 
 
 class ThreadContext:

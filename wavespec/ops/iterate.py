@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wavespec.ir.expr import Expr, const
+from collections.abc import Iterable
+
+from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Op, Region, Value, VectorType
 from wavespec.ops.branch import run_body
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
@@ -10,21 +12,28 @@ from wavespec.ops.until import goes_on
 from wavespec.schema.ops import Iterate, Repeat
 from wavespec.schema.ops.iterate import StepBelowOne
 
+_LARGEST_COUNT = 2**31 - 1
+
 
 def to_tile(statement: Iterate, context: TileContext) -> None:
     bounds = dict(context.bounds.get(statement.dim, {}))
-    bounds |= {
-        name: context.expressions.place(bound, statement.where(field), context.bound(bound, statement.span_of(field)))
-        for name, field, bound in (
-            ("lower", "start", statement.start),
-            ("extent", "end", statement.end),
-            ("stride", "step", statement.step),
-        )
-        if bound is not None
-    }
+    for name, field, bound in (
+        ("lower", "start", statement.start),
+        ("extent", "end", statement.end),
+        ("stride", "step", statement.step),
+    ):
+        if bound is not None:
+            values = context.bound(bound, statement.span_of(field))
+            bounds[name] = _counted(context.expressions.place(bound, statement.where(field), values), values.values())
     if "stride" in bounds and (bounds["stride"].low or 0) < 1:
         raise StepBelowOne(statement.where("step"))
     loop_to_tile(statement, context, {"dim": statement.dim, **bounds})
+
+
+def _counted(bound: Expr, values: Iterable[Expr]) -> Expr:
+    """A bound that the counter of a loop, which ends at the size of a dim, can hold, whatever its values are."""
+    is_large = any(value.high is None or value.high > _LARGEST_COUNT for value in values)
+    return minimum(bound, _LARGEST_COUNT) if is_large else bound
 
 
 def loop_to_tile(statement: Iterate | Repeat, context: TileContext, attributes: dict[str, Expr | str | int]) -> None:
