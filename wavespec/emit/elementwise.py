@@ -56,7 +56,7 @@ _PREDICATES = {
     "eq": ("oeq", "eq", "eq"),
     "ne": ("une", "ne", "ne"),
 }
-_LARGEST_POWER, _SMALLEST_POWER = 129.0, -151.0
+_LARGEST_POWER, _SMALLEST_POWER = 129.0, -254.0  # two factors of 2⁻¹²⁷, which the bits of an exponent have 0 for
 _ROUND = 1.5 * 2.0**23  # added and subtracted, it rounds an f32 to an integer, which its low bits then hold
 # 2^x for -0.5 <= x <= 0.5: a minimax fit in f64, rounded to f32; off by 2e-9 at most.
 _POWER = (
@@ -127,7 +127,7 @@ def power_by_polynomial(text: MlirText, name: str, size: int) -> str:
         return elementwise(text, function, names, f32, size)
 
     def power(exponent: str) -> str:
-        """The number with this exponent, an integer from -126 to 127, whose bits it is made of."""
+        """The number with this exponent, an integer from -126 to 127, whose bits it is made of; 0 for -127."""
         biased = text.op(f"arith.addi {exponent}, {text.constant(127, word)} : {word}")
         bits = text.op(f"arith.shli {biased}, {text.constant(23, word)} : {word}")
         return text.op(f"arith.bitcast {bits} : {word} to {number}")

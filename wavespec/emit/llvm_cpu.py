@@ -16,6 +16,7 @@ from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
 
 LOCAL = "#iree_codegen.workgroup_local"
+_FLUSH = 0x8040  # results to zero, and operands: https://cdrdv2.intel.com/v1/dl/getContent/671200, 10.2.3
 
 
 class ThreadToCpu(CpuProducts):
@@ -32,6 +33,7 @@ class ThreadToCpu(CpuProducts):
         self.buffers: dict[str, tuple[str, str]] = {}
         self.addresses: dict[str, str] = {}
         self.shared: dict[str, str] = {}  # of values that repeat one f32: its name
+        self._keep_small_numbers()
         for number, memory in enumerate(self.bindings()):
             type_ = f"memref<?x{mlir_type(memory.dtype)}, #hal.descriptor_type<storage_buffer>>"
             read_only = " flags(ReadOnly)" if memory.role == "input" else ""
@@ -52,6 +54,21 @@ class ThreadToCpu(CpuProducts):
     def epilogue(self) -> None:
         if any(memory.streamed for memory in self.kernel.memories):  # no other store waits for streamed ones
             self.text.do('llvm.call_intrinsic "llvm.x86.sse.sfence"() : () -> ()')
+        self._call_with("ldmxcsr", self.modes[0])
+
+    def _keep_small_numbers(self) -> None:
+        """IREE has its threads take numbers below the smallest normal one for zero; the caller's torch does not."""
+        one = self.text.constant(1, "i32")
+        self.modes = tuple(self.text.op(f"llvm.alloca {one} x i32 : (i32) -> !llvm.ptr") for _ in range(2))
+        theirs, ours = self.modes
+        self._call_with("stmxcsr", theirs)
+        bits = self.text.op(f"llvm.load {theirs} : !llvm.ptr -> i32")
+        bits = self.text.op(f"arith.andi {bits}, {self.text.constant(~_FLUSH, 'i32')} : i32")
+        self.text.do(f"llvm.store {bits}, {ours} : i32, !llvm.ptr")
+        self._call_with("ldmxcsr", ours)
+
+    def _call_with(self, instruction: str, place: str) -> None:
+        self.text.do(f'llvm.call_intrinsic "llvm.x86.sse.{instruction}"({place}) : (!llvm.ptr) -> ()')
 
     def attributes(self) -> str:
         return "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"

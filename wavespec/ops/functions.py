@@ -25,7 +25,7 @@ _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 def exp(steps: Steps, x: Value) -> Value:
     """``2ⁿ · 2ᶠ``: the product with log2(e) in one f32 would lose as many bits as n has."""
-    n, f = _powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -105.0))  # beyond, infinity or 0
+    n, f = _powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -176.0))  # beyond, infinity or 0
     return _power(steps, n, f)
 
 
@@ -211,8 +211,9 @@ def _powers_of_e(steps: Steps, x: Value) -> tuple[Value, Value]:
 
 
 def _power(steps: Steps, n: Value, f: Value) -> Value:
-    """``2ⁿ · 2ᶠ`` of a whole n from -250 to 250 and ``|f| <= 1/2``.  What n is beyond the exponents of f32 two factors
-    with half of it each have; only the second can round."""
+    """``2ⁿ · 2ᶠ`` of a whole n from -254 to 250 and ``|f| <= 1/2``.  What n is beyond the exponents of f32 two factors
+    with half of it each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of
+    what a mask leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
     # 2^f for |f| <= 1/2, off by 2e-9 at most: closer than the instructions that machines have for it
     power = (0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799)
     near = steps.polynomial(f, 1.0, *power, 0.0013399930903688073, 0.0001534581242594868)
@@ -222,7 +223,8 @@ def _power(steps: Steps, n: Value, f: Value) -> Value:
 
 
 def _whole_power(steps: Steps, word: Value) -> Value:
-    """``2ⁿ`` of the whole n, from -126 to 127, in the low bits of a word; a shift to the exponent drops the others."""
+    """``2ⁿ`` of the whole n, from -126 to 127, in the low bits of a word, 0 of -127; a shift to the exponent drops the
+    others."""
     exponent = steps("shl", word, _MANTISSA_BITS)
     return steps.bits(steps("add", exponent, 127 << _MANTISSA_BITS), "f32")
 
