@@ -83,10 +83,12 @@ class PipelineLoops(Pass):
             kernel, op = _widened(_buffered(kernel, plan), op, plan.unroll)
             pipelined[op.node] = plan
             at = kernel.symbol(op["induction"])
-            pipeline = SoftwarePipeline(op, at, plan, fresh, range_checked=machine.globals.range_checked)
+            checked = machine.globals.range_checked
+            pipeline = SoftwarePipeline(op, at, plan, fresh, kernel.symbols, range_checked=checked)
             if pipeline.sums_beyond_end and not pipeline.zeros_change_nothing():
                 raise StepsBeyondEnd(kernel.distribution.schedule_of(op.node).where(), op.node)
             ops = pipeline.pipelined()
+            kernel = kernel.with_symbols(*pipeline.symbols.values())
             _check_registers(kernel, ops, op.node, machine)
             _check_length(kernel, ops, op.node)
             return ops
