@@ -224,7 +224,7 @@ def _check_possible(kernel: Kernel, machine: Machine) -> None:
     if machine.resources is None:
         raise StagesNotPossible(where, stages, f"{machine.variant} has none", "Leave out the stages for this target.")
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    names = {memory.name for memory in staged}
+    names = {memory.name for memory in staged if memory.staged}
     if not staged:
         raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
     ways = {op.name for op in kernel.walk() if op.name in ("store", "copy_async") and op["memory"] in names}

@@ -78,7 +78,8 @@ def _through_registers(kernel: Kernel, loop: Op, stages: int, *, grouped: bool) 
     ops, last = loop.body.ops, stages - 1
     staged = staged_memories(kernel, ops)
     kinds = [kind_of(kernel, op) for op in ops]
-    stores = [n for n, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+    # What a step computes it stores itself; only tiles of tensors come ahead of it.
+    stores = [n for n, op in enumerate(ops) if op.name == "store" and kernel.memory(op["memory"]).staged]
     made = feeding(ops, stores)
     loads = [n for n in made if kinds[n] == "global_load"]
     places = feeding(ops, loads)
