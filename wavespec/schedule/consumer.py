@@ -22,6 +22,7 @@ from wavespec.schedule.buffer_ring import (
     step_of,
 )
 from wavespec.schedule.errors import StagedOutsideLoop
+from wavespec.schedule.feeding import feeding
 
 _GROUPS = frozenset(("async_commit", "async_wait"))
 
@@ -59,8 +60,9 @@ class Consumer:
         return tuple(result)
 
     def _loop(self, loop: Op, ring: BufferRing, around: tuple[Op, ...]) -> list[Op]:
-        copies = set(map(id, copies_into(loop.body.ops, ring.filled)))
-        used = [op for op in loop.body.ops if id(op) not in copies and op.name not in _GROUPS]
+        ops, copies = loop.body.ops, set(map(id, copies_into(loop.body.ops, ring.filled)))
+        own = [number for number, op in enumerate(ops) if id(op) not in copies and op.name not in _GROUPS]
+        used = [ops[number] for number in sorted({*own, *feeding(ops, own)})]
         index = ring.index(ring.step)
         ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
         ops += [_of_buffer(op, ring.filled, index) for op in used]
