@@ -15,12 +15,17 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 _LONGEST_LINE = 160
 _LONGEST_QUOTE = 64
+_MOST_SHOWN = 100
+
+Style = Literal["error", "warning", "place", "note", "hint"]
+Paint = Callable[[Style, str], str]
+"""Marks a part of a diagnostic for a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +171,22 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 def quote(text: str) -> str:
     """`text` in quotes for a message: unprintable characters escaped, long text cut."""
-    cut = text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return quote_path(text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…")
+
+
+def quote_path(path: object) -> str:
+    """Like `quote`, but whole: what matters of a path is its end."""
+    shown = "".join(c if c.isprintable() else _escaped(c) for c in str(path))
     return f'"{shown}"' if "'" in shown else f"'{shown}'"
+
+
+def printable(text: str) -> str:
+    """`text` for a terminal, which would obey some characters, those of a file's name for example."""
+    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def listing(names: Iterable[str], last: str = "and") -> str:
@@ -198,26 +216,35 @@ def guess_hints(name: str, allowed: Iterable[str]) -> tuple[str, ...]:
     return (f"Did you mean {quote(guess)}?",) if guess else ()
 
 
-def render_all(diagnostics: Iterable[Diagnostic]) -> str:
-    return "\n".join(render(diagnostic) for diagnostic in diagnostics)
+def _plain(style: Style, text: str) -> str:
+    return text
 
 
-def render(diagnostic: Diagnostic) -> str:
-    """Header, source line with carets, notes and hints; plain text without a line end."""
-    where = f"{diagnostic.where}: " if diagnostic.where else ""
-    header = f"{where}{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
+def render_all(diagnostics: Iterable[Diagnostic], paint: Paint = _plain) -> str:
+    """All of them, or as many as somebody reads."""
+    every = list(diagnostics)
+    shown = [render(diagnostic, paint) for diagnostic in every[:_MOST_SHOWN]]
+    if rest := len(every) - len(shown):
+        shown.append(f"... and {rest} more")
+    return "\n".join(shown)
+
+
+def render(diagnostic: Diagnostic, paint: Paint = _plain) -> str:
+    """Header, source line with carets, notes and hints; text without a line end, plain but for what `paint` adds."""
+    where = paint("place", printable(f"{diagnostic.where}: ")) if diagnostic.where else ""
+    kind = paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]:")
     spans = [r.span for r in diagnostic.related] + ([diagnostic.span] if diagnostic.span else [])
     width = max([len(str(span.line)) for span in spans if span.source], default=1)
-    lines = [header]
+    lines = [f"{where}{kind} {printable(diagnostic.message)}"]
     if span := diagnostic.span:
-        lines += _snippet(span, diagnostic.label, "^", width)
+        lines += _snippet(span, diagnostic.label, "^", width, lambda text: paint(diagnostic.severity, text))
     for related in diagnostic.related:
         if span is None or related.span.file != span.file:
-            lines.append(f"{' ' * (width + 1)}--> {related.span}")
-        lines += _snippet(related.span, related.label, "-", width)
+            lines.append(f"{' ' * (width + 1)}--> {printable(str(related.span))}")
+        lines += _snippet(related.span, related.label, "-", width, lambda text: paint("place", text))
     gutter = " " * (width + 2)
-    lines += [f"{gutter}= note: {note}" for note in diagnostic.notes]
-    lines += [f"{gutter}= hint: {hint}" for hint in diagnostic.hints]
+    lines += [f"{gutter}= {paint('note', 'note:')} {printable(note)}" for note in diagnostic.notes]
+    lines += [f"{gutter}= {paint('hint', 'hint:')} {printable(hint)}" for hint in diagnostic.hints]
     return "\n".join(lines)
 
 
@@ -247,7 +274,7 @@ def _span_to_json(span: Span) -> dict[str, object]:
     }
 
 
-def _snippet(span: Span, label: str, mark: str, width: int) -> list[str]:
+def _snippet(span: Span, label: str, mark: str, width: int, paint: Callable[[str], str]) -> list[str]:
     if span.source is None or not 1 <= span.line <= len(span.source.lines):
         return []
     line = span.source.lines[span.line - 1]
@@ -258,7 +285,7 @@ def _snippet(span: Span, label: str, mark: str, width: int) -> list[str]:
     padding = "".join("\t" if c == "\t" else " " * _columns(c) for c in shown[: start - first])
     carets = max(1, sum(_columns(c) for c in shown[start - first : end - first]))
     gutter = " " * (width + 2) + "|"
-    pointer = f"{gutter} {padding}{mark * carets} {label}".rstrip()
+    pointer = f"{gutter} {padding}{paint(f'{mark * carets} {printable(label)}'.rstrip())}"
     return [gutter, f" {span.line:>{width}} | {shown}".rstrip(), pointer]
 
 

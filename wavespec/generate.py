@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from wavespec.build_kernels import KernelToBuild, Place, build_kernels
 from wavespec.cache import CompileCache
-from wavespec.diagnostics import WavespecError, quote
+from wavespec.diagnostics import WavespecError, quote_path
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import expression_to_size, size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
@@ -50,7 +50,7 @@ class ForeignFile(WavespecError, code="not-generated"):
 
     def __init__(self, path: Path) -> None:
         hints = ["Choose another folder, or move the file away."]
-        super().__init__(None, f"{quote(str(path))} was not written by wavespec and is not overwritten.", hints=hints)
+        super().__init__(None, f"{quote_path(path)} was not written by wavespec and is not overwritten.", hints=hints)
 
 
 def spec_sha256(spec: SpecModel) -> str:

@@ -70,6 +70,7 @@ def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
         (["m=3"], "--dim m=3: error[unknown-dim]: 'm' is not a dim of small.\n   = hint: Did you mean 'M'?"),
         (["M"], "--dim M: error[bad-size]: 'M' is not 'NAME=SIZE'."),
         (["M=-1"], "--dim M=-1: error[bad-size]: 'M=-1' is not 'NAME=SIZE'."),
+        (["M=8", "N=8", "M=8"], "--dim M=8: error[bad-size]: 'M' has a size already.\n   = hint: Give each size once."),
         (["M=8"], "--dim: error[missing-size]: small needs a size for 'N' and 'K'."),
         (["M=8", "N=8", "K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
         (["M=8", "N=3000000000", "K=8"], "'N' is 3000000000, more than its largest size 2147418112."),

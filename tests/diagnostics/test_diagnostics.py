@@ -17,6 +17,7 @@ from wavespec.diagnostics import (
     listing,
     nearest,
     quote,
+    quote_path,
     raise_all,
     render,
     to_json,
@@ -81,6 +82,26 @@ def test_related_place_of_another_file_is_named() -> None:
 def test_terminal_escapes_in_a_source_line_are_not_printed() -> None:
     source = Source.of("f", "a\x1b[31mb")
     assert "\x1b" not in render(Diagnostic("x", "W.", Span("f", 1, 1, 1, 2, source)))
+
+
+def test_terminal_escapes_in_names_and_words_are_not_printed() -> None:
+    escape, turned = "\x1b[31m", "\u202e"
+    span = Span(f"{escape}.yaml", 1, 1, 1, 2, Source.of("", "x"))
+    related = (Related(Span(f"{turned}.yaml", 1, 1, 1, 2), escape),)
+    text = render(Diagnostic("code", escape, span, escape, (escape,), (escape,), related))
+    assert escape not in text and turned not in text
+    assert text.startswith("\\x1b[31m.yaml:1:1: error[code]: \\x1b[31m\n") and "--> \\u202e.yaml:1:1" in text
+
+
+def test_paths_are_quoted_whole() -> None:
+    path = f"/{'a' * 300}/b.yaml"
+    assert quote_path(path) == f"'{path}'" and "b.yaml" not in quote(path)
+
+
+def test_as_many_diagnostics_are_printed_as_somebody_reads() -> None:
+    error = WavespecError.of(Diagnostic("code", f"mistake {number}") for number in range(40_000))
+    assert len(error.diagnostics) == 40_000
+    assert str(error).splitlines()[99:] == ["error[code]: mistake 99", "... and 39900 more"]
 
 
 def test_raise_all_sorts_and_drops_repetitions() -> None:

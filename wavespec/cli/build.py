@@ -12,6 +12,7 @@ from wavespec.cli import failures
 from wavespec.cli.inputs import ALL, chosen_targets
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import MemberOption, family_of, kernels_of
+from wavespec.diagnostics import printable
 
 
 def build(
@@ -49,7 +50,7 @@ def build(
         failures.write_json({"ok": True, "kernel": name, "targets": targets, "seconds": seconds, "files": rows})
         return
     for name, data in files.items():
-        print(f"{output / name}  {len(data)} bytes{'' if str(name) in changed else ', unchanged'}")
+        print(printable(f"{output / name}  {len(data)} bytes{'' if str(name) in changed else ', unchanged'}"))
 
 
 def _source(spec: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from wavespec.cli import failures
+from wavespec.diagnostics import printable
 
 app = typer.Typer(help="Look at the compile cache, or empty it.", no_args_is_help=True)
 
@@ -33,7 +34,7 @@ def info(
         directory = str(cache.directory)
         failures.write_json({"directory": directory, "enabled": cache.enabled, "entries": len(entries), "bytes": size})
         return
-    print(f"directory  {cache.directory}")
+    print(printable(f"directory  {cache.directory}"))
     print(f"enabled    {'yes' if cache.enabled else 'no (WAVESPEC_CACHE=0)'}")
     print(f"entries    {len(entries)}")
     print(f"size       {size / 2**20:.1f} MiB")

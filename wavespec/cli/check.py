@@ -14,6 +14,7 @@ from wavespec.cli import failures
 from wavespec.cli.inputs import chosen_targets
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import family_of, spec_files
+from wavespec.cli.terminal import print_diagnostics
 
 if TYPE_CHECKING:
     from wavespec.diagnostics import Diagnostic
@@ -30,7 +31,7 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Validate specs, families and tuned files; report every mistake with its line. What passes builds."""
-    from wavespec.diagnostics import render, to_json
+    from wavespec.diagnostics import printable, to_json
 
     failures.MODE.json = json
     targets = chosen_targets(target or [])
@@ -42,10 +43,9 @@ def check(
     for path, diagnostics in zip(files, found, strict=True):
         ok = not any(diagnostic.is_error for diagnostic in diagnostics)
         reports.append({"file": str(path), "ok": ok, "diagnostics": [to_json(d) for d in diagnostics]})
-        for diagnostic in diagnostics:
-            print(render(diagnostic), file=sys.stderr)
+        print_diagnostics(diagnostics)
         if not json and ok:
-            print(f"{path}: ok")
+            print(printable(f"{path}: ok"))
     wrong = sum(not report["ok"] for report in reports)
     if json:
         failures.write_json({"ok": not wrong, "files": reports})

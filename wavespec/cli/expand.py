@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wavespec.cli.specs import MemberOption
-from wavespec.diagnostics import WavespecError, quote
+from wavespec.diagnostics import WavespecError, printable, quote_path
 
 if TYPE_CHECKING:
     from wavespec.schema.expand import Family
@@ -22,7 +22,7 @@ class NotExpanded(WavespecError, code="not-expanded"):
     def __init__(self, path: Path) -> None:
         hints = ["Choose another folder, or move the file away."]
         super().__init__(
-            None, f"{quote(str(path))} was not written by 'wavespec expand' and is not overwritten.", hints=hints
+            None, f"{quote_path(path)} was not written by 'wavespec expand' and is not overwritten.", hints=hints
         )
 
 
@@ -67,4 +67,4 @@ def _write(family: Family, source: Path, member: str, folder: Path) -> None:
         has_base = any(line.startswith("extends:") for line in one.text.splitlines())
         text = dump_yaml(one.spec) if has_base else one.text
         replace_file(path, f"{_MARK} {source.name} ({one.label}).\n{text.rstrip()}\n".encode())
-        print(path)
+        print(printable(str(path)))

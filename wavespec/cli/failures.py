@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wavespec.diagnostics import WavespecError, to_json
+from wavespec.cli.terminal import print_diagnostics
+from wavespec.diagnostics import Diagnostic, WavespecError, to_json
 
 FAILED = 1
 """A wrong result, or a build that failed."""
@@ -43,7 +44,7 @@ def report_failure(error: Exception) -> int:
     if isinstance(error, WavespecError):
         if MODE.json:
             write_json({"ok": False, "diagnostics": [to_json(diagnostic) for diagnostic in error.diagnostics]})
-        print(error, file=sys.stderr)
+        print_diagnostics(error.diagnostics)
         return FAILED if any(d.code in _FAILED_CODES for d in error.diagnostics) else BAD_INPUT
     if isinstance(error, OSError):
         _report("file-error", f"{error.filename or 'the system'}: {(error.strerror or str(error)).lower()}.")
@@ -61,7 +62,7 @@ def report_failure(error: Exception) -> int:
 def _report(code: str, message: str) -> None:
     if MODE.json:
         write_json({"ok": False, "diagnostics": [{"code": code, "severity": "error", "message": message}]})
-    print(f"error[{code}]: {message}", file=sys.stderr)
+    print_diagnostics([Diagnostic(code, message)])
 
 
 def _report_bug(error: Exception) -> None:

@@ -93,16 +93,19 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") 
     if not texts and spec.workloads:
         return tuple(complete_sizes(spec, {**fixed, **workload}) for workload in spec.workloads)
     errors: list[WavespecError] = []
-    sizes = dict(fixed)
+    sizes, given = dict(fixed), set[str]()
     for text in texts:
         place = f"{option} {text}"
         name, equals, number = text.partition("=")
         if not equals or not re.fullmatch(r"[0-9]{1,18}", number):
             errors.append(BadSize(place, f"{quote(text)} is not 'NAME=SIZE'.", hints=["Write, for example, 'M=512'."]))
+        elif name in given:
+            errors.append(BadSize(place, f"{quote(name)} has a size already.", hints=["Give each size once."]))
         elif name not in spec.dims:
             errors.append(UnknownDim(place, name, spec.name, list(spec.dims)))
         else:
             sizes[name] = int(number)
+            given.add(name)
     raise_all(errors)
     if missing := [name for name, dim in spec.dims.items() if name not in sizes and dim.equals is None]:
         raise MissingSize(spec.name, missing)

@@ -9,7 +9,7 @@ from typing import Literal
 from wavespec.schema import KernelSpec
 from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.expressions import Expression, Name
-from wavespec.schema.ops import AnyOp, Binary, Cast, Index, Read, Structured, Take, Write
+from wavespec.schema.ops import AnyOp, Binary, Cast, Index, Read, Structured, Take, Ternary, ValueOp, Write
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -44,7 +44,7 @@ def walk(body: Sequence[AnyOp]) -> Iterator[AnyOp]:
 class _Uses:
     def __init__(self, spec: KernelSpec) -> None:
         self._tensor_of: dict[str, str] = {}
-        """Value: the tensor whose numbers it holds as they are."""
+        """Value: the tensor whose numbers it holds."""
         self._dim_of: dict[str, str] = {}
         """Value: the dim along which it is the place."""
         self._found: dict[str, dict[str, str]] = {"places": {}, "counts": {}, "added": {}}
@@ -64,24 +64,39 @@ class _Uses:
         return Meaning("counts", dim) if dim else None
 
     def _look_at(self, op: AnyOp) -> None:
-        match op:
-            case Read():
-                self._tensor_of[op.name] = op.tensor
-                self._reads.setdefault(op.tensor, set()).update(map(str, op.at.values()))
-            case Cast():
-                if op.value in self._tensor_of:
-                    self._tensor_of[op.name] = self._tensor_of[op.value]
-            case Index():
-                self._dim_of[op.name] = op.dim
-            case Binary() if op.word in _COMPARISONS:
-                for index, number in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-                    if index in self._dim_of and number in self._tensor_of:
-                        use = "places" if op.word in ("eq", "ne") else "counts"
-                        self._found[use].setdefault(self._tensor_of[str(number)], self._dim_of[str(index)])
-            case _:
-                pass
+        if isinstance(op, Read):
+            self._reads.setdefault(op.tensor, set()).update(map(str, op.at.values()))
         if isinstance(op, Read | Write | Take):
             self._look_at_places(op.at)
+        if isinstance(op, Binary) and op.word in _COMPARISONS:
+            self._look_at_comparison(op)
+        if isinstance(op, ValueOp):  # a name may have been that of another value
+            self._define(self._tensor_of, op.name, self._tensor_behind(op))
+            self._define(self._dim_of, op.name, op.dim if isinstance(op, Index) else "")
+
+    def _define(self, known: dict[str, str], name: str, what: str) -> None:
+        known.pop(name, None)
+        if what:
+            known[name] = what
+
+    def _tensor_behind(self, op: AnyOp) -> str:
+        """The one tensor whose numbers the value holds, or others in place of some."""
+        match op:
+            case Read():
+                return op.tensor
+            case Cast():
+                return self._tensor_of.get(op.value, "")
+            case Ternary():
+                found = {self._tensor_of.get(str(one), "") for one in (op.then, op.otherwise)} - {""}
+                return found.pop() if len(found) == 1 else ""
+            case _:
+                return ""
+
+    def _look_at_comparison(self, op: Binary) -> None:
+        for index, number in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            dim, tensor = self._dim_of.get(str(index), ""), self._tensor_of.get(str(number), "")
+            if dim and tensor:
+                self._found["places" if op.word in ("eq", "ne") else "counts"].setdefault(tensor, dim)
 
     def _look_at_places(self, at: Mapping[str, Expression]) -> None:
         for dim, place in at.items():

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from wavespec.diagnostics import printable
+
 
 @contextmanager
 def progress(words: str) -> Generator[None]:
@@ -14,6 +16,7 @@ def progress(words: str) -> Generator[None]:
         yield
         return
     from rich.console import Console
+    from rich.markup import escape
 
-    with Console(stderr=True).status(words):
+    with Console(stderr=True).status(escape(printable(words))):
         yield

@@ -11,6 +11,7 @@ import typer
 from wavespec.cli import failures
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import NoSpecs
+from wavespec.diagnostics import printable
 
 
 def schema(
@@ -52,7 +53,7 @@ def generate(
         print(f"{len(files)} files, {len(changed)} written, {len(gone)} removed")
         return
     if stale := stale_files(files, root):
-        print("\n".join(stale), file=sys.stderr)
+        print(printable("\n".join(stale)), file=sys.stderr)
         print("Not up to date; run 'wavespec generate'.", file=sys.stderr)
         raise typer.Exit(failures.FAILED)
     print(f"{len(files)} files are up to date")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavespec.diagnostics import WavespecError, quote
+from wavespec.diagnostics import WavespecError, quote_path
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
@@ -32,7 +32,7 @@ class NotAFamily(WavespecError, code="not-a-family"):
 
     def __init__(self, file: Path) -> None:
         super().__init__(
-            "--member", f"{quote(str(file))} is one kernel, not a family.", hints=["Leave '--member' out."]
+            "--member", f"{quote_path(file)} is one kernel, not a family.", hints=["Leave '--member' out."]
         )
 
 

@@ -13,7 +13,7 @@ import typer
 
 from wavespec.cli import failures
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
-from wavespec.diagnostics import WavespecError, Where, quote, raise_all
+from wavespec.diagnostics import WavespecError, Where, printable, quote, quote_path, raise_all
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
@@ -42,7 +42,7 @@ class NoTunedFile(WavespecError, code="no-tuned-file"):
 
     def __init__(self, spec: Path) -> None:
         super().__init__(
-            None, f"{quote(str(spec))} has no place for tuned settings.", hints=["Call it NAME.wave.yaml."]
+            None, f"{quote_path(spec)} has no place for tuned settings.", hints=["Call it NAME.wave.yaml."]
         )
 
 
@@ -166,7 +166,7 @@ def _pack(subject: Subject, folder: Path, end: float, *, is_new: bool, json: boo
 
     if folder.exists() and any(folder.iterdir()):
         if not is_bundle(folder):
-            raise ConflictingOptions("--bundle", f"{quote(str(folder))} has other files in it.")
+            raise ConflictingOptions("--bundle", f"{quote_path(folder)} has other files in it.")
         if is_new:
             shutil.rmtree(folder)
     write_bundle(subject, folder, end, _report)
@@ -174,7 +174,7 @@ def _pack(subject: Subject, folder: Path, end: float, *, is_new: bool, json: boo
     if json:
         failures.write_json({"ok": True, "kernel": subject.spec.name, "target": subject.target, "bundle": str(folder)})
         return
-    print(f"{folder}: copy it to the machine and run 'python run.py' in it;")
+    print(f"{printable(str(folder))}: copy it to the machine and run 'python run.py' in it;")
     print(f"then 'wavespec tune SPEC --target {subject.target} --results results.json' here.")
 
 
@@ -229,7 +229,7 @@ def _keep(results: Results, spec: KernelSpec, target: str, place: Path, earlier:
                     "measure again before you trust this.",
                     file=sys.stderr,
                 )
-        print(f"{place}" if text is not None else "nothing is faster than the spec as it is")
+        print(printable(str(place)) if text is not None else "nothing is faster than the spec as it is")
     if not found:
         print("Nothing was measured: give it more time with --budget.", file=sys.stderr)
         raise typer.Exit(failures.FAILED)

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.diagnostics import WavespecError, Where, quote, quote_path
 from wavespec.schema.yaml_source import LARGEST_FILE_BYTES, YamlTooLarge
 
 SPEC_SUFFIX = ".wave.yaml"
@@ -15,7 +15,7 @@ _ROOT_MARKS = ("pyproject.toml", ".git")
 
 class UnreadableFile(WavespecError, code="unreadable-file"):
     def __init__(self, where: Where, file: str, reason: str) -> None:
-        super().__init__(where, f"{quote(file)} cannot be read: {reason}.")
+        super().__init__(where, f"{quote_path(file)} cannot be read: {reason}.")
 
 
 class UnsafePath(WavespecError, code="unsafe-path"):
@@ -48,7 +48,7 @@ def read_text(path: Path, where: Where, *, follow_links: bool) -> str:
     with os.fdopen(descriptor, "rb") as file:
         data = file.read(LARGEST_FILE_BYTES + 1)
     if len(data) > LARGEST_FILE_BYTES:
-        raise YamlTooLarge(where, f"A spec has at most {LARGEST_FILE_BYTES} bytes; {quote(str(path))} has more.")
+        raise YamlTooLarge(where, f"A spec has at most {LARGEST_FILE_BYTES} bytes; {quote_path(path)} has more.")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
