@@ -97,7 +97,7 @@ class PromoteShared(Pass):
                 if staged:
                     added.update((memory.name, memory) for memory in staged)
                     return (op.with_(staged=tuple(memory.name for memory in staged)),)
-            if op.name != "read":
+            if op.name != "read" or op.get("direct"):
                 return (op,)
             source, value = seen_by(op, kernel), op.result
             product, fragment = operands.get(value.name, (None, None))
