@@ -83,10 +83,8 @@ def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator
 
 
 def _has_product(graph: Sequence[AnyOp]) -> bool:
-    return any(
-        isinstance(op, Mma) or (isinstance(op, Structured) and any(_has_product(getattr(op, body)) for body in op.bodies))
-        for op in graph
-    )
+    inner = [getattr(op, body) for op in graph if isinstance(op, Structured) for body in op.bodies]
+    return any(isinstance(op, Mma) for op in graph) or any(map(_has_product, inner))
 
 
 def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:
