@@ -9,7 +9,7 @@ from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_orde
 from wavespec.schema.base import SpecModel
 from wavespec.schema.check_assumptions import check_assumptions
 from wavespec.schema.check_cases import check_cases
-from wavespec.schema.check_constraints import check_constraints
+from wavespec.schema.check_constraints import check_constraints, check_tilings
 from wavespec.schema.check_graph import RedefinedName, check_graph
 from wavespec.schema.check_schedules import check_schedules
 from wavespec.schema.check_tiles import check_tiles
@@ -97,8 +97,10 @@ def check_kernel(
     errors += check_assumptions(spec)
     errors += check_cases(spec, broken)
     errors += check_tiles(spec, broken)
-    errors += check_graph(spec, broken, is_whole=is_whole)
+    of_graph = check_graph(spec, broken, is_whole=is_whole)
+    errors += of_graph
     if is_whole:
+        errors += check_tilings(spec) if all(error.severity == "warning" for error in of_graph) else ()
         errors += _bindings(spec)
         # What a plain spec took over from the whole one may be of use to others.
         errors += check_schedules(spec) if spec.has_own_schedule is None else ()
