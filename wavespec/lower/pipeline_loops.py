@@ -121,7 +121,8 @@ def _is_planned(kernel: Kernel, loop: Op) -> bool:
 
 def _is_innermost(loop: Op) -> bool:
     made = {value.name for op in loop.body.ops for value in op.results}
-    plain = all(op.region is None and not op.get("uniform") for op in loop.body.ops)
+    # `let` says which tile a round of the grid is for, and places are made of that.
+    plain = all(op.region is None and op.name != "let" and not op.get("uniform") for op in loop.body.ops)
     return plain and all(value.name in made for value in loop.body.yields)
 
 
