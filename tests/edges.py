@@ -152,23 +152,24 @@ def _paged(x: Tensors) -> Tensor:
 
 
 def _gap_of_keys(x: dict[str, Tensor]) -> None:
-    """The keys behind those of the last batch, and those of an empty one, are no numbers."""
-    x["q_starts"][:], x["k_starts"][:] = torch.tensor([0, 3, 5, 7]), torch.tensor([0, 40, 40, 75])
+    """The keys behind those of the last batch are no numbers; one batch has none, and two queries are of no batch."""
+    x["q_starts"][:], x["k_starts"][:] = torch.tensor([1, 3, 5, 6]), torch.tensor([0, 40, 40, 75])
     x["k"][75:], x["v"][75:] = NAN, NAN
 
 
 def _ragged(x: Tensors) -> Tensor:
-    parts: list[Tensor] = []
+    result = x["q"].new_zeros(*x["q"].shape[:-1], x["v"].shape[-1])
     for (q0, q1), (k0, k1) in zip(_spans(x["q_starts"]), _spans(x["k_starts"]), strict=True):
         q, k, v = (part.transpose(0, 1) for part in (x["q"][q0:q1], x["k"][k0:k1], x["v"][k0:k1]))
         sees = torch.ones(q1 - q0, k1 - k0, dtype=torch.bool)
-        parts.append(functional.scaled_dot_product_attention(q, k, v, sees, enable_gqa=True).transpose(0, 1))
-    return torch.cat(parts)
+        result[q0:q1] = functional.scaled_dot_product_attention(q, k, v, sees, enable_gqa=True).transpose(0, 1)
+    return result
 
 
 def _unused_slots(x: dict[str, Tensor]) -> None:
-    """Behind the cached rows of the last batch there are no places, and rows that nobody names are no numbers."""
-    x["starts"][:], x["prefix_starts"][:] = torch.tensor([0, 4, 4, 9]), torch.tensor([0, 20, 30, 41])
+    """Behind the cached rows of the last batch there are no places, rows that nobody names are no numbers, and two new
+    tokens are of no batch."""
+    x["starts"][:], x["prefix_starts"][:] = torch.tensor([1, 4, 4, 8]), torch.tensor([0, 20, 30, 41])
     slots = torch.randperm(49, generator=torch.Generator().manual_seed(0))[:45].to(torch.int32)
     slots[41:] = torch.tensor([-1, 2**31 - 1, 50, -50])
     x["slots"][:] = slots
@@ -178,14 +179,25 @@ def _unused_slots(x: dict[str, Tensor]) -> None:
 
 
 def _extended(x: Tensors) -> Tensor:
-    parts: list[Tensor] = []
+    result = x["q"].new_zeros(*x["q"].shape[:-1], x["v"].shape[-1])
     for (q0, q1), (p0, p1) in zip(_spans(x["starts"]), _spans(x["prefix_starts"]), strict=True):
         cached, new = x["slots"][p0:p1].long(), q1 - q0
         q, k = x["q"][q0:q1].transpose(0, 1), torch.cat([x["keys"][cached], x["k"][q0:q1]]).transpose(0, 1)
         v = torch.cat([x["values"][cached], x["v"][q0:q1]]).transpose(0, 1)
         sees = torch.ones(new, p1 - p0 + new, dtype=torch.bool).tril(p1 - p0)
-        parts.append(functional.scaled_dot_product_attention(q, k, v, sees, enable_gqa=True).transpose(0, 1))
-    return torch.cat(parts)
+        result[q0:q1] = functional.scaled_dot_product_attention(q, k, v, sees, enable_gqa=True).transpose(0, 1)
+    return result
+
+
+def _rows_of_no_group(x: dict[str, Tensor]) -> None:
+    x["offsets"][:] = torch.tensor([2, 5, 5, 7])
+
+
+def _grouped(x: Tensors) -> Tensor:
+    result = x["x"].new_zeros(len(x["x"]), x["w"].shape[1])
+    for (start, end), weights in zip(_spans(x["offsets"]), x["w"], strict=True):
+        result[start:end] = x["x"][start:end] @ weights.T
+    return result
 
 
 def _spans(starts: Tensor) -> list[tuple[int, int]]:
@@ -226,6 +238,8 @@ EDGES = (
         _unused_pages,
         _paged,
     ),
+    Edge("rows of no group", "grouped_gemm", {"T": 9, "N": 40, "K": 16, "B": 4}, _rows_of_no_group, _grouped),
+    Edge("no group", "grouped_gemm", {"T": 9, "N": 40, "K": 16, "B": 1}, lambda x: None, _grouped),
     Edge(
         "a gap of keys",
         "attention_ragged_full",

@@ -33,6 +33,7 @@ from wavespec.schema.family_errors import naming_member
 from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.load_family import is_family_file, loads_family
 from wavespec.schema.models import TARGETS
+from wavespec.schema.partly_written import partly_written
 from wavespec.schema.resolve import cases_for_target, constant_values, derivations, targets_of
 from wavespec.schema.source_files import SPEC_SUFFIX, read_text
 from wavespec.targets.machine import machines
@@ -273,8 +274,9 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
 def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> WrapperInput:
     from wavespec.schema.constraints import Assume
 
+    zeroed = partly_written(spec)
     tensors = [
-        WrapperTensor(name, one.dtype, one.shape, one.role == "output", one.role == "inout")
+        WrapperTensor(name, one.dtype, one.shape, one.role == "output", one.role == "inout", name in zeroed)
         for name, one in spec.tensors.items()
     ]
     used = {dim for tensor in tensors for dim in tensor.dims}

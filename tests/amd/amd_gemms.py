@@ -27,6 +27,8 @@ from benchmarks.peer_gemms import FIXED, PEER_GEMMS, PeerGemm, Sizes
 from tests.amd.atomics import with_atomics
 from tests.amd.copies_in_flight import with_copies
 from wavespec.pipeline import build_variant
+from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.size_expr import evaluate
 from wavespec.schema import KernelSpec, loads
 from wavespec.targets.machine import machines
 
@@ -174,11 +176,15 @@ def require_emulator() -> None:
 
 
 @functools.cache
+def built(gemm: AnyGemm) -> KernelArtifact:
+    """The compiled kernel and how it is launched."""
+    (machine,) = machines(gemm.target)
+    return build_variant(gemm.spec, machine)[0]
+
+
 def hsaco(gemm: AnyGemm) -> bytes:
     """The code object."""
-    (machine,) = machines(gemm.target)
-    artifact, _ = build_variant(gemm.spec, machine)
-    return next(binary.data for binary in artifact.binaries if binary.format == "hsaco")
+    return next(binary.data for binary in built(gemm).binaries if binary.format == "hsaco")
 
 
 @functools.cache
@@ -265,7 +271,8 @@ def run(gemm: AnyGemm, m: int, n: int, k: int, order: str = "fwd") -> Run:
     out = np.full((m, n), -7777, np.int32 if gemm.dtype == "i8" else np.float32)
     memory = emulator.Memory()
     addresses = [memory.add(array, name) for name, array in (("a", a), ("b", b), ("c", out))]
-    grid = (-(-m // gemm.tile[0]), -(-n // gemm.tile[1]), 1)
+    sides = dict(zip(gemm.spec.dims, (m, n, k), strict=True))
+    grid = tuple(evaluate(extent, sides) for extent in built(gemm).grid)
     dims = gemm.spec.dims.values()
     sizes = [size for size, dim in zip((m, n, k), dims, strict=True) if dim.value is None]
     executed, statistics = loaded(gemm)[0].run(grid, [*addresses, *sizes], mem=memory, order=order)

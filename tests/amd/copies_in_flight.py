@@ -3,7 +3,7 @@
 A ``buffer_load_dwordx4 ... lds`` reads a vector for each lane and writes them one after another into shared memory, from
 the byte that M0 names on; a lane beyond the end of its buffer writes zeros (CDNA4 ISA, 9.1.9).  It may do so at any
 time until its wave has waited for it, so these bytes are nobody's between the two: nobody reads them, and what
-was there before has been read in front of a barrier.
+was there before has been read in front of a barrier, and written there too unless the wave's own copy did.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def with_copies(kernel: type[Any]) -> type[Any]:
     class WithCopies(kernel):
         flying: Any = None
         """Per byte of shared memory: the wave whose copy is under way to it."""
+        landed: Any = None
+        """Per byte: the wave whose copy wrote it last."""
         _of: Any = None
         copies = False
 
@@ -73,8 +75,9 @@ def with_copies(kernel: type[Any]) -> type[Any]:
             flying = self._flying()
             if (flying[where] != _NOBODY).any():
                 raise emulator.EmuError("two copies are under way to the same byte")
-            for keys, done in ((self.lr, "read"), (self.lw, "written")):
-                if ((keys[where] >= 0) & (keys[where] >> 8 == wave.epoch)).any():
+            theirs = self.landed[where] != wave.wid
+            for keys, done, matters in ((self.lr, "read", True), (self.lw, "written", theirs)):
+                if (matters & (keys[where] >= 0) & (keys[where] >> 8 == wave.epoch)).any():
                     raise emulator.EmuError(f"copy to bytes that were {done} since the last barrier")
             flying[where] = wave.wid
             self.linit[where] = False
@@ -82,6 +85,7 @@ def with_copies(kernel: type[Any]) -> type[Any]:
         def _land(self, wave: Any, where: Any, to: Any, data: Any, lanes: Any) -> None:
             self._flying()[where] = _NOBODY
             super().ldswrite(wave, to, data, lanes)  # pyright: ignore[reportUnknownMemberType]
+            self.landed[where] = wave.wid
 
         def ldsread(self, w: Any, addr: Any, n: int, m: Any) -> Any:
             self._check_place(addr, n, m, "read")
@@ -89,6 +93,7 @@ def with_copies(kernel: type[Any]) -> type[Any]:
 
         def ldswrite(self, w: Any, addr: Any, data: Any, m: Any) -> None:
             self._check_place(addr, data.shape[1], m, "write")
+            self.landed[self.ldsidx(addr, data.shape[1], m)] = _NOBODY
             super().ldswrite(w, addr, data, m)  # pyright: ignore[reportUnknownMemberType]
 
         def _check_place(self, to: Any, count: int, lanes: Any, what: str) -> None:
@@ -106,7 +111,8 @@ def with_copies(kernel: type[Any]) -> type[Any]:
 
         def _flying(self) -> Any:
             if self._of is not self.linit:  # another workgroup
-                self._of, self.flying = self.linit, np.full(len(self.linit), _NOBODY, np.int32)
+                self._of = self.linit
+                self.flying, self.landed = (np.full(len(self.linit), _NOBODY, np.int32) for _ in range(2))
             return self.flying
 
     return WithCopies

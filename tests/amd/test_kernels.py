@@ -17,6 +17,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.pipeline import lower
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.schema import KernelSpec
+from wavespec.schema.partly_written import partly_written
 from wavespec.sim.elements import poisoned
 from wavespec.targets.machine import machines
 
@@ -46,7 +47,7 @@ class Case:
 
     def run(self, sizes: Sizes, inputs: tuple[Tensor, ...]) -> list[Tensor]:
         """The outputs; the emulator raises at a race or an access out of bounds."""
-        plan, given = self.plan(sizes), iter(inputs)
+        plan, given, zeroed = self.plan(sizes), iter(inputs), partly_written(self.spec)
         memory, addresses = importlib.import_module("gfx_emulator").Memory(), list[int]()
         tensors = sorted(self.spec.tensors.items(), key=lambda item: item[1].role == "output")
         for (name, tensor), shape in zip(tensors, plan.shapes, strict=True):
@@ -54,6 +55,7 @@ class Case:
                 array = tensor_to_array(next(given), tensor.dtype)
             else:
                 array = poisoned(DTYPES[tensor.dtype], int(np.prod(shape))).reshape(shape)
+                array = np.zeros_like(array) if name in zeroed else array
             addresses.append(memory.add(array, name))
         scratch = [memory.add(np.zeros(size, np.uint8), "scratch") for size in plan.scratch_bytes]
         if plan.workgroups:

@@ -60,3 +60,13 @@ def test_quotients_of_nothing_infinity_and_nan() -> None:
     x = torch.tensor([0.0, -0.0, 1.0, -3.0, INF, -INF, NAN, 1e38, 1e-30]).repeat(8)
     d = torch.tensor([1.0, 2.0, 3.0, 1e30, 2.0**100, 1e36, INF, 0.5, 0.0, -0.0, -3.0, -INF, NAN])
     check(x.expand(len(d), -1).contiguous(), d)
+
+
+@pytest.mark.parametrize(("power", "units"), [(-90, 0), (-98, 0), (-104, 0), (-110, 1), (-126, 1), (-140, 1), (-149, 1)])
+def test_quotients_of_small_numbers_are_next_to_those_of_divisions(power: int, units: int) -> None:
+    torch.manual_seed(1)
+    x, d = torch.randn(400, 64) * 2.0**power, (torch.rand(400) + 1) * torch.randint(0, 12, (400,)).float().exp2()
+    result = kernel()(x, d)
+    assert isinstance(result, torch.Tensor)
+    apart = result.view(torch.int32).long() - (x / d[:, None]).view(torch.int32)
+    assert apart.abs().max() <= units

@@ -32,8 +32,8 @@ def specialised_gemm(dtype: str = "bf16", processors: int = 132) -> Kernel:
     row = f"wgmma_m64n{COLUMNS}k16_{dtype}"
     products = "\n".join(
         f"%acc.{k + 1} = mma_async %acc.{k} {{"
-        f'a_buffer = [{turn} % {STAGES}], a_major = "k", a_memory = "a_shared", a_offset = [wave_M*4096 + {16 * k}], '
-        f'b_buffer = [{turn} % {STAGES}], b_major = "k", b_memory = "b_shared", b_offset = [{16 * k}], '
+        f'a_buffer = [{turn} % {STAGES}], a_major = "k", a_memory = "a.shared", a_offset = [wave_M*4096 + {16 * k}], '
+        f'b_buffer = [{turn} % {STAGES}], b_major = "k", b_memory = "b.shared", b_offset = [{16 * k}], '
         f'instruction = "{row}"}} : f32x{COLUMNS // 2}'
         for k in range(DEPTH // 16)
     )
@@ -56,23 +56,23 @@ grid [{grid}]
 memory @a : {dtype} (M: [M], K: [K]) global input
 memory @b : {dtype} (N: [N], K: [K]) global input
 memory @c : {dtype} (M: [M], N: [N]) global output
-memory @a_shared : {dtype} (M: [{ROWS}], K: [64]) shared [M/1: {ROWS} by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1] x4
-memory @b_shared : {dtype} (N: [{COLUMNS}], K: [64]) shared [N/1: {COLUMNS} by 64, K/1: 64 by 1; swizzle K 8 x 8 by N//1] x4
-memory @c_shared : {dtype} (M: [{ROWS}], N: [64]) shared [M/1: {ROWS} by 64, N/1: 64 by 1; swizzle N 8 x 8 by M//1] x2
-memory @k_loop_full : i64 () signal x{STAGES} arrivals 1
-memory @k_loop_empty : i64 () signal x{STAGES} arrivals 2
+memory @a.shared : {dtype} (M: [{ROWS}], K: [64]) shared [M/1: {ROWS} by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1] x4
+memory @b.shared : {dtype} (N: [{COLUMNS}], K: [64]) shared [N/1: {COLUMNS} by 64, K/1: 64 by 1; swizzle K 8 x 8 by N//1] x4
+memory @c.shared : {dtype} (M: [{ROWS}], N: [64]) shared [M/1: {ROWS} by 64, N/1: 64 by 1; swizzle N 8 x 8 by M//1] x2
+memory @k_loop.full : i64 () signal x{STAGES} arrivals 1
+memory @k_loop.empty : i64 () signal x{STAGES} arrivals 2
 {{
 role {{first = [2], registers = 40, waves = 1}} () do
   if {{mask = (([lane], [1],),)}} () do
     for {{{loop}}} () do
       {place}
       for {{{inner}}} () do
-        signal_wait {{index = [{turn} % {STAGES}], phase = [1 - {turn}//{STAGES} % 2], signal = "k_loop_empty"}}
-        signal_arrive {{bytes = {bytes_}, index = [{turn} % {STAGES}], signal = "k_loop_full"}}
-        bulk_copy {{box = ({ROWS}, 64,), buffer = [{turn} % {STAGES}], index = [{turn} % {STAGES}], memory = "a_shared",
-          offset = [0], origin = ([wg0*{ROWS}], [at_K],), signal = "k_loop_full", source = "a"}}
-        bulk_copy {{box = ({COLUMNS}, 64,), buffer = [{turn} % {STAGES}], index = [{turn} % {STAGES}], memory = "b_shared",
-          offset = [0], origin = ([wg1*{COLUMNS}], [at_K],), signal = "k_loop_full", source = "b"}}
+        signal_wait {{index = [{turn} % {STAGES}], phase = [1 - {turn}//{STAGES} % 2], signal = "k_loop.empty"}}
+        signal_arrive {{bytes = {bytes_}, index = [{turn} % {STAGES}], signal = "k_loop.full"}}
+        bulk_copy {{box = ({ROWS}, 64,), buffer = [{turn} % {STAGES}], index = [{turn} % {STAGES}], memory = "a.shared",
+          offset = [0], origin = ([wg0*{ROWS}], [at_K],), signal = "k_loop.full", source = "a"}}
+        bulk_copy {{box = ({COLUMNS}, 64,), buffer = [{turn} % {STAGES}], index = [{turn} % {STAGES}], memory = "b.shared",
+          offset = [0], origin = ([wg1*{COLUMNS}], [at_K],), signal = "k_loop.full", source = "b"}}
         yield
       end
       yield
@@ -86,20 +86,20 @@ role {{first = [0], registers = 232, waves = 2}} () do
     {place}
     %zero = constant {{value = 0.0}} : f32x{COLUMNS // 2}
     %acc = for %zero {{{inner}}} : f32x{COLUMNS // 2} (%acc.0 : f32x{COLUMNS // 2}) do
-      signal_wait {{index = [{turn} % {STAGES}], phase = [{turn}//{STAGES} % 2], signal = "k_loop_full"}}
+      signal_wait {{index = [{turn} % {STAGES}], phase = [{turn}//{STAGES} % 2], signal = "k_loop.full"}}
       mma_fence
       {products}
       mma_commit
       mma_wait {{pending = 1}}
       if {{mask = (([lane], [1],), ([0], [at_K],),)}} () do
-        signal_arrive {{bytes = 0, index = [({turn} - 1) % {STAGES}], signal = "k_loop_empty"}}
+        signal_arrive {{bytes = 0, index = [({turn} - 1) % {STAGES}], signal = "k_loop.empty"}}
         yield
       end
       yield %acc.{DEPTH // 16}
     end
     %done = mma_wait %acc {{pending = 0}} : f32x{COLUMNS // 2}
     if {{mask = (([lane], [1],),)}} () do
-      signal_arrive {{bytes = 0, index = [{last} % {STAGES}], signal = "k_loop_empty"}}
+      signal_arrive {{bytes = 0, index = [{last} % {STAGES}], signal = "k_loop.empty"}}
       yield
     end
     {_epilogue(dtype)}
@@ -127,14 +127,14 @@ def _epilogue(dtype: str) -> str:
             name = f"%part.{slab}.{pair}"
             lines.append(f"{name} = slice %out {{size = 8, start = {slab * 32 + pair * 8}}} : {dtype}x8")
             lines.append(
-                f'store_matrix {name} {{buffer = [{slab % 2}], count = 4, memory = "c_shared", '
+                f'store_matrix {name} {{buffer = [{slab % 2}], count = 4, memory = "c.shared", '
                 f"offset = [wave_M*4096 + {row}*64 + {chunk}*8]}}"
             )
         lines += [
             "fence_async",
             meet,
             "if {mask = (([lane], [1],),)} () do",
-            f'bulk_store {{box = (64, 64,), buffer = [{slab % 2}], memory = "c_shared", offset = [wave_M*4096], '
+            f'bulk_store {{box = (64, 64,), buffer = [{slab % 2}], memory = "c.shared", offset = [wave_M*4096], '
             f'origin = ([wg0*{ROWS} + wave_M*64], [wg1*{COLUMNS} + {slab * 64}],), target = "c"}}',
             "bulk_commit",
             "yield",
@@ -177,7 +177,7 @@ def single_product(row: str, dtype: str, n: int, k: int, *, registers: bool = Fa
     products: list[str] = []
     step = k if major == "k" else 64 * k
     for number in range(depth // k):
-        right = f'b_buffer = [0], b_major = "{major}", b_memory = "b_shared", b_offset = [{step * number}]'
+        right = f'b_buffer = [0], b_major = "{major}", b_memory = "b.shared", b_offset = [{step * number}]'
         if registers:
             elements = 64 * k // 128
             words = f'%a.{number} = load {{memory = "a", offset = [lane*{depth} + {k * number}]}} : {dtype}x{elements}'
@@ -186,7 +186,7 @@ def single_product(row: str, dtype: str, n: int, k: int, *, registers: bool = Fa
         else:
             head = (
                 f'%acc.{number + 1} = mma_async %acc.{number} {{a_buffer = [0], a_major = "{major}", '
-                f'a_memory = "a_shared", a_offset = [{step * number}], '
+                f'a_memory = "a.shared", a_offset = [{step * number}], '
             )
         products.append(f'{head}{right}, instruction = "{row}"}} : {total}x{n // 2}')
     loads = "\n".join(line for line in products if " load " in line)

@@ -9,6 +9,7 @@ from tests.ops.epilogues import epilogue
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.targets.machine import machines
 
 STAGE = "assign-layouts"
 
@@ -93,4 +94,30 @@ def test_sums_of_products_with_other_roles_do_not_meet() -> None:
         lower(loads(text, "gemm.wave.yaml"), NVIDIA)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch"
-    assert diagnostic.message == "'k_loop_other' is distributed otherwise than 'y', which is made of it."
+    meet = "'k_loop_other' and 'y' meet, but their elements along 'N' are in other lanes or registers."
+    assert diagnostic.message == meet
+    assert diagnostic.notes == (
+        "The elements of 'k_loop_other' are as the product 'other' has them.",
+        "The elements of 'y' are as the product 'acc' has them.",
+    )
+    (hint,) = diagnostic.hints
+    assert "'N' as rows, or as columns, of both" in hint
+
+
+@pytest.mark.parametrize(("row", "target"), [("M", "cpu"), ("M", "gfx942"), ("N", "sm_90"), ("N", "gfx950")])
+def test_rows_of_a_product_do_not_meet_sums_over_a_dim_that_it_does_not_have(row: str, target: str) -> None:
+    spec = epilogue(
+        "part: {read: x}",
+        "total: {sum: part, dim: L}",
+        "y: {mul: [sums.acc, total]}",
+        operands="f16",
+        tensors=f"x: {{shape: [{row}, L], dtype: f32}}",
+        dims=", L: {value: 64}",
+        tile=(64, 64, 16),
+        wave=(32, 32),
+    )
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, machines(target)[0])
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "layout-mismatch" and f"along '{row}'" in diagnostic.message
+    assert diagnostic.hints == ("Compute what is not made of 'acc' in a kernel of its own, and read it here.",)

@@ -45,7 +45,7 @@ def test_operands_of_products_stay_matrices() -> None:
 def test_accesses_keep_their_place() -> None:
     kernel = lower(batched(), AMD, after="promote-shared")
     assert all('("B", [wg2],)' in line for line in lines(kernel, "copy", "write"))
-    assert kernel.memory("a_shared").dims == ("M", "K")
+    assert kernel.memory("a.shared").dims == ("M", "K")
 
 
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)

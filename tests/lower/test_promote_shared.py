@@ -24,8 +24,8 @@ def shared(gemm: Gemm, machine: Machine) -> list[str]:
 
 def test_read_becomes_a_copy_and_a_read_of_the_copy() -> None:
     assert lines(Gemm(spaces=("shared", "global")).lowered(NVIDIA, STAGE), "copy", "read") == [
-        'copy {memory = "a_shared", origin = (("M", [wg0*32],), ("K", [at_K],),), source = "a"}',
-        '%a_tile = read {memory = "a_shared", origin = (("M", [0],), ("K", [0],),)} : tile<M: 32, K: 32, f16>',
+        'copy {memory = "a.shared", origin = (("M", [wg0*32],), ("K", [at_K],),), source = "a"}',
+        '%a_tile = read {memory = "a.shared", origin = (("M", [0],), ("K", [0],),)} : tile<M: 32, K: 32, f16>',
         '%b_tile = read {memory = "b", origin = (("N", [wg1*64],), ("K", [at_K],),)} : tile<N: 64, K: 32, f16>',
     ]
 
@@ -36,7 +36,7 @@ def test_nothing_is_staged_that_is_not_asked_for() -> None:
 
 def test_rows_are_swizzled_so_that_all_banks_serve_a_column() -> None:
     assert shared(Gemm(tile=(32, 64, 64), spaces=("shared", "global")), NVIDIA) == [
-        "memory @a_shared : f16 (M: [32], K: [64]) shared staged [M/1: 32 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1]"
+        "memory @a.shared : f16 (M: [32], K: [64]) shared staged [M/1: 32 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1]"
     ]
     assert "swizzle K 8 x 4 by M//2]" in shared(Gemm(tile=(32, 64, 32)), NVIDIA)[0]
     wide = next(machine for machine in MACHINES if machine.shared.banks == 64)
@@ -78,7 +78,7 @@ def test_a_biased_operand_computes_the_same(tile: tuple[int, int, int]) -> None:
 
 def test_serial_machine_packs_panels_for_the_operand_read_along_rows() -> None:
     _, b = shared(Gemm("f32", tile=(24, 64, 8), wave=(None, None)), CPU)
-    assert b == "memory @b_shared : f32 (N: [64], K: [8]) shared staged [N/32: 2 by 256, K/1: 8 by 32, N/1: 32 by 1]"
+    assert b == "memory @b.shared : f32 (N: [64], K: [8]) shared staged [N/32: 2 by 256, K/1: 8 by 32, N/1: 32 by 1]"
 
 
 def test_shared_memory_exceeded() -> None:

@@ -48,7 +48,7 @@ def test_waves_in_turn_are_two_of_each() -> None:
 
 def test_tiles_that_the_unit_reads_are_slabs_of_128_bytes_in_its_swizzle() -> None:
     kernel = hopper_gemm(tile=(128, 64, 128)).lowered(NVIDIA, "promote-shared")
-    shared = memory(kernel, "a_shared")
+    shared = memory(kernel, "a.shared")
     assert shared is not None
     assert str(shared.arrangement) == "[K/64: 2 by 8192, M/1: 128 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1]"
 
@@ -70,7 +70,7 @@ def test_an_operand_that_is_not_staged_stays_in_registers() -> None:
 
 def test_results_leave_through_slabs_that_are_stored_whole() -> None:
     kernel = hopper_gemm().lowered(NVIDIA)
-    staged = memory(kernel, "c_staged_32")
+    staged = memory(kernel, "c.staged_32")
     assert staged is not None and [extent.value for extent in staged.shape] == [128, 32] and staged.buffers == 2
     boxes = lines(kernel, "bulk_store")
     assert len(boxes) == 2 and all("box = (64, 32,)" in box for box in boxes)
@@ -95,7 +95,7 @@ def test_a_slab_is_not_laid_down_while_its_buffer_is_still_read(columns: int, pe
 )
 def test_results_are_stored_directly_where_boxes_would_not_fit(gemm: Gemm) -> None:
     kernel = gemm.lowered(NVIDIA)
-    assert memory(kernel, "c_staged_32") is None
+    assert memory(kernel, "c.staged_32") is None
     assert [op for op in kernel.walk() if op.name == "store" and op["memory"] == "c"]
 
 

@@ -68,8 +68,8 @@ def memories(kernel: Kernel) -> dict[str, str]:
 
 def test_a_packed_panel_is_filled_once_and_rows_once_per_outer_wave() -> None:
     (loop,) = nest(TWO_BY_TWO.lowered(AVX2).body)
-    panel = ["copy_b_N", ["copy_b_K", "b_shared"]]
-    rows = ["copy_a_K", "a_shared"]
+    panel = ["copy.b.N", ["copy.b.K", "b.shared"]]
+    rows = ["copy.a.K", "a.shared"]
     assert loop == ["at_K", panel, ["wave_M", rows, ["wave_N", ["in_K", "mma"], "c"]]]
 
 
@@ -107,14 +107,14 @@ def test_sums_over_several_steps_are_exact(value: int, machine: object) -> None:
 
 def test_sums_that_start_elsewhere_wait_in_private_memory() -> None:
     kernel = Gemm(dtype="f32", tile=(12, 32, 16), wave=(None, None), value=-2).lowered(AVX2)
-    assert memories(kernel)["carried_0"] == "private"
-    assert kernel.memory("carried_0").elements.value == 12 * 32, "one place per wave"
+    assert memories(kernel)["carried.0"] == "private"
+    assert kernel.memory("carried.0").elements.value == 12 * 32, "one place per wave"
 
 
 def test_values_that_are_not_sums_wait_in_private_memory() -> None:
     given = parse_kernel(SHIFTED)
     actual = SerializeWaves()(given, CPU)
-    shape = [["wave_M", "carried_0"], ["at_K", "panel", ["wave_M", "carried_0"]], ["wave_M", "c"]]
+    shape = [["wave_M", "carried.0"], ["at_K", "panel", ["wave_M", "carried.0"]], ["wave_M", "c"]]
     assert nest(actual.body) == shape
     row = np.arange(1, 7, dtype=np.float32)
     report = simulate(actual, CPU, {"a": row}, {"M": 3, "K": 6})
@@ -130,9 +130,9 @@ def test_machines_that_run_waves_together_keep_them() -> None:
 
 def test_sums_with_an_epilogue_are_added_up_in_private_memory() -> None:
     kernel = lower(epilogue("y: {relu: sums.acc}", tile=(12, 32, 16), wave=(12, 32)), AVX2)
-    assert memories(kernel)["carried_0"] == "private"
+    assert memories(kernel)["carried.0"] == "private"
     sums = [op for op in kernel.walk() if op.name == "accumulate"]
-    assert {op["memory"] for op in sums} == {"carried_0"}
+    assert {op["memory"] for op in sums} == {"carried.0"}
     assert {op.operands[0].vector.elements for op in sums} == {AVX2.vector_bytes // 4}
     steps, after = nest(kernel.body)
     assert isinstance(steps, list) and steps[0] == "at_K"
@@ -151,7 +151,7 @@ epilogue.wave.yaml:11:26: error[shared-memory-exceeded]: The staged tiles need 3
     |                          ^^^
     = note: a: 6*16 x 4 bytes x 1 stage(s)
     = note: b: 960*16 x 4 bytes x 1 stage(s)
-    = note: carried_0: 921600 x 4 bytes x 1 stage(s)
+    = note: carried: 921600 x 4 bytes x 1 stage(s)
     = hint: Use smaller tiles or fewer stages."""
     )
 

@@ -45,10 +45,10 @@ def test_a_buffer_is_filled_after_it_is_empty_and_read_after_it_is_full() -> Non
     kernel = hopper_gemm(schedule=TOGETHER, stages=4).lowered(NVIDIA, STAGE)
     waits = lines(kernel, "signal_wait")
     assert waits == [
-        'signal_wait {index = [(at_K//64)%4], phase = [0 - (at_K//256)%2 + 1], signal = "at_K_empty"}',
-        'signal_wait {index = [(at_K//64)%4], phase = [(at_K//256)%2], signal = "at_K_full"}',
+        'signal_wait {index = [(at_K//64)%4], phase = [0 - (at_K//256)%2 + 1], signal = "at_K.empty"}',
+        'signal_wait {index = [(at_K//64)%4], phase = [(at_K//256)%2], signal = "at_K.full"}',
     ]
-    assert signals(kernel) == {"at_K_full": (4, 1), "at_K_empty": (4, 2)}
+    assert signals(kernel) == {"at_K.full": (4, 1), "at_K.empty": (4, 2)}
 
 
 def test_announced_bytes_are_those_of_the_boxes() -> None:
@@ -77,7 +77,7 @@ def test_steps_are_counted_on_over_tiles() -> None:
 def test_waves_in_turn_take_every_other_tile_and_signal_each_other() -> None:
     gemm = hopper_gemm(tile=(64, 64, 64), schedule=PING_PONG)
     kernel = gemm.lowered(NVIDIA, STAGE)
-    assert signals(kernel) == {"at_K_full": (3, 1), "at_K_empty": (3, 1), "turn": (2, 1)}
+    assert signals(kernel) == {"at_K.full": (3, 1), "at_K.empty": (3, 1), "turn.next": (2, 1)}
     producer, consumer = (next(op for op in role.walk() if op.name == "for") for role in kernel.body)
     assert (str(producer["lower"]), producer["step"].value) == ("0", 1)
     assert (str(consumer["lower"]), consumer["step"].value) == ("turn", 2)
@@ -89,7 +89,7 @@ def test_rows_that_boxes_cannot_start_at_are_copied_by_lanes(promise: str, copy:
     producer, _ = roles(gemm)
     assert copy in names(producer) and "bulk_copy" not in names(producer)
     assert "fence_async" in names(producer), "the matrix unit has to see what lanes wrote"
-    assert signals(gemm.lowered(NVIDIA, STAGE))["at_K_full"] == (4, 128)
+    assert signals(gemm.lowered(NVIDIA, STAGE))["at_K.full"] == (4, 128)
 
 
 def test_groups_of_copies_land_while_later_ones_are_on_their_way() -> None:

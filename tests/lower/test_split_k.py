@@ -32,7 +32,7 @@ def test_workgroups_of_a_tile_are_neighbours_on_an_axis_of_their_own() -> None:
 def test_each_workgroup_goes_on_with_its_own_rows() -> None:
     kernel = split_gemm(4).lowered(NVIDIA, "split-k")
     (sums,) = lines(kernel, "cluster_sum")
-    assert "tile<M: 32, N: 64, f32>" in sums and 'memory = "k_loop_acc_parts"' in sums
+    assert "tile<M: 32, N: 64, f32>" in sums and 'memory = "k_loop_acc.parts"' in sums
     (write,) = lines(kernel, "write")
     assert '("M", [wg0*32 + wg1*128],)' in write and '("N", [wg2*64],)' in write
 

@@ -14,8 +14,8 @@ def test_operands_are_read_step_by_step() -> None:
     kernel = Gemm().lowered(NVIDIA, STAGE)
     assert '{dim = "K", extent = [32], induction = "in_K", step = [16], unroll = 0}' in lines(kernel, "iterate")[1]
     assert lines(kernel, "read") == [
-        '%a_tile.1 = read {memory = "a_shared", origin = (("M", [0],), ("K", [in_K],),)} : tile<M: 32, K: 16, f16>',
-        '%b_tile.1 = read {memory = "b_shared", origin = (("N", [0],), ("K", [in_K],),)} : tile<N: 64, K: 16, f16>',
+        '%a_tile.1 = read {memory = "a.shared", origin = (("M", [0],), ("K", [in_K],),)} : tile<M: 32, K: 16, f16>',
+        '%b_tile.1 = read {memory = "b.shared", origin = (("N", [0],), ("K", [in_K],),)} : tile<N: 64, K: 16, f16>',
     ]
 
 

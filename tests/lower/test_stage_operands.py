@@ -80,14 +80,14 @@ def test_products_of_products_are_exact(machine: Machine, sizes: tuple[int, ...]
 def test_operand_is_padded_written_and_read() -> None:
     kernel = lower(chained(), AMD, after="stage-operands")
     assert [line.split()[2] for line in lines(kernel, "pad")] == ["pad"]
-    assert 'memory = "weight_shared"' in lines(kernel, "write")[0]
-    assert 'memory = "weight_shared"' in lines(kernel, "read")[-1]
-    assert kernel.memory("weight_shared").dims == ("M", "N")
+    assert 'memory = "weight.shared"' in lines(kernel, "write")[0]
+    assert 'memory = "weight.shared"' in lines(kernel, "read")[-1]
+    assert kernel.memory("weight.shared").dims == ("M", "N")
 
 
 def test_waves_that_take_turns_lay_down_their_own_rows() -> None:
     kernel = lower(chained(), CPU, after="stage-operands")
-    rows, columns = (extent.value for extent in kernel.memory("weight_shared").shape)
+    rows, columns = (extent.value for extent in kernel.memory("weight.shared").shape)
     assert (rows, columns) == (12, 32)
 
 
@@ -106,5 +106,5 @@ def test_products_that_meet_are_the_same_way_round() -> None:
 def test_operand_from_outside_is_read_inside() -> None:
     kernel = lower(chained(), NVIDIA, after="split-reduction")
     (loop,) = (op for op in kernel.body if op.name == "iterate")
-    assert [op["memory"] for op in kernel.body if op.name in ("copy", "read")] == ["a_shared"]
-    assert "a_shared" in [op["memory"] for op in loop.walk() if op.name == "read"]
+    assert [op["memory"] for op in kernel.body if op.name in ("copy", "read")] == ["a.shared"]
+    assert "a.shared" in [op["memory"] for op in loop.walk() if op.name == "read"]

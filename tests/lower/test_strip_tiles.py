@@ -87,7 +87,7 @@ def test_products_reductions_and_what_follows_them_have_a_loop_each() -> None:
         ["read", "elementwise", "cast", "pad", "write", "join"],
     ]
     assert {op.result.tile.extent("N") for loop in strips(kernel) for op in loop.walk() if "N" in _dims(op)} == {16}
-    assert [memory.name for memory in kernel.memories if memory.space == "private"] == ["products_strips"]
+    assert [memory.name for memory in kernel.memories if memory.space == "private"] == ["products.strips"]
 
 
 def _dims(op: Op) -> tuple[str, ...]:

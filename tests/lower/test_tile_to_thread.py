@@ -15,12 +15,12 @@ def test_smallest_product_of_one_wave() -> None:
         '%zero.1 = for %zero {induction = "at_K", lower = [0], step = [32], unroll = 1, upper = [K]} : f32x4 (%acc : f32x4) do',
         '%a = load {memory = "a", offset = [at_K + (lane%4)*8 + K*(wg0*16 + lane//4)]} : f16x8',
         '%b = load {memory = "b", offset = [at_K + (lane%4)*8 + K*(wg1*16 + lane//4)]} : f16x8',
-        'store %b {memory = "b_shared", offset = [(lane//4)*32 + xor(lane%4, (lane//8)%4)*8]}',
-        'store %a {memory = "a_shared", offset = [(lane//4)*32 + xor(lane%4, (lane//8)%4)*8]}',
-        '%a_tile = load {memory = "a_shared", offset = [(lane%16)*32 + xor(lane//16, (lane//2)%4)*8]} : f16x8',
+        'store %b {memory = "b.shared", offset = [(lane//4)*32 + xor(lane%4, (lane//8)%4)*8]}',
+        'store %a {memory = "a.shared", offset = [(lane//4)*32 + xor(lane%4, (lane//8)%4)*8]}',
+        '%a_tile = load {memory = "a.shared", offset = [(lane%16)*32 + xor(lane//16, (lane//2)%4)*8]} : f16x8',
         "%a_tile.1 = slice %a_tile {size = 4, start = 0} : f16x4",
         "%a_tile.2 = slice %a_tile {size = 4, start = 4} : f16x4",
-        '%b_tile = load {memory = "b_shared", offset = [(lane%16)*32 + xor(lane//16, (lane//2)%4)*8]} : f16x8',
+        '%b_tile = load {memory = "b.shared", offset = [(lane%16)*32 + xor(lane//16, (lane//2)%4)*8]} : f16x8',
         "%b_tile.1 = slice %b_tile {size = 4, start = 0} : f16x4",
         "%b_tile.2 = slice %b_tile {size = 4, start = 4} : f16x4",
         '%acc.1 = mma %a_tile.1, %b_tile.1, %acc {instruction = "f32_16x16x16_f16:swapped"} : f32x4',
@@ -62,6 +62,6 @@ def test_stores_of_a_copy_are_at_the_line_of_their_read() -> None:
     kernel = Gemm(tile=(16, 16, 32), wave=(None, None), dims=KNOWN).lowered(AMD, STAGE)
     loop = next(op for op in kernel.walk() if op.name == "for")
     assert [(op["memory"], op.span.line) for op in loop.walk() if op.name == "store" and op.span] == [
-        ("b_shared", 28),
-        ("a_shared", 27),
+        ("b.shared", 28),
+        ("a.shared", 27),
     ]

@@ -17,10 +17,11 @@ def epilogue(
     tile: tuple[int, int, int] = (48, 64, 16),
     wave: tuple[int, int] = (48, 64),
     mma: str = "auto",
+    dims: str = "",
 ) -> KernelSpec:
     """``a[M, K] · b[N, K]ᵀ``, then the statements, then ``y`` of type ``result`` to ``c[M, N]``.
 
-    ``tensors``: YAML of more inputs, such as ``bias: {shape: [N], dtype: f32}``.
+    ``tensors``: YAML of more inputs, such as ``bias: {shape: [N], dtype: f32}``.  ``dims``: of more dims, behind a comma.
     """
     acc = "i32" if operands in ("i8", "u8") else "f32"
     lines = "\n".join(f"  - {statement}" for statement in statements)
@@ -28,7 +29,7 @@ def epilogue(
         f"""apiVersion: wavespec/v1
 kind: Kernel
 name: epilogue
-dims: {{M: {{}}, N: {{}}, K: {{}}}}
+dims: {{M: {{}}, N: {{}}, K: {{}}{dims}}}
 tensors:
   a: {{shape: [M, K], dtype: {operands}, space: shared}}
   b: {{shape: [N, K], dtype: {operands}, space: shared}}

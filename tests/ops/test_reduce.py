@@ -63,7 +63,7 @@ def test_columns(machine: Machine) -> None:
 def test_waves_along_the_dim_meet_in_shared_memory(rows: Rows, machine: Machine) -> None:
     check(rows, machine, (5, 700))
     kernel = lower(rows.spec, machine)
-    assert [memory.name for memory in kernel.memories if memory.space == "shared"] == ["total_parts"]
+    assert [memory.name for memory in kernel.memories if memory.space == "shared"] == ["total.parts"]
     assert lines(kernel, "barrier")
 
 

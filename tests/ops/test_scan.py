@@ -63,7 +63,7 @@ def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine, tile: tuple
     scans = Scans(tile=tile, wave=(1, tile[1] // 4))
     check(scans, machine, (3, 2500))
     found = [memory.name for memory in lower(scans.spec, machine).memories if memory.space == "shared"]
-    assert found[:2] == ["running_parts", "before_parts"]
+    assert found[:2] == ["running.parts", "before.parts"]
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)

@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_refused() -> None:
     message = refused(
         CHAIN.replace("value: 64", "value: 4096").replace("tile: 4", "tile: 1").replace("tile: 8", "tile: 16")
     )
-    assert "error[shared-memory-exceeded]" in message and "part_taken: 16*4096 x 4 bytes" in message
+    assert "error[shared-memory-exceeded]" in message and "part: 16*4096 x 4 bytes" in message
 
 
 def test_the_builder_says_the_same() -> None:

@@ -8,7 +8,7 @@ from wavespec.schedule.dependences import Dependence, dependences, staged_memori
 from wavespec.targets.machine import Machine
 
 PROMISED = ("", "", "multiple_of: 8")
-BUFFERS = {"a_shared": 3, "b_shared": 3}
+BUFFERS = {"a.shared": 3, "b.shared": 3}
 
 
 def found(machine: Machine) -> tuple[Kernel, Op, list[Dependence]]:
@@ -55,5 +55,5 @@ def test_the_order_of_the_program_keeps_every_dependence() -> None:
 
 def test_staged_memories_are_those_that_the_loop_fills() -> None:
     kernel, loop, _ = found(AMD)
-    assert set(staged_memories(kernel, loop.body.ops)) == {"a_shared", "b_shared"}
+    assert set(staged_memories(kernel, loop.body.ops)) == {"a.shared", "b.shared"}
     assert staged_memories(kernel, kernel.body) == ()

@@ -96,7 +96,7 @@ def test_buffers_are_as_few_as_the_stages_allow() -> None:
         (
             "loops: {k_loop: {nodes: {a_tile.load: 1, a_tile: 0, b_tile: 1, acc: 1}}}",
             "broken-dependence",
-            "it reads what is written to 'a_shared'",
+            "it reads what is written to 'a.shared'",
         ),
         ("loops: {k_loop: {clusters: [[acc], [a_tile]]}}", "broken-dependence", "it uses %a_tile"),
         (

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavespec.schedule.costs import Cost
-from wavespec.schedule.longest_paths import Edge
 from wavespec.schedule.modulo import ModuloSchedule, modulo_schedule
+from wavespec.schedule.recurrences import Edge
 
 LOAD, MULTIPLY, STORE = Cost("memory", 4, 20), Cost("matrix", 8, 16), Cost("memory", 4, 4)
 UNITS = {"memory": 1, "matrix": 1}
@@ -59,6 +59,31 @@ def test_what_stood_in_the_way_is_named() -> None:
 def test_dependences_that_no_interval_allows_are_refused() -> None:
     with pytest.raises(ValueError, match="waits for itself"):
         modulo_schedule([LOAD, LOAD], [(0, 1, 4, 0), (1, 0, 4, 0)], UNITS)
+
+
+def test_a_pattern_far_above_the_bound_is_found() -> None:
+    # Pairs that have to start exactly 8 clocks apart, on one unit: few intervals have room for all of them.
+    costs = [Cost("memory", 4, 4)] * 24
+    edges: list[Edge] = []
+    for first in range(0, 24, 2):
+        edges += [(first, first + 1, 400, 0), (first + 1, first, -400, 0)]
+    found = modulo_schedule(costs, edges, UNITS)
+    assert found.interval > found.bound == 96
+    assert_holds(found, costs, edges, UNITS)
+
+
+def test_what_no_interval_holds_is_refused_after_a_fixed_number_of_tries() -> None:
+    # Two operations of one unit that have to start at once.
+    edges: list[Edge] = [(0, 1, 0, 0), (1, 0, 0, 0)]
+    with pytest.raises(ValueError, match="none of 64 patterns of 8 to "):
+        modulo_schedule([LOAD, LOAD, MULTIPLY], edges, UNITS)
+
+
+def test_placements_of_long_loops_are_counted() -> None:
+    # Each interval takes 6 placements of each operation in vain; 64 intervals would take ten times the budget.
+    edges: list[Edge] = [(0, 1, 0, 0), (1, 0, 0, 0)]
+    with pytest.raises(ValueError, match=r"none of \d patterns of"):
+        modulo_schedule([LOAD] * 1500, edges, UNITS)
 
 
 def test_loads_come_no_earlier_than_their_use_needs() -> None:

@@ -20,14 +20,14 @@ _RELEASED = f"({_STEP} - 1)"
 _LAST = "((tile - workgroup)//2*((K + 63)//64) + (K - 1)//64)"
 _PRODUCTS = "\n".join(
     f"""        %p{i} = mma_async %{f"p{i - 1}" if i else "acc"} {{instruction = "wgmma_m64n64k16_bf16",
-          a_memory = "a_shared", a_offset = [wave_M*4096 + {16 * i}], a_buffer = [{_STEP}%{STAGES}], a_major = "k",
-          b_memory = "b_shared", b_offset = [{16 * i}], b_buffer = [{_STEP}%{STAGES}], b_major = "k"}} : f32x32"""
+          a_memory = "a.shared", a_offset = [wave_M*4096 + {16 * i}], a_buffer = [{_STEP}%{STAGES}], a_major = "k",
+          b_memory = "b.shared", b_offset = [{16 * i}], b_buffer = [{_STEP}%{STAGES}], b_major = "k"}} : f32x32"""
     for i in range(4)
 )
 _ROW = "(lane//32*16 + lane%32//8%2*8 + lane%8)"
 _STORES = "\n".join(
     f"""      %s{i} = slice %rounded {{start = {8 * i}, size = 8}} : bf16x8
-      store_matrix %s{i} {{memory = "c_shared", count = 4, buffer = [0],
+      store_matrix %s{i} {{memory = "c.shared", count = 4, buffer = [0],
         offset = [wave_M*4096 + {_ROW}*64 + xor({2 * i} + lane%32//16, lane%8)*8]}}"""
     for i in range(4)
 )
@@ -51,9 +51,9 @@ grid [2]
 memory @a : bf16 (M: [M], K: [K]) global input
 memory @b : bf16 (N: [N], K: [K]) global input
 memory @c : bf16 (M: [M], N: [N]) global output
-memory @a_shared : bf16 (M: [128], K: [64]) shared [M/1: 128 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1] x{STAGES}
-memory @b_shared : bf16 (N: [64], K: [64]) shared [N/1: 64 by 64, K/1: 64 by 1; swizzle K 8 x 8 by N//1] x{STAGES}
-memory @c_shared : bf16 (M: [128], N: [64]) shared [M/1: 128 by 64, N/1: 64 by 1; swizzle N 8 x 8 by M//1]
+memory @a.shared : bf16 (M: [128], K: [64]) shared [M/1: 128 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1] x{STAGES}
+memory @b.shared : bf16 (N: [64], K: [64]) shared [N/1: 64 by 64, K/1: 64 by 1; swizzle K 8 x 8 by N//1] x{STAGES}
+memory @c.shared : bf16 (M: [128], N: [64]) shared [M/1: 128 by 64, N/1: 64 by 1; swizzle N 8 x 8 by M//1]
 memory @full : i64 () signal x{STAGES} arrivals 1
 memory @empty : i64 () signal x{STAGES} arrivals 2
 {{
@@ -65,9 +65,9 @@ memory @empty : i64 () signal x{STAGES} arrivals 2
         if {{mask = {_ONE_LANE}}} () do
           signal_wait {{signal = "empty", index = [{_STEP}%{STAGES}], phase = [1 - {_STEP}//{STAGES}%2]}}
           signal_arrive {{signal = "full", index = [{_STEP}%{STAGES}], bytes = 24576}}
-          bulk_copy {{source = "a", origin = ([wg0*128], [at_K],), box = (128, 64,), memory = "a_shared", offset = [0],
+          bulk_copy {{source = "a", origin = ([wg0*128], [at_K],), box = (128, 64,), memory = "a.shared", offset = [0],
             buffer = [{_STEP}%{STAGES}], signal = "full", index = [{_STEP}%{STAGES}]}}
-          bulk_copy {{source = "b", origin = ([wg1*64], [at_K],), box = (64, 64,), memory = "b_shared", offset = [0],
+          bulk_copy {{source = "b", origin = ([wg1*64], [at_K],), box = (64, 64,), memory = "b.shared", offset = [0],
             buffer = [{_STEP}%{STAGES}], signal = "full", index = [{_STEP}%{STAGES}]}}
           yield
         end
@@ -106,7 +106,7 @@ memory @empty : i64 () signal x{STAGES} arrivals 2
       fence_async
       barrier {{first = [wave_M], waves = 1}}
       if {{mask = {_ONE_LANE}}} () do
-        bulk_store {{memory = "c_shared", offset = [wave_M*4096], buffer = [0], target = "c",
+        bulk_store {{memory = "c.shared", offset = [wave_M*4096], buffer = [0], target = "c",
           origin = ([wg0*128 + wave_M*64], [wg1*64],), box = (64, 64,)}}
         bulk_commit
         yield

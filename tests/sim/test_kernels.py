@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import Tensor
 
 from tests.edges import EDGES, Edge
@@ -35,6 +36,16 @@ def test_every_small_size(target: str, subject: Subject) -> None:
 def test_limits_are_those_of_torch(target: str, edge: Edge) -> None:
     inputs, sizes = edge.inputs(), edge.of.complete(edge.sizes)
     edge.check(inputs, tuple(simulated(target, edge.of, sizes, tuple(inputs.values()), {})))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_groups_that_overlap_are_a_conflict(target: str) -> None:
+    subject = next(one for one in subjects(target) if one.name == "grouped_gemm")
+    sizes = subject.complete({"T": 9, "N": 40, "K": 16, "B": 4})
+    *others, offsets = subject.inputs(sizes)
+    offsets[:] = torch.tensor([0, 5, 3, 9])
+    with pytest.raises(AssertionError, match=r"output-conflict.*store different values to element \[3, 0\] of @y"):
+        simulated(target, subject, sizes, (*others, offsets), {})
 
 
 def simulated(

@@ -33,6 +33,7 @@ from wavespec.emit.wrapper import (
     fake_function,
     header,
     how_passed,
+    how_returned,
     out_name,
     out_parameter,
     promises,
@@ -299,7 +300,8 @@ def _docstring(family: FamilyWrapperInput, whole: WrapperInput) -> str:
     lines += [f"    {tensor.name}: the argument, changed." for tensor in whole.updated]
     for index, tensor in enumerate(whole.outputs):
         every = [member.kernel.outputs[index] for member in family.members]
-        lines += _entry(f"{tensor.name}: {_described(every)}.")
+        partly = next((one for one in every if one.zeroed), tensor)
+        lines += _entry(f"{tensor.name}: {_described(every)}{how_returned(partly)}.")
     words = [pick.words for pick in family.picks]
     by = ", ".join(words[:-1]) + (" and " if words[1:] else "") + words[-1] if words else ""
     lines += ["", *wrapped(f"Kernels, picked by {by}:" if by else "Kernels:")]

@@ -3,6 +3,7 @@ computed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,7 @@ class Indices:
         self.text, self.narrowest = text, narrowest
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
-        self._done: list[dict[tuple[Expr, int], Integer]] = [{}]
+        self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
         self._narrow = False
 
     def define(self, symbol: str, name: str, bits: int) -> None:
@@ -77,6 +78,15 @@ class Indices:
             name = self.text.op(f"arith.index_cast {value.name} : {value.type} to index", value.depth)
             self._done[value.depth][key] = Integer(name, 64, value.depth)
         return self._done[value.depth][key].name
+
+    def once(self, kind: str, expr: Expr, make: Callable[[int], str]) -> str:
+        """SSA name of what ``make`` writes of an expression, given the depth of the outermost block where it can be
+        computed; one of each ``kind`` serves the whole block."""
+        depth = max((self.symbols[name].depth for name in expr.symbols), default=0)
+        key = (expr, kind)
+        if key not in self._done[depth]:
+            self._done[depth][key] = Integer(make(depth), 0, depth)
+        return self._done[depth][key].name
 
     def holds(self, pairs: tuple[tuple[Expr, Expr], ...]) -> str:
         """SSA name of an ``i1``: every ``left < right``."""

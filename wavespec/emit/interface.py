@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
+from wavespec.ir.names import dim_of_size
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
 from wavespec.schema.constraints import Assume
@@ -34,7 +35,9 @@ _BACKENDS: dict[str, Backend] = {"llvm-cpu": "cpu", "cuda": "cuda", "rocm": "hip
 def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> KernelArtifact:
     """What a caller has to pass and launch; ``spec`` is resolved for the target."""
     tensors = [
-        TensorParameter(memory.name, memory.dtype.name, memory.dims, memory.role == "output", memory.role == "inout")
+        TensorParameter(
+            memory.name, memory.dtype.name, memory.dims, memory.role == "output", memory.role == "inout", memory.zeroed
+        )
         for memory in kernel.memories
         if memory.space == "global"
     ]
@@ -67,8 +70,10 @@ def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> Kern
 def expr_to_size(expr: Expr) -> SizeExpr:
     """An index expression as the nested tuples that the runtime evaluates."""
     match expr.kind:
-        case "const" | "symbol":
+        case "const":
             return expr.args[0]
+        case "symbol":
+            return dim_of_size(expr.args[0])
         case "sum":
             total: SizeExpr = 0
             for coefficient, term in expr.terms():

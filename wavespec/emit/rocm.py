@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from wavespec.emit.indices import lower_bound, uniform_and_varying
@@ -9,8 +10,9 @@ from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, at_most, const, maximum, minimum
-from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.names import dim_of_size
 from wavespec.ir.thread import Mask
 from wavespec.runtime.artifact import Assumption
 from wavespec.targets.machine import MatrixInstruction
@@ -28,8 +30,8 @@ _GROUPS = {"matrix": "mfma_wmma", "shared_load": "ds_read", "copy": "ldsdma", "g
 class ThreadToRocm(ThreadToMlir):
     """Emits for the ``rocm`` backend.
 
-    Global memory goes through buffer descriptors: the base is the 64-bit address of the workgroup's tile, the
-    scalar offset is what the loop adds, the vector offset is the lane's own.  There are no branches around
+    Global memory goes through buffer descriptors: the base is the 64-bit address of the workgroup's tile, in
+    persistent grids of each one after another, the scalar offset is what the loop adds, the vector offset is the lane's own.  There are no branches around
     accesses, and the offsets inside of a tile must stay below 2 GiB, which the launch checks (`assumptions`).
 
     Note [range check]: a descriptor ends where its tensor ends, so rows beyond the last one need no mask; any
@@ -41,7 +43,6 @@ class ThreadToRocm(ThreadToMlir):
     def prologue(self) -> None:
         zero = self.text.constant(0, "index")
         self.pointers: dict[str, str] = {}
-        self.descriptors: dict[tuple[str, Expr], str] = {}
         self.starts: dict[str, str] = {}
         for number, memory in enumerate(self.bindings()):
             element = mlir_type(memory.dtype)
@@ -66,8 +67,9 @@ class ThreadToRocm(ThreadToMlir):
         self.lanes_and_waves(self.thread)
         self.varying = frozenset({"lane", *(name for name, _ in self.kernel.waves)})
         self.data: frozenset[str] = frozenset()
-        self.outside = frozenset(self.indices.symbols)
-        self.workgroups = frozenset(name for name in self.outside if name.startswith("wg"))
+        # `let` says later what a place in the grid is that the launch does not know.
+        self.outside = frozenset(self.indices.symbols) - _let_symbols(self.kernel)
+        self.workgroups = frozenset(name for name in self.outside if re.fullmatch(r"wg\d+", name))
 
     def _bind(self, op: Op) -> None:
         super()._bind(op)
@@ -76,10 +78,10 @@ class ThreadToRocm(ThreadToMlir):
             self.varying |= {op["symbol"]}
 
     def _let(self, op: Op) -> None:
+        """A place in the grid: along an axis that was folded, or of the tile that a round is for."""
         super()._let(op)
-        if self.text.depth == 0:  # a place in the grid, along an axis that was folded
-            self.outside |= {op["symbol"]}
-            self.workgroups |= {op["symbol"]}
+        self.outside |= {op["symbol"]}
+        self.workgroups |= {op["symbol"]}
 
     def uniform(self, name: str, bits: int) -> str:
         return self.text.op(f"rocdl.readfirstlane {name} : i{bits}")
@@ -103,7 +105,8 @@ class ThreadToRocm(ThreadToMlir):
             for number, (dim, extent) in enumerate(zip(memory.dims, memory.shape, strict=True)):
                 reached = reached * (extent if number or memory.mapped else tiles.get(dim, extent))
             if not at_most(reached, const(_BEYOND)):
-                text = f"{reached} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
+                called = reached.substitute({name: symbol(dim_of_size(name)) for name in reached.symbols})
+                text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
                 found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
         return tuple(found)
 
@@ -287,11 +290,8 @@ class ThreadToRocm(ThreadToMlir):
             varying = self.varying | (lane.symbols - self.outside)
             if not base.is_const and (least := lower_bound(lane, varying)) is not None:  # below the base are elements
                 lane, base = lane - least, base + least
-        key = (memory.name, base)
-        if key not in self.descriptors:
-            self.descriptors[key] = self._descriptor(memory, base)
         return (
-            self.descriptors[key],
+            self.indices.once(memory.name, base, lambda depth: self._descriptor(memory, base, depth)),
             self.indices.narrow(lane * memory.dtype.bytes),
             self.indices.narrow(moving * memory.dtype.bytes),
         )
@@ -329,18 +329,18 @@ class ThreadToRocm(ThreadToMlir):
         made_of_data = (term for _, term in difference.terms() if term.symbols & self.data)
         return any(term.low is None or term.high is None for term in made_of_data)
 
-    def _descriptor(self, memory: Memory, base: Expr) -> str:
-        """A buffer from element ``base`` to the end of the tensor, made outside of all loops."""
+    def _descriptor(self, memory: Memory, base: Expr, depth: int) -> str:
+        """A buffer from element ``base`` to the end of the tensor, made outside of all loops over one tile."""
         add = self.indices.integer(base * memory.dtype.bytes, 64)
-        address = self.text.op(f"arith.addi {self.pointers[memory.name]}, {add} : i64", 0)
-        pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr<1>", 0)
+        address = self.text.op(f"arith.addi {self.pointers[memory.name]}, {add} : i64", depth)
+        pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr<1>", depth)
         left = maximum(0, minimum((memory.elements - base) * memory.dtype.bytes, _BEYOND))
         zero, records, flags = (
             self.text.constant(0, "i16"),
             self.indices.integer(left, 64),
             self.text.constant(_DESCRIPTOR_FLAGS, "i32"),
         )
-        return self.text.op(f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", 0)
+        return self.text.op(f"rocdl.make.buffer.rsrc {pointer}, {zero}, {records}, {flags} : <1>, i64 to <8>", depth)
 
     def _as_type(self, name: str, before: str, after: str) -> str:
         if before == after:
@@ -386,6 +386,10 @@ class ThreadToRocm(ThreadToMlir):
 
     def barrier(self, op: Op) -> None:
         self.text.do(f"gpu.barrier memfence [{_LDS}]")
+
+
+def _let_symbols(kernel: Kernel) -> frozenset[str]:
+    return frozenset(op["symbol"] for op in kernel.walk() if op.name == "let")
 
 
 def _lds_type(memory: Memory) -> str:

@@ -22,8 +22,8 @@ def quotient(text: MlirText, name: str, divisor: str, size: int) -> str:
 
     With ``r`` the rounded reciprocal of ``d``, ``q = x · r`` is off by an ulp at most, ``e = q · d - x`` is exact, and
     ``q - e · r`` is the rounded quotient: Markstein, "Computation of elementary functions on the IBM RISC System/6000
-    processor" (1990).  Of an infinite x the error is no number, and any other takes its place; of an x below 2⁻¹⁰² it may
-    be too small for a normal one, and q stays as it is.
+    processor" (1990).  Of an infinite x the error is no number, and any other takes its place; of an x below 2⁻¹⁰⁴ it may
+    have more bits than numbers so small, and the quotient be off by one in its last place.
     """
     type_ = vector_type(DTYPES["f32"], size)
 

@@ -18,6 +18,7 @@ from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.names import dim_of_size
 from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -54,7 +55,7 @@ class ThreadToMlir:
         self.text = MlirText()
         self.indices = Indices(self.text, self.index_bits)
         self.values: dict[str, Parts] = {}
-        self.dims = [symbol for symbol in kernel.symbols if symbol.args[0] in _dynamic_dims(kernel)]
+        self.dims = [symbol for symbol in kernel.symbols if dim_of_size(symbol.args[0]) in _dynamic_dims(kernel)]
 
     # ---------------------------------------------------------------------------------------- what subclasses provide
 

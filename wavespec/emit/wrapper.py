@@ -55,13 +55,14 @@ TORCH_DTYPES = {
 @dataclass(frozen=True, slots=True)
 class WrapperTensor:
     """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
-    input that is changed in place."""
+    input that is changed in place, `zeroed` for an output that starts as zeros."""
 
     name: str
     dtype: str
     dims: tuple[str | int, ...]
     output: bool = False
     updated: bool = False
+    zeroed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +376,7 @@ def _docstring(kernel: WrapperInput) -> str:
     lines += about_results(kernel)
     lines += ["", "Returns:"]
     lines += [f"    {tensor.name}: the argument, changed." for tensor in kernel.updated]
-    lines += [f"    {tensor.name}: {described(tensor)}." for tensor in kernel.outputs]
+    lines += [f"    {tensor.name}: {described(tensor)}{how_returned(tensor)}." for tensor in kernel.outputs]
     if promised := promises(kernel):
         lines += ["", "Sizes:"]
         for promise in promised:
@@ -388,6 +389,11 @@ def how_passed(tensor: WrapperTensor) -> str:
     if tensor.updated:
         return "changed in place; contiguous, not overlapping another argument"
     return "copied first where it is not contiguous"
+
+
+def how_returned(tensor: WrapperTensor) -> str:
+    """What a result holds that no value of the call becomes."""
+    return "; elements that nothing is written to are 0, in out what they were" if tensor.zeroed else ""
 
 
 def about_results(kernel: WrapperInput) -> list[str]:

@@ -14,6 +14,7 @@ from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.layout import Arrangement, Layout
+from wavespec.ir.names import wave_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class Memory:
     ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
     ``staged``: of a tensor, whether its tiles go through shared memory; of shared memory, whether it holds such tiles.
     ``mapped``: an index mapping says which elements a workgroup accesses.  ``streamed``: stores may pass the caches by.
+    ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
 
@@ -160,6 +162,7 @@ class Memory:
     staged: bool = False
     mapped: bool = False
     streamed: bool = False
+    zeroed: bool = False
     arrivals: int = 0
     span: Span | None = field(default=None, compare=False)
 
@@ -348,12 +351,12 @@ class Kernel:
 
     def with_symbols(self, *added: Expr) -> Kernel:
         """The kernel with symbols declared (again: no change)."""
-        fresh = [s for s in added if s.kind == "symbol" and s not in self.symbols]
+        fresh = [s for s in dict.fromkeys(added) if s.kind == "symbol" and s not in self.symbols]
         return replace(self, symbols=(*self.symbols, *fresh))
 
     def waves_along(self, dim: str) -> int:
         """Into how many parts the waves of a workgroup split its tile of ``dim``."""
-        return dict(self.waves).get(f"wave_{dim}", 1)
+        return dict(self.waves).get(wave_name(dim), 1)
 
     @property
     def wave_count(self) -> int:

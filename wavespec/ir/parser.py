@@ -171,7 +171,7 @@ class _KernelReader(ExprReader):
             self.accept(",")
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
-        staged, mapped, streamed = (self.accept(mark) for mark in ("staged", "mapped", "streamed"))
+        staged, mapped, streamed, zeroed = (self.accept(mark) for mark in ("staged", "mapped", "streamed", "zeroed"))
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
@@ -189,6 +189,7 @@ class _KernelReader(ExprReader):
             staged,
             mapped,
             streamed,
+            zeroed,
             arrivals,
         )
 

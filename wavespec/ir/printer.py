@@ -79,6 +79,8 @@ def _memory_text(memory: Memory) -> str:
         text += " mapped"
     if memory.streamed:
         text += " streamed"
+    if memory.zeroed:
+        text += " zeroed"
     if memory.arrangement:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:

@@ -7,7 +7,7 @@ from typing import cast
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<float>-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|(?:-?inf|nan)\b)
-    |(?P<int>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<value>(?<![\w)])%[\w.]+)|(?P<global>@\w+)
+    |(?P<int>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<value>(?<![\w)])%[\w.]+)|(?P<global>@[\w.]+)
     |(?P<text>"(?:[^"\\]|\\.)*")|(?P<sign>//|\.\.|[-+*%()\[\]{}<>,:;=|!/^]))""",
     re.VERBOSE,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, VectorType
+from wavespec.ir.names import dim_of_size, is_operand, size_name
 
 _MEMORIES = frozenset(("memory", "a_memory", "b_memory", "signal", "target"))
 """Attributes that name a memory."""
@@ -18,12 +19,22 @@ def verify(kernel: Kernel) -> None:
     1. Every value is defined once, before its uses, with one type everywhere.
     2. Values are tiles at tile level and vectors at thread level.
     3. Memories named by operations exist; symbols in expressions are declared.
-    4. A region yields what its operation returns and takes what it is given.
+    4. Symbols and memories differ by name, and what is called like a size is one.
+    5. A region yields what its operation returns and takes what it is given.
     """
     memories = {memory.name for memory in kernel.memories}
     symbols = {known.args[0] for known in kernel.symbols}
     level = {TileType: "tile", VectorType: "thread"}
     defined: dict[str, Value] = {}
+
+    for what, names in (
+        ("memory", [memory.name for memory in kernel.memories]),
+        ("symbol", [name for name in (known.args[0] for known in kernel.symbols) if not is_operand(name)]),
+    ):
+        for name in {name for name in names if names.count(name) > 1}:
+            raise VerificationError(f"kernel '{kernel.name}': {what} '{name}' is declared twice")
+    for name in {dim for dim in map(dim_of_size, symbols) if dim} - kernel.all_sizes.keys():
+        raise VerificationError(f"kernel '{kernel.name}': symbol '{size_name(name)}' is the size of no dim")
 
     def fail(op: Op, what: str) -> VerificationError:
         place = f" ({op.span.file}:{op.span.line}:{op.span.column})" if op.span else ""

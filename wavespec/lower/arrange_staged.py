@@ -20,7 +20,7 @@ class UnitTile(WavespecError, code="unit-tile"):
     def __init__(self, where: Where, tile: Memory, row_bytes: int) -> None:
         super().__init__(
             where,
-            f"A row of the tile of '{tile.name.removesuffix('_shared')}' takes {row_bytes} bytes; "
+            f"A row of the tile of '{tile.name.partition('.')[0]}' takes {row_bytes} bytes; "
             "the matrix unit reads rows of 32, 64 or a multiple of 128 bytes.",
             hints=[f"Use a tile of '{tile.contiguous_dim}' of {128 // tile.dtype.bytes} elements, or twice that."],
         )

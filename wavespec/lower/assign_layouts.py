@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
+from wavespec.ir.names import wave_name
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
@@ -32,12 +33,37 @@ class TooManyRegisters(WavespecError, code="too-many-registers"):
 
 
 class LayoutMismatch(WavespecError, code="layout-mismatch"):
-    def __init__(self, where: Where, name: str, result: str) -> None:
+    """Two values that meet, each where its product or, without one, the spread of its own tile has put it."""
+
+    def __init__(self, where: Where, one: _Put, other: _Put, dim: str) -> None:
+        products = [f"'{put.product}'" for put in (one, other) if put.product]
+        hint = (
+            f"Products that meet need one instruction ('hardware: {{mma: ...}}'), and '{dim}' as rows, or as columns, "
+            "of both; or write one of them to a tensor."
+            if len(products) > 1
+            else f"Compute what is not made of {products[0]} in a kernel of its own, and read it here."
+            if products
+            else "Compute one of them in a kernel of its own, and read it here."
+        )
         super().__init__(
             where,
-            f"'{name}' is distributed otherwise than '{result}', which is made of it.",
-            hints=["Two matrix products with different instructions, or roles of dims, cannot meet in one op."],
+            f"'{one.name}' and '{other.name}' meet, but their elements along '{dim}' are in other lanes or registers.",
+            notes=[one.words(), other.words()],
+            hints=[hint],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A value, and the matrix product whose instruction decides where its elements are; empty where none does."""
+
+    name: str
+    product: str
+
+    def words(self) -> str:
+        of_product = f"as the product '{self.product}' has them"
+        how = of_product if self.product else "spread over lanes, as no product has them"
+        return f"The elements of '{self.name}' are {how}."
 
 
 class VectorNotPossible(WavespecError, code="vector-not-possible"):
@@ -54,8 +80,8 @@ class AssignLayouts(Pass):
             An operand with fewer dims than the result has the layout's projection on its dims.  What the matrix
             unit reads itself has none.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes;
             all that a `topk` finds is in every lane that has a part of the row.
-    Errors: ``layout-mismatch`` at an operation whose operands are
-            distributed in different ways; ``too-many-registers`` at the wave's tile;
+    Errors: ``layout-mismatch`` at an operation whose operands are distributed in different ways, or that sums up what
+            its result is not distributed like; ``too-many-registers`` at the wave's tile;
             ``vector-not-possible`` at a vector that is no part of any tile, or of which a wave's part is no multiple.
     """
 
@@ -64,6 +90,7 @@ class AssignLayouts(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         raise_all(_misfits(kernel))
         layouts: dict[str, Layout] = {}
+        products: dict[str, str] = {}
         for op in kernel.walk():
             if op.name == "mma":
                 a, b, acc = _mma_layouts(kernel, op, instruction_of(op, machine), machine)
@@ -73,6 +100,8 @@ class AssignLayouts(Pass):
                     op.operands[2].name: acc,
                     op.result.name: acc,
                 }
+                values = (*op.operands, op.result)
+                products |= dict.fromkeys((value.name for value in values), op.node or op.result.name)
             if op.name == "cluster_sum":
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
@@ -106,8 +135,9 @@ class AssignLayouts(Pass):
             if op.name in (*_ALIKE, "take") and not op.get("by_unit"):
                 whole, *parts = (*op.results, *(op.operands[1:] if op.name == "take" else op.operands))
                 for value in parts:
-                    if layouts[value.name] != _layout_like(whole, layouts[whole.name], value):
-                        raise LayoutMismatch(op.span, value.name, whole.name)
+                    _check_met(op, whole, value, layouts, links, products)
+            if op.name in ("reduce", "scan") and op.results:
+                _check_met(op, op.operands[0], op.result, layouts, links, products)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
@@ -156,6 +186,35 @@ def _follow(links: Sequence[tuple[Value, Value]], layouts: dict[str, Layout]) ->
                     layouts[value.name], changed = _layout_like(known, layouts[known.name], value), True
 
 
+def _owners(links: Sequence[tuple[Value, Value]], products: Mapping[str, str]) -> dict[str, str]:
+    """The product that each value has its layout of, with those that have it of a value that follows one."""
+    owners, changed = dict(products), True
+    while changed:
+        changed = False
+        for one, other in links:
+            for known, value in ((one, other), (other, one)):
+                if known.name in owners and value.name not in owners and _covers(known, value):
+                    owners[value.name], changed = owners[known.name], True
+    return owners
+
+
+def _check_met(
+    op: Op,
+    whole: Value,
+    part: Value,
+    layouts: Mapping[str, Layout],
+    links: Sequence[tuple[Value, Value]],
+    products: Mapping[str, str],
+) -> None:
+    """Raise where a part, with the dims of ``whole`` or some of them, is not where those of ``whole`` are."""
+    found, expected = layouts[part.name], _layout_like(whole, layouts[whole.name], part)
+    if found != expected:
+        dims, owners = part.tile.dims, _owners(links, products)
+        apart = [dim for dim in dims if found.projected((dim,)) != expected.projected((dim,))]
+        one, other = (_Put(value.name, owners.get(value.name, "")) for value in (part, whole))
+        raise LayoutMismatch(op.span, one, other, (apart or dims)[0])
+
+
 def _over_lanes(kernel: Kernel, op: Op) -> Layout:
     tile, (row, column) = op.result.tile, kernel.memory(op["memory"]).dims
     thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
@@ -202,7 +261,7 @@ def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machin
     tile = {dim: op.operands[2].tile.extent(dim) for dim in (m, n)}
     counts = dict(kernel.waves)
     wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
-    place = {dim: kernel.symbol(f"wave_{dim}") * wave_tile[dim] for dim in (m, n) if f"wave_{dim}" in counts}
+    place = {dim: kernel.symbol(wave_name(dim)) * wave_tile[dim] for dim in (m, n) if wave_name(dim) in counts}
     steps = op.operands[0].tile.extent(k) // row.k
     wide = wide_steps(row, machine)
     wide = wide if steps % wide == 0 else 1

@@ -10,6 +10,7 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
+from wavespec.ir.names import wave_name
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.resolve_places import resolve_places
@@ -172,7 +173,7 @@ class AssignTiles(Pass):
         split += [loop for loop in plan.loops if loop.dim in wave_tiles]
         axes = {wave.dim: wave.axis for wave in plan.waves}
         split.sort(key=lambda s: -axes.get(s.dim, 0))
-        waves = tuple((f"wave_{s.dim}", s.tile // wave_tiles[s.dim]) for s in split)
+        waves = tuple((wave_name(s.dim), s.tile // wave_tiles[s.dim]) for s in split)
         if plan.roles.producers and plan.roles.order == "ping_pong":
             if not plan.persistent:
                 raise TurnsNotPossible(plan.roles.span)
@@ -361,7 +362,7 @@ def _with_places(
 ) -> Kernel:
     """The kernel with the places of tiles in conditions and bounds, and without the symbols that stood for them."""
     split = frozenset(split.dim for split in kernel.distribution.workgroup)
-    kept = tuple(known for known in kernel.symbols if known.args[0].partition(".")[0] not in ("start", "end"))
+    kept = tuple(known for known in kernel.symbols if known.args[0].partition(".")[2] not in ("start", "end"))
     return replace(kernel, symbols=kept, body=resolve_places(kernel.body, sizes, origins, tiles, split))
 
 

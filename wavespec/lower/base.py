@@ -30,8 +30,9 @@ class Pass:
 
 
 def fresh_names(kernel: Kernel) -> Callable[[str], str]:
-    """A function that makes value names not yet used in ``kernel``: ``acc``, ``acc.1``, ``acc.2`` ..."""
+    """A function that makes names not yet used for values or symbols of ``kernel``: ``acc``, ``acc.1``, ..."""
     used = {v.name for op in kernel.walk() for v in (*op.results, *(op.region.arguments if op.region else ()))}
+    used |= {name for known in kernel.symbols for name in known.symbols}
     counters: dict[str, int] = {}
 
     def fresh(hint: str) -> str:

@@ -10,6 +10,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
+from wavespec.ir.names import dim_of_wave
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
@@ -118,7 +119,7 @@ def _read_extents(kernel: Kernel, machine: Machine) -> dict[str, int]:
     """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, of a whole tile
     that no waves share, and of one step along k."""
     extents: dict[str, int] = {}
-    shared = {name.removeprefix("wave_") for name, _ in kernel.waves}
+    shared = {dim_of_wave(name) for name, _ in kernel.waves}
     for op in kernel.walk():
         if op.name == "mma":
             row, acc = instruction_of(op, machine), op.result.tile
@@ -152,7 +153,7 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     read = _read_extents(kernel, machine)
     for dim, block in ((row, lines), (column, width)):
         granule = math.lcm(block, read.get(dim, 1))
-        at = symbol(f"copy_{source.name}_{dim}", 0, sizes[dim] - block, block)
+        at = symbol(f"copy.{source.name}.{dim}", 0, sizes[dim] - block, block)
         base.append((dim, at))
         if not at.is_const:
             symbols.append(at)

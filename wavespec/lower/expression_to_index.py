@@ -96,7 +96,7 @@ class ExpressionToIndex:
 
 def place_symbol(function: str, dim: str, size: Expr) -> Expr:
     """The symbol of where the current tile of a dim starts or ends."""
-    return symbol(f"{function}.{dim}", 0, size.high)
+    return symbol(f"{dim}.{function}", 0, size.high)
 
 
 def _holds(positive: Expr) -> Expr:

@@ -37,7 +37,7 @@ class KeepResults(Pass):
     After:  where the later one ends in the only write of a tensor of that type, at the same places, the first writes
             what it has there, and the later one reads it.  That is for machines that run one wave after another, whose
             rows are still in a cache then; lanes that run together have arithmetic to spare.
-    Cases:  a streamed output is written once.  What is kept is in a private memory ``<name>_kept`` then, where the rows
+    Cases:  a streamed output is written once.  What is kept is in a private memory ``<name>.kept`` then, where the rows
             of a wave have a largest size that fits; else the later loop computes it again.
     """
 
@@ -109,7 +109,7 @@ def _private(kernel: Kernel, loop: Op, value: Value) -> Memory | None:
     if arrangement.elements * tile.dtype.bytes > _ROOM:
         return None
     sizes = tuple(map(const, extents.values()))
-    return Memory(f"{value.name}_kept", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
+    return Memory(f"{value.name}.kept", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
 
 
 def _makers(loop: Op) -> dict[str, Op]:

@@ -21,6 +21,7 @@ from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.scale_operands import ScaleOperands
+from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.sink_arithmetic import SinkArithmetic
@@ -35,6 +36,7 @@ from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
+    SeparateOperands(),
     DropUnitDims(),
     ChooseInstructions(),
     AssignTiles(),

@@ -83,10 +83,12 @@ class PipelineLoops(Pass):
             kernel, op = _widened(_buffered(kernel, plan), op, plan.unroll)
             pipelined[op.node] = plan
             at = kernel.symbol(op["induction"])
-            pipeline = SoftwarePipeline(op, at, plan, fresh, range_checked=machine.globals.range_checked)
+            checked = machine.globals.range_checked
+            pipeline = SoftwarePipeline(op, at, plan, fresh, kernel.symbols, range_checked=checked)
             if pipeline.sums_beyond_end and not pipeline.zeros_change_nothing():
                 raise StepsBeyondEnd(kernel.distribution.schedule_of(op.node).where(), op.node)
             ops = pipeline.pipelined()
+            kernel = kernel.with_symbols(*pipeline.symbols.values())
             _check_registers(kernel, ops, op.node, machine)
             _check_length(kernel, ops, op.node)
             return ops
@@ -119,7 +121,8 @@ def _is_planned(kernel: Kernel, loop: Op) -> bool:
 
 def _is_innermost(loop: Op) -> bool:
     made = {value.name for op in loop.body.ops for value in op.results}
-    plain = all(op.region is None and not op.get("uniform") for op in loop.body.ops)
+    # `let` says which tile a round of the grid is for, and places are made of that.
+    plain = all(op.region is None and op.name != "let" and not op.get("uniform") for op in loop.body.ops)
     return plain and all(value.name in made for value in loop.body.yields)
 
 
@@ -222,7 +225,7 @@ def _check_possible(kernel: Kernel, machine: Machine) -> None:
     if machine.resources is None:
         raise StagesNotPossible(where, stages, f"{machine.variant} has none", "Leave out the stages for this target.")
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    names = {memory.name for memory in staged}
+    names = {memory.name for memory in staged if memory.staged}
     if not staged:
         raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
     ways = {op.name for op in kernel.walk() if op.name in ("store", "copy_async") and op["memory"] in names}

@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
+from wavespec.ir.names import dim_of_wave, operand_name
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
@@ -20,8 +21,7 @@ from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
     def __init__(self, where: Where, needed: int, machine: Machine, staged: list[Memory]) -> None:
         parts = [
-            f"{m.name.removesuffix('_shared')}: {'*'.join(map(str, m.shape))} x {m.dtype.bytes} bytes"
-            f" x {m.buffers} stage(s)"
+            f"{m.name.partition('.')[0]}: {'*'.join(map(str, m.shape))} x {m.dtype.bytes} bytes x {m.buffers} stage(s)"
             for m in staged
         ]
         super().__init__(
@@ -68,7 +68,7 @@ class PromoteShared(Pass):
             holds the tile of the workgroup, or of one wave where waves run one after another, the operand is staged in
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
-            ``write`` gets a shared memory ``<name>_staged_<width>`` that its tile leaves through.
+            ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
             on: (symbol, memory, place), each behind those that its own place depends on.
     Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` and
@@ -97,7 +97,7 @@ class PromoteShared(Pass):
                 if staged:
                     added.update((memory.name, memory) for memory in staged)
                     return (op.with_(staged=tuple(memory.name for memory in staged)),)
-            if op.name != "read":
+            if op.name != "read" or op.get("direct"):
                 return (op,)
             source, value = seen_by(op, kernel), op.result
             product, fragment = operands.get(value.name, (None, None))
@@ -116,7 +116,7 @@ class PromoteShared(Pass):
             if not machine.concurrent_waves and own:
                 # One wave at a time needs its own rows only, while they are in the nearest cache.
                 for name, count in kernel.waves:
-                    if (dim := name.removeprefix("wave_")) in extents:
+                    if (dim := dim_of_wave(name)) in extents:
                         extents[dim] //= count
                         start = kernel.symbol(name) * extents[dim]
                         origin[dim], local[dim] = origin[dim] + start, local[dim] - start
@@ -125,7 +125,7 @@ class PromoteShared(Pass):
             if len(dims) != 2:
                 raise NoMatrixStaged(source.span or op.span, source.name, dims)
             sizes = tuple(const(extents[dim]) for dim in dims)
-            name = f"{value.name if op.get('at') else source.name}_shared"
+            name = f"{value.name if op.get('at') else source.name}.shared"
             shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
             shared = arrange_staged(shared, product, fragment, machine, source.span)
             added[shared.name] = shared
@@ -170,7 +170,8 @@ def _place(read: Op, kernel: Kernel) -> tuple[tuple[str, Expr], ...]:
     if not read.get("at"):
         return tuple((dim, index_of(dim)) for dim in kernel.memory(read["memory"]).dims)
     values = {
-        f"value.{number}": value_symbol(_by_name(value), value.tile.dtype) for number, value in enumerate(read.operands)
+        operand_name(number): value_symbol(_by_name(value), value.tile.dtype)
+        for number, value in enumerate(read.operands)
     }
     return tuple((dim, expr.substitute(values)) for dim, expr in read["at"])
 

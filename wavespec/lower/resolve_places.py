@@ -17,7 +17,7 @@ def resolve_places(
     tiles: Mapping[str, int],
     around: frozenset[str],
 ) -> tuple[Op, ...]:
-    """Replace ``start.DIM`` and ``end.DIM`` by what they are at each operation.
+    """Replace ``DIM.start`` and ``DIM.end`` by what they are at each operation.
 
     Args:
         sizes: of every dim.
@@ -28,8 +28,8 @@ def resolve_places(
     places: dict[str, Expr] = {}
     for dim, size in sizes.items():
         start = origins[dim] if dim in around else const(0)
-        places[f"start.{dim}"] = start
-        places[f"end.{dim}"] = minimum(start + tiles[dim], size) if dim in around else size
+        places[f"{dim}.start"] = start
+        places[f"{dim}.end"] = minimum(start + tiles[dim], size) if dim in around else size
     result: list[Op] = []
     for op in ops:
         attributes = tuple((key, _with(value, places)) for key, value in op.attributes)

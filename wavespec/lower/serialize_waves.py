@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribute_pairs, rewrite
+from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
@@ -149,7 +150,7 @@ class _Serializer:
 
     def _split(self, name: str) -> tuple[Split, Expr]:
         """What the waves of that name are the parts of, and the size of its dim."""
-        split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
+        split = next(s for s in self.kernel.distribution.workgroup if wave_name(s.dim) == name)
         return split, self.kernel.size(split.dim)
 
     # ---------------------------------------------------------------------------------------------------- carried
@@ -256,7 +257,7 @@ class _Serializer:
         wave, waves = const(0), 1
         for name, count in self.kernel.waves[:depth]:
             wave, waves = wave * count + self.kernel.symbol(name), waves * count
-        name, size = f"carried_{len(self.private)}", value.vector.elements
+        name, size = f"carried.{len(self.private)}", value.vector.elements
         self.private.append(Memory(name, value.vector.dtype, ("element",), (const(waves * size),), "private"))
         return name, wave * size
 

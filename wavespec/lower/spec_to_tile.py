@@ -11,6 +11,7 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
+from wavespec.ir.names import size_name
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
 from wavespec.lower.expression_to_index import ExpressionToIndex
@@ -23,6 +24,7 @@ from wavespec.schema.conditions import narrowed_dims
 from wavespec.schema.constraints import Assume, Hardware, HardwareSettings, Tiling, Wave, Workgroup
 from wavespec.schema.expressions import Expression
 from wavespec.schema.models import Dim, KernelSpec, Schedule
+from wavespec.schema.partly_written import partly_written
 from wavespec.schema.resolve import constant_values, evaluate_constant
 
 LARGEST_EXTENT = 2**31 - 2**16
@@ -51,6 +53,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     """
     dims, params = _promised(spec), constant_values(spec)
     sizes = {name: _size(spec, dim, name, params) for name, dim in dims.items()}
+    started = partly_written(spec)
     memories = tuple(
         Memory(
             name,
@@ -61,6 +64,7 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
             tensor.role,
             staged=tensor.space == "shared",
             streamed=tensor.space == "streamed",
+            zeroed=name in started,
             span=tensor.span,
         )
         for name, tensor in sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")
@@ -115,7 +119,9 @@ def _size(spec: KernelSpec, dim: Dim, name: str, values: Mapping[str, int]) -> E
         return const(dim.value)
     if dim.equals is not None and all(name in values for name in dim.equals.names()):
         return const(int(evaluate_constant(spec, dim.equals, spec.where("dims", name, "equals"), values)))
-    return symbol(name, dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of)
+    return symbol(
+        size_name(name), dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of
+    )
 
 
 def _distribution(spec: KernelSpec) -> Distribution:

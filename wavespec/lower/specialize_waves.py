@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import const
-from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
+from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
+from wavespec.ir.rewriting import copied
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN, rings_of, signal
+from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.producer import Producer
@@ -24,6 +26,7 @@ class SpecializeWaves(Pass):
             that, compute, and signal that it is empty.  Where a step ends by waiting for its products, it waits for
             those of the step before instead and empties that one's buffer; the last ones are awaited behind the loop.
             Workgroups of a cluster each copy a part of what all of them read, for all of them.
+            Loads that the places of copies are made of belong to the producer, and to both where both use them.
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
             ``ping_pong``: the two waves that compute take the tiles in turns, and signal each other when they have
             issued their products, so that one ends its tile while the other multiplies.
@@ -38,18 +41,26 @@ class SpecializeWaves(Pass):
         for op in kernel.walk():
             if op.get("uniform"):
                 raise ValuesNotShared(op.span)
-        rings = rings_of(kernel)
-        producer, consumer = Producer(kernel, rings), Consumer(kernel, rings, fresh_names(kernel))
+        rings, fresh = rings_of(kernel), fresh_names(kernel)
+        producer, consumer = Producer(kernel, rings), Consumer(kernel, rings, fresh)
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
         signals = [one for ring in rings.values() for one in ring.signals]
-        signals += [signal(TURN, WAVES_IN_TURN, 1)] if consumer.turn is not None else []
+        signals += [signal(NEXT_TURN, WAVES_IN_TURN, 1)] if consumer.turn is not None else []
+        consumed = consumer.body()
         roles = (
-            _role(kernel.wave_count, kernel.producers, few, producer.body()),
-            _role(0, kernel.wave_count, many, consumer.body()),
+            _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),
+            _role(0, kernel.wave_count, many, consumed),
         )
         kernel = kernel.with_symbols(*(ring.done for ring in rings.values()))
         return replace(kernel, memories=(*kernel.memories, *signals), body=roles)
+
+
+def _apart(ops: Sequence[Op], others: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """The operations with names of their own for values that others make as well."""
+    made = {value.name for op in others for inner in op.walk() for value in inner.results}
+    names: dict[str, Value] = {}
+    return tuple(copied(op, lambda name: fresh(name) if name in made else name, names) for op in ops)
 
 
 def _role(first: int, waves: int, registers: int, ops: tuple[Op, ...]) -> Op:

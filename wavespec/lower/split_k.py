@@ -15,7 +15,7 @@ from wavespec.schedule.buffer_ring import signal
 from wavespec.targets.machine import Machine
 
 _PADDING_BYTES = 32  # behind a row: rows that lanes of a matrix instruction write together are on banks of their own
-_MET = "sums_met"
+_MET = "sums.met"
 
 
 class SplitNotPossible(WavespecError, code="split-not-possible"):
@@ -29,7 +29,7 @@ class SplitK(Pass):
     Before: one workgroup takes all steps of the loop over a tile.
     After:  workgroup ``wg0`` of the cluster takes the steps from ``lower`` to ``extent``, from sums of 0 on.  Behind
             the loop ``cluster_sum`` adds up some rows of the tile, others in each workgroup, through a shared memory
-            ``<sum>_parts``; what follows is done for those rows alone.  What it uses from before the loop is computed
+            ``<sum>.parts``; what follows is done for those rows alone.  What it uses from before the loop is computed
             behind it, initial values of the sums too, which are added at the end.
     Errors: ``split-not-possible`` at the schedule's workgroups.
     """
@@ -102,7 +102,7 @@ class _Rows:
             tile, dims = sums.tile, (self.row, self.column)
             extents = (tile.extent(self.row), tile.extent(self.column))
             parts = Memory(
-                f"{sums.name}_parts",
+                f"{sums.name}.parts",
                 tile.dtype,
                 dims,
                 tuple(map(const, extents)),

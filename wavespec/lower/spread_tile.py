@@ -5,6 +5,7 @@ from __future__ import annotations
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, TileType
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.names import dim_of_wave, wave_name
 from wavespec.ops.index_map import contiguous_dim
 from wavespec.targets.machine import Machine
 
@@ -32,14 +33,14 @@ def spread_tile(kernel: Kernel, tile: TileType, machine: Machine, *, by_all_wave
     free, inner = kernel.lanes, dict[str, tuple[Expr, int]]()
     lane = kernel.symbol("lane")
     for name, count in reversed(kernel.waves) if by_all_waves and machine.concurrent_waves else ():
-        if name.removeprefix("wave_") not in tile.dims:
+        if dim_of_wave(name) not in tile.dims:
             lane, free = lane + kernel.symbol(name) * free, free * count
     for dim in dict.fromkeys(order):
         step = steps.get(dim, 1)
         along = _power_of_two(extents[dim] // step, free)
         inner[dim] = (lane % along * step if along > 1 else const(0), along * step)
         lane, free = lane // along, free // along
-    waves = {dim: kernel.symbol(f"wave_{dim}") * extents[dim] for dim in tile.dims if f"wave_{dim}" in counts}
+    waves = {dim: kernel.symbol(wave_name(dim)) * extents[dim] for dim in tile.dims if wave_name(dim) in counts}
     base = tuple((dim, inner[dim][0] + waves.get(dim, const(0))) for dim in tile.dims)
     rows_first = (*(dim for dim in tile.dims if dim != column), *((column,) if column else ()))
     axes = tuple(RegisterAxis(steps[dim], ((dim, 1),)) for dim in rows_first if steps.get(dim, 1) > 1)

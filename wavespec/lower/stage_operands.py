@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, Value, attribute_pairs, rewrite
+from wavespec.ir.names import wave_name
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
@@ -21,7 +22,7 @@ class StageOperands(Pass):
 
     Before: an operand of an mma may be any value.
     After:  what is no ``read`` is padded with zeros beyond the edge of the dim that is summed over, written to a shared
-            memory ``<name>_shared`` in the arrangement of the operand, and read from there.  The memory holds the tile
+            memory ``<name>.shared`` in the arrangement of the operand, and read from there.  The memory holds the tile
             of the workgroup, or of one wave where waves run one after another.  Barriers come from the accesses, as
             for every other staged tile.
     Errors: ``shared-memory-exceeded`` at the loop's tile; ``values-not-shared`` at the product.
@@ -63,7 +64,7 @@ def _memory(kernel: Kernel, product: Op, value: Value, fragment: Fragment, machi
     if not machine.concurrent_waves:
         extents[free] //= kernel.waves_along(free)
     sizes = tuple(map(const, extents.values()))
-    memory = Memory(f"{value.name}_shared", fragment.dtype, tuple(extents), sizes, "shared", span=product.span)
+    memory = Memory(f"{value.name}.shared", fragment.dtype, tuple(extents), sizes, "shared", span=product.span)
     return arrange_staged(memory, product, fragment, machine, product.span)
 
 
@@ -89,5 +90,5 @@ def origin_in(kernel: Kernel, memory: Memory, tile: TileType) -> dict[str, Expr]
     origin = dict.fromkeys(memory.dims, const(0))
     for dim, extent in zip(memory.dims, memory.shape, strict=True):
         if extent.value < tile.extent(dim):
-            origin[dim] -= kernel.symbol(f"wave_{dim}") * extent.value
+            origin[dim] -= kernel.symbol(wave_name(dim)) * extent.value
     return origin

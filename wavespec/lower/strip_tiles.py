@@ -29,7 +29,7 @@ class StripTiles(Pass):
     After:  on machines that run waves one after another, operations on such tiles stand in inner loops, one instruction
             wide each.  Reductions along the dim end a loop, because what uses them needs the whole row; so do products
             that a reduction follows, whose sums take all registers.  What a later loop needs of an earlier one is
-            written to a private memory ``<name>_strips`` and read back.  Code is as long for one strip as for many.
+            written to a private memory ``<name>.strips`` and read back.  Code is as long for one strip as for many.
     Cases:  loops stay as they are where something needs a whole tile that only registers hold.
     """
 
@@ -186,7 +186,7 @@ class _Body:
         extents = tuple(tile.extent(dim) // self.kernel.waves_along(dim) for dim in tile.dims)
         arrangement = row_major(tile.dims, extents)
         sizes = tuple(map(const, extents))
-        return Memory(f"{value.name}_strips", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
+        return Memory(f"{value.name}.strips", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)
 
     # --------------------------------------------------------------------------------------------------------- loops
 

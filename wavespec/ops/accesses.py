@@ -321,6 +321,7 @@ def moves_matrices(memory: Memory, layout: Layout, machine: Machine) -> bool:
         or memory.space != "shared"
         or memory.dtype.bytes > _MATRIX_PART_BYTES
         or len(memory.dims) != 2
+        or layout.elements == 1
     ):
         return False
     row, column = memory.dims

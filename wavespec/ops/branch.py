@@ -39,7 +39,7 @@ def _lowered(
         context.tile(f"{statement.name}_{name}", value.tile.dims, value.tile.dtype)
         for name, value in zip(statement.carry, first, strict=True)
     )
-    at = symbol(context.fresh(f"{statement.name}_taken"), 0, 1)
+    at = symbol(context.fresh(f"taken_of_{statement.name}"), 0, 1)
     context.symbols.append(at)
     context.add(
         "iterate",

@@ -6,6 +6,7 @@ from wavespec.diagnostics import WavespecError, Where, listing
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.layout import Layout
+from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import Mask
 from wavespec.ops.accesses import coordinates_in, edge
 from wavespec.ops.contexts import ThreadContext
@@ -52,7 +53,7 @@ def _holders(kernel: Kernel, op: Op, layout: Layout) -> Mask:
     named = {name for _, expr in (*layout.base, *op["origin"]) for name in expr.symbols}
     axes = [known for known in kernel.symbols if known.args[0] in (f"wg{axis}" for axis in range(len(kernel.grid)))]
     # Waves that take turns have tiles of their own; all others split a dim.
-    waves = [kernel.symbol(name) for name, count in kernel.waves if count > 1 and name.startswith("wave_")]
+    waves = [kernel.symbol(name) for name, count in kernel.waves if count > 1 and dim_of_wave(name)]
     alike = [one for one in (*axes, *waves) if one.args[0] not in named]
     return (*((one, const(1)) for one in alike), *_lanes(kernel, layout))
 

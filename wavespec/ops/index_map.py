@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.names import operand_name
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.ops import Read, Take, Write
@@ -47,7 +48,7 @@ def mapped(
     known = {name: const(number) for name, number in context.params.items()}
     known |= {dim: index_of(dim) for dim in dims}
     for number, name in enumerate(values_of(statement.at, dims, context.params)):
-        known[name] = value_symbol(f"value.{number}", context.names[name].tile.dtype)
+        known[name] = value_symbol(operand_name(number), context.names[name].tile.dtype)
     places = {
         dim: _computed(statement.at[dim], known, context.sizes, _IN_KERNELS) if dim in statement.at else index_of(dim)
         for dim in shape

@@ -9,6 +9,7 @@ from itertools import groupby
 from wavespec.ir.expr import Expr, const, less, minimum
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
+from wavespec.ir.names import operand_name
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.accesses import Coordinates, copied_together, is_aligned, regroup, stored_later
 from wavespec.ops.contexts import ThreadContext
@@ -141,7 +142,7 @@ def _is_long(op: Op, layout: Layout, operands: Sequence[Value], context: ThreadC
     origin = context.origin(op)
     tiles = [indices_of(origin, place) for place in layout.coordinates()]
     unknown = [
-        {f"value.{number}": _unknown(value, place) for number, value in enumerate(operands)}
+        {operand_name(number): _unknown(value, place) for number, value in enumerate(operands)}
         for place in layout.register_offsets()
     ]
     tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
@@ -205,7 +206,7 @@ def bound_values(operands: Sequence[Value], layout: Layout, context: ThreadConte
             register = held[tuple(place[dim] for dim in dims)]
             if register.name not in symbols:
                 symbols[register.name] = bind(context.build, context, register)
-            table[f"value.{number}"] = symbols[register.name]
+            table[operand_name(number)] = symbols[register.name]
     return known
 
 

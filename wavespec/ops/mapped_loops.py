@@ -71,7 +71,7 @@ def memory_for(value: Value, context: ThreadContext) -> Memory:
     dims = tuple(sorted(tile.dims, key=tile.layout.run_length))
     extents = tuple(map(tile.extent, dims))
     sizes, arrangement = tuple(map(const, extents)), row_major(dims, extents)
-    memory = Memory(f"{value.name}_elements", tile.dtype, dims, sizes, "private", arrangement=arrangement)
+    memory = Memory(f"{value.name}.elements", tile.dtype, dims, sizes, "private", arrangement=arrangement)
     if memory not in context.memories:  # a loop that is repeated names its values again
         assert memory.name not in {other.name for other in context.memories}, memory.name
         context.memories.append(memory)

@@ -6,6 +6,7 @@ from typing import Any
 
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
+from wavespec.ir.names import wave_name
 from wavespec.ir.thread import SharedTile
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import Mma
@@ -62,7 +63,7 @@ def _by_unit(op: Op, context: ThreadContext) -> None:
     def tile(value: Value, dim: str, number: int, extent: int, step: int) -> SharedTile:
         read = context.by_unit[value.name]
         memory = context.kernel.memory(read["memory"])
-        place = context.kernel.symbol(f"wave_{dim}") * tiles[dim] + number * extent
+        place = context.kernel.symbol(wave_name(dim)) * tiles[dim] + number * extent
         at = {dim: place, op["k"]: const(step * row.k)}
         origin = context.origin(read)
         return SharedTile(

@@ -21,7 +21,7 @@ def parts_of_waves(
     sizes = [value.vector.elements for value in values]
     each = sum(sizes) * kernel.lanes
     taken = {memory.name for memory in (*kernel.memories, *context.memories)}
-    name = next(one for n in itertools.count() if (one := f"{hint}_parts{n or ''}") not in taken)
+    name = next(one for n in itertools.count() if (one := f"{hint}.parts{n or ''}") not in taken)
     dims, extents = ("element",), (kernel.wave_count * each,)
     dtype = values[0].vector.dtype
     context.memories.append(

@@ -51,7 +51,7 @@ def slab_widths(columns: int, element_bytes: int) -> list[int]:
 
 def _staging(output: Memory, rows: int, columns: int, buffers: int) -> Memory:
     return Memory(
-        f"{output.name}_staged_{columns}",
+        f"{output.name}.staged_{columns}",
         output.dtype,
         output.dims,
         (const(rows), const(columns)),

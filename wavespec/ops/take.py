@@ -115,7 +115,7 @@ def _memory(op: Op, context: ThreadContext) -> Memory:
     memory = Memory("", tile.dtype, dims, tuple(map(const, extents)), "shared", arrangement=arrangement, span=op.span)
     known = {one.name: one for one in (*context.kernel.memories, *context.memories)}
     for number in itertools.count():
-        memory = replace(memory, name=f"{value.name}_taken{number or ''}")
+        memory = replace(memory, name=f"{value.name}.taken{number or ''}")
         if memory.name not in known:
             context.memories.append(memory)
         if known.get(memory.name, memory) == memory:

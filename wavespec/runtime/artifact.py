@@ -92,6 +92,8 @@ class TensorParameter:
     output: bool = False
     updated: bool = False
     """Whether it is an input that the kernel changes in place."""
+    zeroed: bool = False
+    """Whether it is an output that starts as zeros, because not every element is written in every call."""
 
     @property
     def written(self) -> bool:
@@ -291,7 +293,7 @@ def _manifest_sha256(record: Mapping[str, Any]) -> str:
 
 def _tensor_to_manifest(tensor: TensorParameter) -> dict[str, Any]:
     record = {"name": tensor.name, "dtype": tensor.dtype, "dims": list(tensor.dims), "output": tensor.output}
-    return {**record, "updated": True} if tensor.updated else record
+    return record | {word: True for word in ("updated", "zeroed") if getattr(tensor, word)}
 
 
 def _dim_to_manifest(dim: Dim) -> dict[str, Any]:
@@ -460,7 +462,9 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         spec_sha256=record["spec_sha256"],
         entry_point=record["entry_point"],
         tensors=tuple(
-            TensorParameter(t["name"], t["dtype"], tuple(t["dims"]), t["output"], t.get("updated", False))
+            TensorParameter(
+                t["name"], t["dtype"], tuple(t["dims"]), t["output"], t.get("updated", False), t.get("zeroed", False)
+            )
             for t in record["tensors"]
         ),
         dims=tuple(_manifest_to_dim(d) for d in record["dims"]),

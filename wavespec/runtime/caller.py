@@ -56,6 +56,8 @@ class Call:
     """Makes a tensor on the current device."""
     results: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
     """Arguments of `empty` for every output: shape, strides, dtype."""
+    zeroed: tuple[int, ...] = ()
+    """Numbers of the outputs that start as zeros."""
     tensor_bytes: tuple[int, ...] = ()
     """Of all tensors: what their storages have at least from their first element on, unless they were shrunk."""
     is_empty: bool = False
@@ -98,6 +100,8 @@ class Caller(ABC):
         if call.updates:
             self._check_apart(inputs, tuple(map(_address, inputs)), call)
         outputs = tuple(starmap(call.empty, call.results))
+        for number in call.zeroed:
+            outputs[number].zero_()
         if call.launcher is not None:
             tensors = inputs + outputs
             call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)

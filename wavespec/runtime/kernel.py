@@ -110,6 +110,7 @@ class Kernel(Caller):
             None if device.type == "cpu" else device.index,
             self._empty,
             tuple((shape, _strides(shape), DTYPES[tensor.dtype]) for tensor, shape in tensors if tensor.output),
+            tuple(number for number, tensor in enumerate(self.artifact.outputs) if tensor.zeroed),
             tuple(prod(shape) * DTYPES[tensor.dtype].itemsize for tensor, shape in tensors),
             any(0 in shape for shape in plan.shapes),
             updates=self._updated,

@@ -11,9 +11,12 @@ from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
 from wavespec.schedule.errors import StepsNotCounted
+from wavespec.schedule.feeding import feeding
 
 TURN = "turn"
-"""Symbol of which of the waves that take turns this one is, and signal that gives a turn."""
+"""Symbol of which of the waves that take turns this one is."""
+NEXT_TURN = "turn.next"
+"""Signal that gives a turn."""
 WAVES_IN_TURN = 2
 COPIES = frozenset(("bulk_copy", "copy_async", "store"))
 READS = ("memory", "a_memory", "b_memory")
@@ -49,11 +52,11 @@ class BufferRing:
 
     @property
     def full(self) -> str:
-        return f"{self.name}_full"
+        return f"{self.name}.full"
 
     @property
     def empty(self) -> str:
-        return f"{self.name}_empty"
+        return f"{self.name}.empty"
 
     @property
     def signals(self) -> tuple[Memory, Memory]:
@@ -141,14 +144,9 @@ def is_shared(kernel: Kernel, box: Op) -> bool:
 
 
 def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:
-    """The copies into ``filled`` with all that computes what they store, in order."""
-    needed: set[str] = set()
-    result: list[Op] = []
-    for op in reversed(ops):
-        if (op.name in COPIES and op["memory"] in filled) or any(value.name in needed for value in op.results):
-            needed |= {value.name for value in op.operands}
-            result.append(op)
-    return result[::-1]
+    """The copies into ``filled`` with all that computes what they store and where that is, in order."""
+    copies = [number for number, op in enumerate(ops) if op.name in COPIES and op["memory"] in filled]
+    return [ops[number] for number in sorted({*copies, *feeding(ops, copies)})]
 
 
 def step_of(kernel: Kernel, loop: Op) -> Expr:

@@ -9,6 +9,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
 from wavespec.schedule.buffer_ring import (
+    NEXT_TURN,
     READS,
     TURN,
     WAVES_IN_TURN,
@@ -21,6 +22,7 @@ from wavespec.schedule.buffer_ring import (
     step_of,
 )
 from wavespec.schedule.errors import StagedOutsideLoop
+from wavespec.schedule.feeding import feeding
 
 _GROUPS = frozenset(("async_commit", "async_wait"))
 
@@ -52,14 +54,15 @@ class Consumer:
                     op = op.with_(lower=first, step=step)
                 result.append(replace(op, region=region))
             elif is_copy(self.kernel, op):
-                raise StagedOutsideLoop(op.span, op["memory"].removesuffix("_shared"))
+                raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             else:
                 result.append(op)
         return tuple(result)
 
     def _loop(self, loop: Op, ring: BufferRing, around: tuple[Op, ...]) -> list[Op]:
-        copies = set(map(id, copies_into(loop.body.ops, ring.filled)))
-        used = [op for op in loop.body.ops if id(op) not in copies and op.name not in _GROUPS]
+        ops, copies = loop.body.ops, set(map(id, copies_into(loop.body.ops, ring.filled)))
+        own = [number for number, op in enumerate(ops) if id(op) not in copies and op.name not in _GROUPS]
+        used = [ops[number] for number in sorted({*own, *feeding(ops, own)})]
         index = ring.index(ring.step)
         ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
         ops += [_of_buffer(op, ring.filled, index) for op in used]
@@ -105,8 +108,8 @@ class Consumer:
         if self.turn is None:
             return [], []
         before = (step_of(self.kernel, around[0]) + 1) // WAVES_IN_TURN  # turns given to this wave
-        wait = make("signal_wait", signal=TURN, index=self.turn, phase=(before + 1) % 2)
-        arrive = make("signal_arrive", signal=TURN, index=const(1) - self.turn, bytes=0)
+        wait = make("signal_wait", signal=NEXT_TURN, index=self.turn, phase=(before + 1) % 2)
+        arrive = make("signal_arrive", signal=NEXT_TURN, index=const(1) - self.turn, bytes=0)
         return [wait], [in_first_lane(self.kernel, arrive)]
 
     def _release(self, ring: BufferRing, index: Expr, mask: Mask = ()) -> Op:

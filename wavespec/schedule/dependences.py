@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.schedule.costs import kind_of
+from wavespec.schedule.feeding import bound_symbols, used_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ def _values(loop: Op) -> Iterator[Dependence]:
     body = loop.body
     made = {value.name: number for number, op in enumerate(body.ops) for value in op.results}
     carried = {argument.name: value.name for argument, value in zip(body.arguments, body.yields, strict=True)}
+    bound = bound_symbols(body.ops)
     for number, op in enumerate(body.ops):
-        for value in op.operands:
+        for value in used_values(op, bound):
             if value.name in made:
                 yield Dependence(made[value.name], number, 0, "value", f"it uses %{value.name}")
             elif carried.get(value.name) in made:

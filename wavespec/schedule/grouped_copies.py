@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.schedule.dependences import staged_memories
+from wavespec.schedule.feeding import feeding
 from wavespec.schedule.loop_plan import LoopPlan, fences
 from wavespec.schedule.slices import in_groups, slices_of
 
@@ -14,9 +15,9 @@ _MOST_UNROLLED = 128
 def grouped_copies_plan(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
     """Copies ``stages - 1`` steps ahead, issued under the first products, on machines whose compiler takes groups.
 
-    One round: ``wait``, then the slices with the copies under the first products (`in_groups`).  Copies have all other
-    products of their round, and those of the rounds up to their use, to land; the barrier behind the wait is the only
-    one.
+    One round: ``wait``, what the places of copies are made of, then the slices with the copies under the first
+    products (`in_groups`).  Copies have all other products of their round, and those of the rounds up to their use, to
+    land; the barrier behind the wait is the only one.
 
     A round is written out for each of two buffers, so that their places are numbers and not arithmetic.
     """
@@ -25,16 +26,18 @@ def grouped_copies_plan(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
     commit, wait = (
         next(number for number, op in enumerate(ops) if op.name == name) for name in ("async_commit", "async_wait")
     )
-    rest = [number for number in range(len(ops)) if number not in (*copies, commit, wait)]
+    places = feeding(ops, copies)
+    rest = [number for number in range(len(ops)) if number not in (*places, *copies, commit, wait)]
     stage = [last] * len(ops)
-    for number in (*copies, commit):
+    for number in (*places, *copies, commit):
         stage[number] = 0
     buffers = dict.fromkeys(staged_memories(kernel, ops), stages)
     slices = slices_of(ops, rest)
     if not slices:
-        return LoopPlan(tuple(stage), (wait, *copies, commit, *rest), buffers)
+        return LoopPlan(tuple(stage), (wait, *places, *copies, commit, *rest), buffers)
     order, between = in_groups(ops, slices, copies, "copy", [commit])
-    between = [*fences([0]), *((place + 1, op) for place, op in between)]
+    first = [wait, *places]
+    between = [*fences([0]), *((place + len(first), op) for place, op in between)]
     products = sum(len(part.mmas) for part in slices)
     unroll = stages if stages == 2 and products <= _MOST_UNROLLED else 1
-    return LoopPlan(tuple(stage), (wait, *order), buffers, tuple(between), unroll=unroll)
+    return LoopPlan(tuple(stage), (*first, *order), buffers, tuple(between), unroll=unroll)

@@ -5,16 +5,19 @@ Iterative modulo scheduling: B. R. Rau, "Iterative Modulo Scheduling: An Algorit
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wavespec.schedule.costs import Cost
-from wavespec.schedule.longest_paths import Edge, components, longest_paths, shortest_interval
+from wavespec.schedule.recurrences import Edge, shortest_interval
 
 _TRIES_PER_OPERATION = 6  # placements of one operation, on the average, before the next II is tried
-_MOST_INTERVALS = 64  # intervals tried above the bound
+_MOST_PLACEMENTS = 60_000  # of one loop, in all intervals: two to three seconds
+_MOST_INTERVALS, _ONE_BY_ONE = 64, 8  # intervals that are tried, and the first of them, which are one step apart
+_GROWTH = 16  # behind those, each is longer than the one before by a part of this size
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ def modulo_schedule(costs: Sequence[Cost], edges: Sequence[Edge], units: Mapping
     """The pattern with the shortest interval that was found.
 
     Raises:
-        ValueError: dependences that no interval allows, or no pattern near the bound.
+        ValueError: dependences that no interval allows, or no pattern within the tries.
     """
     quantum = math.gcd(*(cost.busy for cost in costs if cost.unit)) or 1
     costs = [Cost(cost.unit, cost.busy // quantum, -(-cost.latency // quantum)) for cost in costs]
@@ -52,14 +55,13 @@ def modulo_schedule(costs: Sequence[Cost], edges: Sequence[Edge], units: Mapping
         if cost.unit:
             taken[cost.unit] += cost.busy
     by_unit = max(((-(-busy // units[unit]), unit) for unit, busy in taken.items()), default=(0, ""))
-    by_cycle = (0, -1)
-    for part in components(len(costs), edges):
-        by_cycle = max(by_cycle, shortest_interval(longest_paths(part, edges, 1)))
+    by_cycle = shortest_interval(len(costs), edges)
     bound = max(by_unit[0], by_cycle[0], max(cost.busy for cost in costs), 1)
     refused: list[tuple[int, int]] = []
-    for interval in range(bound, bound + _MOST_INTERVALS):
+    interval, left = bound, _MOST_PLACEMENTS
+    while len(refused) < _MOST_INTERVALS and left > 0:
         table = _ReservationTable(costs, edges, units, interval)
-        start = table.filled()
+        start = table.filled(left)
         if start is not None:
             return ModuloSchedule(
                 tuple(at * quantum for at in start),
@@ -70,8 +72,10 @@ def modulo_schedule(costs: Sequence[Cost], edges: Sequence[Edge], units: Mapping
                 by_cycle[0] * quantum,
                 tuple(refused),
             )
+        left -= table.placed
         refused.append((interval * quantum, table.most_refused()))
-    raise ValueError(f"no pattern of {bound} to {bound + _MOST_INTERVALS - 1} steps of {quantum} clocks")
+        interval += 1 if len(refused) < _ONE_BY_ONE else max(1, interval // _GROWTH)
+    raise ValueError(f"none of {len(refused)} patterns of {bound * quantum} to {refused[-1][0]} clocks holds it")
 
 
 class _ReservationTable:
@@ -80,6 +84,7 @@ class _ReservationTable:
     def __init__(self, costs: Sequence[Cost], edges: Sequence[Edge], units: Mapping[str, int], interval: int) -> None:
         self.costs, self.units, self.interval = costs, units, interval
         self.rows: dict[str, list[set[int]]] = {unit: [set() for _ in range(interval)] for unit in units}
+        self.idle = dict.fromkeys(units, (1 << interval) - 1)  # clocks with a unit left, as bits
         self.before: list[list[tuple[int, int]]] = [[] for _ in costs]
         self.after: list[list[tuple[int, int]]] = [[] for _ in costs]
         for before, after, latency, distance in edges:
@@ -89,20 +94,24 @@ class _ReservationTable:
         self.start: dict[int, int] = {}
         self.earlier: dict[int, int] = {}
         self.displaced = [0] * len(costs)
+        self.placed = 0
 
-    def filled(self) -> list[int] | None:
-        """The start of every operation; None where the tries ran out."""
+    def filled(self, most: int) -> list[int] | None:
+        """The start of every operation; None where the tries, or the ``most`` placements, ran out."""
         height = self._heights()
-        waiting = set(range(len(self.costs)))
-        for _ in range(_TRIES_PER_OPERATION * len(self.costs)):
-            if not waiting:
-                self._delay_sources()
-                first = min(self.start.values())
-                return [self.start[number] - first for number in range(len(self.costs))]
-            number = min(waiting, key=lambda one: (-height[one], one))
-            waiting.remove(number)
-            waiting |= self._place(number)
-        return None
+        waiting = [(-height[number], number) for number in range(len(self.costs))]
+        heapq.heapify(waiting)
+        most = min(most, _TRIES_PER_OPERATION * len(self.costs))
+        while waiting and self.placed < most:
+            _, number = heapq.heappop(waiting)
+            self.placed += 1
+            for one in self._place(number):
+                heapq.heappush(waiting, (-height[one], one))
+        if waiting:
+            return None
+        self._delay_sources()
+        first = min(self.start.values())
+        return [self.start[number] - first for number in range(len(self.costs))]
 
     def most_refused(self) -> int:
         """The operation that was displaced most often."""
@@ -114,10 +123,10 @@ class _ReservationTable:
         changed = True
         while changed:  # the interval is no less than any cycle asks for: lengths stop growing
             changed = False
-            for number, following in enumerate(self.after):
-                longest = max((height[after] + delay for after, delay in following), default=0)
-                if longest > height[number]:
-                    height[number], changed = longest, True
+            for number in reversed(range(len(height))):
+                for after, delay in self.after[number]:
+                    if height[after] + delay > height[number]:
+                        height[number], changed = height[after] + delay, True
         return height
 
     def _delay_sources(self) -> None:
@@ -128,39 +137,64 @@ class _ReservationTable:
             latest = min(self.start[after] - delay for after, delay in self.after[number])
             at = self.start[number]
             self._remove(number)
-            free = (
-                slot for slot in range(min(latest, at + self.interval - 1), at, -1) if not self._conflicts(number, slot)
-            )
-            self.start[number] = next(free, at)
-            for row in self._rows(number, self.start[number]):
-                row.add(number)
+            free = self._free(number)
+            later = range(min(latest, at + self.interval - 1), at, -1)
+            self._put(number, next((slot for slot in later if free >> slot % self.interval & 1), at))
 
     def _place(self, number: int) -> set[int]:
         """Put one operation where it fits first, or where it has not been yet; returns those that had to leave."""
         earliest = max((self.start[b] + delay for b, delay in self.before[number] if b in self.start), default=0)
-        slots = range(earliest, earliest + self.interval)
-        at = next((slot for slot in slots if not self._conflicts(number, slot)), None)
-        if at is None:
+        if free := self._free(number):
+            turn = earliest % self.interval
+            later = free >> turn | (free & ((1 << turn) - 1)) << (self.interval - turn)
+            at = earliest + (later & -later).bit_length() - 1
+        else:
             at = max(earliest, self.earlier.get(number, earliest - 1) + 1)
-        leaving = self._conflicts(number, at)
+        unit = self.costs[number].unit
+        leaving = {one for row in self._rows(number, at) if len(row) >= self.units[unit] for one in row}
         leaving |= {
             a for a, delay in self.after[number] if a in self.start and a != number and self.start[a] < at + delay
         }
         for one in leaving:
             self._remove(one)
-        self.start[number] = self.earlier[number] = at
-        for row in self._rows(number, at):
-            row.add(number)
+        self._put(number, at)
+        self.earlier[number] = at
         return leaving
 
+    def _put(self, number: int, at: int) -> None:
+        self.start[number] = at
+        for row in self._rows(number, at):
+            row.add(number)
+        self._count(number, at)
+
     def _remove(self, number: int) -> None:
-        for row in self._rows(number, self.start.pop(number)):
+        at = self.start.pop(number)
+        for row in self._rows(number, at):
             row.discard(number)
+        self._count(number, at)
         self.displaced[number] += 1
 
-    def _conflicts(self, number: int, at: int) -> set[int]:
+    def _count(self, number: int, at: int) -> None:
+        """Note which clocks of an operation have a unit left."""
         unit = self.costs[number].unit
-        return {one for row in self._rows(number, at) if len(row) >= self.units[unit] for one in row}
+        for clock in range(at, at + self.costs[number].busy if unit else at):
+            bit = 1 << clock % self.interval
+            if len(self.rows[unit][clock % self.interval]) < self.units[unit]:
+                self.idle[unit] |= bit
+            else:
+                self.idle[unit] &= ~bit
+
+    def _free(self, number: int) -> int:
+        """The clocks of the pattern, as bits, from which on the unit is free for as long as the operation takes."""
+        unit, busy, every = self.costs[number].unit, self.costs[number].busy, (1 << self.interval) - 1
+        if not unit:
+            return every
+        runs, length = self.idle[unit] | self.idle[unit] << self.interval, 1
+        while length < busy:
+            step = min(length, busy - length)
+            runs &= runs >> step
+            length += step
+        return runs & every
 
     def _rows(self, number: int, at: int) -> list[set[int]]:
         cost = self.costs[number]

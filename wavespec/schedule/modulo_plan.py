@@ -8,9 +8,9 @@ from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.schedule.costs import barrier_latency, cost_of, kind_of
 from wavespec.schedule.dependences import dependences, staged_memories
-from wavespec.schedule.longest_paths import Edge
 from wavespec.schedule.loop_plan import LoopPlan, fences
 from wavespec.schedule.modulo import ModuloSchedule, modulo_schedule
+from wavespec.schedule.recurrences import Edge
 from wavespec.targets.machine import Machine
 
 

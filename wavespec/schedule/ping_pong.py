@@ -5,8 +5,8 @@ from __future__ import annotations
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.schedule.dependences import staged_memories
+from wavespec.schedule.feeding import feeding
 from wavespec.schedule.loop_plan import LoopPlan
-from wavespec.schedule.prefetch import feeding_stores
 from wavespec.schedule.slices import slices_of
 from wavespec.targets.machine import Machine
 
@@ -30,8 +30,8 @@ def ping_pong_plan(kernel: Kernel, loop: Op, machine: Machine) -> LoopPlan:
     where, ops = kernel.distribution.roles.span, loop.body.ops
     staged = staged_memories(kernel, ops)
     stores = [n for n, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
-    feeding = feeding_stores(ops, stores)
-    slices = slices_of(ops, [n for n in range(len(ops)) if n not in (*feeding, *stores)])
+    made = feeding(ops, stores)
+    slices = slices_of(ops, [n for n in range(len(ops)) if n not in (*made, *stores)])
     if not machine.wave_priorities:
         raise TurnsNotPossible(where, f"{machine.variant} has no wave priorities, and no wave only copies")
     if kernel.wave_count % 2:
@@ -40,12 +40,13 @@ def ping_pong_plan(kernel: Kernel, loop: Op, machine: Machine) -> LoopPlan:
         raise TurnsNotPossible(where, "the loop does more than stage tiles through registers and multiply them")
     fragments = [number for part in slices for number in part.loads]
     products = [number for part in slices for number in part.mmas]
-    loads = [number for number in feeding if ops[number].name == "load"]
-    moved = [number for number in feeding if number not in loads]
+    loads = [number for number in made if ops[number].name == "load"]
+    loads = sorted({*loads, *feeding(ops, loads)})
+    moved = [number for number in made if number not in loads]
     half = len(products) // 2
     phases = [[*fragments, *loads], products[:half], [*moved, *stores], products[half:]]
     stage = [1] * len(ops)
-    for number in (*feeding, *stores):
+    for number in (*made, *stores):
         stage[number] = 0
     between: list[tuple[int, Op]] = []
     place = 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.schedule.costs import kind_of
 from wavespec.schedule.dependences import staged_memories
+from wavespec.schedule.feeding import feeding
 from wavespec.schedule.grouped_copies import grouped_copies_plan
 from wavespec.schedule.loop_plan import LoopPlan, fences
 from wavespec.schedule.slices import Slice, in_groups, slices_of
@@ -33,7 +34,8 @@ def program_plan(kernel: Kernel, loop: Op) -> LoopPlan:
 
 
 def _of_copies(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPlan:
-    """Asynchronous copies: they are issued between the mmas of a step, and fragments are loaded ahead of their mmas.
+    """Asynchronous copies: they are issued between the mmas of a step, behind the loads that their places are made of,
+    and fragments are loaded ahead of their mmas.
 
     ``[loads of slice k+1; some copies; mmas of slice k] ...; commit; wait; loads of slice 0 of the next step; mmas of
     the last slice``: mmas run while others wait at the barrier.  Where registers do not suffice: ``wait; copies;
@@ -44,17 +46,18 @@ def _of_copies(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPla
     commit, wait = (
         next(number for number, op in enumerate(ops) if op.name == name) for name in ("async_commit", "async_wait")
     )
-    rest = [number for number in range(len(ops)) if number not in (*copies, commit, wait)]
+    places = feeding(ops, copies)
+    rest = [number for number in range(len(ops)) if number not in (*places, *copies, commit, wait)]
     stage = [last] * len(ops)
-    for number in (*copies, commit):
+    for number in (*places, *copies, commit):
         stage[number] = 0
     buffers = dict.fromkeys(staged_memories(kernel, ops), stages)
     slices = slices_of(ops, rest)
     if not slices or (registers and _registers(loop, slices, len(copies)) > registers):
-        return LoopPlan(tuple(stage), (wait, *copies, commit, *rest), buffers)
+        return LoopPlan(tuple(stage), (wait, *places, *copies, commit, *rest), buffers)
     for number in (wait, *slices[0].loads):
         stage[number] = last - 1
-    order: list[int] = []
+    order: list[int] = [*places]
     slots = max(1, len(slices) - 1)
     for at, part in enumerate(slices):
         share = copies[at * len(copies) // slots : (at + 1) * len(copies) // slots] if at < slots else []
@@ -66,7 +69,8 @@ def _of_copies(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPla
 
 
 def _through_registers(kernel: Kernel, loop: Op, stages: int, *, grouped: bool) -> LoopPlan:
-    """Loads go to registers first: loads ``stages - 1`` steps ahead, stores one, behind the last fragment's load.
+    """Loads go to registers first: loads ``stages - 1`` steps ahead, with what their places are made of, stores one,
+    behind the last fragment's load.
 
     One round: ``loads of the next step; fragments; [fence; mmas] of every slice; stores of the next step``; or, where
     the compiler takes groups and there is a product for each load, loads under the first products (`in_groups`).
@@ -74,11 +78,14 @@ def _through_registers(kernel: Kernel, loop: Op, stages: int, *, grouped: bool) 
     ops, last = loop.body.ops, stages - 1
     staged = staged_memories(kernel, ops)
     kinds = [kind_of(kernel, op) for op in ops]
-    stores = [n for n, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
-    feeding = feeding_stores(ops, stores)
-    loads = [n for n in feeding if kinds[n] == "global_load"]
-    between = [n for n in feeding if n not in loads]  # conversions on the way
-    rest = [n for n in range(len(ops)) if n not in (*feeding, *stores)]
+    # What a step computes it stores itself; only tiles of tensors come ahead of it.
+    stores = [n for n, op in enumerate(ops) if op.name == "store" and kernel.memory(op["memory"]).staged]
+    made = feeding(ops, stores)
+    loads = [n for n in made if kinds[n] == "global_load"]
+    places = feeding(ops, loads)
+    loads = sorted({*loads, *places})
+    between = [n for n in made if n not in loads]  # conversions on the way
+    rest = [n for n in range(len(ops)) if n not in (*made, *stores)]
     ahead = max(0, last - 1)
     stage = [last] * len(ops)
     for number in (*between, *stores):
@@ -87,33 +94,22 @@ def _through_registers(kernel: Kernel, loop: Op, stages: int, *, grouped: bool) 
         stage[number] = 0
     slices = slices_of(ops, rest)
     # Narrow loads, which are many and masked, gain nothing from being kept apart.
-    if grouped and slices and len(loads) <= len(slices[0].mmas):
+    if grouped and slices and not places and len(loads) <= len(slices[0].mmas):
         order, added = in_groups(ops, slices, loads, "global_load")
-        places = fences([len(order)])
+        fence = fences([len(order)])
         order = (*order, *between, *stores)
-        return LoopPlan(tuple(stage), order, dict.fromkeys(staged, 1), (*added, *places))
-    order, places = [*loads], list[int]()
+        return LoopPlan(tuple(stage), order, dict.fromkeys(staged, 1), (*added, *fence))
+    order, fenced = [*loads], list[int]()
     for at, part in enumerate(slices):
         order += part.loads if at == 0 else []
-        places += [len(order)] if at else []
+        fenced += [len(order)] if at else []
         order += slices[at + 1].loads if at + 1 < len(slices) else []
-        places.append(len(order))
+        fenced.append(len(order))
         order += part.mmas
     order += [] if slices else rest
-    places.append(len(order))
+    fenced.append(len(order))
     order += [*between, *stores]
-    return LoopPlan(tuple(stage), tuple(order), dict.fromkeys(staged, 1), fences(places))
-
-
-def feeding_stores(ops: Sequence[Op], stores: Sequence[int]) -> list[int]:
-    """The operations whose only use is what they put into the stores."""
-    wanted = {value.name for number in stores for value in ops[number].operands}
-    found: list[int] = []
-    for number in reversed(range(len(ops))):
-        if any(value.name in wanted for value in ops[number].results):
-            found.append(number)
-            wanted |= {value.name for value in ops[number].operands}
-    return found[::-1]
+    return LoopPlan(tuple(stage), tuple(order), dict.fromkeys(staged, 1), fences(fenced))
 
 
 def _registers(loop: Op, slices: Sequence[Slice], copies: int) -> int:

@@ -18,6 +18,8 @@ from wavespec.schedule.buffer_ring import (
     make,
     only_if,
 )
+from wavespec.schedule.errors import ValuesNotShared
+from wavespec.schedule.feeding import feeding
 
 
 class Producer:
@@ -38,19 +40,34 @@ class Producer:
         return ops if self.by_lanes else (in_first_lane(self.kernel, *ops),)
 
     def _kept(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        result: list[Op] = []
+        """Its loops, and what the places of copies are made of."""
+        found, own = list[Op](), list[int]()
         for op in ops:
-            if op.name == "let":
-                result.append(op)
-            elif op.name == "for" and filled_by(self.kernel, op):
-                result += self._loop(op, self.rings[op["induction"]])
-            elif op.name == "for" and any(filled_by(self.kernel, inner) for inner in op.walk()):
-                region = Region((), self._kept(op.body.ops), ())
-                result.append(replace(op, operands=(), results=(), region=region))
-        return tuple(result)
+            kept = self._own(op)
+            own += range(len(found), len(found) + len(kept))
+            found += kept or [op]
+        needed = feeding(found, own)
+        for number in needed:
+            if found[number].region is not None:
+                raise ValuesNotShared(found[number].span)
+        return tuple(found[number] for number in sorted({*own, *needed}))
+
+    def _own(self, op: Op) -> Sequence[Op]:
+        if op.name == "let":
+            return (op,)
+        if op.name == "for" and filled_by(self.kernel, op):
+            return self._loop(op, self.rings[op["induction"]])
+        if op.name == "for" and any(filled_by(self.kernel, inner) for inner in op.walk()):
+            region = Region((), self._kept(op.body.ops), ())
+            return (replace(op, operands=(), results=(), region=region),)
+        return ()
 
     def _loop(self, loop: Op, ring: BufferRing) -> list[Op]:
         copies = copies_into(loop.body.ops, ring.filled)
+        carried = {value.name for value in loop.body.arguments}
+        for op in copies:
+            if not carried.isdisjoint(value.name for value in op.operands):
+                raise ValuesNotShared(op.span)
         boxes = [op for op in copies if op.name == "bulk_copy"]
         by_lanes = [op for op in copies if op.name != "bulk_copy"]
         index = ring.index(ring.step)

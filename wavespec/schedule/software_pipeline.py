@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum
+from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Op, Region, Value
 from wavespec.ir.rewriting import substituted
+from wavespec.schedule.feeding import bound_symbols, symbols_of, used_values
 from wavespec.schedule.loop_plan import LoopPlan
 
 _MOVES = frozenset(("load", "load_matrix", "load_tile", "slice", "pack", "transpose", "cast"))
@@ -20,11 +21,19 @@ class SoftwarePipeline:
     Round t of the new loop runs stage s for step t - s; the first rounds, in which only early stages have a step,
     stand before the loop.  There is no epilogue: the last rounds run early stages for steps that do not exist.
     What these load is zeros (``mask``), or, where the hardware checks ranges and no sum sees it, whatever is there
-    at the last step that exists (docs/decisions/0013).  A value that crosses rounds is carried by the loop.
+    at the last step that exists (docs/decisions/0013).  A value that crosses rounds is carried by the loop; a symbol
+    that stands for one is bound anew in front of who uses it, since steps of several rounds use it at a time.
     """
 
     def __init__(
-        self, loop: Op, at: Expr, plan: LoopPlan, fresh: Callable[[str], str], *, range_checked: bool = False
+        self,
+        loop: Op,
+        at: Expr,
+        plan: LoopPlan,
+        fresh: Callable[[str], str],
+        symbols: Sequence[Expr] = (),
+        *,
+        range_checked: bool = False,
     ) -> None:
         self.loop, self.at, self.plan, self.fresh = loop, at, plan, fresh
         self.ops = loop.body.ops
@@ -32,6 +41,14 @@ class SoftwarePipeline:
         body = loop.body
         self.maker = {value.name: number for number, op in enumerate(self.ops) for value in op.results}
         self.made = {value.name: value for op in self.ops for value in op.results}
+        asked = {name for expr in loop.expressions() for name in expr.symbols}
+        self.bound = {name: value for name, value in bound_symbols(self.ops).items() if name not in asked}
+        self.known = {known.args[0]: known for known in symbols if known.args[0] in self.bound}
+        self.standing: dict[tuple[str, str], Expr] = {}
+        """By symbol and value: the symbol that stands for it in the block that is being written."""
+        self.symbols: dict[str, Expr] = {}
+        """What stands for values in the pipelined loop and before it."""
+        self.uses = [used_values(op, self.bound) for op in self.ops]
         self.before = {a.name: v.name for a, v in zip(body.arguments, body.yields, strict=True)}
         self.first = {a.name: v for a, v in zip(body.arguments, loop.operands, strict=True)}
         last = plan.stages - 1
@@ -49,6 +66,7 @@ class SoftwarePipeline:
         for round_ in range(self.plan.stages - 1):
             self._round(before, round_, history, prologue=True)
         slots = self._slots()
+        self.standing.clear()
         carried = {slot: replace(self.made[slot[0]], name=self.fresh(slot[0])) for slot in slots}
         inits = [self._initial(name, age, history) for name, age in slots]
         ops: list[Op] = []
@@ -109,8 +127,8 @@ class SoftwarePipeline:
     def _slots(self) -> list[tuple[str, int]]:
         """What the loop carries: results by how many rounds old they are; first what it carried before."""
         needed: dict[str, int] = {value.name: 1 for value in self.loop.body.yields if value.name in self.maker}
-        for number, op in enumerate(self.ops):
-            for value in op.operands:
+        for number, values in enumerate(self.uses):
+            for value in values:
                 if (made := self._age(value, number)) is not None:
                     needed[made[0]] = max(needed.get(made[0], 0), made[1])
         return [(name, age) for name, oldest in needed.items() for age in range(1, oldest + 1)]
@@ -132,6 +150,8 @@ class SoftwarePipeline:
                 continue
             if not prologue:
                 into += [replace(added, span=op.span) for at, added in self.plan.between if at == place]
+            if op.name == "bind" and op["symbol"] in self.bound:
+                continue
             ahead = round_ - stage if prologue else last - stage + round_
             position = (self.lower if prologue else self.at) + self.step * ahead
             exists = stage == last and self.whole_rounds and not prologue
@@ -139,9 +159,22 @@ class SoftwarePipeline:
             if op.name == "async_wait":
                 moved = moved.with_(pending=self._pending(number))
             operands = tuple(self._operand(value, number, round_, history, prologue) for value in op.operands)
+            names = [name for name in self.bound if name in symbols_of(op)]
+            held = {name: self._operand(self.bound[name], number, round_, history, prologue) for name in names}
+            moved = substituted(moved, self._bind(into, held, op))
             results = tuple(replace(value, name=self.fresh(value.name)) for value in op.results)
             history.update({(old.name, round_): new for old, new in zip(op.results, results, strict=True)})
             into.append(replace(moved, operands=operands, results=results))
+
+    def _bind(self, into: list[Op], held: Mapping[str, Value], user: Op) -> dict[str, Expr]:
+        """Symbols for values that a user of other symbols means; those that do not stand for them yet are bound."""
+        for name, value in held.items():
+            if (name, value.name) not in self.standing:
+                known = self.known[name]
+                new = known if name not in self.symbols else symbol(self.fresh(name), *known.args[1:])
+                self.symbols[new.args[0]] = self.standing[name, value.name] = new
+                into.append(Op("bind", (value,), attributes=(("symbol", new.args[0]),), span=user.span))
+        return {name: self.standing[name, value.name] for name, value in held.items()}
 
     def _operand(
         self, value: Value, user: int, round_: int, history: Mapping[tuple[str, int], Value], prologue: bool

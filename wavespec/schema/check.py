@@ -9,7 +9,7 @@ from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_orde
 from wavespec.schema.base import SpecModel
 from wavespec.schema.check_assumptions import check_assumptions
 from wavespec.schema.check_cases import check_cases
-from wavespec.schema.check_constraints import check_constraints
+from wavespec.schema.check_constraints import check_constraints, check_tilings
 from wavespec.schema.check_graph import RedefinedName, check_graph
 from wavespec.schema.check_schedules import check_schedules
 from wavespec.schema.check_tiles import check_tiles
@@ -17,6 +17,7 @@ from wavespec.schema.dtypes import PACKED
 from wavespec.schema.errors import BadName
 from wavespec.schema.expressions import Name as NameNode
 from wavespec.schema.models import Dim, KernelSpec, Tensor
+from wavespec.schema.names import ENTRY_POINTS
 from wavespec.schema.resolve import CyclicParams, UndefinedName, derivations, part_of
 
 
@@ -96,8 +97,10 @@ def check_kernel(
     errors += check_assumptions(spec)
     errors += check_cases(spec, broken)
     errors += check_tiles(spec, broken)
-    errors += check_graph(spec, broken, is_whole=is_whole)
+    of_graph = check_graph(spec, broken, is_whole=is_whole)
+    errors += of_graph
     if is_whole:
+        errors += check_tilings(spec) if all(error.severity == "warning" for error in of_graph) else ()
         errors += _bindings(spec)
         # What a plain spec took over from the whole one may be of use to others.
         errors += check_schedules(spec) if spec.has_own_schedule is None else ()
@@ -118,6 +121,9 @@ def _names(spec: KernelSpec) -> Iterator[WavespecError]:
                 yield RedefinedName(spec.where_key(section, name), name, *seen[name])
             else:
                 seen[name] = (what, spec.key_span_of(section, name))
+    if spec.name in ENTRY_POINTS:
+        problem = "means something in machine code, where kernels are found by name"
+        yield BadName(spec.where("name"), spec.name, problem)
     for name, tensor in spec.tensors.items():
         if name == "out" and tensor.role != "output":
             problem = "names the result in generated code; an input needs another name"

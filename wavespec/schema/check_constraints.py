@@ -10,8 +10,9 @@ from wavespec.schema.check_places import check_place
 from wavespec.schema.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.expressions import PLACES, Call, Expression
 from wavespec.schema.models import KernelSpec
-from wavespec.schema.ops import AnyOp, Read, Structured, Take
-from wavespec.schema.resolve import UndefinedName, part_of
+from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Take
+from wavespec.schema.ops.iterate import DimNotTiled
+from wavespec.schema.resolve import UndefinedName, part_of, targets_of
 
 
 class RepeatedConstraint(WavespecError, code="repeated-constraint"):
@@ -75,6 +76,26 @@ def check_constraints(spec: KernelSpec, broken: frozenset[str], *, is_whole: boo
         for override in (settings, *settings.cases):
             if override.constraints is not None:
                 yield from _check(spec, override.constraints, broken, is_whole)
+
+
+def check_tilings(spec: KernelSpec) -> Iterator[WavespecError]:
+    """Loops of a sound graph that the constraints of one target, or of a case of it, leave without a tile."""
+    for target in targets_of(spec):
+        settings = next((entry for name, entry in spec.targets.items() if name == target), None)
+        for override in (settings, *settings.cases) if settings is not None else ():
+            tiled = {one.dim for one in override.constraints or () if isinstance(one, Tiling)}
+            for loop in _loops(spec.graph) if override.constraints is not None else ():
+                if loop.dim not in tiled:
+                    owner = target if override is settings else f"this case of {target}"
+                    yield DimNotTiled(override.where("constraints"), loop.dim, owner, loop.span_of("dim"))
+
+
+def _loops(body: Sequence[AnyOp]) -> Iterator[Iterate]:
+    for op in body:
+        if isinstance(op, Iterate):
+            yield op
+        for field in op.bodies if isinstance(op, Structured) else ():
+            yield from _loops(getattr(op, field))
 
 
 def _check(

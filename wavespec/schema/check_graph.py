@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote
+from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote, raise_all
 from wavespec.schema.check_places import check_place
 from wavespec.schema.constraints import Tiling
 from wavespec.schema.dtypes import DType
@@ -57,10 +57,14 @@ class UnusedTensor(WavespecError, code="unused-tensor", severity="warning"):
 
 
 def plain_graph(spec: KernelSpec) -> tuple[tuple[AnyOp, ...], dict[str, ValueType]]:
-    """The graph of a checked spec with plain ops in place of every expression, and the type of every value."""
+    """The graph of a checked spec with plain ops in place of every expression, and the type of every value.
+
+    Raises:
+        WavespecError: what the constraints of a target leave out, where those of others have it.
+    """
     scope = _GraphScope(spec, frozenset(), is_whole=True)
     scope.run(spec.graph)
-    assert not scope.errors, f"{spec.name} was not checked: {scope.errors[0]}"
+    raise_all(scope.errors)
     return tuple(scope.plain(spec.graph)), scope.types
 
 

@@ -8,6 +8,7 @@ from wavespec.diagnostics import Span, WavespecError, Where, quote
 from wavespec.schema.check_orders import check_clusters
 from wavespec.schema.constraints import Workgroup
 from wavespec.schema.models import KernelSpec, Schedule
+from wavespec.schema.ops import AnyOp, Mma, Structured
 from wavespec.schema.resolve import spec_with_override
 
 _BAND_AXES = {0, 1}
@@ -54,7 +55,8 @@ def is_for_one_target(spec: KernelSpec) -> bool:
 
 
 def _useless(spec: KernelSpec, schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[WavespecError]:
-    found = [*_of_turns(schedule), *_of_loops(schedule, kernels), *_of_workgroups(schedule, kernels)]
+    found = [*_of_turns(schedule), *_of_producers(schedule, kernels)]
+    found += [*_of_loops(schedule, kernels), *_of_workgroups(schedule, kernels)]
     for path, why, hint in found:
         where = schedule.where_key(*path)
         if isinstance(where, str) or where is None or not _is_inherited(spec, where):
@@ -72,6 +74,17 @@ def _of_turns(schedule: Schedule) -> Iterator[_Found]:
     for name, loop in schedule.loops.items():
         if not loop.nodes and not loop.clusters:
             yield from ((("loops", name, field), why, hint) for field in ("stages", "auto") if getattr(loop, field))
+
+
+def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:
+    if schedule.waves is not None and schedule.waves.producers and not any(_has_product(one.graph) for one in kernels):
+        why = "waves that only copy fill shared memory for matrix products, and the graph has none"
+        yield ("waves", "producers"), why, "Leave it out."
+
+
+def _has_product(graph: Sequence[AnyOp]) -> bool:
+    inner = [getattr(op, body) for op in graph if isinstance(op, Structured) for body in op.bodies]
+    return any(isinstance(op, Mma) for op in graph) or any(map(_has_product, inner))
 
 
 def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:

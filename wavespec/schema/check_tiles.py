@@ -142,7 +142,7 @@ class _Target:
                 continue
             tiles[constraint.word, constraint.dim] = (text, value)
             yield from self._beyond(constraint, value)
-            if isinstance(constraint, Workgroup) and constraint.order is not None:
+            if isinstance(constraint, Workgroup) and constraint.order is not None and constraint.dim in self.spec.dims:
                 yield from self._order(constraint, value, values)
         yield from self._divisibility(tiles)
 

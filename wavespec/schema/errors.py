@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
+from wavespec.schema.names import name_problem
 
 ANY_NAME = "*"
 """Among the names of broken parts: a statement has no name, so an unknown value may be its result."""
@@ -76,7 +77,9 @@ class BadName(WavespecError, code="bad-name"):
     """`problem` is the end of a sentence, from `name_problem`."""
 
     def __init__(self, where: Where, name: str, problem: str) -> None:
-        super().__init__(where, f"{quote(name)} {problem}.")
+        longer = f"{name}_"
+        hints = () if name_problem(longer) else (f"{quote(longer)} is a name.",)
+        super().__init__(where, f"{quote(name)} {problem}.", hints=hints)
 
 
 class MissingName(WavespecError, code="missing-name"):

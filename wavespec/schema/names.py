@@ -226,6 +226,11 @@ RESERVED = frozenset(
 """Words of generated code and of expressions."""
 
 
+ENTRY_POINTS = frozenset(("WARP_SZ", "iree_hal_executable_library_query"))
+"""What kernels cannot be called, as their code is found by name: a constant of every PTX module, and what IREE asks a
+library of CPU kernels for."""
+
+
 def name_problem(text: str) -> str | None:
     """Why `text` cannot be a name, as the end of a sentence; `None` where it can."""
     if len(text) > LONGEST_NAME:

@@ -41,7 +41,7 @@ def tensors_to_memories(
 ) -> dict[str, SimulatedMemory]:
     """The global memories; raises ``ValueError`` for a missing input, a wrong shape or a wrong dtype.
 
-    An output that is not given starts poisoned.
+    An output that is not given starts poisoned, or as zeros where the kernel relies on that.
     """
     memories: dict[str, SimulatedMemory] = {}
     for memory in kernel.memories:
@@ -54,6 +54,8 @@ def tensors_to_memories(
             if memory.role != "output":
                 raise ValueError(f"input tensor '{memory.name}' is missing; given: {sorted(tensors)}")
             array = poisoned(memory.dtype, int(np.prod(shape))).reshape(shape)
+            if memory.zeroed:
+                array, given = np.zeros_like(array), True
         if array.shape != shape or array.dtype != numpy_dtype(memory.dtype):
             raise ValueError(f"tensor '{memory.name}' is {array.dtype}{array.shape}, expected {memory.dtype}{shape}")
         written = memory.role != "input"

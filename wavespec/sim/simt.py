@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from wavespec.ir.kernel import Kernel
+from wavespec.ir.names import dim_of_size, size_name
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
@@ -66,13 +67,16 @@ def simulate(
     """
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
+    values = {size_name(dim): size for dim, size in sizes.items()}
     for known in kernel.symbols:
         name = known.args[0]
-        if name in sizes and outside_range(known, sizes[name]):
-            raise ValueError(f"size {name} = {sizes[name]} is outside what the kernel was compiled for: {known.args}")
-    grid = tuple(int(extent.evaluate(sizes)) for extent in kernel.grid)
+        if name in values and outside_range(known, values[name]):
+            raise ValueError(
+                f"size {dim_of_size(name)} = {values[name]} is outside what the kernel was compiled for: {known.args}"
+            )
+    grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
-    tensor_memories = tensors_to_memories(kernel, tensors, sizes)
+    tensor_memories = tensors_to_memories(kernel, tensors, values)
     units: dict[str, MatrixUnit] = {}
     apart = kernel.producers > 0 or any(op.name in _APART or op.get("waves") for op in kernel.walk())
     strand_lanes, start = kernel.lanes if apart else kernel.threads, 1
@@ -83,7 +87,7 @@ def simulate(
         cluster: list[Workgroup] = []
         strands: list[Strand] = []
         for rank, (one, number) in enumerate(zip(ids, numbers, strict=True)):
-            memories = {**tensor_memories, **workgroup_memories(kernel, sizes)}
+            memories = {**tensor_memories, **workgroup_memories(kernel, values)}
             signals = fresh_signals(clocks, findings, rank)
             workgroup = Workgroup(
                 kernel, machine, memories, findings, statistics, clocks, signals, landing, number, rank, cluster
@@ -91,7 +95,7 @@ def simulate(
             cluster.append(workgroup)
             meetings = Meetings(workgroup)
             for first in range(0, kernel.threads, strand_lanes):
-                symbols = SymbolValues(kernel, sizes, one, first, strand_lanes)
+                symbols = SymbolValues(kernel, values, one, first, strand_lanes)
                 strands.append(Strand(workgroup, symbols, meetings, units))
         _run(cluster, strands, order)
         start = clocks.now
@@ -135,8 +139,7 @@ def _run(cluster: Sequence[Workgroup], strands: Sequence[Strand], order: Order) 
 
 def _check_outputs(memories: Mapping[str, SimulatedMemory], findings: FindingList) -> None:
     for name, memory in memories.items():
-        mapped = memory.memory.mapped  # a mapping may leave out elements, which stay as they were
-        if memory.shadow is None or memory.given or mapped or memory.shadow.written.all():
+        if memory.shadow is None or memory.given or memory.shadow.written.all():
             continue
         missing = ~memory.shadow.written
         first = [int(part) for part in np.unravel_index(int(np.argmax(missing)), memory.shape)]

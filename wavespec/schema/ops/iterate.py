@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
 from wavespec.schema.expressions import EvaluationError, Expression
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 class DimNotTiled(WavespecError, code="dim-not-tiled"):
-    def __init__(self, where: Where, dim: str) -> None:
+    def __init__(self, where: Where, dim: str, owner: str = "", loop: Span | None = None) -> None:
+        of = f" of {owner}" if owner else ""
         super().__init__(
             where,
-            f"'iterate' walks over {quote(dim)}, which no constraint tiles.",
+            f"'iterate' walks over {quote(dim)}, which no constraint{of} tiles.",
             hints=[f"Add {{tiling: {dim}, tile: ...}} to 'constraints'."],
+            related=[Related(loop, "the loop")] if loop else [],
         )
 
 

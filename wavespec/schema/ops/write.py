@@ -60,8 +60,9 @@ class Write(EffectOp):
     """The output tensor."""
     at: IndexMap = Field(default_factory=dict)
     """Dim of the tensor: index of the element, written as in `read`; with it, dims may have any order. What lies
-    outside the tensor is not written. An element that no element of the value becomes is left as it is, and one that
-    several become has one of them, or, with `combine`, all of them combined."""
+    outside the tensor is not written. An element that no element of the value becomes is left as it is: 0 in a result
+    that the call makes, where values say what is written. One that several become has one of them, or, with `combine`,
+    all of them combined."""
     combine: Combination | None = None
     """`add`, `max` or `min`: of a tensor with `role: inout`, what it holds and the value. In which order elements are
     combined that several elements of the value become, nobody knows: sums of floating point may differ in their last

@@ -1,0 +1,56 @@
+"""Outputs of which a call may leave elements unwritten: as values say it, not as sizes do."""
+
+from __future__ import annotations
+
+import pytest
+
+from wavespec.schema import KernelSpec, loads
+from wavespec.schema.partly_written import partly_written
+
+
+def spec(*graph: str) -> KernelSpec:
+    lines = "\n".join(f"  - {line}" for line in graph)
+    return loads(
+        f"""apiVersion: wavespec/v1
+kind: Kernel
+name: rows
+dims: {{M: {{}}, N: {{}}, K: {{equals: M * 2}}}}
+tensors:
+  x: {{shape: [M, N], dtype: f32}}
+  place: {{shape: [M], dtype: i32}}
+  y: {{shape: [M, N], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: M, tile: 1, axis: 0}}
+  - {{tiling: N, tile: 64}}
+graph:
+  - where_to: {{read: place}}
+{lines}
+""",
+        "rows.wave.yaml",
+    )
+
+
+WRITE = "{write: part, to: y}"
+
+
+@pytest.mark.parametrize(
+    ("graph", "is_partly"),
+    [
+        (("part: {read: x}", WRITE), False),
+        (("part: {read: x}", "{write: part, to: y, at: {M: size(M) - 1 - M}}"), False),
+        (("part: {read: x}", "{write: part, to: y, at: {M: where_to}}"), True),
+        ((f"steps: {{iterate: N, body: [part: {{read: x}}, {WRITE}]}}",), False),
+        ((f"steps: {{iterate: N, end: where_to, body: [part: {{read: x}}, {WRITE}]}}",), True),
+        ((f"branch: {{if: where_to < 3, body: [part: {{read: x}}, {WRITE}]}}",), True),
+    ],
+    ids=["all", "sizes", "values", "loop", "bounds", "branch"],
+)
+def test_values_leave_elements_unwritten_and_sizes_do_not(graph: tuple[str, ...], is_partly: bool) -> None:
+    assert partly_written(spec(*graph)) == ({"y"} if is_partly else set())
+
+
+def test_inout_tensors_hold_what_the_caller_gave() -> None:
+    text = "{write: part, to: y, at: {M: where_to}}"
+    changed = spec("part: {read: x}", text)
+    tensors = {**changed.tensors, "y": changed.tensors["y"].model_copy(update={"role": "inout"})}
+    assert not partly_written(changed.model_copy(update={"tensors": tensors}))

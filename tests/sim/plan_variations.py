@@ -1,0 +1,110 @@
+"""A kernel of ``specs/`` in; the same with other tiles, waves, stages, roles, orders of tiles and memories, out.
+
+Nothing that is varied changes a result: a variation is right, or a diagnostic says why it cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import yaml
+
+from tests.kernels import Sizes, Subject, elements_to_tensor, tensor_to_elements
+from wavespec.diagnostics import WavespecError
+from wavespec.ir.kernel import Kernel
+from wavespec.pipeline import emit, lower
+from wavespec.schema import KernelSpec, loads
+from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine, machines
+
+T = TypeVar("T")
+Choose = Callable[[Sequence[T]], T]
+"""One of some possibilities: drawn by hypothesis, or by a random number."""
+
+SCHEDULES: tuple[dict[str, Any], ...] = (
+    {},
+    {"stages": 1},
+    {"stages": 2},
+    {"stages": 3},
+    {"stages": 4},
+    {"auto": "prefetch"},
+    {"waves": {"order": "ping_pong"}},
+    {"stages": 2, "waves": {"producers": 1}},
+    {"stages": 3, "waves": {"producers": 2}},
+)
+WORKGROUPS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"group": 2},
+    {"persistent": True, "count": 3},
+    {"persistent": True, "count": 2, "group": 2},
+    {"persistent": True},
+    {"split": 2},
+    {"persistent": True, "cluster": 2},
+)
+_TURNS = {"waves": {"producers": 1, "order": "ping_pong"}, "workgroups": {"persistent": True}}
+_FACTORS = (1, 1, 1, 1, 2, 4, 8, 0.5, 0.5, 0.25, 0.125)
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """A spec as YAML, for one target."""
+
+    subject: Subject
+    target: str
+    text: str
+
+    @property
+    def spec(self) -> KernelSpec:
+        """Checked and resolved, of the case for all sizes."""
+        return cases_for_target(loads(self.text, f"{self.subject.name}.wave.yaml"), self.target)[-1].spec
+
+    @property
+    def machine(self) -> Machine:
+        return machines(self.target)[0]
+
+    def lowered(self) -> Kernel | WavespecError:
+        """The thread kernel, whose MLIR can be written as well, or why not."""
+        try:
+            spec = self.spec
+            kernel = lower(spec, self.machine)
+            emit(spec, self.machine)
+        except WavespecError as error:
+            return error
+        return kernel
+
+    def check(self, kernel: Kernel, sizes: Sizes) -> None:
+        """Assert that there is no race, and that the results are right."""
+        tensors = self.subject.spec.tensors
+        inputs = self.subject.inputs(sizes)
+        names = (name for name, tensor in tensors.items() if tensor.role != "output")
+        arrays = {
+            name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)
+        }
+        report = simulate(kernel, self.machine, arrays, sizes)
+        assert report.ok, f"{dict(sizes)}:\n{report.render()}"
+        results = [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in self.subject.written]
+        self.subject.check(inputs, results, sizes)
+
+
+def variation(subject: Subject, target: str, choose: Choose[Any]) -> Variation:
+    """One of the kernel for all sizes."""
+    spec = yaml.safe_load(dump_yaml(subject.cases(target)[-1].spec))
+    spec.pop("targets", None)
+    params = spec.get("params", {})
+    for name, value in params.items():
+        if isinstance(value, int):
+            params[name] = max(1, int(value * choose(_FACTORS)))
+    for tensor in spec["tensors"].values():
+        if choose((False,) * 9 + (True,)):
+            tensor["space"] = "global" if tensor.get("space") == "shared" else "shared"
+    if choose((False, True)):
+        workgroups = choose(WORKGROUPS)
+        spec["schedule"] = dict(choose(SCHEDULES)) | ({"workgroups": workgroups} if workgroups else {})
+        if choose((False,) * 7 + (True,)):
+            spec["schedule"] = _TURNS
+    return Variation(subject, target, yaml.safe_dump(spec, sort_keys=False))
