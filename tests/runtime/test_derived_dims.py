@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from wavespec.emit.interface import launch_interface
 from wavespec.emit.wrapper import size_text, wrapper_module
 from wavespec.generate import _wrapper_input  # pyright: ignore[reportPrivateUsage]
 from wavespec.pipeline import lower
-from wavespec.runtime.artifact import KernelArtifact, artifact_to_manifest
+from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact, artifact_to_manifest
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.schema import load, loads
@@ -74,3 +75,59 @@ def test_workloads_and_calls_in_python_are_completed() -> None:
     assert (sizes["OH"], sizes["M"], sizes["K"]) == (6, 36, 8)
     with pytest.raises(ValueError, match="OH is 5, but"):
         complete_sizes(SPEC, {**sizes, "OH": 5})
+
+
+# Half of M is the size of the second input, and what K leaves of a block is bounded.
+HALVES = """apiVersion: wavespec/v1
+kind: Kernel
+name: halves
+dims: {M: {}, H: {equals: M / 2}, K: {}}
+tensors:
+  a: {shape: [M, K], dtype: f32}
+  b: {shape: [H], dtype: f32}
+  c: {shape: [H, K], dtype: f32, role: output}
+constraints:
+  - {workgroup: H, tile: 16, axis: 0}
+  - {workgroup: K, tile: 16, axis: 1}
+  - assume: K / 3 <= 1000
+  - assume: M % K < 1000
+graph:
+  - part: {read: a, at: {M: 2 * H}, dims: [H, K]}
+  - scale: {read: b}
+  - y: {mul: [part, scale]}
+  - {write: y, to: c}
+"""
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "message"),
+    [
+        (7, 6, r"halves: H follows from other sizes, but this call has M = 7: 7 / 2 is no whole number\."),
+        (8, 7, r"halves: the kernel assumes K / 3 <= 1000, but this call has M = 8, K = 7, H = 4: 7 / 3 is no whole"),
+        (8, 0, r"halves: the kernel assumes M % K < 1000, but this call has M = 8, K = 0, H = 4: it divides by 0\."),
+    ],
+)
+def test_sizes_that_a_division_leaves_without_a_number_are_refused(m: int, k: int, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        check_inputs(interface(HALVES), (torch.zeros(m, k), torch.zeros(m // 2)))
+    if "H follows" in message:
+        with pytest.raises(ValueError, match="H has no size: 7 / 2 is not an integer in M / 2"):
+            complete_sizes(loads(HALVES), {"M": m, "K": k})
+
+
+def test_sizes_that_divide_are_those_of_the_call() -> None:
+    sizes = check_inputs(interface(HALVES), (torch.zeros(8, 6), torch.zeros(4)))
+    assert sizes == {"M": 8, "H": 4, "K": 6}
+
+
+def test_a_traced_call_asks_for_a_size_that_divides() -> None:
+    text = wrapper_module(_wrapper_input(loads(HALVES), "halves.wave.yaml", "0" * 64, "wavespec build"))
+    assert 'torch._check(a.shape[0] % 2 == 0, lambda: "halves: M / 2 is no whole number.")' in text
+    assert "H is M / 2." in text
+
+
+def test_a_case_that_divides_without_a_number_is_not_that_of_the_call() -> None:
+    condition = Assumption("K / 2 > 4", ("gt", ("div", "K", 2), 4))
+    plain = interface(HALVES)
+    artifact = replace(plain, cases=(ArtifactCase((condition,), plain),))
+    assert [artifact.member_for({"M": 2, "H": 1, "K": k}) for k in (8, 10, 11)] == [1, 0, 1]

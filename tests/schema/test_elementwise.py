@@ -133,7 +133,7 @@ def test_comparisons_give_bool_which_is_written_converted_and_chosen_by() -> Non
     ("statement", "message"),
     [
         ("y: {where: [sums.acc, 1, sums.acc]}", "The condition of 'where' is bool; 'sums.acc' is f32."),
-        ("y: {where: [low, 1, 2]}", "The operands of 'where' are numbers; at least one is a value."),
+        ("y: {where: [low, 1, 2]}", "'where' chooses between two numbers, which do not say what type the result has."),
         ("y: {add: [low, sums.acc]}", "'add' takes numbers; 'low' is bool."),
         ("y: {sqrt: low}", "'sqrt' takes floating point; 'low' is bool."),
         ("y: {bitwise_and: [sums.acc, 1]}", "'bitwise_and' takes integers and bool; 'sums.acc' is f32."),

@@ -19,7 +19,7 @@ _WORDS = {
     "+": "add",
     "-": "sub",
     "*": "mul",
-    "/": "floordiv",
+    "/": "div",
     "//": "floordiv",
     "%": "mod",
     "<": "lt",

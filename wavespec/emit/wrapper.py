@@ -12,7 +12,7 @@ import ast
 import hashlib
 import keyword as python_keywords
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from wavespec.emit.python_text import (
@@ -302,6 +302,10 @@ def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
                     message = f"{argument} needs {dim} in dim {axis} to be a multiple of {multiple_of[dim]}."
                     checks.append((f"{size} % {multiple_of[dim]} == 0", message))
     for one in kernel.dims:
+        for left, right in quotients(one.equals):
+            whole = ("mod", left, right)
+            message = f"{kernel.name}: {size_text(('div', left, right), {})} is no whole number."
+            checks.append((f"{size_text(whole, size_of)} == 0", message))
         if one.equals is not None and one.name not in size_of:
             size_of[one.name] = size_text(one.equals, size_of)
         elif one.equals is not None:
@@ -313,11 +317,11 @@ def _shape_checks(kernel: WrapperInput) -> tuple[list[str], dict[str, str]]:
     return [f"    {call}" for call in calls], size_of
 
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "//", "floordiv": "//", "mod": "%"}
 
 
 def size_text(expression: SizeExpr, names: Mapping[str, str]) -> str:
-    """The Python of a size; dims are called as `names` says, or by their own names."""
+    """The Python of a size, whose dims are called as `names` says; without names as a spec has it."""
     if isinstance(expression, int):
         return str(expression)
     if isinstance(expression, str):
@@ -328,7 +332,18 @@ def size_text(expression: SizeExpr, names: Mapping[str, str]) -> str:
         return f"-(-{texts[0]} // {texts[1]})"
     if operation in ("min", "max"):
         return f"torch.sym_{operation}({', '.join(texts)})" if names else f"{operation}({', '.join(texts)})"
-    return f"{texts[0]} {_SIGNS[operation]} {texts[1]}"
+    sign = "/" if operation == "div" and not names else _SIGNS[operation]
+    return f"{texts[0]} {sign} {texts[1]}"
+
+
+def quotients(expression: SizeExpr | None) -> Iterator[tuple[SizeExpr, SizeExpr]]:
+    """What is divided exactly, and by what, inner divisions first."""
+    if isinstance(expression, tuple):
+        operation, *operands = expression
+        for operand in operands:
+            yield from quotients(operand)
+        if operation == "div":
+            yield expression[1], expression[2]
 
 
 def _operators(kernel: WrapperInput) -> str:

@@ -263,7 +263,7 @@ class ArtifactCase:
 def _holds(condition: Assumption, sizes: Mapping[str, int]) -> bool:
     try:
         return bool(evaluate(condition.condition, sizes))
-    except ZeroDivisionError:  # `K % M == 0` says nothing about an empty M.
+    except ArithmeticError:  # `K % M == 0` says nothing about an empty M, `K / 2 > 4` nothing about an odd K.
         return False
 
 

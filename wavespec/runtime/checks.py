@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -74,7 +74,11 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
             _check_contiguous(f"{artifact.name}: argument '{parameter.name}'", tensor)
     sizes = _bind_dims(artifact, inputs)
     for assumption in artifact.members[artifact.member_for(sizes)].assumptions:
-        if not evaluate(assumption.condition, sizes):
+        try:
+            holds = evaluate(assumption.condition, sizes)
+        except ArithmeticError as error:
+            raise _no_value(artifact, f"the kernel assumes {assumption.text}", error, sizes) from None
+        if not holds:
             given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise ArgumentError(f"{artifact.name}: the kernel assumes {assumption.text}, but this call has {given}.")
     return sizes
@@ -255,8 +259,12 @@ def _derive(artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[st
         other = next(other for other in artifact.dims if other.name == name)
         assert other.equals is not None
         _derive(artifact, other, other.equals, sizes)
-    given = ", ".join(f"{name} = {sizes[name]}" for name in sorted(names_in(equals)))
-    size = evaluate(equals, sizes)
+    known = {name: sizes[name] for name in sorted(names_in(equals))}
+    given = ", ".join(f"{name} = {size}" for name, size in known.items())
+    try:
+        size = evaluate(equals, sizes)
+    except ArithmeticError as error:
+        raise _no_value(artifact, f"{dim.name} follows from other sizes", error, known) from None
     where = f"{artifact.name}: {given} make {dim.name} = {size}"
     if sizes.get(dim.name, size) != size:
         raise ArgumentError(f"{where}, but this call has {dim.name} = {sizes[dim.name]}.")
@@ -264,6 +272,12 @@ def _derive(artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[st
         raise ArgumentError(f"{where}, expected at least 0.")
     _check_size(where, size, dim.multiple_of)
     sizes[dim.name] = size
+
+
+def _no_value(artifact: KernelArtifact, what: str, error: ArithmeticError, sizes: Mapping[str, int]) -> ArgumentError:
+    why = "it divides by 0" if isinstance(error, ZeroDivisionError) else str(error)
+    given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+    return ArgumentError(f"{artifact.name}: {what}, but this call has {given}: {why}.")
 
 
 def _check_size(where: str, size: int, multiple_of: int) -> None:

@@ -20,6 +20,17 @@ _DEEPEST = 64
 _EXPECTED = "a size expression is an integer, a dim name or [op, left, right]"
 
 
+class InexactQuotient(ArithmeticError):
+    """A division that has to be exact is not."""
+
+
+def _div(left: int, right: int) -> int:
+    quotient, rest = divmod(left, right)
+    if rest:
+        raise InexactQuotient(f"{left} / {right} is no whole number")
+    return quotient
+
+
 def _floordiv(left: int, right: int) -> int:
     return left // right
 
@@ -32,6 +43,7 @@ OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
+    "div": _div,
     "floordiv": _floordiv,
     "ceildiv": _ceildiv,
     "mod": operator.mod,
@@ -44,11 +56,16 @@ OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
     "gt": operator.gt,
     "ge": operator.ge,
 }
-"""Meaning of every op; a comparison gives 0 or 1, `floordiv` and `mod` round towards minus infinity."""
+"""Meaning of every op; a comparison gives 0 or 1, `div` is exact, `floordiv` and `mod` round towards minus infinity."""
 
 
 def evaluate(expression: SizeExpr, sizes: Mapping[str, int]) -> int:
-    """Value of `expression` for these sizes of dims; a name without a size is a `KeyError`."""
+    """Value of `expression` for these sizes of dims.
+
+    Raises:
+        KeyError: a name without a size.
+        ArithmeticError: a division by 0, or a `div` that is not exact.
+    """
     if isinstance(expression, int):
         return expression
     if isinstance(expression, str):

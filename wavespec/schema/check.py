@@ -13,12 +13,21 @@ from wavespec.schema.check_constraints import check_constraints, check_tilings
 from wavespec.schema.check_graph import RedefinedName, check_graph
 from wavespec.schema.check_schedules import check_schedules
 from wavespec.schema.check_tiles import check_tiles
+from wavespec.schema.constraints import Assume
 from wavespec.schema.dtypes import PACKED
 from wavespec.schema.errors import BadName
+from wavespec.schema.expressions import Binary, Call, EvaluationError, Expression
 from wavespec.schema.expressions import Name as NameNode
 from wavespec.schema.models import Dim, KernelSpec, Tensor
 from wavespec.schema.names import ENTRY_POINTS
-from wavespec.schema.resolve import CyclicParams, UndefinedName, derivations, part_of
+from wavespec.schema.resolve import (
+    CyclicParams,
+    NoConstantValue,
+    UndefinedName,
+    constant_values,
+    derivations,
+    part_of,
+)
 
 
 class RepeatedDim(WavespecError, code="repeated-dim"):
@@ -93,6 +102,7 @@ def check_kernel(
     """
     errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec, broken), *_overrides(spec, broken)]
     errors += _workloads(spec, broken)
+    errors += _divisors(spec)
     errors += check_constraints(spec, broken, is_whole=is_whole)
     errors += check_assumptions(spec)
     errors += check_cases(spec, broken)
@@ -182,6 +192,38 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
         derivations(spec)
     except CyclicParams as error:
         yield error
+
+
+def _divisors(spec: KernelSpec) -> Iterator[WavespecError]:
+    """Divisions by 0 in what is computed from the sizes of a call, whatever those are."""
+    try:
+        values = constant_values(spec)
+    except WavespecError:  # reported where parameters are checked
+        return
+    overrides = [over for settings in spec.targets.values() for over in (settings, *settings.cases)]
+    everything = (*spec.constraints, *(one for over in overrides for one in over.constraints or ()))
+    written = [(dim.equals, spec.where("dims", name, "equals")) for name, dim in spec.dims.items()]
+    written += [(one.condition, one.where("condition")) for one in everything if isinstance(one, Assume)]
+    for settings in spec.targets.values():
+        written += [(one, case.where("when", at)) for case in settings.cases for at, one in enumerate(case.when)]
+    for expression, where in written:
+        for node in expression.walk() if expression is not None else ():
+            if (divisor := _divisor(node)) is None or any(name not in values for name in divisor.names()):
+                continue
+            try:
+                is_zero = divisor.evaluate(values) == 0
+            except EvaluationError:  # of a division inside of it, which comes by itself
+                continue
+            if is_zero:
+                yield NoConstantValue(part_of(where, divisor), f"{quote(str(node))} divides by 0.")
+
+
+def _divisor(node: Expression) -> Expression | None:
+    match node:
+        case Binary(op="/" | "//" | "%", right=divisor) | Call(function="ceildiv", arguments=(_, divisor)):
+            return divisor
+        case _:
+            return None
 
 
 def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:

@@ -48,7 +48,10 @@ class WaveWithoutWorkgroup(WavespecError, code="wave-without-workgroup"):
         super().__init__(
             where,
             f"A wave splits the workgroup's tile of {quote(dim)}, which has none.",
-            hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}}."],
+            hints=[
+                f"Add {{workgroup: {dim}, tile: ..., axis: ...}}, or {{tiling: {dim}, tile: ...}} where one tile or a "
+                "loop takes all of it."
+            ],
         )
 
 

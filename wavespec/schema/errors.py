@@ -83,12 +83,15 @@ class BadName(WavespecError, code="bad-name"):
 
 
 class MissingName(WavespecError, code="missing-name"):
-    def __init__(self, where: Where, word: str) -> None:
-        super().__init__(
-            where,
-            f"{quote(word)} makes a value, which needs a name.",
-            hints=[f"Write '- name: {{{word}: ...}}'."],
-        )
+    """`inner`: the op that is written below the word, as if that were a name."""
+
+    def __init__(self, where: Where, word: str, inner: str = "") -> None:
+        if inner:
+            message = f"{quote(word)} is an op, and no name of the value that {quote(inner)} makes."
+            hint = f"Call the value something else: '- {word}_: {{{inner}: ...}}'."
+        else:
+            message, hint = f"{quote(word)} makes a value, which needs a name.", f"Write '- name: {{{word}: ...}}'."
+        super().__init__(where, message, hints=[hint])
 
 
 class NamedEffect(WavespecError, code="named-effect"):

@@ -164,12 +164,15 @@ def complete_sizes(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]
     """The sizes of all dims, those that follow from others included.
 
     Raises:
-        ValueError: one that was given is not what it follows from, or one has no size.
+        ValueError: one that was given is not what it follows from, or one has no size, as a division by 0 has none.
     """
     known = {**fixed_dims(spec), **sizes}
     params = {name: value for name, value in constant_values(spec).items() if name in spec.params}
     for name, expression in derivations(spec):
-        value = int(expression.evaluate({**params, **known}))
+        try:
+            value = int(expression.evaluate({**params, **known}))
+        except EvaluationError as error:
+            raise ValueError(f"{spec.name}: {name} has no size: {error} in {expression}.") from None
         if known.setdefault(name, value) != value or value < 0:
             raise ValueError(f"{spec.name}: {name} is {known[name]}, but {expression} is {value}.")
     return known

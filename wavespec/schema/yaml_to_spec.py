@@ -232,8 +232,10 @@ class _Reader:
         model = by_word[word]
         if issubclass(model, ValueOp):
             self.broken.add(ANY_NAME)
-            key_span = next(entry.key_span for entry in node.entries if entry.key == word)
-            return self._wrong(MissingName(key_span, word))
+            written = next(entry for entry in node.entries if entry.key == word)
+            below = written.value.entries if isinstance(written.value, MappingNode) else ()
+            inner = next((entry.key for entry in below if entry.key in by_word), "")
+            return self._wrong(MissingName(written.key_span, word, inner))
         return self._words(node, model, None, None)
 
     def _named_op(self, node: MappingNode, by_word: dict[str, type[Worded]]) -> object:

@@ -19,7 +19,11 @@ from wavespec.schema.yaml_source import NumberOutOfRange
 class NoValue(WavespecError, code="no-value"):
     def __init__(self, where: Where, word: str) -> None:
         message = f"The operands of {quote(word)} are numbers; at least one is a value."
-        super().__init__(where, message, hints=["Write the number that comes out of it."])
+        hint = "Write the number that comes out of it."
+        if word == "where":
+            message = "'where' chooses between two numbers, which do not say what type the result has."
+            hint = "Make one of them a value: '- one: {register: [...], dtype: ..., value: 1}'."
+        super().__init__(where, message, hints=[hint])
 
 
 Takes = Literal["anything", "numbers", "floats", "small floats", "integers", "bits"]
