@@ -20,7 +20,7 @@ class StageOperands(Pass):
     """Have every product read its operands from memory.
 
     Before: an operand of an mma may be any value.
-    After:  what is no ``read`` is padded with zeros beyond the edge of the dim that is summed over, written to a shared
+    After:  what is no ``read``, or a ``direct`` one, is padded with zeros beyond the edge of the dim that is summed over, written to a shared
             memory ``<name>_shared`` in the arrangement of the operand, and read from there.  The memory holds the tile
             of the workgroup, or of one wave where waves run one after another.  Barriers come from the accesses, as
             for every other staged tile.
@@ -31,7 +31,7 @@ class StageOperands(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh, added = fresh_names(kernel), dict[str, Memory]()
-        reads = {op.result.name for op in kernel.walk() if op.name == "read"}
+        reads = {op.result.name for op in kernel.walk() if op.name == "read" and not op.get("direct")}
 
         def change(op: Op) -> tuple[Op, ...]:
             if op.name != "mma":
