@@ -36,9 +36,9 @@ from wavespec.lower.tile_to_thread import TileToThread
 
 PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
-    SeparateOperands(),
     DropUnitDims(),
     ChooseInstructions(),
+    SeparateOperands(),
     AssignTiles(),
     InlineSteps(),
     DeferReductions(),

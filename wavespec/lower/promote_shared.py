@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -69,6 +70,7 @@ class PromoteShared(Pass):
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
+            What a product would have staged, and lies at places that are computed, is read as it is: ``direct``.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
             on: (symbol, memory, place), each behind those that its own place depends on.
     Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` and
@@ -109,6 +111,8 @@ class PromoteShared(Pass):
                 return (replace(op.with_(clamped=rows, **bias), results=(result,)),)
             if not (source.staged or converted or (fragment and fragment.from_shared)):
                 return (op,)
+            if not source.staged and not kernel.producers and _reads_behind(kernel, op)[1]:
+                return (op.with_(direct=True),)
             dtype = fragment.dtype if fragment else source.dtype
             origin, dims = dict(op["origin"]), tuple(dim for dim in source.dims if dim in value.tile.dims)
             local, extents = dict.fromkeys(dims, const(0)), dict(zip(value.tile.dims, value.tile.extents, strict=True))
@@ -127,7 +131,7 @@ class PromoteShared(Pass):
             sizes = tuple(const(extents[dim]) for dim in dims)
             name = f"{value.name if op.get('at') else source.name}.shared"
             shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
-            shared = arrange_staged(shared, product, fragment, machine, source.span)
+            shared = _unlike(arrange_staged(shared, product, fragment, machine, source.span), added)
             added[shared.name] = shared
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
             if op.get("at"):
@@ -152,17 +156,33 @@ class PromoteShared(Pass):
         return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
 
 
+def _unlike(shared: Memory, others: Mapping[str, Memory]) -> Memory:
+    """The memory under a name of its own, unless a tile of the same tensor is staged alike."""
+    for number in itertools.count():
+        named = replace(shared, name=f"{shared.name}{number or ''}")
+        if named.name not in others or replace(others[named.name], span=shared.span) == named:
+            return named
+    raise AssertionError("names do not end")
+
+
 def _through(kernel: Kernel, op: Op) -> tuple[tuple[str, str, tuple[tuple[str, Expr], ...]], ...]:
     """What the places of a staged tile depend on, since lanes copy other elements than they compute with: each value as
     its symbol, and the tensor and place that it is read from. A place may depend on the values before it."""
-    missing, found = {value.name: op for value in op.operands}, list[Op]()
-    for read in reversed([known for known in kernel.walk() if known.name == "read"]):
-        if missing.pop(read.result.name, None):
-            missing |= {value.name: read for value in read.operands}
-            found.append(read)
-    for name in missing:
+    reads, computed = _reads_behind(kernel, op)
+    for name in computed:
         raise ComputedPlace(op.span, kernel.memory(op["memory"]).name, name)
-    return tuple((_by_name(read.result), read["memory"], _place(read, kernel)) for read in reversed(found))
+    return tuple((_by_name(read.result), read["memory"], _place(read, kernel)) for read in reversed(reads))
+
+
+def _reads_behind(kernel: Kernel, op: Op) -> tuple[list[Op], list[str]]:
+    """The reads, the last one first, that the place of a tile depends on, and the names of what else it does."""
+    missing, found = dict.fromkeys(value.name for value in op.operands), list[Op]()
+    for read in reversed([known for known in kernel.walk() if known.name == "read"]):
+        if read.result.name in missing:
+            del missing[read.result.name]
+            missing |= dict.fromkeys(value.name for value in read.operands)
+            found.append(read)
+    return found, list(missing)
 
 
 def _place(read: Op, kernel: Kernel) -> tuple[tuple[str, Expr], ...]:

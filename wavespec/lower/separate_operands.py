@@ -1,54 +1,73 @@
-"""Tile kernel in, tile kernel out: products have the reads of their operands to themselves."""
+"""Tile kernel in, tile kernel out: what is read for a product is read for products alone that want it alike."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op, Region, Value
+from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Machine
+
+_Way = tuple[object, ...]
+_OTHER: _Way = ()
 
 
 class SeparateOperands(Pass):
-    """Read again what products and other operations read together.
+    """Read again what is used in several ways.
 
-    Before: a read may be an operand of products and used by other operations.
-    After:  the others use a read of their own, right behind that one.  Operands are read as a product wants them:
-            staged, step by step, in the layout and as the type of its instruction.
+    Before: products of different instructions, and other operations, may use the result of one read.
+    After:  each way has a read of its own, one behind the other.  Products read operands as their instruction wants
+            them: staged, step by step, in its layout and of its type.  ``direct`` marks the read of the others, which
+            is not staged.
     """
 
     name: ClassVar[str] = "separate-operands"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        operands = {value.name for op in kernel.walk() if op.name == "mma" for value in op.operands[:2]}
-        shared = {value.name for op in kernel.walk() for value in _of_others(op)} & operands
-        reads = {op.result.name: op.result for op in kernel.walk() if op.name == "read" and op.result.name in shared}
+        ways: dict[str, dict[_Way, None]] = {}
+        for op in kernel.walk():
+            for value, way in _uses(op, machine):
+                ways.setdefault(value.name, {})[way] = None
+        several = {name: sorted(every, key=_OTHER.__eq__) for name, every in ways.items() if len(every) > 1}
+        reads = [op for op in kernel.walk() if op.name == "read" and op.result.name in several]
         if not reads:
             return kernel
-        fresh = fresh_names(kernel)
-        again = {name: replace(value, name=fresh(name)) for name, value in reads.items()}
-        return replace(kernel, body=_separated(kernel.body, again))
+        fresh, values = fresh_names(kernel), dict[tuple[str, _Way], Value]()
+        for op in reads:
+            first, *others = several[op.result.name]
+            values[op.result.name, first] = op.result
+            values |= {(op.result.name, way): replace(op.result, name=fresh(op.result.name)) for way in others}
+        return replace(kernel, body=_separated(kernel.body, values, machine))
 
 
-def _of_others(op: Op) -> tuple[Value, ...]:
-    """What an operation uses in another way than a product its operands, and what its region yields."""
-    yields = op.region.yields if op.region else ()
-    return (*(op.operands[2:] if op.name == "mma" else op.operands), *yields)
+def _uses(op: Op, machine: Machine) -> Iterator[tuple[Value, _Way]]:
+    """What an operation, and its region in the end, uses, and what has to be alike for uses to share a read."""
+    fragments = {}
+    if op.name == "mma":
+        row = instruction_of(op, machine)
+        fragments = {0: row.a, 1: row.b}
+    for number, value in enumerate(op.operands):
+        part = fragments.get(number)
+        yield value, (part.dtype, part.bias, part.staging, part.from_shared) if part else _OTHER
+    for value in op.region.yields if op.region else ():
+        yield value, _OTHER
 
 
-def _separated(ops: tuple[Op, ...], again: dict[str, Value]) -> tuple[Op, ...]:
-    def own(values: tuple[Value, ...]) -> tuple[Value, ...]:
-        return tuple(again.get(value.name, value) for value in values)
-
+def _separated(ops: tuple[Op, ...], values: dict[tuple[str, _Way], Value], machine: Machine) -> tuple[Op, ...]:
     result: list[Op] = []
     for op in ops:
-        first = 2 if op.name == "mma" else 0
-        op = replace(op, operands=(*op.operands[:first], *own(op.operands[first:])))
-        if op.region:
-            inside = Region(op.region.arguments, _separated(op.region.ops, again), own(op.region.yields))
-            op = replace(op, region=inside)
-        result.append(op)
-        if op.name == "read" and op.result.name in again:
-            result.append(replace(op, results=(again[op.result.name],)).with_(direct=True))
+        used = [values.get((value.name, way), value) for value, way in _uses(op, machine)]
+        region = op.region
+        if region:
+            inside = _separated(region.ops, values, machine)
+            region = replace(region, ops=inside, yields=tuple(used[len(op.operands) :]))
+        op = replace(op, operands=tuple(used[: len(op.operands)]), region=region)
+        made = [(way, value) for (name, way), value in values.items() if op.name == "read" and name == op.result.name]
+        for way, value in made:
+            result.append(replace(op.with_(direct=True) if way == _OTHER else op, results=(value,)))
+        if not made:
+            result.append(op)
     return tuple(result)
