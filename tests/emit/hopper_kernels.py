@@ -167,10 +167,10 @@ def single_product(row: str, dtype: str, n: int, k: int, *, registers: bool = Fa
             boxes = [(str(i * 64 * depth), f"({depth}, 64,)", f"([0], [{64 * i}],)") for i in range(extent // 64)]
         memories += [
             f"memory @{name} : {dtype} {shape} global input",
-            f"memory @{name}_shared : {dtype} {shape} shared [{digits}]",
+            f"memory @{name}.shared : {dtype} {shape} shared [{digits}]",
         ]
         copies += [
-            f'bulk_copy {{box = {box}, buffer = [0], index = [0], memory = "{name}_shared", offset = [{offset}], '
+            f'bulk_copy {{box = {box}, buffer = [0], index = [0], memory = "{name}.shared", offset = [{offset}], '
             f'origin = {origin}, signal = "ready", source = "{name}"}}'
             for offset, box, origin in boxes
         ]

@@ -160,7 +160,7 @@ def test_race_is_rendered_on_the_spec() -> None:
     first = report.render().splitlines()
     assert first[0] == (
         "gemm.wave.yaml:29:19: error[race]: 'load' reads what another thread wrote without a barrier between: "
-        "element 1 of @a_shared, lane 0 of wave 0 of workgroup 0 and lane 1 of wave 0 of workgroup 0."
+        "element 1 of @a.shared, lane 0 of wave 0 of workgroup 0 and lane 1 of wave 0 of workgroup 0."
     )
     assert first[1:7] == [
         "    |",
