@@ -5,6 +5,7 @@ Nothing that is varied changes a result: a variation is right, or a diagnostic s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -95,10 +96,10 @@ def variation(subject: Subject, target: str, choose: Choose[Any]) -> Variation:
     """One of the kernel for all sizes."""
     spec = yaml.safe_load(dump_yaml(subject.cases(target)[-1].spec))
     spec.pop("targets", None)
-    params = spec.get("params", {})
-    for name, value in params.items():
-        if isinstance(value, int):
-            params[name] = max(1, int(value * choose(_FACTORS)))
+    meant = str([spec[part] for part in ("dims", "tensors", "graph")])
+    for name, value in spec.get("params", {}).items():
+        if isinstance(value, int) and not re.search(rf"\b{name}\b", meant):
+            spec["params"][name] = max(1, int(value * choose(_FACTORS)))
     for tensor in spec["tensors"].values():
         if choose((False,) * 9 + (True,)):
             tensor["space"] = "global" if tensor.get("space") == "shared" else "shared"

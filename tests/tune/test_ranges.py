@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.command import SMALL
-from wavespec.schema import loads
+from tests.specs import KERNELS
+from wavespec.schema import load, loads
 from wavespec.schema.expression_parser import parse_expression
+from wavespec.schema.models import Case
+from wavespec.schema.resolve import complete_sizes
 from wavespec.tune.ranges import ranges
 
 SPEC = loads(SMALL)
@@ -42,3 +47,17 @@ def test_a_workload_is_in_its_own_range_and_in_no_other(workloads: list[dict[str
     holds = [[all(parse_expression(c).evaluate(w) for c in conditions) for conditions in found] for w in workloads]
     assert all(holds[index][index] for index in range(len(workloads)))
     assert not any(holds[one][other] for one, other in combinations(range(len(workloads)), 2))
+
+
+def test_a_dim_that_follows_from_others_has_no_borders() -> None:
+    text = SMALL.replace("dims: {", "dims: {A: {equals: M * 2}, ", 1)
+    (conditions,) = ranges(loads(text), [{"M": 100, "N": 1024, "K": 512, "A": 200}])
+    assert [c for c in conditions if "A" in c] == [] and "M > 50" in conditions
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name.removesuffix(".wave.yaml"))
+def test_the_range_of_every_workload_is_a_case(path: Path) -> None:
+    spec = load(path)
+    workloads = [complete_sizes(spec, sizes) for sizes in spec.workloads]
+    for conditions in ranges(spec, workloads):
+        assert Case(when=tuple(map(parse_expression, conditions))).when

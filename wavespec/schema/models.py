@@ -164,7 +164,7 @@ class Override(SpecModel):
 class Conditional(SpecModel):
     """What holds for the calls of some sizes only."""
 
-    when: Annotated[tuple[Expression, ...], Field(min_length=1, max_length=16)]
+    when: Annotated[tuple[Expression, ...], Field(min_length=1, max_length=64)]
     """Conditions on the sizes of a call, written as in `assume`, all of which have to hold: `K % 8 == 0`."""
 
 

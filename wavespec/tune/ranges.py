@@ -17,7 +17,7 @@ def ranges(spec: KernelSpec, workloads: Sequence[Mapping[str, int]]) -> list[lis
     """Conditions for each workload, such as ``M > 8``, ``M <= 512``, ``K % 16 == 0``; no two of them overlap.
 
     Between two sizes of a dim the border is their geometric mean.  Multiples are asked of dims along which memory is
-    contiguous.
+    contiguous.  A dim that others say has no borders of its own.
     """
     contiguous = {tensor.shape[-1] for tensor in spec.tensors.values() if tensor.shape}
     found: list[list[str]] = []
@@ -26,8 +26,9 @@ def ranges(spec: KernelSpec, workloads: Sequence[Mapping[str, int]]) -> list[lis
         for name, dim in spec.dims.items():
             if dim.value is not None:
                 continue
-            below, above = _borders(workload[name], sorted({other[name] for other in workloads}))
-            conditions += _bounds(name, dim, below, above)
+            if dim.equals is None:
+                below, above = _borders(workload[name], sorted({other[name] for other in workloads}))
+                conditions += _bounds(name, dim, below, above)
             multiple = gcd(workload[name], _MULTIPLE)
             if name in contiguous and dim.multiple_of % multiple:
                 conditions.append(f"{name} % {multiple} == 0")
