@@ -53,6 +53,18 @@ def resized(text: MlirText, parts: Parts, dtype: DType, sizes: Sequence[int]) ->
     return tuple(result)
 
 
+def sliced(text: MlirText, parts: Parts, dtype: DType, start: int, size: int) -> Part:
+    """``size`` of the registers from ``start`` on, as one part; the others are left as they are."""
+    pieces: list[tuple[Part, int, int]] = []  # part, first element, elements
+    at = 0
+    for part in parts:
+        first, last = max(start, at), min(start + size, at + part.size)
+        if first < last:
+            pieces.append((part, first - at, last - first))
+        at += part.size
+    return _joined(text, pieces, dtype, size)
+
+
 def _joined(text: MlirText, pieces: list[tuple[Part, int, int]], dtype: DType, size: int) -> Part:
     cut = [_cut(text, part, start, count, dtype) for part, start, count in pieces]
     if len(cut) == 1:

@@ -13,7 +13,7 @@ from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.pack_bits import pack_bits
 from wavespec.emit.raster import walk_of, walked_ids
-from wavespec.emit.registers import Part, Parts, mlir_type, resized, vector_type
+from wavespec.emit.registers import Part, Parts, mlir_type, resized, sliced, vector_type
 from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
@@ -336,10 +336,9 @@ class ThreadToMlir:
 
     def _slice(self, op: Op) -> None:
         (value,) = op.operands
-        start, size = op["start"], op["size"]
-        after = value.vector.elements - start - size
-        cut = self.parts(value, [n for n in (start, size, after) if n])
-        self.values[op.result.name] = (cut[1 if start else 0],)
+        self.values[op.result.name] = (
+            sliced(self.text, self.held(value), value.vector.dtype, op["start"], op["size"]),
+        )
 
     def _cast(self, op: Op) -> None:
         (value,) = op.operands
