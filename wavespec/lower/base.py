@@ -30,7 +30,7 @@ class Pass:
 
 
 def fresh_names(kernel: Kernel) -> Callable[[str], str]:
-    """A function that makes names of values, or symbols, not yet used in ``kernel``: ``acc``, ``acc.1``, ``acc.2`` ..."""
+    """A function that makes names that no value or symbol of ``kernel`` has: ``acc``, ``acc.1``, ``acc.2`` ..."""
     used = {v.name for op in kernel.walk() for v in (*op.results, *(op.region.arguments if op.region else ()))}
     used |= {name for known in kernel.symbols for name in known.symbols}
     counters: dict[str, int] = {}

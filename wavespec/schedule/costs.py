@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.targets.machine import Machine, Resources
 
-_FREE = frozenset(("constant", "slice", "pack", "bind", "async_commit", "async_wait"))  # names for registers, or bookkeeping
+# Names for registers, or bookkeeping
+_FREE = frozenset(("constant", "slice", "pack", "bind", "async_commit", "async_wait"))
 
 
 @dataclass(frozen=True, slots=True)

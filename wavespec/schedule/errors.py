@@ -92,7 +92,7 @@ class ValuesNotShared(WavespecError, code="values-not-shared"):
     def __init__(self, where: Where) -> None:
         super().__init__(
             where,
-            "Waves that only copy know places of tiles and what they load for them; no values that a condition, a bound "
-            "or another step is made of.",
+            "Waves that only copy know places of tiles and what they load for them; no values that a condition, a "
+            "bound or another step is made of.",
             hints=["Leave out 'producers' of the schedule."],
         )

@@ -15,9 +15,9 @@ _MOST_UNROLLED = 128
 def grouped_copies_plan(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
     """Copies ``stages - 1`` steps ahead, issued under the first products, on machines whose compiler takes groups.
 
-    One round: ``wait``, what the places of copies are made of, then the slices with the copies under the first products (`in_groups`).  Copies have all other
-    products of their round, and those of the rounds up to their use, to land; the barrier behind the wait is the only
-    one.
+    One round: ``wait``, what the places of copies are made of, then the slices with the copies under the first products
+    (`in_groups`).  Copies have all other products of their round, and those of the rounds up to their use, to land; the
+    barrier behind the wait is the only one.
 
     A round is written out for each of two buffers, so that their places are numbers and not arithmetic.
     """
