@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import yaml
@@ -58,6 +58,22 @@ class Variation:
     subject: Subject
     target: str
     text: str
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """As written."""
+        return yaml.safe_load(self.text).get("params", {})
+
+    def with_(self, schedule: dict[str, Any], params: dict[str, int]) -> Variation:
+        """The same with another schedule, and other values of some params."""
+        spec = yaml.safe_load(self.text) | {"schedule": schedule}
+        return replace(self, text=yaml.safe_dump(spec | {"params": self.params | params}, sort_keys=False))
+
+    def with_staged(self, tensor: str) -> Variation:
+        """The same with a tensor that goes through shared memory."""
+        spec = yaml.safe_load(self.text)
+        spec["tensors"][tensor]["space"] = "shared"
+        return replace(self, text=yaml.safe_dump(spec, sort_keys=False))
 
     @property
     def spec(self) -> KernelSpec:

@@ -1,0 +1,66 @@
+"""Whatever tiles, waves, stages, roles and orders of tiles a kernel of ``specs/`` is given on a GPU: it is right, or it
+is refused with a diagnostic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels import subjects
+from tests.sim.plan_variations import Variation, variation
+from wavespec.diagnostics import WavespecError
+
+_MOST_PARAM = 256
+"""Of a tile: larger ones are lowered as well, in minutes."""
+
+
+def _is_small(one: Variation) -> bool:
+    return all(not isinstance(value, int) or value <= _MOST_PARAM for value in one.params.values())
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx950"])
+@given(st.data())
+def test_a_plan_never_changes_a_result(target: str, data: st.DataObject) -> None:
+    def choose(some: Any) -> Any:
+        return data.draw(st.sampled_from(some))
+
+    one = variation(choose(subjects(target)), target, choose)
+    if not _is_small(one):
+        return
+    kernel = one.lowered()
+    if not isinstance(kernel, WavespecError):
+        one.check(kernel, one.subject.complete(choose(one.subject.row.small)))
+
+
+def plan(target: str, name: str, schedule: dict[str, Any], **params: int) -> Variation:
+    """A kernel with this schedule and these params."""
+    subject = next(one for one in subjects(target) if one.name == name)
+    return variation(subject, target, lambda some: some[0]).with_(schedule, params)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx950"])
+@pytest.mark.parametrize(("tile", "wave"), [(16, 1), (16, 2), (4, 1), (8, 2), (32, 4)])
+def test_waves_with_less_elements_than_lanes_transpose(target: str, tile: int, wave: int) -> None:
+    check(plan(target, "transpose", {}, TILE=tile, WAVE=wave), {"M": 70, "N": 33})
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx950"])
+def test_steps_overlap_that_store_what_they_compute(target: str) -> None:
+    """Weights of attention go through shared memory, behind products of the same step."""
+    check(plan(target, "attention", {"stages": 2}), {"B": 1, "H": 1, "M": 66, "N": 70, "D": 50, "E": 20})
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx950"])
+def test_rounds_over_tiles_do_not_overlap(target: str) -> None:
+    schedule = {"stages": 3, "workgroups": {"persistent": True, "count": 3}}
+    one = plan(target, "qk_norm_rope", schedule).with_staged("sin")
+    check(one, {"T": 3, "H": 2, "D": 128})
+
+
+def check(one: Variation, sizes: dict[str, int]) -> None:
+    kernel = one.lowered()
+    assert not isinstance(kernel, WavespecError), str(kernel)
+    one.check(kernel, one.subject.complete(sizes))

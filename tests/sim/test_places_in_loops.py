@@ -1,0 +1,80 @@
+"""Loops whose steps overlap while the places of their tiles depend on data: right, without a race, on every GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kernels import Subject, subjects
+from tests.sim.plan_variations import Variation
+from wavespec.diagnostics import WavespecError
+from wavespec.schema.spec_to_yaml import dump_yaml
+
+TARGETS = ("sm_90", "gfx942", "gfx950")
+_ROWS_AHEAD = {"rows.load": 0, "weights.load": 0, "rows.store": 1, "weights.store": 1, "rows": 2, "weights": 2}
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "two": {"stages": 2},
+    "three": {"stages": 3},
+    "four": {"stages": 4},
+    "prefetch": {"auto": "prefetch"},
+    "modulo": {"stages": 2, "auto": "modulo"},
+    "unrolled": {"loops": {"k_loop": {"stages": 2, "unroll": 2}}},
+    "placed": {"loops": {"k_loop": {"nodes": {**_ROWS_AHEAD, "acc": 2}}}},
+    "persistent": {"stages": 2, "workgroups": {"persistent": True, "count": 3}},
+}
+OF_SOME = [
+    ("sm_90", {"stages": 3, "waves": {"producers": 1}}),
+    ("sm_90", {"stages": 2, "waves": {"producers": 1}, "workgroups": {"persistent": True, "count": 3}}),
+    ("gfx942", {"waves": {"order": "ping_pong"}}),
+    ("gfx950", {"waves": {"order": "ping_pong"}}),
+]
+
+
+def varied(file: str, target: str, schedule: dict[str, Any], *changes: tuple[str, str]) -> Variation:
+    """A kernel of the table with another schedule, and other words in its text."""
+    subject: Subject = next(one for one in subjects(target) if one.file == file)
+    text = dump_yaml(subject.spec)
+    for before, after in changes:
+        assert before in text
+        text = text.replace(before, after)
+    spec = yaml.safe_load(text)
+    spec.pop("targets", None)
+    return Variation(subject, target, yaml.safe_dump(spec | {"schedule": schedule}, sort_keys=False))
+
+
+def check(one: Variation, *sizes: dict[str, int]) -> None:
+    kernel = one.lowered()
+    assert not isinstance(kernel, WavespecError), str(kernel)
+    for of in sizes or one.subject.row.small:
+        one.check(kernel, one.subject.complete(of))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=list(SCHEDULES))
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_of_groups(target: str, schedule: dict[str, Any]) -> None:
+    check(varied("grouped_gemm", target, schedule))
+
+
+@pytest.mark.parametrize(("target", "schedule"), OF_SOME, ids=str)
+def test_rows_of_groups_by_waves_with_roles(target: str, schedule: dict[str, Any]) -> None:
+    check(varied("grouped_gemm", target, schedule))
+
+
+def test_one_operand_that_is_staged_through_registers() -> None:
+    """Rows of any length, so that elements are loaded one by one."""
+    changes = (
+        ("K: {multiple_of: 8}", "K: {}"),
+        ("w: {shape: [G, N, K], dtype: bf16, space: shared}", "w: {shape: [G, N, K], dtype: bf16}"),
+    )
+    check(varied("grouped_gemm", "sm_90", {"stages": 3}, *changes))
+
+
+@pytest.mark.parametrize("schedule", [SCHEDULES["two"], SCHEDULES["three"], SCHEDULES["persistent"]], ids=str)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_place_of_every_step(target: str, schedule: dict[str, Any]) -> None:
+    """Pages of attention: a step loads where its keys are, and tests for the end, several steps ahead of its products."""
+    changes = (("D: {max: 256}", "D: {max: 64}"), ("BLOCK_D: 256", "BLOCK_D: 64"), ("BLOCK_E: 256", "BLOCK_E: 64"))
+    one = varied("attention_paged", target, schedule, *changes)
+    check(one, {"B": 2, "H": 1, "M": 3, "P": 9, "T": 8, "L": 13, "N": 104, "D": 24, "E": 20})
