@@ -84,7 +84,8 @@ def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator
 
 def _has_product(graph: Sequence[AnyOp]) -> bool:
     return any(
-        isinstance(op, Mma) or (isinstance(op, Structured) and any(_has_product(getattr(op, body)) for body in op.bodies))
+        isinstance(op, Mma)
+        or (isinstance(op, Structured) and any(_has_product(getattr(op, body)) for body in op.bodies))
         for op in graph
     )
 
