@@ -20,10 +20,10 @@ class StageOperands(Pass):
     """Have every product read its operands from memory.
 
     Before: an operand of an mma may be any value.
-    After:  what is no ``read``, or a ``direct`` one, is padded with zeros beyond the edge of the dim that is summed over, written to a shared
-            memory ``<name>_shared`` in the arrangement of the operand, and read from there.  The memory holds the tile
-            of the workgroup, or of one wave where waves run one after another.  Barriers come from the accesses, as
-            for every other staged tile.
+    After:  what is no ``read``, or a ``direct`` one, is padded with zeros beyond the edge of the dim that is summed
+            over, written to a shared memory ``<name>_shared`` in the arrangement of the operand, and read from there.
+            The memory holds the tile of the workgroup, or of one wave where waves run one after another.  Barriers come
+            from the accesses, as for every other staged tile.
     Errors: ``shared-memory-exceeded`` at the loop's tile; ``values-not-shared`` at the product.
     """
 

@@ -6,6 +6,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Op
 from wavespec.ops.contexts import LARGEST_BOUND, ThreadContext
 
+
 def to_thread(op: Op, context: ThreadContext) -> None:
     (value,), build = context.fragments[op.operands[0].name], context.build
     dtype = value.vector.dtype
