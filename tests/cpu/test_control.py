@@ -37,3 +37,30 @@ def test_workgroups_share_out_the_tiles_of_a_row() -> None:
     for sizes in ((5, 100, 3), (1, 0, 2), (0, 9, 1)):
         x, first = Parts().inputs(*sizes)
         assert torch.equal(kernel(*map(torch.tensor, (x, first))), torch.tensor(Parts().expected(x, first)))
+
+
+@pytest.mark.parametrize("steps", ["0", "1", "min(n, 1)", "max(n, 0)", "n"])
+def test_a_loop_of_one_step_or_none(steps: str) -> None:
+    spec = loads(
+        f"""apiVersion: wavespec/v1
+kind: Kernel
+name: few_steps
+dims: {{M: {{}}}}
+tensors:
+  x: {{shape: [M], dtype: f32}}
+  count: {{shape: [], dtype: i32}}
+  y: {{shape: [M], dtype: f32, role: output}}
+constraints: [{{workgroup: M, tile: 64, axis: 0}}]
+graph:
+  - start: {{read: x}}
+  - n: {{read: count}}
+  - moved: start + f32(n)
+  - loop: {{repeat: "{steps}", carry: {{acc: moved}}, body: [{{acc: acc + 1}}]}}
+  - {{write: loop.acc, to: y}}
+""",
+        "few_steps.wave.yaml",
+    )
+    few, x = compile(spec), torch.arange(99).float()
+    for n in (-1, 0, 1):
+        times = {"0": 0, "1": 1, "min(n, 1)": max(0, min(n, 1))}.get(steps, max(n, 0))
+        assert torch.equal(few(x, torch.tensor(n, dtype=torch.int32)), x + n + times)

@@ -79,7 +79,7 @@ class Outside:
         """The checked spec."""
         inputs, output, graph = WAYS[self.way]
         rows, wave = (32, 16) if self.way == "stage" else (8, 4)
-        used = [dim for dim in SIZES if re.search(rf"\b{dim}\b", inputs + output)] + ["V"] * ("V" not in inputs + output)
+        used = [dim for dim in SIZES if re.search(rf"\b{dim}\b", inputs + output)]
         words = {"K": "multiple_of: 8", "V": "value: 6" if self.way == "take" else ""}
         tilings = {"N": "workgroup: N, tile: 32, axis: 1", "K": "tiling: K, tile: 16"}
         tilings |= {"V": "tiling: V, tile: 6"} if self.way == "take" else {}

@@ -19,7 +19,8 @@ class InlineSteps(Pass):
     Before: every ``iterate`` is a loop.
     After:  where one tile covers the dim for every size that the kernel is for, the body stands in place of the loop,
             with the induction as 0, what the loop started from as the carried values, and what they became as its
-            results.  Folding nothing into a number leaves the number, so that a dim of size 0 needs no care.  Loops
+            results.  Folding nothing into a number leaves the number, so that a dim of size 0 needs no care; steps
+            over no dim, of which there may be none, stay.  Loops
             of matrix products, and those that a schedule names, stay: other passes overlap their steps.
     """
 
@@ -51,7 +52,9 @@ def _block(ops: Sequence[Op], names: dict[str, Value], scheduled: set[str]) -> t
 def _has_one_step(op: Op, scheduled: set[str]) -> bool:
     if op.name != "iterate" or op.node in scheduled or any(inner.name == "mma" for inner in op.walk()):
         return False
-    if op.get("goes_on") is not None or (op.get("once") and op["extent"].low != 1):  # a branch
+    if op.get("goes_on") is not None:
+        return False
+    if not op["dim"] and (op["extent"].low or 0) < 1:  # a branch, or steps that are part of what is computed
         return False
     most = op["extent"].high
     return most is not None and most <= op["step"].value

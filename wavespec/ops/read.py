@@ -12,7 +12,7 @@ from wavespec.schema.ops import Read
 
 def to_tile(statement: Read, context: TileContext) -> None:
     shape, dtype = context.tensors[statement.tensor]
-    value = context.tile(statement.name, statement.dims or shape, dtype)
+    value = context.tile(statement.name, shape if statement.dims is None else statement.dims, dtype)
     values, places = mapped(statement, context, shape, value.tile.dims)
     context.add("read", values, (value,), statement.span, node=statement.name, memory=statement.tensor, **places)
     context.names[statement.name] = value

@@ -8,7 +8,8 @@ from wavespec.diagnostics import WavespecError, name_hints, quote, raise_all
 from wavespec.schema.check import check_kernel
 from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.models import KernelSpec, Tensor
-from wavespec.schema.ops import AnyOp, Debug, Read, Structured, ValueOp, Write
+from wavespec.schema.ops import AnyOp, Cast, Debug, Read, Register, Repeat, Structured, ValueOp, Write
+from wavespec.schema.ops.base import ValueType
 
 
 class UnknownValueOfGraph(WavespecError, code="undefined-name"):
@@ -17,10 +18,21 @@ class UnknownValueOfGraph(WavespecError, code="undefined-name"):
         super().__init__("--debug", f"{quote(name)} is not a value of the graph.", hints=hints)
 
 
+class NotCarriedOut(WavespecError, code="not-carried-out"):
+    def __init__(self, name: str, loop: Repeat) -> None:
+        super().__init__(
+            loop.where("op"),
+            f"{quote(name)} cannot be shown: it is made in a loop or a branch in the 'repeat' {quote(loop.name)}, "
+            "which leaves what is carried out of it alone.",
+            hints=["Carry it out of there, and show what is carried."],
+        )
+
+
 def debug(spec: KernelSpec, *names: str) -> KernelSpec:
     """The spec with an output for each of `names`, and for each `debug` of its graph, behind its own outputs.
 
     A value `x` is written to `debug_x`, and `loop.x` to `debug_loop_x`, where it is defined: in a loop in every step.
+    A `repeat` carries what is made in it, from 0 on, and it is written behind the loop.
 
     Raises:
         WavespecError: a name that the graph does not define.
@@ -34,8 +46,7 @@ def debug(spec: KernelSpec, *names: str) -> KernelSpec:
         output: Tensor(shape=types[name].dims, dtype=types[name].dtype, role="output")
         for name, output in wanted.items()
     }
-    left = dict(wanted)
-    graph = tuple(_written(spec.graph, left))
+    graph = tuple(_written(spec.graph, dict(wanted), types))
     plain = spec.model_copy(update={"tensors": {**spec.tensors, **tensors}, "graph": graph})
     raise_all(check_kernel(plain))
     return plain
@@ -56,7 +67,7 @@ def _debugged(body: Sequence[AnyOp]) -> Iterator[str]:
             yield from _debugged(getattr(op, field))
 
 
-def _written(body: Sequence[AnyOp], left: dict[str, str]) -> Iterator[AnyOp]:
+def _written(body: Sequence[AnyOp], left: dict[str, str], types: Mapping[str, ValueType]) -> Iterator[AnyOp]:
     """The body with a write behind the last definition of each of ``left``, which those found leave."""
     last = {name: op for op in body for name in _defined(op, left)}
     here: dict[int, list[str]] = {}
@@ -64,8 +75,11 @@ def _written(body: Sequence[AnyOp], left: dict[str, str]) -> Iterator[AnyOp]:
         here.setdefault(id(op), []).append(name)
     outputs: Mapping[str, str] = {name: left.pop(name) for name in last}
     for op in body:
-        if isinstance(op, Structured):
-            yield op.model_copy(update={field: tuple(_written(getattr(op, field), left)) for field in op.bodies})
+        if isinstance(op, Repeat):
+            yield from _carried_out(op, left, types)
+        elif isinstance(op, Structured):
+            inside = {field: tuple(_written(getattr(op, field), left, types)) for field in op.bodies}
+            yield op.model_copy(update=inside)
         elif not isinstance(op, Debug):
             yield op
         for name in here.get(id(op), ()):
@@ -74,6 +88,29 @@ def _written(body: Sequence[AnyOp], left: dict[str, str]) -> Iterator[AnyOp]:
                 yield from (again, Write(value=again.name, to=outputs[name]))
             else:
                 yield Write(value=name, to=outputs[name])
+
+
+def _carried_out(loop: Repeat, left: dict[str, str], types: Mapping[str, ValueType]) -> Iterator[AnyOp]:
+    """The loop with what is made in it carried beside the rest, between the zeros it starts from and the writes."""
+    shown = {name: left.pop(name) for op in loop.body for name in tuple(_defined(op, left))}
+    for op in loop.body:
+        for name in _defined_below(op, left):
+            raise NotCarriedOut(name, loop)
+    body: list[AnyOp] = [op for op in loop.body if not isinstance(op, Debug)]
+    body += [Cast(name=f"{output}_value", value=name, dtype=types[name].dtype) for name, output in shown.items()]
+    for name, output in shown.items():
+        yield Register(name=f"{output}_before", shape=types[name].dims, dtype=types[name].dtype, value=0)
+    carry = loop.carry | {f"{output}_value": f"{output}_before" for output in shown.values()}
+    yield loop.model_copy(update={"carry": carry, "body": tuple(body)})
+    for output in shown.values():
+        yield Write(value=f"{loop.name}.{output}_value", to=output)
+
+
+def _defined_below(op: AnyOp, names: Mapping[str, str]) -> Iterator[str]:
+    for field in op.bodies if isinstance(op, Structured) else ():
+        for inner in getattr(op, field):
+            yield from _defined(inner, names)
+            yield from _defined_below(inner, names)
 
 
 def _defined(op: AnyOp, names: Mapping[str, str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Literal
 
 from wavespec.diagnostics import quote
@@ -36,6 +37,6 @@ class Bitcast(ValueOp):
 
 
 def _bits(dtype: DType) -> int:
-    if dtype == "bool":
-        return 1
-    return 16 if dtype == "bf16" else int(dtype[1]) if dtype.startswith(("f4", "f6", "f8")) else int(dtype[1:])
+    """The number that the name of an element type begins with; a bool is one bit."""
+    number = re.match(r"[a-z]+(\d+)", dtype)
+    return int(number[1]) if number else 1

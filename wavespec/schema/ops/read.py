@@ -59,10 +59,10 @@ class Read(ValueOp):
         return ValueType(dims, tensor.dtype)
 
 
-def named_dims(op: Op, dims: tuple[str, ...], scope: Scope) -> tuple[str, ...] | None:
-    """The field `dims` of an op, where every one is a dim and there once; what is wrong is reported."""
-    known = [scope.dim(op, "dims", index) for index in range(len(dims))]
+def named_dims(op: Op, dims: tuple[str, ...], scope: Scope, field: str = "dims") -> tuple[str, ...] | None:
+    """The field of an op that lists dims, where every one is a dim and there once; what is wrong is reported."""
+    known = [scope.dim(op, field, index) for index in range(len(dims))]
     for index, dim in enumerate(dims):
         if dim in dims[:index]:
-            scope.report(RepeatedDimOfTile(op.where("dims", index), dim))
+            scope.report(RepeatedDimOfTile(op.where(field, index), dim))
     return dims if None not in known and len({*dims}) == len(dims) else None

@@ -9,6 +9,7 @@ from pydantic import Field
 from wavespec.schema.dtypes import DType, fits
 from wavespec.schema.names import Name
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.read import named_dims
 from wavespec.schema.yaml_source import NumberOutOfRange
 
 
@@ -27,7 +28,7 @@ class Register(ValueOp):
     """What every element starts as."""
 
     def infer(self, scope: Scope) -> ValueType | None:
-        dims = [scope.dim(self, "shape", index) for index in range(len(self.shape))]
+        dims = named_dims(self, self.shape, scope, "shape")
         if not fits(self.value, self.dtype):
             scope.report(NumberOutOfRange(self.where("value"), str(self.value), f"the numbers of {self.dtype}"))
-        return ValueType(self.shape, self.dtype) if all(dims) else None
+        return None if dims is None else ValueType(dims, self.dtype)

@@ -65,8 +65,9 @@ class Repeat(Structured):
 
 
 def _effects(body: Sequence[Op]) -> Iterator[Op]:
+    """What is written in a body; what is shown there is that of the last step."""
     for op in body:
-        if isinstance(op, EffectOp):
+        if isinstance(op, EffectOp) and op.word != "debug":
             yield op
         for field in op.bodies if isinstance(op, Structured) else ():
             yield from _effects(getattr(op, field))
