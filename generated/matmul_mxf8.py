@@ -45,7 +45,7 @@ def matmul_mxf8(
 
     Sizes:
         K is a multiple of 32.
-        G is K // 32.
+        G is K / 32.
 
     Raises:
         ArgumentError: a shape, size or device is wrong, or an input requires grad; the text names it.
@@ -91,7 +91,8 @@ def _matmul_mxf8_fake(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor) ->
         b_scale.shape[1] == a_scale.shape[1],
         lambda: "matmul_mxf8: argument 'b_scale' has another G in dim 1 than 'a_scale'.",
     )
-    torch._check(a_scale.shape[1] == a.shape[1] // 32, lambda: "matmul_mxf8: G is not K // 32.")
+    torch._check(a.shape[1] % 32 == 0, lambda: "matmul_mxf8: K / 32 is no whole number.")
+    torch._check(a_scale.shape[1] == a.shape[1] // 32, lambda: "matmul_mxf8: G is not K / 32.")
     return a.new_empty((a.shape[0], b.shape[0]), dtype=torch.bfloat16)
 
 

@@ -36,7 +36,7 @@ def quantize_mxf4(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tup
 
     Sizes:
         K is a multiple of 32.
-        G is K // 32.
+        G is K / 32.
 
     Raises:
         ArgumentError: a shape, size or device is wrong, or an input requires grad; the text names it.
@@ -47,8 +47,7 @@ def quantize_mxf4(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tup
         raise no_backward("quantize_mxf4", x=x)
     if out is None:
         return _quantize_mxf4_op(x)
-    out_0, out_1 = out
-    _quantize_mxf4_out_op(x, out_0, out_1)
+    _quantize_mxf4_out_op(x, *out)
     return out
 
 
@@ -63,6 +62,7 @@ def _quantize_mxf4_fake(x: Tensor) -> tuple[Tensor, Tensor]:
         x.shape[1] % 32 == 0,
         lambda: "quantize_mxf4: argument 'x' needs K in dim 1 to be a multiple of 32.",
     )
+    torch._check(x.shape[1] % 32 == 0, lambda: "quantize_mxf4: K / 32 is no whole number.")
     return (
         x.new_empty((x.shape[0], x.shape[1] // 2), dtype=torch.float4_e2m1fn_x2),
         x.new_empty((x.shape[0], x.shape[1] // 32), dtype=torch.float8_e8m0fnu),

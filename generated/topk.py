@@ -45,8 +45,7 @@ def topk(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor
         raise no_backward("topk", x=x)
     if out is None:
         return _topk_op(x)
-    out_0, out_1 = out
-    _topk_out_op(x, out_0, out_1)
+    _topk_out_op(x, *out)
     return out
 
 
