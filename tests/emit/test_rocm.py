@@ -32,6 +32,16 @@ def test_descriptors_are_made_outside_of_loops() -> None:
     assert "rocdl.make.buffer.rsrc" not in loop(mlir(DEFAULT))
 
 
+@pytest.mark.parametrize("group", ["", ", group: 2"])
+def test_persistent_workgroups_make_descriptors_once_a_round(group: str) -> None:
+    gemm = replace(DEFAULT, schedule=f"workgroups: {{persistent: true, count: 304{group}}}", stages=2)
+    text = mlir(gemm)
+    _, in_rounds, in_steps = text.split("scf.for")
+    assert (in_rounds.count("rocdl.make.buffer.rsrc"), text.count("rocdl.make.buffer.rsrc")) == (2, 3)
+    assert "rocdl.make.buffer.rsrc" not in in_steps[: in_steps.index("scf.yield")]
+    assert build_variant(gemm.spec, AMD)[0].binaries, "the compiler takes it"
+
+
 def test_rows_beyond_the_last_need_no_mask() -> None:
     body = loop(mlir(DEFAULT))
     assert body.count("arith.cmpi") == 1  # the end of K, the same for both tensors

@@ -53,6 +53,22 @@ def test_steps_overlap_that_store_what_they_compute(target: str) -> None:
     check(plan(target, "attention", {"stages": 2}), {"B": 1, "H": 1, "M": 66, "N": 70, "D": 50, "E": 20})
 
 
+@pytest.mark.parametrize("name", ["matmul_mxf8", "linear_i4"])
+@pytest.mark.parametrize("schedule", [{"stages": 2}, {"waves": {"order": "ping_pong"}}], ids=str)
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_operands_that_are_computed_of_tensors_are_stored_ahead(
+    target: str, schedule: dict[str, Any], name: str
+) -> None:
+    check(plan(target, name, schedule), {"M": 33, "N": 40, "K": 96})
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+def test_waves_take_no_turns_where_a_step_stores_what_it_read_of_shared_memory(target: str) -> None:
+    """A staged tile, scaled, goes through shared memory once more."""
+    found = plan(target, "matmul_mxf8", {"waves": {"order": "ping_pong"}}).with_staged("b").lowered()
+    assert isinstance(found, WavespecError) and found.code == "turns-not-possible"
+
+
 @pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx950"])
 def test_rounds_over_tiles_do_not_overlap(target: str) -> None:
     schedule = {"stages": 3, "workgroups": {"persistent": True, "count": 3}}

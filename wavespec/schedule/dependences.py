@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.schedule.costs import kind_of
-from wavespec.schedule.feeding import bound_symbols, used_values
+from wavespec.schedule.feeding import bound_symbols, feeding, used_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,18 @@ def staged_memories(kernel: Kernel, ops: Sequence[Op]) -> tuple[str, ...]:
     """The shared memories that the operations write, in order."""
     written = (op["memory"] for op in ops if op.name in ("store", "copy_async"))
     return tuple(dict.fromkeys(name for name in written if kernel.memory(name).space == "shared"))
+
+
+def stores_ahead(kernel: Kernel, ops: Sequence[Op]) -> list[int]:
+    """Stores into shared memory of what is made of tensors alone, so that it can be stored for a later step."""
+    staged = staged_memories(kernel, ops)
+    stores = [number for number, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+
+    def is_of_step(number: int) -> bool:
+        makers = [ops[maker] for maker in feeding(ops, [number])]
+        return any(op.name.startswith("mma") or op.get("memory") in staged for op in makers)
+
+    return [number for number in stores if not is_of_step(number)]
 
 
 def _values(loop: Op) -> Iterator[Dependence]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.schedule.dependences import staged_memories
+from wavespec.schedule.dependences import staged_memories, stores_ahead
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.loop_plan import LoopPlan
 from wavespec.schedule.slices import slices_of
@@ -29,7 +29,7 @@ def ping_pong_plan(kernel: Kernel, loop: Op, machine: Machine) -> LoopPlan:
     """
     where, ops = kernel.distribution.roles.span, loop.body.ops
     staged = staged_memories(kernel, ops)
-    stores = [n for n, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+    stores = stores_ahead(kernel, ops)
     made = feeding(ops, stores)
     slices = slices_of(ops, [n for n in range(len(ops)) if n not in (*made, *stores)])
     if not machine.wave_priorities:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.schedule.costs import kind_of
-from wavespec.schedule.dependences import staged_memories
+from wavespec.schedule.dependences import staged_memories, stores_ahead
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.grouped_copies import grouped_copies_plan
 from wavespec.schedule.loop_plan import LoopPlan, fences
@@ -78,8 +78,7 @@ def _through_registers(kernel: Kernel, loop: Op, stages: int, *, grouped: bool) 
     ops, last = loop.body.ops, stages - 1
     staged = staged_memories(kernel, ops)
     kinds = [kind_of(kernel, op) for op in ops]
-    # What a step computes it stores itself; only tiles of tensors come ahead of it.
-    stores = [n for n, op in enumerate(ops) if op.name == "store" and kernel.memory(op["memory"]).staged]
+    stores = stores_ahead(kernel, ops)
     made = feeding(ops, stores)
     loads = [n for n in made if kinds[n] == "global_load"]
     places = feeding(ops, loads)
