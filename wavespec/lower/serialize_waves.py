@@ -11,6 +11,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribu
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.promote_shared import SharedMemoryExceeded
 from wavespec.targets.machine import Machine
 
@@ -37,7 +38,7 @@ class SerializeWaves(Pass):
         if machine.concurrent_waves:
             return kernel
         serializer = _Serializer(kernel, machine)
-        body = serializer.block(kernel.body)
+        body = serializer.kept(serializer.block(kernel.body))
         local = [*(memory for memory in kernel.memories if memory.space != "global"), *serializer.private]
         needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in local)
         if needed > machine.shared.bytes:
@@ -52,6 +53,7 @@ class _Serializer:
         self.order = [name for name, _ in kernel.waves]
         self.fresh = fresh_names(kernel)
         self.depths: dict[str, int] = {}
+        self.symbol_depths = {name: number for number, name in enumerate(self.order, 1)}
         self.memory_depths: dict[str, int] = {}
         self.private: list[Memory] = []
         self.local = {memory.name for memory in kernel.memories if memory.space != "global"}
@@ -66,7 +68,7 @@ class _Serializer:
             if inner.name in ("load", "load_tile"):
                 deepest = max(deepest, self.memory_depths.get(inner["memory"], 0))
             for expr in inner.expressions():
-                deepest = max([deepest, *(self.order.index(s) + 1 for s in expr.symbols if s in self.order)])
+                deepest = max([deepest, *(self.symbol_depths.get(symbol, 0) for symbol in expr.symbols)])
         return deepest
 
     def block(self, ops: Sequence[Op]) -> tuple[Op, ...]:
@@ -101,6 +103,8 @@ class _Serializer:
         depth = self.depth(op)
         for value in op.results:
             self.depths[value.name] = depth
+        if op.name == "bind":
+            self.symbol_depths[op["symbol"]] = max(depth, self.symbol_depths.get(op["symbol"], 0))
         for memory in () if around else self._staged(op):
             self.memory_depths[memory] = max(depth, self.memory_depths.get(memory, 0))
         return depth
@@ -147,6 +151,11 @@ class _Serializer:
         """What the waves of that name are the parts of, and the size of its dim."""
         split = next(s for s in self.kernel.distribution.workgroup if f"wave_{s.dim}" == name)
         return split, self.kernel.size(split.dim)
+
+    def kept(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """The nests, with what leaves a wave loop in memory."""
+        own = {memory.name for memory in self.private}
+        return KeptBetweenTurns(self.order, own, self._private, self.fresh)(ops)
 
     # ---------------------------------------------------------------------------------------------------- carried
 
