@@ -47,9 +47,10 @@ def main() -> None:
     ratios: list[float] = []
     print("| kernel | case | sizes | before µs | after µs | before / after | difference |")
     print("|---|---:|---|---:|---:|---:|---:|", flush=True)
-    for manifest in sorted(arguments.after.glob(f"*.artifacts/{arguments.target}.json")):
-        name = manifest.parent.name.removesuffix(".artifacts")
-        old = arguments.before / manifest.parent.name / manifest.name
+    for manifest in sorted(arguments.after.rglob(f"{arguments.target}.json")):
+        place = manifest.relative_to(arguments.after)
+        name = "_".join(place.parent.parts).replace(".artifacts", "")  # members of families have a folder each
+        old = arguments.before / place
         if arguments.only in name and old.exists():
             ratios += compare(name, load_artifact(old), load_artifact(manifest), arguments.seconds)
     if ratios:

@@ -115,11 +115,19 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     return op.with_(layout=layout, loops=(), guard=tuple(guard), bounded=bounded, transpose=())
 
 
-def _read_extents(kernel: Kernel, machine: Machine) -> dict[str, int]:
+def _read_extents(kernel: Kernel, staged: Memory, machine: Machine) -> dict[str, int]:
     """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, of a whole tile
-    that no waves share, and of one step along k."""
+    that no waves share, and of one step along k; the whole tile where it is used otherwise than in products."""
     extents: dict[str, int] = {}
+<<<<<<< HEAD
     shared = {dim_of_wave(name) for name, _ in kernel.waves}
+=======
+    shared = {name.removeprefix("wave_") for name, _ in kernel.waves}
+    used = {value.name for op in kernel.walk() if op.name != "mma" for value in op.operands}
+    for op in kernel.walk():
+        if op.name == "read" and op["memory"] == staged.name and op.result.name in used:
+            extents |= {dim: extent.value for dim, extent in zip(staged.dims, staged.shape, strict=True)}
+>>>>>>> nests
     for op in kernel.walk():
         if op.name == "mma":
             row, acc = instruction_of(op, machine), op.result.tile
@@ -150,7 +158,7 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     loops: list[tuple[Expr, Expr, Expr]] = []
     symbols: list[Expr] = []
     base: list[tuple[str, Expr]] = []
-    read = _read_extents(kernel, machine)
+    read = _read_extents(kernel, shared, machine)
     for dim, block in ((row, lines), (column, width)):
         granule = math.lcm(block, read.get(dim, 1))
         at = symbol(f"copy.{source.name}.{dim}", 0, sizes[dim] - block, block)

@@ -12,6 +12,7 @@ from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.promote_shared import SharedMemoryExceeded
 from wavespec.targets.machine import Machine
 
@@ -38,7 +39,7 @@ class SerializeWaves(Pass):
         if machine.concurrent_waves:
             return kernel
         serializer = _Serializer(kernel, machine)
-        body = serializer.block(kernel.body)
+        body = serializer.kept(serializer.block(kernel.body))
         local = [*(memory for memory in kernel.memories if memory.space != "global"), *serializer.private]
         needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in local)
         if needed > machine.shared.bytes:
@@ -152,6 +153,11 @@ class _Serializer:
         """What the waves of that name are the parts of, and the size of its dim."""
         split = next(s for s in self.kernel.distribution.workgroup if wave_name(s.dim) == name)
         return split, self.kernel.size(split.dim)
+
+    def kept(self, ops: Sequence[Op]) -> tuple[Op, ...]:
+        """The nests, with what leaves a wave loop in memory."""
+        own = {memory.name for memory in self.private}
+        return KeptBetweenTurns(self.order, own, self._private, self.fresh)(ops)
 
     # ---------------------------------------------------------------------------------------------------- carried
 
