@@ -119,15 +119,11 @@ def _read_extents(kernel: Kernel, staged: Memory, machine: Machine) -> dict[str,
     """What is read is filled, beyond the edge of a tensor too: the extents of one matrix instruction, of a whole tile
     that no waves share, and of one step along k; the whole tile where it is used otherwise than in products."""
     extents: dict[str, int] = {}
-<<<<<<< HEAD
     shared = {dim_of_wave(name) for name, _ in kernel.waves}
-=======
-    shared = {name.removeprefix("wave_") for name, _ in kernel.waves}
     used = {value.name for op in kernel.walk() if op.name != "mma" for value in op.operands}
     for op in kernel.walk():
         if op.name == "read" and op["memory"] == staged.name and op.result.name in used:
             extents |= {dim: extent.value for dim, extent in zip(staged.dims, staged.shape, strict=True)}
->>>>>>> nests
     for op in kernel.walk():
         if op.name == "mma":
             row, acc = instruction_of(op, machine), op.result.tile

@@ -163,6 +163,7 @@ class _Serializer:
 
     def without_carried(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
         """The loop with its carried values in memory: operations before it, the loop, operations after it."""
+        self._note_carried(op)
         zeros = {o.result.name for o in self.kernel.walk() if o.name == "constant" and o["value"] == 0}
         ends_early = op.get("goes_on") is not None
         if ends_early or not all(value.name in zeros for value in op.operands) or not _only_accumulates(op):
@@ -198,8 +199,8 @@ class _Serializer:
         """Case 2: the sums of a step are added to private memories, vector register by vector register."""
         spills, outer = ThreadBuilder(self.fresh), ThreadBuilder(self.fresh)
         outside: dict[str, Value] = {}
-        for last, result in zip(op.body.yields, op.results, strict=True):
-            name, start = self._private(result, len(self.order))
+        for argument, last, result in zip(op.body.arguments, op.body.yields, op.results, strict=True):
+            name, start = self._private(result, self.depths[argument.name])
             size, dtype = last.vector.elements, last.vector.dtype
             width = max(1, self.machine.vector_bytes // dtype.bytes)
             for at in range(0, size, width):
@@ -235,7 +236,6 @@ class _Serializer:
         body, spills = op.body, ThreadBuilder(self.fresh)
         inside: dict[str, Value] = {}
         outside: dict[str, Value] = {}
-        self._note_carried(op)
         for first, argument, last, result in zip(op.operands, body.arguments, body.yields, op.results, strict=True):
             size, dtype = argument.vector.elements, argument.vector.dtype
             name, start = self._private(argument, self.depths[argument.name])
