@@ -68,8 +68,8 @@ def memories(kernel: Kernel) -> dict[str, str]:
 
 def test_a_packed_panel_is_filled_once_and_rows_once_per_outer_wave() -> None:
     (loop,) = nest(TWO_BY_TWO.lowered(AVX2).body)
-    panel = ["copy.b.N", ["copy.b.K", "b.shared"]]
-    rows = ["copy.a.K", "a.shared"]
+    panel = ["copy.b.shared.N", ["copy.b.shared.K", "b.shared"]]
+    rows = ["copy.a.shared.K", "a.shared"]
     assert loop == ["at_K", panel, ["wave_M", rows, ["wave_N", ["in_K", "mma"], "c"]]]
 
 

@@ -157,7 +157,7 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     read = _read_extents(kernel, shared, machine)
     for dim, block in ((row, lines), (column, width)):
         granule = math.lcm(block, read.get(dim, 1))
-        at = symbol(f"copy.{source.name}.{dim}", 0, sizes[dim] - block, block)
+        at = symbol(f"copy.{shared.name}.{dim}", 0, sizes[dim] - block, block)
         base.append((dim, at))
         if not at.is_const:
             symbols.append(at)
