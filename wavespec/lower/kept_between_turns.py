@@ -85,10 +85,14 @@ class KeptBetweenTurns:
         return op.name == "for" and op["induction"] in self.waves
 
     def _loop(self, op: Op, scope: _Scope, depth: int) -> Op:
-        """A loop with turns inside: what it stores may be there from the step before, or from another wave's turn."""
-        turn = self._is_turn(op)
-        self._note_stores(op, self.own if turn else ())
-        return replace(op, region=replace(op.body, ops=self._block(op.body.ops, scope, depth + turn)))
+        """A loop with turns inside: what it stores may be there from the step before, or from another wave's turn,
+        which may also come after what this one did."""
+        without = self.own if self._is_turn(op) else ()
+        self._note_stores(op, without)
+        inside = self._block(op.body.ops, scope, depth + self._is_turn(op))
+        self._number += 1
+        self._note_stores(op, without)
+        return replace(op, region=replace(op.body, ops=inside))
 
     def _note_stores(self, op: Op, without: Collection[str]) -> None:
         stores = (inner["memory"] for inner in op.walk() if inner.name in ("store", "accumulate", "atomic"))

@@ -13,6 +13,7 @@ from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
+from wavespec.lower.places_of_turns import PlacesOfTurns
 from wavespec.lower.promote_shared import SharedMemoryExceeded
 from wavespec.targets.machine import Machine
 
@@ -39,13 +40,15 @@ class SerializeWaves(Pass):
         if machine.concurrent_waves:
             return kernel
         serializer = _Serializer(kernel, machine)
-        body = serializer.kept(serializer.block(kernel.body))
-        local = [*(memory for memory in kernel.memories if memory.space != "global"), *serializer.private]
+        places = PlacesOfTurns(dict(kernel.waves), serializer.local, kernel.symbol)
+        body = serializer.kept(places(serializer.block(kernel.body)))
+        memories = tuple(replace(one, buffers=one.buffers * places.copies.get(one.name, 1)) for one in kernel.memories)
+        local = [*(memory for memory in memories if memory.space != "global"), *serializer.private]
         needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in local)
         if needed > machine.shared.bytes:
             where = next((split.span for split in kernel.distribution.workgroup if split.span), None)
             raise SharedMemoryExceeded(where, needed, machine, local)
-        return replace(kernel, body=body, waves=(), memories=(*kernel.memories, *serializer.private))
+        return replace(kernel, body=body, waves=(), memories=(*memories, *serializer.private))
 
 
 class _Serializer:
