@@ -15,7 +15,7 @@ _STORES, _LOADS = ("store", "accumulate"), ("load", "load_tile", "accumulate")
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An operation on a memory, and the wave loops around it, outermost first: their symbols and which ones they are."""
+    """An operation on a memory, and the wave loops around it, outermost first: the symbol and number of each."""
 
     op: Op
     turns: tuple[tuple[str, int], ...]
@@ -57,7 +57,9 @@ class PlacesOfTurns:
 
         return rewrite(ops, change) if buffers else ops
 
-    def _accesses(self, ops: Sequence[Op], turns: tuple[tuple[str, int], ...], numbers: Iterator[int]) -> Iterator[_Access]:
+    def _accesses(
+        self, ops: Sequence[Op], turns: tuple[tuple[str, int], ...], numbers: Iterator[int]
+    ) -> Iterator[_Access]:
         for op in ops:
             if op.region:
                 turn = op.name == "for" and op["induction"] in self.waves
