@@ -96,6 +96,8 @@ class _Serializer:
         is private each wave may make for itself."""
         depths = [(self._note(inner), inner) for inner in op.body.ops]
         deepest = max((depth for depth, _ in depths), default=0)
+        if any(inner.name == "for" and self._mixes_levels(inner) for inner in op.body.ops):
+            return True
         return any(depth < deepest and self._staged(inner) & self.shared for depth, inner in depths)
 
     def _staged(self, op: Op) -> set[str]:
