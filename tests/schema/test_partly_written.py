@@ -1,4 +1,4 @@
-"""Outputs of which a call may leave elements unwritten: as values say it, not as sizes do."""
+"""Outputs of which a call may leave elements unwritten, as values say it or as sizes do."""
 
 from __future__ import annotations
 
@@ -38,14 +38,33 @@ WRITE = "{write: part, to: y}"
     [
         (("part: {read: x}", WRITE), False),
         (("part: {read: x}", "{write: part, to: y, at: {M: size(M) - 1 - M}}"), False),
+        (("part: {read: x}", "{write: part, to: y, at: {M: size(M) - 2 - M}}"), True),
+        (("part: {read: x}", "{write: part, to: y, at: {N: 'min(N, 7)'}}"), True),
+        (("part: {read: x}", "{write: part, to: y, at: {N: N - N % 3}}"), True),
+        (("part: {read: x}", "{write: part, to: y, at: {N: N % 40}}"), True),
+        (("part: {read: x}", "{write: part, to: y, at: {N: 'min(N, 1000)'}}"), True),
+        (("part: {read: x}", "{write: part, to: y, at: {N: 'xor(N, 1)'}}"), True),
         (("part: {read: x}", "{write: part, to: y, at: {M: where_to}}"), True),
         ((f"steps: {{iterate: N, body: [part: {{read: x}}, {WRITE}]}}",), False),
         ((f"steps: {{iterate: N, end: where_to, body: [part: {{read: x}}, {WRITE}]}}",), True),
         ((f"branch: {{if: where_to < 3, body: [part: {{read: x}}, {WRITE}]}}",), True),
     ],
-    ids=["all", "sizes", "values", "loop", "bounds", "branch"],
+    ids=[
+        "all",
+        "sizes",
+        "too few",
+        "the first ones",
+        "every third",
+        "remainders",
+        "large numbers",
+        "bits",
+        "values",
+        "loop",
+        "bounds",
+        "branch",
+    ],
 )
-def test_values_leave_elements_unwritten_and_sizes_do_not(graph: tuple[str, ...], is_partly: bool) -> None:
+def test_values_and_sizes_leave_elements_unwritten(graph: tuple[str, ...], is_partly: bool) -> None:
     assert partly_written(spec(*graph)) == ({"y"} if is_partly else set())
 
 
