@@ -26,6 +26,9 @@ from typing import Any
 import wavespec
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
+from wavespec.ir.declarations import Attribute, Trait
+from wavespec.ir.thread_ops import THREAD_OPS
+from wavespec.ir.tile_ops import TILE_OPS
 from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
 from wavespec.schema import loads
@@ -175,6 +178,29 @@ def scans() -> str:
     return "\n".join(["| op | result |", "| --- | --- |", *rows])
 
 
+def operations(level: str) -> str:
+    """The operations of the IR at a level, a row each."""
+    rows: list[str] = []
+    for one in {"tile": TILE_OPS, "thread": THREAD_OPS}[level].all():
+        attributes = "; ".join(_attribute(name, attribute) for name, attribute in one.attributes.items())
+        traits = ", ".join(sorted(trait.name.lower().replace("_", " ") for trait in one.traits))
+        rows.append(f"| `{one.name}` | {_cell(one.signature)} | {_cell(one.doc)} | {_cell(attributes)} | {traits} |")
+    head = ["| operation | operands -> results | meaning | attributes | traits |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows])
+
+
+def traits() -> str:
+    """What passes ask of operations, a row each."""
+    rows = [f"| {trait.name.lower().replace('_', ' ')} | {trait.value} |" for trait in Trait]
+    return "\n".join(["| trait | an operation that |", "| --- | --- |", *rows])
+
+
+def _attribute(name: str, attribute: Attribute) -> str:
+    absent = f", absent: {attribute.absent}" if attribute.absent is not None else ""
+    by = f", set by {attribute.set_by}" if attribute.set_by else ""
+    return f"`{name}` {attribute.kind.value}{absent}{by}"
+
+
 def target_table() -> str:
     """The machines and their matrix instructions."""
     rows: list[str] = []
@@ -225,11 +251,13 @@ _PARTS: dict[str, Callable[..., str]] = {
     "folders": folders,
     "kernels": kernels,
     "models": models,
+    "operations": operations,
     "passes": passes,
     "reductions": reductions,
     "scans": scans,
     "stages": stages,
     "targets": target_table,
+    "traits": traits,
 }
 
 

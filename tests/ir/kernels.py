@@ -39,7 +39,7 @@ FRAGMENT = Layout(
 
 
 def tile_kernel() -> Kernel:
-    """A GEMM and a scalar: tiles with and without extents and layouts, a loop, every kind of attribute."""
+    """A GEMM and a scalar: tiles with and without extents and layouts, a loop."""
     whole, tiled = TileType(("M", "K"), (0, 0), F16), TileType(("M", "K"), (64, 32), F16)
     acc_type = TileType(("M", "N"), (64, 64), F32, FRAGMENT)
     a, b = Value("a_tile", whole), Value("b_tile.1", tiled)
@@ -50,39 +50,19 @@ def tile_kernel() -> Kernel:
             "read",
             (),
             (a,),
-            attribute_pairs({"memory": "a", "mapping": (("M", GROUP * 64), ("K", STEP + LANE % 4))}),
+            attribute_pairs({"memory": "a", "origin": (("M", GROUP * 64), ("K", STEP + LANE % 4))}),
         ),
-        Op("read", (), (b,), attribute_pairs({"memory": "b", "mapping": ()})),
+        Op("read", (), (b,), attribute_pairs({"memory": "b", "origin": ()})),
         Op(
             "mma",
             (a, b, carried),
             (product,),
-            attribute_pairs({"variant": "f32_16x16x16_f16", "layout": FRAGMENT}),
+            attribute_pairs({"instruction": "f32_16x16x16_f16"}),
         ),
     )
-    every = {
-        "integer": -3,
-        "zero": 0,
-        "true": True,
-        "false": False,
-        "nothing": None,
-        "half": 0.5,
-        "tiny": -1.5e-07,
-        "huge": 1e22,
-        "infinite": float("-inf"),
-        "positive": float("inf"),
-        "text": 'say "no" \\ twice\\',
-        "empty": "",
-        "dtype": F16,
-        "expression": minimum(M - 64 * GROUP, 64) % 7,
-        "constant": const(-5),
-        "layout": FRAGMENT,
-        "nested": ((1, ("x",)), (), (None,)),
-        "extremes": maximum(SHIFT ^ LANE, ANY // 3) * M % K,
-    }
     ops = (
-        Op("constant", (), (zero,), attribute_pairs({"value": 0.0})),
-        Op("constant", (), (scalar,), attribute_pairs({"value": 1})),
+        Op("register", (), (zero,), attribute_pairs({"value": 0.0})),
+        Op("register", (), (scalar,), attribute_pairs({"value": 1})),
         Op(
             "iterate",
             (zero,),
@@ -91,8 +71,7 @@ def tile_kernel() -> Kernel:
             Region((carried,), body, (product,)),
             Span("s", 1, 2, 1, 5),
         ),
-        Op("compare", (result, zero), (predicate,), attribute_pairs(every)),
-        Op("fence"),
+        Op("elementwise", (result, zero), (predicate,), attribute_pairs({"function": "lt"})),
         Op("write", (result,), (), attribute_pairs({"memory": "c"})),
     )
     memories = (
@@ -110,6 +89,29 @@ def tile_kernel() -> Kernel:
         8,
     )
     return Kernel("gemm_1", "tile", "gfx942", (M, N, K, SHIFT, ANY, LANE, WAVE, GROUP, STEP), memories, ops, plan)
+
+
+EVERY = {
+    "integer": -3,
+    "zero": 0,
+    "true": True,
+    "false": False,
+    "nothing": None,
+    "half": 0.5,
+    "tiny": -1.5e-07,
+    "huge": 1e22,
+    "infinite": float("-inf"),
+    "positive": float("inf"),
+    "text": 'say "no" \\ twice\\',
+    "empty": "",
+    "dtype": F16,
+    "expression": minimum(M - 64 * GROUP, 64) % 7,
+    "constant": const(-5),
+    "layout": FRAGMENT,
+    "nested": ((1, ("x",)), (), (None,)),
+    "extremes": maximum(SHIFT ^ LANE, ANY // 3) * M % K,
+}
+"""Attributes of every kind there is."""
 
 
 def thread_kernel() -> Kernel:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ir.kernels import thread_kernel, tile_kernel
-from wavespec.ir.kernel import Kernel, Op
+from tests.ir.kernels import EVERY, thread_kernel, tile_kernel
+from wavespec.ir.kernel import Kernel, Op, attribute_pairs
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import attribute_text, print_kernel
 from wavespec.ir.tokens import IRSyntaxError
@@ -30,6 +30,12 @@ def test_print_parse_print(kernel: Kernel) -> None:
 def with_attribute(value: object) -> Kernel:
     kernel = tile_kernel()
     return replace(kernel, body=(*kernel.body, Op("note", attributes=(("value", value),))))
+
+
+def test_attributes_of_every_kind() -> None:
+    kernel = tile_kernel()
+    kernel = replace(kernel, body=(*kernel.body, Op("compare", attributes=attribute_pairs(EVERY)), Op("fence")))
+    assert parse_kernel(print_kernel(kernel)) == kernel
 
 
 ATTRIBUTES = st.recursive(

@@ -49,7 +49,47 @@ def inner_value(kernel: Kernel) -> Value:
     return next(op for op in loop.body.ops if op.results).result
 
 
+def constant(value: Value) -> Op:
+    return Op("constant", (), (value,), (("value", 0),))
+
+
+def renamed_attribute(op: Op, old: str, new: str) -> Op:
+    return replace(op, attributes=tuple((new if key == old else key, value) for key, value in op.attributes))
+
+
 BROKEN: dict[str, tuple[Kernel, str]] = {
+    "misspelt operation": (
+        changed(TILE, "read", lambda op: replace(op, name="raed")),
+        "operation 'raed': there is no such operation at tile level",
+    ),
+    "operation of the other level": (
+        appended(THREAD, Op("register", (), (EXTRA,), (("value", 0),))),
+        "there is no such operation at thread level",
+    ),
+    "misspelt attribute": (
+        changed(TILE, "read", lambda op: renamed_attribute(op, "memory", "memroy")),
+        "it has no attribute 'memroy'",
+    ),
+    "missing attribute": (
+        changed(THREAD, "store", lambda op: replace(op, attributes=op.attributes[1:])),
+        "it lacks 'buffer'",
+    ),
+    "attribute of another kind": (
+        changed(THREAD, "store", lambda op: op.with_(offset=4)),
+        "its 'offset' is 4, not an index expression",
+    ),
+    "product with one operand": (
+        changed(TILE, "mma", lambda op: replace(op, operands=op.operands[:1])),
+        "it has 1 operands, not 3 to 5",
+    ),
+    "result of a store": (
+        changed(THREAD, "store", lambda op: replace(op, results=(EXTRA,))),
+        "it has 1 results, not 0",
+    ),
+    "loop without a body": (
+        changed(THREAD, "for", lambda op: replace(op, region=None)),
+        "it has no region",
+    ),
     "used before defined": (
         appended(THREAD, Op("cast", (EXTRA,), (Value("y", VectorType(F16, 4)),))),
         "%extra is used before it is defined",
@@ -59,11 +99,11 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
         "%extra is used before it is defined",
     ),
     "defined twice": (
-        appended(THREAD, Op("constant", (), (EXTRA,)), Op("constant", (), (EXTRA,))),
+        appended(THREAD, constant(EXTRA), constant(EXTRA)),
         "%extra is defined twice",
     ),
     "defined twice in a region": (
-        changed(THREAD, "for", lambda op: set_region(op, ops=(Op("constant", (), op.operands[:1]), *op.body.ops))),
+        changed(THREAD, "for", lambda op: set_region(op, ops=(constant(op.operands[0]), *op.body.ops))),
         "is defined twice",
     ),
     "region value used outside": (
@@ -75,11 +115,11 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
         "is used as f32x2 but is f32x7",
     ),
     "vector at tile level": (
-        appended(TILE, Op("constant", (), (EXTRA,))),
+        appended(TILE, Op("register", (), (EXTRA,), (("value", 0),))),
         "%extra is f32x4 in a kernel at tile level",
     ),
     "tile at thread level": (
-        appended(THREAD, Op("constant", (), (Value("t", TileType(("M",), (4,), F32)),))),
+        appended(THREAD, constant(Value("t", TileType(("M",), (4,), F32)))),
         "%t is tile<M: 4, f32> in a kernel at thread level",
     ),
     "unknown memory": (
@@ -102,9 +142,7 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
         changed(
             THREAD,
             "for",
-            lambda op: set_region(
-                op, ops=(*op.body.ops, Op("constant", (), (Value("y", WRONG),))), yields=(Value("y", WRONG),)
-            ),
+            lambda op: set_region(op, ops=(*op.body.ops, constant(Value("y", WRONG))), yields=(Value("y", WRONG),)),
         ),
         "its yields are ['f32x2'], its operands ['f32x4']",
     ),
@@ -117,7 +155,7 @@ BROKEN: dict[str, tuple[Kernel, str]] = {
         "its arguments are [], its operands ['f32x4']",
     ),
     "returns nothing": (
-        appended(THREAD, Op("for", (THREAD.body[1].result,), (), (), Region((EXTRA,), (), (EXTRA,)))),
+        changed(THREAD, "for", lambda op: replace(op, results=())),
         "its results are [], its operands ['f32x4']",
     ),
     "yields an unknown value": (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm
 from tests.ops.epilogues import epilogue
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread import PURE
+from wavespec.ir.thread_ops import PURE
 from wavespec.pipeline import lower
 from wavespec.targets.machine import Machine
 

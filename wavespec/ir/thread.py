@@ -1,58 +1,4 @@
-"""The operations of the thread level: what one lane does, one instruction-sized step each.
-
-Offsets count elements of the memory.  ``mask`` is a conjunction of ``(left, right)`` pairs meaning ``left < right``;
-a masked-off load gives zeros, a masked-off store does nothing.  ``valid`` is the number of leading elements that
-exist when an access may stick out of a row (None: all of them).  ``buffer`` picks one copy of a multiply buffered
-memory.
-
-| operation | operands -> results | attributes |
-|---|---|---|
-| constant | -> T x n | value: every element |
-| load | -> T x n | memory, offset, buffer, mask, valid, rank (absent: this one): which workgroup of the cluster has the shared memory |
-| store | T x n -> | memory, offset, buffer, mask, valid |
-| accumulate | T x n -> | memory, offset, buffer, mask, valid, onto: a store, with what the memory holds added where ``onto``, a conjunction like ``mask``, holds |
-| atomic | T x n -> | memory, offset, mask, function: each element in one indivisible step becomes ``function`` (``add``, ``maximum`` or ``minimum``) of what the memory holds and it; lanes may name the same element |
-| prefetch | -> | memory, offset: a hint that this lane soon accesses what is there |
-| load_tile | -> T x (r·c) | memory, offset, buffer, rows = r, columns = c, stride: r rows of c consecutive elements, ``stride`` elements apart |
-| load_matrix | -> T x e·c | memory, offset, buffer, count = c: c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 1 of 4 bytes, 2 of 2 bytes or 4 of 1 byte |
-| copy_async | -> | source, source_offset, memory, offset, buffer, elements, mask, valid: global to shared, zero-filled where masked off; complete after the async_wait that covers its group |
-| async_commit | -> | closes a group of copies |
-| async_wait | -> | pending: groups of this lane that may stay in flight |
-| barrier | -> | first, waves: which waves of the workgroup meet (absent: all); shared memory is coherent after it |
-| schedule_fence | -> | no compiler moves operations across |
-| schedule_group | -> | kind, count: of the operations since the last fence, the compiler issues as many of a kind (`kind_of`) here, behind those of the groups before |
-| priority | -> | level: from here on this wave goes before others of a lower level when both are ready |
-| stagger | -> | ahead: from here on the first half of the waves is one barrier ahead of the other (1), or together with it again (0): the other half, or the first, waits for one barrier more |
-| mma | a, b, acc -> acc | instruction |
-| pack | T x n ... -> T x sum | concatenation |
-| slice | T x n -> T x size | start, size |
-| transpose | T x (r·c·u) -> T x (r·c·u) | rows, columns, unit: row-major to column-major, moving units of u elements |
-| cast | T x n -> U x n | bias: a whole number added on the way (in U, wrapping round; absent = 0) |
-| bitcast | T x n -> U x n | the same bits; T and U have as many |
-| elementwise | T x n ... -> T x n | function: one step (``wavespec/sim/elements.py`` has them all); ``lt``, ``le``, ``eq`` and ``ne`` give bool, ``where`` takes one first |
-| coordinates | -> T x n | places: an index expression for each element |
-| broadcast | T x 1 -> T x n | the one element n times |
-| reduce | T x n -> T x 1 | function: joins all elements, in any order |
-| shuffle | T x n -> T x n | mask: what the lane has whose number differs in these bits |
-| pad | T x n -> T x n | start, stride, limit, value: element i becomes ``value`` unless start + i * stride < limit |
-| for | carried -> carried | induction (symbol), lower, upper, step, unroll; region arguments = carried values; ``once`` (absent: false): a branch, which runs one step or none, from 0 to ``upper``; ``goes_on`` (absent: 1): 0 or 1, what it is in front of the loop and at the end of the body, where a ``bind`` may have changed its symbols: the loop ends early where it is 0 |
-| let | -> | symbol, value: from here on in this block the symbol stands for the value |
-| bind | T x 1 -> | symbol: the same, with the integer that a lane holds for the value; ``uniform`` (absent: false): that all lanes of the workgroup hold |
-| if | -> | mask: only the lanes for which it holds run the region, which has no values |
-| role | -> | first, waves, registers: only these waves run the region; the roles of a block run at the same time. ``registers`` of a lane, 0 = as compiled |
-| bulk_copy | -> | source, origin (a coordinate per dim), box (an extent per dim), memory, offset, buffer, signal, index: this lane has a box of a tensor copied to shared memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal; ``everywhere`` (absent: false): at the same place in every workgroup of the cluster, and on the signal of each |
-| signal_arrive | -> | signal, index, bytes: this lane arrives (``everywhere``: on the signal of every workgroup of the cluster), and announces as many bytes of bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived. ``release`` (absent: false): other workgroups that wait for it see what this lane knows of memory |
-| signal_wait | -> | signal, index, phase: until the phase of that parity is complete; parity 1 passes a fresh signal. ``acquire`` (absent: false): the other half of ``release`` |
-| fence_async | -> | what this lane wrote to shared memory is visible to matrix units and bulk copies that are ordered after it |
-| mma_fence | -> | registers of this lane are ready for the mma_async that follow |
-| mma_async | acc -> acc; a, acc -> acc | instruction, b_memory, b_offset, b_buffer, b_major, and a_* where a is no value: the matrix unit reads tiles of shared memory from these offsets on (of elements, before any swizzle); major: ``k`` or ``mn``, the dim contiguous in memory; the result is in flight |
-| mma_commit | -> | closes a group of mma_async |
-| mma_wait | T x n ... -> the same | pending: groups that may stay in flight; the results are complete |
-| store_matrix | T x e·c -> | memory, offset, buffer, count: the inverse of load_matrix, for 2-byte elements |
-| bulk_store | -> | memory, offset, buffer, target, origin, box: this lane has a box of shared memory, row after row in the memory's swizzle, copied to a tensor; what lies beyond the tensor is left out |
-| bulk_commit | -> | closes a group of bulk stores of this lane |
-| bulk_wait | -> | pending: groups of this lane that may still be reading shared memory |
-"""
+"""Builds operations of the thread level, which `wavespec.ir.thread_ops` declares."""
 
 from __future__ import annotations
 
@@ -67,24 +13,6 @@ from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
 
 Mask = tuple[tuple[Expr, Expr], ...]
-
-PURE = frozenset(
-    (
-        "bitcast",
-        "broadcast",
-        "cast",
-        "constant",
-        "coordinates",
-        "elementwise",
-        "pack",
-        "pad",
-        "reduce",
-        "slice",
-        "transpose",
-    )
-)
-"""Operations that make values of values and do nothing else."""
-
 
 PREDICATES = frozenset(("lt", "le", "eq", "ne"))
 """Functions of ``elementwise`` whose result is bool."""

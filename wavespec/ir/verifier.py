@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from wavespec.ir.declarations import Declarations, Kind
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, VectorType
 from wavespec.ir.names import dim_of_size, is_operand, size_name
-
-_MEMORIES = frozenset(("memory", "a_memory", "b_memory", "signal", "target"))
-"""Attributes that name a memory."""
+from wavespec.ir.thread_ops import THREAD_OPS
+from wavespec.ir.tile_ops import TILE_OPS
 
 
 class VerificationError(AssertionError):
     """A pass made a kernel that is not well formed: a bug of the compiler, never of the user."""
 
 
-def verify(kernel: Kernel) -> None:
+def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     """Check the rules below; raises `VerificationError` naming the operation.
 
+    Args:
+        kernel: what a pass made.
+        before: of what, verified: operations that are still the same need no second look by themselves.
+
+    0. Operations are as they are declared, with the operands, results and attributes that they have there.
     1. Every value is defined once, before its uses, with one type everywhere.
     2. Values are tiles at tile level and vectors at thread level.
     3. Memories named by operations exist; symbols in expressions are declared.
@@ -25,6 +32,8 @@ def verify(kernel: Kernel) -> None:
     memories = {memory.name for memory in kernel.memories}
     symbols = {known.args[0] for known in kernel.symbols}
     level = {TileType: "tile", VectorType: "thread"}
+    declared = TILE_OPS if kernel.level == "tile" else THREAD_OPS
+    verified = _still_right(kernel, before)
     defined: dict[str, Value] = {}
 
     for what, names in (
@@ -71,17 +80,60 @@ def verify(kernel: Kernel) -> None:
         for op in ops:
             for value in op.operands:
                 use(op, value, scope)
-            for key, item in op.attributes:
-                named = key in _MEMORIES or (key == "source" and op.name in ("copy_async", "bulk_copy"))
-                if named and item and item not in memories:
-                    raise fail(op, f"memory '@{item}' does not exist")
-            if op.name in ("let", "bind") and op["symbol"] not in symbols:
-                raise fail(op, f"symbol '{op['symbol']}' is not declared")
-            for name in sorted({name for expr in op.expressions() for name in expr.symbols} - symbols):
-                raise fail(op, f"symbol '{name}' is not declared")
+            if id(op) not in verified:
+                problem = _mistake(op, declared) or _unknown_name(op, declared, memories, symbols)
+                if problem is not None:
+                    raise fail(op, problem)
             if op.region:
                 region(op, op.region, scope)
             for value in op.results:
                 define(op, value, scope)
 
     block(kernel.body, {})
+
+
+def _still_right(kernel: Kernel, before: Kernel | None) -> Collection[int]:
+    """Which operations, by identity, were verified in ``before``, with no name less now than there was."""
+    if before is None or before.level != kernel.level or not {*before.symbols} <= {*kernel.symbols}:
+        return ()
+    if not {memory.name for memory in before.memories} <= {memory.name for memory in kernel.memories}:
+        return ()
+    return {id(op) for op in before.walk()}
+
+
+def _mistake(op: Op, declared: Declarations) -> str | None:
+    """What is not as the operation was declared."""
+    declaration = declared.get(op.name)
+    if declaration is None:
+        return f"there is no such operation at {declared.level} level"
+    for what, (least, most), values in (
+        ("operands", declaration.operands, op.operands),
+        ("results", declaration.results, op.results),
+    ):
+        if len(values) < least or (most is not None and len(values) > most):
+            wanted = str(least) if most == least else f"{least} to {most or 'any number'}"
+            return f"it has {len(values)} {what}, not {wanted}"
+    if (op.region is not None) != declaration.has_region:
+        return "it has no region" if declaration.has_region else "it has a region"
+    for key, value in op.attributes:
+        attribute = declaration.attributes.get(key)
+        if attribute is None:
+            return f"it has no attribute '{key}'"
+        if not attribute.kind.holds(value):
+            return f"its '{key}' is {value!r}, not {attribute.kind.value}"
+    missing = declaration.needed.difference(key for key, _ in op.attributes)
+    return f"it lacks '{min(missing)}'" if missing else None
+
+
+def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], symbols: Collection[str]) -> str | None:
+    """A memory or a symbol that it names and the kernel does not have."""
+    declaration = declared.get(op.name)
+    assert declaration is not None
+    for key, value in op.attributes:
+        kind = declaration.attributes[key].kind
+        if kind is Kind.MEMORY and value and value not in memories:
+            return f"memory '@{value}' does not exist"
+        if kind is Kind.SYMBOL and value not in symbols:
+            return f"symbol '{value}' is not declared"
+    unknown = {name for expr in op.expressions() for name in expr.symbols if name not in symbols}
+    return f"symbol '{min(unknown)}' is not declared" if unknown else None

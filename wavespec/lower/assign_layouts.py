@@ -10,6 +10,7 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import wave_name
+from wavespec.ir.tile_ops import ALIKE
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
@@ -17,7 +18,6 @@ from wavespec.lower.spread_tile import spread_tile
 from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-_ALIKE = ("elementwise", "cast", "bitcast", "join", "pad", "read", "write")
 """Operations whose operands are distributed as their result, or their first operand, is."""
 _ACROSS = ("reduce", "scan", "topk")
 """Operations in which elements meet that waves may have apart."""
@@ -132,7 +132,7 @@ class AssignLayouts(Pass):
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
                     raise TooManyRegisters(where, value.name, needed, machine)
-            if op.name in (*_ALIKE, "take") and not op.get("by_unit"):
+            if op.name in (*ALIKE, "take") and not op.get("by_unit"):
                 whole, *parts = (*op.results, *(op.operands[1:] if op.name == "take" else op.operands))
                 for value in parts:
                     _check_met(op, whole, value, layouts, links, products)
@@ -234,7 +234,7 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
         return [op.operands[:words], (*op.results, *op.operands[words:])]
     if op.name == "take":
         return [(op.result, *op.operands[1:])]
-    return [(*op.results, *op.operands)] if op.name in _ALIKE else []
+    return [(*op.results, *op.operands)] if op.name in ALIKE else []
 
 
 def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:

@@ -23,7 +23,7 @@ class Pass:
     def __call__(self, kernel: Kernel, machine: Machine) -> Kernel:
         result = self.apply(kernel, machine)
         try:
-            verify(result)
+            verify(result, kernel)
         except VerificationError as error:
             raise VerificationError(f"after pass '{self.name}': {error}") from None
         return result

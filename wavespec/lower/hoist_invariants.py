@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import const, less
 from wavespec.ir.kernel import Kernel, Op, rewrite
-from wavespec.ir.thread import PURE
+from wavespec.ir.thread_ops import PURE
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 

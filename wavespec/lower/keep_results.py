@@ -12,6 +12,7 @@ from wavespec.ir.expr import ceildiv, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs
 from wavespec.ir.layout import row_major
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.ir.tile_ops import PURE
 from wavespec.lower.base import Pass
 from wavespec.lower.stage_operands import origin_in
 from wavespec.ops.elementwise import MEANINGS
@@ -25,7 +26,7 @@ _ROOM = 1 << 18
 """Bytes of a private row: half of a second-level cache."""
 
 _PLACE = ("memory", "origin", "masked")
-_PURE = frozenset(("bitcast", "cast", "elementwise", "index", "read", "register"))
+_REPEATABLE = PURE | {"read"}
 
 _Key = tuple[Any, ...]
 
@@ -119,7 +120,7 @@ def _makers(loop: Op) -> dict[str, Op]:
 def _key(op: Op, makers: Mapping[str, Op]) -> _Key:
     """What is equal for operations that compute the same; values from outside the loop go by name."""
     operands = tuple(_key(makers[v.name], makers) if v.name in makers else v.name for v in op.operands)
-    same = op.name in _PURE
+    same = op.name in _REPEATABLE
     return op.name, op.attributes, operands, op.result.type, "" if same else op.result.name
 
 
@@ -144,7 +145,7 @@ def _needed(ops: Sequence[Op], yields: Sequence[Value]) -> list[Op]:
     used = {value.name for value in yields}
     kept: list[Op] = []
     for op in reversed(ops):
-        if op.name in _PURE and op.result.name not in used:
+        if op.name in _REPEATABLE and op.result.name not in used:
             continue
         used |= {value.name for inner in op.walk() for value in (*inner.operands, *_yields(inner))}
         kept.append(op)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
-from wavespec.ir.thread import PURE
+from wavespec.ir.thread_ops import PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
 

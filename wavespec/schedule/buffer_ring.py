@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from wavespec.ir.declarations import Trait
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import THREAD_OPS
 from wavespec.schedule.errors import StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
@@ -18,7 +20,7 @@ TURN = "turn"
 NEXT_TURN = "turn.next"
 """Signal that gives a turn."""
 WAVES_IN_TURN = 2
-COPIES = frozenset(("bulk_copy", "copy_async", "store"))
+COPIES = THREAD_OPS.having(Trait.FILLS)
 READS = ("memory", "a_memory", "b_memory")
 """Attributes by which an operation names shared memory that it reads."""
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wavespec.ir.kernel import Op, attribute_pairs
+from wavespec.ir.thread_ops import MOVES
 from wavespec.schedule.loop_plan import fences
 
-_FRAGMENT_OPS = frozenset(("load", "load_matrix", "slice", "pack", "cast", "transpose"))
+_FRAGMENT_OPS = MOVES | {"load", "load_matrix"}
 
 
 @dataclass(slots=True)

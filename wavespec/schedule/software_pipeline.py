@@ -9,10 +9,11 @@ from typing import cast
 from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Op, Region, Value
 from wavespec.ir.rewriting import substituted
+from wavespec.ir.thread_ops import MOVES
 from wavespec.schedule.feeding import bound_symbols, symbols_of, used_values
 from wavespec.schedule.loop_plan import LoopPlan
 
-_MOVES = frozenset(("load", "load_matrix", "load_tile", "slice", "pack", "transpose", "cast"))
+_MOVES = MOVES | {"load", "load_matrix", "load_tile"}
 
 
 class SoftwarePipeline:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from wavespec.ir.declarations import Trait
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Value
+from wavespec.ir.thread_ops import THREAD_OPS
 from wavespec.sim.accesses import MemoryUnit
 from wavespec.sim.bulk import BulkUnit
 from wavespec.sim.elements import Array, Flags, Integers, converted, elementwise, joined, numpy_dtype
@@ -20,7 +22,7 @@ from wavespec.sim.symbols import SymbolValues, outside_range
 from wavespec.sim.workgroup import Workgroup
 
 _PER_STRAND = ("mma", "for", "async_commit", "async_wait")
-_BY_ALL_LANES = frozenset(("mma", "mma_async", "mma_fence", "mma_wait", "load_matrix", "store_matrix", "barrier"))
+_BY_ALL_LANES = THREAD_OPS.having(Trait.BY_ALL_LANES)
 _TAKES_RESULTS_IN_FLIGHT = frozenset(("mma_async", "mma_wait"))
 
 

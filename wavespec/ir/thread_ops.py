@@ -1,0 +1,362 @@
+"""The operations of the thread level: what one lane does, one instruction-sized step each.
+
+Offsets count elements of the memory.  ``mask`` is a conjunction of pairs, each meaning that its first is below its
+second; a masked-off load gives zeros, a masked-off store does nothing.  ``valid`` is the number of leading elements
+that exist where an access may stick out of a row, None for all of them.  ``buffer`` picks one copy of a multiply
+buffered memory.  In signatures ``T x n`` are n registers of type T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from wavespec.ir.declarations import ANY, Attribute, Declarations, Kind, Trait
+
+THREAD_OPS: Final = Declarations("thread")
+
+_declare = THREAD_OPS.declare
+_FALSE = Attribute(Kind.FLAG, absent="false")
+
+# Values of values
+
+_declare("constant", "-> T x n", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER})
+_declare(
+    "coordinates",
+    "-> T x n",
+    "an index expression of `places` for each element",
+    Trait.PURE,
+    results=1,
+    attributes={"places": Kind.EXPRESSIONS},
+)
+_declare(
+    "elementwise",
+    "T x n ... -> T x n",
+    "one step; `wavespec/sim/elements.py` has all functions. `lt`, `le`, `eq` and `ne` give bool, `where` takes one "
+    "first",
+    Trait.PURE,
+    operands=(1, 4),
+    results=1,
+    attributes={"function": Kind.TEXT},
+)
+_declare(
+    "cast",
+    "T x n -> U x n",
+    "`bias`: a whole number added on the way, in U, wrapping round",
+    Trait.PURE,
+    Trait.MOVES,
+    operands=1,
+    results=1,
+    attributes={"bias": Attribute(Kind.INTEGER, absent="0")},
+)
+_declare("bitcast", "T x n -> U x n", "the same bits; T and U have as many", Trait.PURE, operands=1, results=1)
+_declare("pack", "T x n ... -> T x sum", "concatenation", Trait.PURE, Trait.MOVES, operands=(1, None), results=1)
+_declare(
+    "slice",
+    "T x n -> T x size",
+    "`size` elements from `start` on",
+    Trait.PURE,
+    Trait.MOVES,
+    operands=1,
+    results=1,
+    attributes={"start": Kind.INTEGER, "size": Kind.INTEGER},
+)
+_declare(
+    "transpose",
+    "T x (r·c·u) -> T x (r·c·u)",
+    "row-major to column-major, moving units of `unit` elements",
+    Trait.PURE,
+    Trait.MOVES,
+    operands=1,
+    results=1,
+    attributes={"rows": Kind.INTEGER, "columns": Kind.INTEGER, "unit": Kind.INTEGER},
+)
+_declare("broadcast", "T x 1 -> T x n", "the one element n times", Trait.PURE, operands=1, results=1)
+_declare(
+    "reduce",
+    "T x n -> T x 1",
+    "joins all elements by `function`, in any order",
+    Trait.PURE,
+    operands=1,
+    results=1,
+    attributes={"function": Kind.TEXT},
+)
+_declare(
+    "pad",
+    "T x n -> T x n",
+    "element i becomes `value` unless `start` + i * `stride` < `limit`",
+    Trait.PURE,
+    operands=1,
+    results=1,
+    attributes={"start": Kind.EXPRESSION, "stride": Kind.INTEGER, "limit": Kind.EXPRESSION, "value": Kind.NUMBER},
+)
+_declare(
+    "shuffle",
+    "T x n -> T x n",
+    "what the lane has whose number differs in the bits of `mask`",
+    operands=1,
+    results=1,
+    attributes={"mask": Kind.INTEGER},
+)
+_declare(
+    "mma",
+    "a, b, acc -> acc",
+    "a product by a matrix instruction, or by several",
+    Trait.BY_ALL_LANES,
+    operands=3,
+    results=1,
+    attributes={"instruction": Kind.TEXT},
+)
+
+# Memory, by each lane
+
+_PLACE: Final[Mapping[str, Kind | Attribute]] = {"memory": Kind.MEMORY, "offset": Kind.EXPRESSION}
+_ACCESS: Final[Mapping[str, Kind | Attribute]] = {**_PLACE, "buffer": Kind.EXPRESSION}
+_GUARDED: Final[Mapping[str, Kind | Attribute]] = {**_ACCESS, "mask": Kind.MASK, "valid": Kind.EXTENT}
+
+_declare(
+    "load",
+    "-> T x n",
+    "`rank`: which workgroup of the cluster has the shared memory",
+    Trait.LOADS,
+    results=1,
+    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one")},
+)
+_declare("store", "T x n ->", "", Trait.STORES, Trait.FILLS, operands=1, attributes=_GUARDED)
+_declare(
+    "accumulate",
+    "T x n ->",
+    "a store, with what the memory holds added where `onto` holds",
+    Trait.LOADS,
+    Trait.STORES,
+    operands=1,
+    attributes={**_GUARDED, "onto": Kind.MASK},
+)
+_declare(
+    "atomic",
+    "T x n ->",
+    "each element in one indivisible step becomes `function` (`add`, `maximum` or `minimum`) of what the memory "
+    "holds and it; lanes may name the same element",
+    Trait.STORES,
+    operands=1,
+    attributes={**_PLACE, "function": Kind.TEXT, "mask": Kind.MASK},
+)
+_declare("prefetch", "->", "a hint that this lane soon accesses what is there", attributes=_PLACE)
+_declare(
+    "load_tile",
+    "-> T x (r·c)",
+    "`rows` of `columns` consecutive elements, `stride` elements apart",
+    Trait.LOADS,
+    results=1,
+    attributes={**_ACCESS, "rows": Kind.INTEGER, "columns": Kind.INTEGER, "stride": Kind.INTEGER},
+)
+_declare(
+    "load_matrix",
+    "-> T x e·c",
+    "`count` = c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane "
+    "receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 1 of 4 bytes, 2 of 2 bytes or 4 "
+    "of 1 byte",
+    Trait.LOADS,
+    Trait.BY_ALL_LANES,
+    results=1,
+    attributes={**_ACCESS, "count": Kind.INTEGER},
+)
+_declare(
+    "store_matrix",
+    "T x e·c ->",
+    "the inverse of load_matrix, for 2-byte elements",
+    Trait.STORES,
+    Trait.BY_ALL_LANES,
+    operands=1,
+    attributes={**_ACCESS, "count": Kind.INTEGER},
+)
+
+# Memory, by copies that go on while the lane does
+
+_declare(
+    "copy_async",
+    "->",
+    "`elements` from global to shared memory, zero-filled where masked off; complete after the async_wait that "
+    "covers its group",
+    Trait.FILLS,
+    attributes={**_GUARDED, "source": Kind.MEMORY, "source_offset": Kind.EXPRESSION, "elements": Kind.INTEGER},
+)
+_declare("async_commit", "->", "closes a group of copies")
+_declare("async_wait", "->", "`pending` groups of this lane may stay in flight", attributes={"pending": Kind.INTEGER})
+_declare(
+    "bulk_copy",
+    "->",
+    "this lane has a box of a tensor (`origin`: a coordinate per dim, `box`: an extent per dim) copied to shared "
+    "memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal. "
+    "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each",
+    Trait.FILLS,
+    attributes={
+        **_ACCESS,
+        "source": Kind.MEMORY,
+        "origin": Kind.EXPRESSIONS,
+        "box": Kind.NUMBERS,
+        "signal": Kind.MEMORY,
+        "index": Kind.EXPRESSION,
+        "everywhere": _FALSE,
+    },
+)
+_declare(
+    "bulk_store",
+    "->",
+    "this lane has a box of shared memory, row after row in the memory's swizzle, copied to a tensor; what lies "
+    "beyond the tensor is left out",
+    attributes={**_ACCESS, "target": Kind.MEMORY, "origin": Kind.EXPRESSIONS, "box": Kind.NUMBERS},
+)
+_declare("bulk_commit", "->", "closes a group of bulk stores of this lane")
+_declare(
+    "bulk_wait",
+    "->",
+    "`pending` groups of this lane may still be reading shared memory",
+    attributes={"pending": Kind.INTEGER},
+)
+
+# Waves that wait for one another
+
+_declare(
+    "barrier",
+    "->",
+    "`waves` of the workgroup from `first` on meet; shared memory is coherent after it",
+    Trait.BY_ALL_LANES,
+    attributes={"first": Attribute(Kind.EXPRESSION, absent="all"), "waves": Attribute(Kind.INTEGER, absent="all")},
+)
+_declare("schedule_fence", "->", "no compiler moves operations across")
+_declare(
+    "schedule_group",
+    "->",
+    "of the operations since the last fence, the compiler issues `count` of a `kind` here, behind those of the "
+    "groups before",
+    attributes={"kind": Kind.TEXT, "count": Kind.INTEGER},
+)
+_declare(
+    "priority",
+    "->",
+    "from here on this wave goes before others of a lower level when both are ready",
+    attributes={"level": Kind.INTEGER},
+)
+_declare(
+    "stagger",
+    "->",
+    "from here on the first half of the waves is one barrier ahead of the other (`ahead` 1), or together with it "
+    "again (0): the other half, or the first, waits for one barrier more",
+    attributes={"ahead": Kind.INTEGER},
+)
+_declare(
+    "signal_arrive",
+    "->",
+    "this lane arrives (`everywhere`: on the signal of every workgroup of the cluster), and announces `bytes` of "
+    "bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived. `release`: other "
+    "workgroups that wait for it see what this lane knows of memory",
+    attributes={
+        "signal": Kind.MEMORY,
+        "index": Kind.EXPRESSION,
+        "bytes": Kind.INTEGER,
+        "everywhere": _FALSE,
+        "release": _FALSE,
+    },
+)
+_declare(
+    "signal_wait",
+    "->",
+    "until the phase of that parity is complete; parity 1 passes a fresh signal. `acquire`: the other half of "
+    "`release`",
+    attributes={"signal": Kind.MEMORY, "index": Kind.EXPRESSION, "phase": Kind.EXPRESSION, "acquire": _FALSE},
+)
+
+# The asynchronous matrix unit
+
+_declare(
+    "fence_async",
+    "->",
+    "what this lane wrote to shared memory is visible to matrix units and bulk copies that are ordered after it",
+)
+_declare("mma_fence", "->", "registers of this lane are ready for the mma_async that follow", Trait.BY_ALL_LANES)
+_declare(
+    "mma_async",
+    "acc -> acc; a, acc -> acc",
+    "the matrix unit reads tiles of shared memory from these offsets on (of elements, before any swizzle), `a` too "
+    "where it is no value; `major`: `k` or `mn`, the dim contiguous in memory; the result is in flight",
+    Trait.BY_ALL_LANES,
+    operands=(1, 2),
+    results=1,
+    attributes={
+        "instruction": Kind.TEXT,
+        "b_memory": Kind.MEMORY,
+        "b_offset": Kind.EXPRESSION,
+        "b_buffer": Kind.EXPRESSION,
+        "b_major": Kind.TEXT,
+        "a_memory": Attribute(Kind.MEMORY, absent="a is a value"),
+        "a_offset": Attribute(Kind.EXPRESSION, absent="a is a value"),
+        "a_buffer": Attribute(Kind.EXPRESSION, absent="a is a value"),
+        "a_major": Attribute(Kind.TEXT, absent="a is a value"),
+    },
+)
+_declare("mma_commit", "->", "closes a group of mma_async")
+_declare(
+    "mma_wait",
+    "T x n ... -> the same",
+    "`pending` groups may stay in flight; the results are complete",
+    Trait.BY_ALL_LANES,
+    operands=ANY,
+    results=ANY,
+    attributes={"pending": Kind.INTEGER},
+)
+
+# Control
+
+_declare(
+    "for",
+    "carried -> carried",
+    "region arguments = carried values; `once`: a branch, which runs one step or none, from 0 to `upper`; "
+    "`goes_on`: 0 or 1, what it is in front of the loop and at the end of the body, where a `bind` may have changed "
+    "its symbols: the loop ends early where it is 0",
+    operands=ANY,
+    results=ANY,
+    region=True,
+    attributes={
+        "induction": Kind.TEXT,
+        "lower": Kind.EXPRESSION,
+        "upper": Kind.EXPRESSION,
+        "step": Kind.EXPRESSION,
+        "unroll": Kind.INTEGER,
+        "once": _FALSE,
+        "goes_on": Attribute(Kind.EXPRESSION, absent="1"),
+    },
+)
+_declare(
+    "let",
+    "->",
+    "from here on in this block the symbol stands for the value",
+    Trait.NAMES_A_SYMBOL,
+    attributes={"symbol": Kind.SYMBOL, "value": Kind.EXPRESSION},
+)
+_declare(
+    "bind",
+    "T x 1 ->",
+    "the same, with the integer that a lane holds for the value; `uniform`: that all lanes of the workgroup hold",
+    Trait.NAMES_A_SYMBOL,
+    operands=1,
+    attributes={"symbol": Kind.SYMBOL, "uniform": _FALSE},
+)
+_declare(
+    "if",
+    "->",
+    "only the lanes for which `mask` holds run the region, which has no values",
+    region=True,
+    attributes={"mask": Kind.MASK},
+)
+_declare(
+    "role",
+    "->",
+    "only these waves run the region; the roles of a block run at the same time. `registers` of a lane, 0 = as "
+    "compiled",
+    region=True,
+    attributes={"first": Kind.EXPRESSION, "waves": Kind.INTEGER, "registers": Kind.INTEGER},
+)
+
+PURE: Final = THREAD_OPS.having(Trait.PURE)
+MOVES: Final = THREAD_OPS.having(Trait.MOVES)

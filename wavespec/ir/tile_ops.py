@@ -1,0 +1,253 @@
+"""The operations of the tile level: what happens to whole tiles, before any lane is in sight.
+
+``origin``: the first element of the tile along each dim.  ``at``: of a mapped access, the place in each dim of the
+tensor; ``over``: the dims of the values, among its operands, that these places are made of.  ``masked``: dims whose
+last tile may be partial; where it is a flag, elements from ``size`` on count as nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wavespec.ir.declarations import ANY, Attribute, Declarations, Kind, Trait
+
+TILE_OPS: Final = Declarations("tile")
+
+_declare = TILE_OPS.declare
+_ORIGIN = Attribute(Kind.PLACES, absent="not yet", set_by="assign-tiles")
+_SIZE = Attribute(Kind.EXPRESSION, absent="not yet", set_by="assign-tiles")
+_MASKED = Attribute(Kind.FLAG, absent="false", set_by="mask-edges")
+_MASKED_DIMS = Attribute(Kind.NAMES, absent="none", set_by="mask-edges")
+_AT = Attribute(Kind.PLACES, absent="the tile's own places")
+_OVER = Attribute(Kind.NAMES, absent="no values")
+_BIAS = Attribute(Kind.INTEGER, absent="0", set_by="promote-shared")
+
+_declare("register", "-> tile", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER})
+_declare(
+    "index",
+    "-> tile",
+    "the index along `dim` of each element",
+    Trait.PURE,
+    results=1,
+    attributes={"dim": Kind.TEXT, "origin": _ORIGIN},
+)
+_declare(
+    "size",
+    "-> tile",
+    "`extent`, a size known at the call, in every element",
+    results=1,
+    attributes={"extent": Kind.EXPRESSION},
+)
+_declare(
+    "elementwise",
+    "tile ... -> tile",
+    "`function` of the elements at the same place",
+    Trait.PURE,
+    Trait.ALIKE,
+    operands=(1, 4),
+    results=1,
+    attributes={"function": Kind.TEXT},
+)
+_declare("cast", "tile -> tile", "each element as another type", Trait.PURE, Trait.ALIKE, operands=1, results=1)
+_declare("bitcast", "tile -> tile", "the same bits as another type", Trait.PURE, Trait.ALIKE, operands=1, results=1)
+_declare(
+    "random",
+    "seed -> tile",
+    "a number for each place along the dims `over` of `sizes`",
+    operands=1,
+    results=1,
+    attributes={"over": Kind.NAMES, "sizes": Kind.EXPRESSIONS, "origin": _ORIGIN},
+)
+_declare(
+    "read",
+    "values of places ... -> tile",
+    "a tile of a tensor, or of what is staged of one. `by_unit`: the matrix unit reads it itself; `direct`: not "
+    "through shared memory; `clamped`: dims that are read inside of the tensor whatever the place; `bias`: added to "
+    "every element",
+    Trait.LOADS,
+    Trait.ALIKE,
+    operands=ANY,
+    results=1,
+    attributes={
+        "memory": Kind.MEMORY,
+        "origin": _ORIGIN,
+        "at": _AT,
+        "over": _OVER,
+        "masked": _MASKED_DIMS,
+        "by_unit": Attribute(Kind.FLAG, absent="false", set_by="promote-shared"),
+        "direct": Attribute(Kind.FLAG, absent="false", set_by="separate-operands"),
+        "clamped": Attribute(Kind.NAMES, absent="none"),
+        "bias": _BIAS,
+    },
+)
+_declare(
+    "write",
+    "tile, values of places ... ->",
+    "a tile of a tensor. `combine`: joined with what is there in one indivisible step; `staged`: the dims that go "
+    "through shared memory",
+    Trait.STORES,
+    Trait.ALIKE,
+    operands=(1, None),
+    attributes={
+        "memory": Kind.MEMORY,
+        "origin": _ORIGIN,
+        "at": _AT,
+        "over": _OVER,
+        "masked": _MASKED_DIMS,
+        "combine": Attribute(Kind.TEXT, absent="replaced"),
+        "staged": Attribute(Kind.NAMES, absent="none", set_by="promote-shared"),
+    },
+)
+_declare(
+    "copy",
+    "->",
+    "a tile of the tensor `source` to shared memory. `through`: how places follow from values; `boxes`: extents "
+    "that a copy engine takes; `transpose`: register axes that change places on the way; `loops`, `guard` and "
+    "`bounded`: which rounds of which lanes have something to copy",
+    Trait.FILLS,
+    attributes={
+        "source": Kind.MEMORY,
+        "memory": Kind.MEMORY,
+        "origin": Kind.PLACES,
+        "at": _AT,
+        "over": _OVER,
+        "through": Attribute(Kind.TABLE, absent="no values"),
+        "masked": _MASKED_DIMS,
+        "bias": _BIAS,
+        "layout": Attribute(Kind.LAYOUT, absent="not yet", set_by="distribute-copies"),
+        "loops": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
+        "guard": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
+        "bounded": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
+        "transpose": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
+        "boxes": Attribute(Kind.TABLE, absent="lanes copy it", set_by="distribute-copies"),
+        "asynchronous": Attribute(Kind.FLAG, absent="false", set_by="distribute-copies"),
+    },
+)
+_declare(
+    "mma",
+    "a, b, acc, scales ... -> acc",
+    "acc + a · b. `m`, `n` and `k`: its dims as `instruction` has them; scales of a and b are gone after "
+    "scale-operands",
+    operands=(3, 5),
+    results=1,
+    attributes={
+        "instruction": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
+        "m": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
+        "n": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
+        "k": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
+    },
+)
+_declare(
+    "reduce",
+    "tile, from ... -> tile",
+    "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them",
+    operands=(1, 2),
+    results=1,
+    attributes={
+        "dim": Kind.TEXT,
+        "function": Kind.TEXT,
+        "divided": Kind.FLAG,
+        "origin": _ORIGIN,
+        "size": _SIZE,
+        "masked": _MASKED,
+    },
+)
+_declare(
+    "join",
+    "carried, tile -> carried",
+    "the elements of a step of a reduction, each joined with what was carried for its place",
+    Trait.ALIKE,
+    operands=2,
+    results=1,
+    attributes={
+        "dim": Kind.TEXT,
+        "function": Kind.TEXT,
+        "origin": Kind.PLACES,
+        "size": Kind.EXPRESSION,
+        "masked": _MASKED,
+    },
+)
+_declare(
+    "scan",
+    "tile, from ... -> tile",
+    "what `function` has joined up to each element along `dim`",
+    operands=(1, 2),
+    results=1,
+    attributes={"dim": Kind.TEXT, "function": Kind.TEXT},
+)
+_declare(
+    "topk",
+    "tile, from -> tile",
+    "the largest along `dim`, as many as `k` has",
+    operands=2,
+    results=1,
+    attributes={"dim": Kind.TEXT, "k": Kind.TEXT, "origin": _ORIGIN, "size": _SIZE, "masked": _MASKED},
+)
+_declare(
+    "take",
+    "values of places ..., tile -> tile",
+    "elements of the tile at places that values say",
+    operands=(1, None),
+    results=1,
+    attributes={"at": Kind.PLACES, "over": Kind.NAMES, "origin": _ORIGIN},
+)
+_declare(
+    "pad",
+    "tile -> tile",
+    "`value` in place of elements from `size` on along `dim`",
+    Trait.ALIKE,
+    operands=1,
+    results=1,
+    attributes={
+        "dim": Kind.TEXT,
+        "value": Kind.NUMBER,
+        "origin": Kind.PLACES,
+        "size": Kind.EXPRESSION,
+        "masked": _MASKED,
+    },
+)
+_declare(
+    "cluster_sum",
+    "tile -> tile",
+    "the sum over the workgroups of a cluster, through their shared memory",
+    operands=1,
+    results=1,
+    attributes={
+        "memory": Kind.MEMORY,
+        "signal": Kind.MEMORY,
+        "index": Kind.EXPRESSION,
+        "width": Kind.INTEGER,
+        "origin": Kind.PLACES,
+    },
+)
+_declare(
+    "iterate",
+    "carried -> carried",
+    "a loop over each `stride`-th tile of `dim`, or over steps where it is empty; `once` and `goes_on` as in the thread level's "
+    "`for`",
+    operands=ANY,
+    results=ANY,
+    region=True,
+    attributes={
+        "dim": Kind.TEXT,
+        "induction": Attribute(Kind.TEXT, absent="not yet", set_by="assign-tiles"),
+        "extent": Attribute(Kind.EXPRESSION, absent="not yet", set_by="assign-tiles"),
+        "step": Attribute(Kind.EXPRESSION, absent="not yet", set_by="assign-tiles"),
+        "unroll": Attribute(Kind.INTEGER, absent="not yet", set_by="assign-tiles"),
+        "lower": Attribute(Kind.EXPRESSION, absent="0"),
+        "stride": Attribute(Kind.EXPRESSION, absent="1"),
+        "once": Attribute(Kind.FLAG, absent="false"),
+        "goes_on": Attribute(Kind.EXPRESSION, absent="1"),
+    },
+)
+_declare(
+    "bind",
+    "tile of no dims ->",
+    "from here on the symbol stands for the value",
+    Trait.NAMES_A_SYMBOL,
+    operands=1,
+    attributes={"symbol": Kind.SYMBOL},
+)
+
+PURE: Final = TILE_OPS.having(Trait.PURE)
+ALIKE: Final = TILE_OPS.having(Trait.ALIKE)
