@@ -19,6 +19,7 @@ class Trait(Enum):
 
     PURE = "makes values of values and does nothing else"
     ALIKE = "operands and results are distributed over lanes in the same way"
+    ACROSS = "joins elements along its `dim`, all of which a workgroup has to have"
     LOADS = "reads the memory that it names"
     STORES = "changes the memory that it names, from registers"
     FILLS = "writes shared memory with what a tensor holds, or may be the second half of that"
@@ -112,6 +113,10 @@ class Declaration:
     needed: frozenset[str]
     """The attributes that every one of it has."""
 
+    def set_by(self, name: str) -> frozenset[str]:
+        """The attributes that the pass of this name gives it."""
+        return frozenset(key for key, one in self.attributes.items() if one.set_by == name)
+
 
 Count = int | tuple[int, int | None]
 ANY: Final[Count] = (0, None)
@@ -152,6 +157,9 @@ class Declarations:
 
     def get(self, name: str) -> Declaration | None:
         return self._by_name.get(name)
+
+    def __getitem__(self, name: str) -> Declaration:
+        return self._by_name[name]
 
     def all(self) -> Iterable[Declaration]:
         return self._by_name.values()

@@ -141,6 +141,7 @@ _declare(
     "reduce",
     "tile, from ... -> tile",
     "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them",
+    Trait.ACROSS,
     operands=(1, 2),
     results=1,
     attributes={
@@ -171,6 +172,7 @@ _declare(
     "scan",
     "tile, from ... -> tile",
     "what `function` has joined up to each element along `dim`",
+    Trait.ACROSS,
     operands=(1, 2),
     results=1,
     attributes={"dim": Kind.TEXT, "function": Kind.TEXT},
@@ -179,6 +181,7 @@ _declare(
     "topk",
     "tile, from -> tile",
     "the largest along `dim`, as many as `k` has",
+    Trait.ACROSS,
     operands=2,
     results=1,
     attributes={"dim": Kind.TEXT, "k": Kind.TEXT, "origin": _ORIGIN, "size": _SIZE, "masked": _MASKED},
@@ -223,8 +226,8 @@ _declare(
 _declare(
     "iterate",
     "carried -> carried",
-    "a loop over each `stride`-th tile of `dim`, or over steps where it is empty; `once` and `goes_on` as in the thread level's "
-    "`for`",
+    "a loop over each `stride`-th tile of `dim`, or over steps where it is empty; `once` and `goes_on` as in the "
+    "`for` of lanes",
     operands=ANY,
     results=ANY,
     region=True,
@@ -251,3 +254,4 @@ _declare(
 
 PURE: Final = TILE_OPS.having(Trait.PURE)
 ALIKE: Final = TILE_OPS.having(Trait.ALIKE)
+ACROSS: Final = TILE_OPS.having(Trait.ACROSS)

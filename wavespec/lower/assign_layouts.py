@@ -10,17 +10,13 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import ALIKE
+from wavespec.ir.tile_ops import ACROSS, ALIKE
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine, MatrixInstruction
-
-"""Operations whose operands are distributed as their result, or their first operand, is."""
-_ACROSS = ("reduce", "scan", "topk")
-"""Operations in which elements meet that waves may have apart."""
 
 
 class TooManyRegisters(WavespecError, code="too-many-registers"):
@@ -146,7 +142,7 @@ def _share_operands(
 ) -> None:
     """Waves that multiply the same part of a computed operand each compute a part of that, unless they have to reduce
     what they compute it from: then each does all of it."""
-    reduced = {op.operands[0].name for op in kernel.walk() if op.name in _ACROSS}
+    reduced = {op.operands[0].name for op in kernel.walk() if op.name in ACROSS}
     for op in kernel.walk():
         if op.name != "write" or kernel.memory(op["memory"]).space != "shared" or op.operands[0].name in layouts:
             continue

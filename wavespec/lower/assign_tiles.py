@@ -11,10 +11,11 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.names import wave_name
+from wavespec.ir.tile_ops import ACROSS, TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.resolve_places import resolve_places
-from wavespec.ops.index_map import dims_of, moved_dims
+from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -199,21 +200,12 @@ class AssignTiles(Pass):
         kernel = _with_places(kernel, sizes, origins, extents)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name in ("read", "write"):
-                dims = dims_of(op) if op.get("at") else kernel.memory(op["memory"]).dims
-                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in dims)),)
-            if op.name in ("reduce", "topk"):
-                dim = op["dim"]
-                return (op.with_(origin=((dim, origins.get(dim, const(0))),), size=sizes[dim]),)
-            if op.name == "index":
-                return (op.with_(origin=((op["dim"], origins.get(op["dim"], const(0))),)),)
-            if op.name == "take":
-                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in dims_of(op))),)
-            if op.name == "random":
-                return (op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in op["over"])),)
-            if op.name == "iterate" and op["dim"]:
-                return (_loop(op, sizes[op["dim"]], extents[op["dim"]]),)
-            return (op,)
+            if op.name == "iterate":
+                return (_loop(op, sizes[op["dim"]], extents[op["dim"]]) if op["dim"] else op,)
+            wanted = TILE_OPS[op.name].set_by(self.name)
+            if "origin" in wanted:
+                op = op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in _placed_dims(kernel, op)))
+            return (op.with_(size=sizes[op["dim"]]) if "size" in wanted else op,)
 
         return replace(kernel, body=tuple(retype(op, types) for op in rewrite(kernel.body, change)))
 
@@ -374,6 +366,13 @@ def _loop(op: Op, size: Expr, tile: int) -> Op:
     return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))
 
 
+def _placed_dims(kernel: Kernel, op: Op) -> tuple[str, ...]:
+    """The dims along which it matters where the tile of an operation begins."""
+    if op.get("over") is not None:
+        return op["over"]
+    return kernel.memory(op["memory"]).dims if op.get("memory") else (op["dim"],)
+
+
 def _taken_apart(kernel: Kernel, parted: Collection[str]) -> Iterator[WavespecError]:
     """Values of which elements are taken that others have: ``parted`` are dims that have several tiles."""
     for op in kernel.walk():
@@ -389,7 +388,7 @@ def _unplaced(
     for op in ops:
         if op.name == "bind" and op.operands[0].tile.dims:
             yield NotUniform(op.span, op.operands[0])
-        if op.name in ("reduce", "scan", "topk") and op["dim"] in tiled:
+        if op.name in ACROSS and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:

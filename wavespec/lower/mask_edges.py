@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from wavespec.ir.declarations import Kind
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.tile_ops import TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.ops.index_map import dims_of
 from wavespec.targets.machine import Machine
@@ -35,11 +37,14 @@ class MaskEdges(Pass):
             return tuple(dim for dim, size in sizes if dim in tiles and size.divisor % tiles[dim])
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name in ("join", "pad", "reduce", "topk"):
+            declared = TILE_OPS[op.name].attributes.get("masked")
+            if declared is None:
+                return (op,)
+            if declared.kind is Kind.FLAG:
                 dim, here = op["dim"], op.get("origin") is not None
                 return (op.with_(masked=here and dim in tiles and op["size"].divisor % tiles[dim] != 0),)
             name = op.get("source") or op.get("memory")
-            if op.name not in ("read", "write", "copy") or kernel.memory(name).space != "global":
+            if kernel.memory(name).space != "global":
                 return (op,)
             if op.get("at"):
                 sizes = kernel.all_sizes

@@ -24,8 +24,8 @@ class TileToThread(Pass):
     """Lower to one lane's view.
 
     Before: tiles with layouts; accesses with origins and masked dims; copies with a layout.
-    After:  the operations of ``wavespec.ir.thread_ops``; a tile is one value per fragment.  Loops that want straight-line
-            code (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
+    After:  the operations of ``wavespec.ir.thread_ops``; a tile is one value per fragment.  Loops that want
+            straight-line code (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
     Errors: ``shared-memory-exceeded`` where values that are handed on do not fit beside the staged tiles;
             ``values-not-shared`` at a ``take``, where waves take turns; ``part-of-byte`` at a write of elements that
             share bytes with those of others.
