@@ -7,9 +7,10 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 from tests.fuzz.broken_texts import broken_family, broken_kernel, judge_family, judge_kernel
 from tests.fuzz.judge import SECONDS, judge, time_limit
@@ -17,6 +18,8 @@ from tests.fuzz.lowered import Found, judge_text, place_of, smaller
 from tests.fuzz.mutations import mutated_spec
 from tests.fuzz.random_specs import random_spec
 
+T = TypeVar("T")
+R = TypeVar("R")
 MOST_BYTES = 2 << 30
 _CHUNK = 100
 """Texts that one process tries before it says what it found."""
@@ -107,19 +110,21 @@ def search_mutations(
             found.add(place, text)
             outcomes.failures.append(place)
 
-    if processes == 1:
-        for chunk in chunks():
-            take(*_mutations(chunk))
-        return outcomes, found
-    # A fresh process for every chunk: what one of them leaves in memory is not held against the others.
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), max_tasks_per_child=None) as pool:
-        waiting = chunks()
-        running = [pool.submit(_mutations, chunk) for chunk, _ in zip(waiting, range(processes), strict=False)]
-        while running:
-            take(*running.pop(0).result())
-            if (chunk := next(waiting, None)) is not None:
-                running.append(pool.submit(_mutations, chunk))
+    waiting = chunks()
+    running = [_in_a_process(_mutations, chunk) for chunk, _ in zip(waiting, range(processes), strict=False)]
+    while running:
+        take(*running.pop(0).result())
+        if (chunk := next(waiting, None)) is not None:
+            running.append(_in_a_process(_mutations, chunk))
     return outcomes, found
+
+
+def _in_a_process(work: Callable[[T], R], chunk: T) -> Future[R]:
+    """What `work` makes of a chunk, in a process of its own: limits that it sets, and memory that it keeps, end with it."""
+    pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+    future = pool.submit(work, chunk)
+    pool.shutdown(wait=False)
+    return future
 
 
 def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[str, str]]]:

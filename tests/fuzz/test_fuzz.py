@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from random import Random
 
 from tests.fuzz.broken_texts import FOLDER
@@ -29,7 +30,9 @@ def test_broken_texts_give_diagnostics() -> None:
 
 
 def test_specs_with_nodes_changed_build_or_give_diagnostics() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_AS)
     outcomes, found = search_mutations(2026, lambda number: number < 100)
+    assert resource.getrlimit(resource.RLIMIT_AS) == limit, "tests behind this one get less memory"
     assert not found.texts, found.texts
     assert outcomes.counts["builds"] > 5 and outcomes.counts["diagnosed"] > 20, str(outcomes)
 
