@@ -56,6 +56,7 @@ gemm.wave.yaml:20:21: error[too-many-registers]: 'zero' takes 2048 registers of 
     |
  20 |   - {wave: M, tile: 256}
     |                     ^^^
+    = note: For sm_90.
     = hint: Use smaller wave tiles: more waves, or smaller workgroup tiles."""
     )
 
