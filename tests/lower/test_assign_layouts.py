@@ -95,10 +95,10 @@ def test_sums_of_products_with_other_roles_do_not_meet() -> None:
         lower(loads(text, "gemm.wave.yaml"), NVIDIA)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch"
-    meet = "'k_loop_other' and 'y' meet, but their elements along 'N' are in other lanes or registers."
+    meet = "'k_loop.other' and 'y' meet, but their elements along 'N' are in other lanes or registers."
     assert diagnostic.message == meet
     assert diagnostic.notes == (
-        "The elements of 'k_loop_other' are as the product 'other' has them.",
+        "The elements of 'k_loop.other' are as the product 'other' has them.",
         "The elements of 'y' are as the product 'acc' has them.",
     )
     (hint,) = diagnostic.hints
@@ -122,3 +122,25 @@ def test_rows_of_a_product_do_not_meet_sums_over_a_dim_that_it_does_not_have(row
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch" and f"along '{row}'" in diagnostic.message
     assert diagnostic.hints == ("Compute what is not made of 'acc' in a kernel of its own, and read it here.",)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90", "gfx942"])
+def test_a_sum_that_starts_from_a_value_of_a_product_is_refused_by_name(target: str) -> None:
+    spec = epilogue(
+        "start: {read: bias}",
+        "y: {add: [sums.acc, start]}",
+        "part: {read: x}",
+        "total: {sum: part, dim: L, init: start}",
+        "{write: total, to: w}",
+        operands="f16",
+        tensors="x: {shape: [N, L], dtype: f32}\n  bias: {shape: [N], dtype: f32}\n"
+        "  w: {shape: [N], dtype: f32, role: output}",
+        dims=", L: {value: 64}",
+        tile=(64, 64, 16),
+        wave=(32, 32),
+    )
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, machines(target)[0])
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "layout-mismatch" and "'start' and 'part' meet" in diagnostic.message
+    assert diagnostic.notes[0] == "The elements of 'start' are as the product 'acc' has them."

@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import wave_name
-from wavespec.lower.base import Pass
+from wavespec.lower.base import Pass, written_name
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
@@ -131,13 +131,14 @@ class AssignLayouts(Pass):
                 if machine.registers and needed > machine.registers:
                     splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
                     where = next((split.span for split in splits if split.span), op.span)
-                    raise TooManyRegisters(where, value.name, needed, machine)
+                    raise TooManyRegisters(where, written_name(kernel, value), needed, machine)
             if op.name in (*_ALIKE, "take") and not op.get("by_unit"):
                 whole, *parts = (*op.results, *(op.operands[1:] if op.name == "take" else op.operands))
                 for value in parts:
-                    _check_met(op, whole, value, layouts, links, products)
+                    _check_met(op, whole, value, kernel, layouts, links, products)
             if op.name in ("reduce", "scan") and op.results:
-                _check_met(op, op.operands[0], op.result, layouts, links, products)
+                for value in (op.result, *op.operands[1:]):
+                    _check_met(op, op.operands[0], value, kernel, layouts, links, products)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
@@ -202,6 +203,7 @@ def _check_met(
     op: Op,
     whole: Value,
     part: Value,
+    kernel: Kernel,
     layouts: Mapping[str, Layout],
     links: Sequence[tuple[Value, Value]],
     products: Mapping[str, str],
@@ -211,7 +213,7 @@ def _check_met(
     if found != expected:
         dims, owners = part.tile.dims, _owners(links, products)
         apart = [dim for dim in dims if found.projected((dim,)) != expected.projected((dim,))]
-        one, other = (_Put(value.name, owners.get(value.name, "")) for value in (part, whole))
+        one, other = (_Put(written_name(kernel, value), owners.get(value.name, "")) for value in (part, whole))
         raise LayoutMismatch(op.span, one, other, (apart or dims)[0])
 
 
