@@ -10,7 +10,7 @@ from wavespec.ir.kernel import Kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import loads
-from wavespec.targets.machine import Machine
+from wavespec.targets.machine import Machine, machines
 
 STAGE = "assign-tiles"
 
@@ -218,4 +218,21 @@ short.wave.yaml:12:23: error[larger-than-tile]: Nothing walks over 'K' with 'ite
     |                       ^^
     = note: For sm_90.
     = hint: Promise {K: {max: 32}} in 'dims', use a larger tile, or add 'iterate: K'."""
+    )
+
+
+def test_a_tile_that_a_cpu_sums_in_parts_is_said_with_both_numbers() -> None:
+    spec = loads(ONE_TILE.replace("max: 32", "max: 512").replace("K, tile: 32", "K, tile: 512"), "short.wave.yaml")
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, machines("cpu")[-1])
+    assert (
+        str(caught.value)
+        == """\
+short.wave.yaml:12:23: error[larger-than-tile]: Nothing walks over 'K' with 'iterate', so one tile of 256 elements has to hold all of it; it may be larger.
+    |
+ 12 |   - {tiling: K, tile: 512}
+    |                       ^^^
+    = note: Of a tile of 512, x86_64_v3 sums at most 256 at once.
+    = note: For cpu.
+    = hint: Promise {K: {max: 256}} in 'dims', or add 'iterate: K'."""
     )
