@@ -56,8 +56,22 @@ gemm.wave.yaml:20:21: error[too-many-registers]: 'zero' takes 2048 registers of 
     |
  20 |   - {wave: M, tile: 256}
     |                     ^^^
+    = note: The largest are 'zero' [M: 256, N: 256] of f32 with 2048, 'k_loop.acc' [M: 256, N: 256] of f32 with 2048 \
+and 'acc' [M: 256, N: 256] of f32 with 2048.
     = note: For sm_90.
-    = hint: Use smaller wave tiles: more waves, or smaller workgroup tiles."""
+    = hint: Lower the tile of 'wave: M' (256) or the tile of 'wave: N' (256)."""
+    )
+
+
+def test_registers_name_the_parameter_and_the_tile_of_a_dim_that_the_value_has() -> None:
+    text = Gemm(tile=(16, 256, 32), wave=(None, None)).text
+    text = text.replace("workgroup: N, tile: BN", "workgroup: N, tile: BN * 8")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "too-many-registers"
+    assert diagnostic.hints == (
+        "Lower the tile of 'workgroup: M' (BM = 16) or the tile of 'workgroup: N' (BN * 8 = 2048).",
     )
 
 
