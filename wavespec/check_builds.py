@@ -11,10 +11,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 
 from wavespec.cache import CompileCache, cache_key
-from wavespec.diagnostics import Diagnostic, WavespecError
+from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
 from wavespec.pipeline import emit, part_key
 from wavespec.schema import KernelSpec
 from wavespec.schema.case_errors import in_case
@@ -100,27 +99,31 @@ def problems(part: Part) -> tuple[Diagnostic, ...]:
 def _merged(
     spec: KernelSpec, parts: Iterable[Part], found: Mapping[str, tuple[Diagnostic, ...]]
 ) -> tuple[Diagnostic, ...]:
-    general: dict[str, set[Diagnostic]] = {}
-    targets: dict[Diagnostic, list[str]] = {}
+    general: set[Diagnostic] = set()
+    shared: set[Diagnostic] = set()
+    stopped: dict[Diagnostic, list[Part]] = {}
     for part in parts:
-        target, problems = part.machine.target, found.get(part.key, ())
-        known = general.setdefault(target, set())
-        if part.case.case is None:
-            known.update(problems)
-        else:
-            problems = tuple(map(partial(in_case, one=part.case), (one for one in problems if one not in known)))
-        for one in problems:
-            named = targets.setdefault(one, [])
-            if target not in named:
-                named.append(target)
-    return tuple(_for_targets(one, named, spec) for one, named in targets.items())
+        for one in found.get(part.key, ()):
+            alike = replace(one, targets=())
+            if part.case.case is None:
+                general.add(one)
+                stopped.setdefault(alike, []).append(part)
+            elif one in general:
+                shared.add(alike)
+            else:
+                stopped.setdefault(in_case(alike, part.case), []).append(part)
+    defaults = {one for one, those in stopped.items() if all(part.case.is_default for part in those)} - shared
+    return tuple(
+        _for_targets(in_case(one, those[0].case) if one in defaults else one, those, spec)
+        for one, those in stopped.items()
+    )
 
 
-def _for_targets(found: Diagnostic, targets: Sequence[str], spec: KernelSpec) -> Diagnostic:
-    """With a note that names the targets, and how to say that a kernel is not for them."""
-    those = targets[0] if len(targets) == 1 else f"{', '.join(targets[:-1])} and {targets[-1]}"
+def _for_targets(found: Diagnostic, stopped: Iterable[Part], spec: KernelSpec) -> Diagnostic:
+    """With the targets, and how to say that a kernel is not for them."""
+    targets = tuple(dict.fromkeys(part.machine.target for part in stopped))
     others = [target for target in targets_of(spec) if target not in targets]
-    hint = f"A kernel that is not for {those} says so: 'only: [{', '.join(others)}]'."
+    hint = f"A kernel that is not for {enumeration(targets)} says so: 'only: [{', '.join(others)}]'."
     named = {*spec.targets, *(spec.only or ())}
     hints = (*found.hints, hint) if others and not named.intersection(targets) else found.hints
-    return replace(found, notes=(*found.notes, f"For {those}."), hints=hints)
+    return replace(found, targets=targets, hints=hints)

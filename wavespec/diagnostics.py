@@ -94,6 +94,8 @@ class Diagnostic:
     hints: tuple[str, ...] = ()
     related: tuple[Related, ...] = ()
     severity: Literal["error", "warning"] = "error"
+    targets: tuple[str, ...] = ()
+    """The machines that it stops the kernel from being built for; none where it is one on any machine."""
 
     @property
     def span(self) -> Span | None:
@@ -191,10 +193,15 @@ def _escaped(character: str) -> str:
 
 def listing(names: Iterable[str], last: str = "and") -> str:
     """`'a', 'b' and 'c'`."""
-    quoted = [quote(name) for name in names]
-    if len(quoted) < 2:
-        return "".join(quoted)
-    return f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
+    return enumeration(map(quote, names), last)
+
+
+def enumeration(words: Iterable[str], last: str = "and") -> str:
+    """`a, b and c`."""
+    every = list(words)
+    if len(every) < 2:
+        return "".join(every)
+    return f"{', '.join(every[:-1])} {last} {every[-1]}"
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
@@ -243,7 +250,8 @@ def render(diagnostic: Diagnostic, paint: Paint = _plain) -> str:
             lines.append(f"{' ' * (width + 1)}--> {printable(str(related.span))}")
         lines += _snippet(related.span, related.label, "-", width, lambda text: paint("place", text))
     gutter = " " * (width + 2)
-    lines += [f"{gutter}= {paint('note', 'note:')} {printable(note)}" for note in diagnostic.notes]
+    notes = [*diagnostic.notes, *([f"For {enumeration(diagnostic.targets)}."] if diagnostic.targets else [])]
+    lines += [f"{gutter}= {paint('note', 'note:')} {printable(note)}" for note in notes]
     lines += [f"{gutter}= {paint('hint', 'hint:')} {printable(hint)}" for hint in diagnostic.hints]
     return "\n".join(lines)
 
@@ -258,6 +266,7 @@ def to_json(diagnostic: Diagnostic) -> dict[str, object]:
         "span": _span_to_json(span) if span else None,
         "place": diagnostic.where if isinstance(diagnostic.where, str) else None,
         "label": diagnostic.label,
+        "targets": list(diagnostic.targets),
         "notes": list(diagnostic.notes),
         "hints": list(diagnostic.hints),
         "related": [{"span": _span_to_json(r.span), "label": r.label} for r in diagnostic.related],

@@ -22,7 +22,7 @@ from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, spec_for_target
-from wavespec.schema.case_errors import naming_case
+from wavespec.schema.case_errors import naming_case, naming_target
 from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
@@ -59,12 +59,13 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
     """
     timings = timings or Timings()
     resolved = spec_for_target(spec, machine.target)
-    kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved, machine.target))
-    check_arguments(kernel, machine)
-    for one in PASSES if after != FIRST_STAGE else ():
-        kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
-        if one.name == after:
-            break
+    with naming_target(machine.target):
+        kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved, machine.target))
+        check_arguments(kernel, machine)
+        for one in PASSES if after != FIRST_STAGE else ():
+            kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
+            if one.name == after:
+                break
     return kernel
 
 
@@ -72,8 +73,9 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
     """The MLIR module of a spec for one machine, and its launch interface."""
     timings = timings or Timings()
     kernel = lower(spec, machine, timings=timings)
-    interface = launch_interface(kernel, machine, spec_for_target(spec, machine.target))
-    return timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
+    with naming_target(machine.target):
+        interface = launch_interface(kernel, machine, spec_for_target(spec, machine.target))
+        return timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
 
 
 def build_variant(
@@ -88,9 +90,10 @@ def build_variant(
     compiled again."""
     timings = timings or Timings()
     module = emit(spec, machine, timings=timings)
-    binaries, compiled = timings.run(
-        "iree", lambda: module_to_binaries(module, intermediates=intermediates, cache=cache)
-    )
+    with naming_target(machine.target):
+        binaries, compiled = timings.run(
+            "iree", lambda: module_to_binaries(module, intermediates=intermediates, cache=cache)
+        )
     return replace(module.interface, binaries=binaries), compiled
 
 

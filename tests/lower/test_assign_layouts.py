@@ -56,7 +56,22 @@ gemm.wave.yaml:20:21: error[too-many-registers]: 'zero' takes 2048 registers of 
     |
  20 |   - {wave: M, tile: 256}
     |                     ^^^
-    = hint: Use smaller wave tiles: more waves, or smaller workgroup tiles."""
+    = note: The largest are 'zero' [M: 256, N: 256] of f32 with 2048, 'k_loop.acc' [M: 256, N: 256] of f32 with 2048 \
+and 'acc' [M: 256, N: 256] of f32 with 2048.
+    = note: For sm_90.
+    = hint: Lower the tile of 'wave: M' (256) or the tile of 'wave: N' (256)."""
+    )
+
+
+def test_registers_name_the_parameter_and_the_tile_of_a_dim_that_the_value_has() -> None:
+    text = Gemm(tile=(16, 256, 32), wave=(None, None)).text
+    text = text.replace("workgroup: N, tile: BN", "workgroup: N, tile: BN * 8")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "too-many-registers"
+    assert diagnostic.hints == (
+        "Lower the tile of 'workgroup: M' (BM = 16) or the tile of 'workgroup: N' (BN * 8 = 2048).",
     )
 
 
@@ -94,10 +109,10 @@ def test_sums_of_products_with_other_roles_do_not_meet() -> None:
         lower(loads(text, "gemm.wave.yaml"), NVIDIA)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch"
-    meet = "'k_loop_other' and 'y' meet, but their elements along 'N' are in other lanes or registers."
+    meet = "'k_loop.other' and 'y' meet, but their elements along 'N' are in other lanes or registers."
     assert diagnostic.message == meet
     assert diagnostic.notes == (
-        "The elements of 'k_loop_other' are as the product 'other' has them.",
+        "The elements of 'k_loop.other' are as the product 'other' has them.",
         "The elements of 'y' are as the product 'acc' has them.",
     )
     (hint,) = diagnostic.hints
@@ -121,3 +136,25 @@ def test_rows_of_a_product_do_not_meet_sums_over_a_dim_that_it_does_not_have(row
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch" and f"along '{row}'" in diagnostic.message
     assert diagnostic.hints == ("Compute what is not made of 'acc' in a kernel of its own, and read it here.",)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90", "gfx942"])
+def test_a_sum_that_starts_from_a_value_of_a_product_is_refused_by_name(target: str) -> None:
+    spec = epilogue(
+        "start: {read: bias}",
+        "y: {add: [sums.acc, start]}",
+        "part: {read: x}",
+        "total: {sum: part, dim: L, init: start}",
+        "{write: total, to: w}",
+        operands="f16",
+        tensors="x: {shape: [N, L], dtype: f32}\n  bias: {shape: [N], dtype: f32}\n"
+        "  w: {shape: [N], dtype: f32, role: output}",
+        dims=", L: {value: 64}",
+        tile=(64, 64, 16),
+        wave=(32, 32),
+    )
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, machines(target)[0])
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "layout-mismatch" and "'start' and 'part' meet" in diagnostic.message
+    assert diagnostic.notes[0] == "The elements of 'start' are as the product 'acc' has them."

@@ -10,7 +10,7 @@ from wavespec.ir.kernel import Kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import loads
-from wavespec.targets.machine import Machine
+from wavespec.targets.machine import Machine, machines
 
 STAGE = "assign-tiles"
 
@@ -128,11 +128,13 @@ gemm.wave.yaml:19:23: error[tile-not-divisible]: The tile of K of 24 elements is
     |
  19 |   - {tiling: K, tile: BK}
     |                       ^^
+    = note: For gfx942.
     = hint: Use a multiple of 16, such as 16.
 gemm.wave.yaml:20:21: error[tile-not-divisible]: The wave tile of M of 8 elements is not a multiple of the matrix instruction's extent, 16.
     |
  20 |   - {wave: M, tile: 8}
     |                     ^
+    = note: For gfx942.
     = hint: Use a multiple of 16, such as 16."""
     )
 
@@ -145,6 +147,7 @@ gemm.wave.yaml:17:26: error[tile-not-divisible]: The workgroup tile of M of 28 e
     |
  17 |   - {workgroup: M, tile: BM, axis: 0}
     |                          ^^
+    = note: For cpu.
     = hint: Use a multiple of 12, such as 24."""
     )
 
@@ -157,6 +160,7 @@ gemm.wave.yaml:20:21: error[too-many-threads]: 64 waves of 64 lanes are 4096 thr
     |
  20 |   - {wave: M, tile: 16}
     |                     ^^
+    = note: For gfx942.
     = hint: Make the wave tiles larger or the workgroup tiles smaller."""
     )
 
@@ -174,6 +178,7 @@ gemm.wave.yaml:22:11: error[untiled-dim]: One workgroup would hold 'zero' along 
     |
  22 |   - zero: {register: [M, N], dtype: f32, value: 0}
     |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    = note: For sm_90.
     = hint: Add {workgroup: M, tile: ..., axis: ...} to 'constraints', or give the dim one size.
 """)
 
@@ -188,6 +193,7 @@ gemm.wave.yaml:25:13: error[outside-loop]: 'a_tile' has the dim 'K', which is wa
     |
  25 |   - a_tile: {read: a}
     |             ^^^^^^^^^
+    = note: For sm_90.
     = hint: Move it into the 'iterate' over 'K', or delete the tiling of 'K'."""
     )
 
@@ -210,5 +216,23 @@ short.wave.yaml:12:23: error[larger-than-tile]: Nothing walks over 'K' with 'ite
     |
  12 |   - {tiling: K, tile: 32}
     |                       ^^
+    = note: For sm_90.
     = hint: Promise {K: {max: 32}} in 'dims', use a larger tile, or add 'iterate: K'."""
+    )
+
+
+def test_a_tile_that_a_cpu_sums_in_parts_is_said_with_both_numbers() -> None:
+    spec = loads(ONE_TILE.replace("max: 32", "max: 512").replace("K, tile: 32", "K, tile: 512"), "short.wave.yaml")
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, machines("cpu")[-1])
+    assert (
+        str(caught.value)
+        == """\
+short.wave.yaml:12:23: error[larger-than-tile]: Nothing walks over 'K' with 'iterate', so one tile of 256 elements has to hold all of it; it may be larger.
+    |
+ 12 |   - {tiling: K, tile: 512}
+    |                       ^^^
+    = note: Of a tile of 512, x86_64_v3 sums at most 256 at once.
+    = note: For cpu.
+    = hint: Promise {K: {max: 256}} in 'dims', or add 'iterate: K'."""
     )

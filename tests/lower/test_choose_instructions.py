@@ -60,6 +60,7 @@ gemm.wave.yaml:22:22: error[unknown-matrix-instruction]: sm_90 has no matrix ins
     |
  22 |   - {hardware: {mma: f32_16x16x16_f16}}
     |                      ^^^^^^^^^^^^^^^^
+    = note: For sm_90.
     = hint: It has 'mma_m16n8k16_f16', 'mma_m16n8k16_bf16', 'mma_m16n8k32_i8', 'fma_f32_32x64x4', 'fma_sums_f32_16x32x4', 'fma_f32_32x64x1', 'mma3_m16n8k8_f32', 'wgmma_m64n{n}k16_{dtype}', 'wgmma_m64n{n}k32_f8e4m3fn', 'wgmma_m64n{n}k32_f8e5m2', 'wgmma_m64n{n}k32_i8', 'wgmma_m64n{n}k8_tf32', or write 'auto'."""
     )
 
@@ -74,6 +75,7 @@ gemm.wave.yaml:22:22: error[no-matrix-instruction]: 'f32_16x16x16_f16' does not 
     |
  22 |   - {hardware: {mma: f32_16x16x16_f16}}
     |                      ^^^^^^^^^^^^^^^^
+    = note: For gfx942.
     = hint: For these types it has i32_16x16x32_i8, i32_32x32x16_i8."""
     )
 
@@ -89,6 +91,7 @@ gemm.wave.yaml:22:22: error[no-matrix-instruction]: gfx942 has no matrix instruc
     |
  22 |   - {hardware: {mma: auto}}
     |                      ^^^^
+    = note: For gfx942.
     = hint: Change the element types: nothing in gfx942 multiplies u8 into i32."""
     )
 
@@ -109,6 +112,7 @@ batch.wave.yaml:33:16: error[not-matrices]: A matrix instruction multiplies [m, 
     |
  33 |         - acc: {mma: [a_tile, b_tile, acc]}
     |                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    = note: For sm_90.
     = hint: Give both operands two dims."""
     )
 

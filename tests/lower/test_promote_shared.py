@@ -94,6 +94,7 @@ gemm.wave.yaml:19:23: error[shared-memory-exceeded]: The staged tiles need 26214
     |                       ^^
     = note: a: 256*64 x 2 bytes x 4 stage(s)
     = note: b: 256*64 x 2 bytes x 4 stage(s)
+    = note: For sm_90.
     = hint: Use smaller tiles or fewer stages."""
     )
     assert replace(gemm, stages=3).lowered(NVIDIA, STAGE)

@@ -152,6 +152,7 @@ epilogue.wave.yaml:11:26: error[shared-memory-exceeded]: The staged tiles need 3
     = note: a: 6*16 x 4 bytes x 1 stage(s)
     = note: b: 960*16 x 4 bytes x 1 stage(s)
     = note: carried: 921600 x 4 bytes x 1 stage(s)
+    = note: For cpu.
     = hint: Use smaller tiles or fewer stages."""
     )
 

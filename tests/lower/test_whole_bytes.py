@@ -46,6 +46,7 @@ narrow.wave.yaml:14:5: error[part-of-byte]: 'y' has 2 elements of f4e2m1fn in a 
     |
  14 |   - {write: small, to: y, at: {N: size(N) - 1 - N}}
     |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+    = note: For TARGET.
     = hint: Let neighbours along 'N' be neighbours in the value: a tile of 2 or more along it, and a place that counts in its last dim \
-without a factor."""
+without a factor.""".replace("TARGET", machine.target)
     )

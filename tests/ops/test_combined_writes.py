@@ -47,6 +47,7 @@ def test_half_precision_is_added_where_the_machine_has_it() -> None:
         "    |\n"
         " 20 |   - {write: values, to: y, at: {V: place}, combine: add}\n"
         "    |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "    = note: For gfx942.\n"
         "    = hint: It can for 'f32', 'f64', 'i32' and 'i64'."
     )
 

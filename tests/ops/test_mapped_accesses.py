@@ -116,8 +116,10 @@ def test_neighbours_are_read_together() -> None:
 def test_a_staged_tile_has_no_computed_place() -> None:
     spec = product("{T: row}", "{N: N}")
     text = dump_yaml(spec).replace("- row: {read: rows}", "- one: {read: rows}\n  - row: one + 1")
-    with pytest.raises(WavespecError, match="computed-place"):
+    with pytest.raises(WavespecError, match=r"computed-place.*'row', which is computed") as caught:
         lower(loads(text), NVIDIA)
+    assert "arithmetic can stand in 'at' itself" in caught.value.diagnostics[0].hints[0]
+    lower(loads(dump_yaml(spec).replace("{T: row}", "{T: row + 1}")), NVIDIA)
 
 
 def test_printed_kernels_are_read_back() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+import torch
 
 from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.runtime import (
@@ -26,6 +30,7 @@ from wavespec.runtime import (
     save_artifact,
     unpack_artifact,
 )
+from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
 
 _BINARIES = (Binary("x86_64_v4", "vmfb", b"wide", ("avx512f",)), Binary("x86_64", "vmfb", b"plain"))
@@ -124,22 +129,68 @@ def test_manifest_that_does_not_fit_is_refused(field: str, value: object, tmp_pa
         load_artifact(manifest)
 
 
+_OTHERS: tuple[Any, ...] = (None, {}, [], [[]], "M", "", -1, 0, 2.5, 1 << 70, True, [1, 2], [["x"], 1, 2], {"x": 1})
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where there is something inside of JSON values."""
+    entries: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        entries += cast(dict[str, Any], value).items()
+    elif isinstance(value, list):
+        entries += enumerate(cast(list[Any], value))
+    for key, inner in entries:
+        yield (*at, key)
+        yield from _places(inner, (*at, key))
+
+
+def _inside(value: Any, at: tuple[Any, ...]) -> Any:
+    for key in at:
+        value = value[key]
+    return value
+
+
+def test_a_manifest_with_a_new_sum_is_refused_by_name_or_works(tmp_path: Path) -> None:
+    """Every field is left out, and has other values: what can be loaded can be called."""
+    equal = replace(_CASES, dims=(Dim("M"), Dim("N", equals=("mul", "M", 2)), Dim("K", multiple_of=8)))
+    manifest = save_artifact(equal, tmp_path)[-1]
+    whole = json.loads(manifest.read_text())
+    del whole["sha256"]
+    missing = object()
+    refused: list[str] = []
+    for at in _places(whole):
+        for other in (missing, *_OTHERS):
+            edited = copy.deepcopy(whole)
+            inner = _inside(edited, at[:-1])
+            if other is missing:
+                del inner[at[-1]]
+            else:
+                inner[at[-1]] = other
+            text = json.dumps(edited, sort_keys=True, separators=(",", ":"))
+            manifest.write_text(json.dumps({**edited, "sha256": hashlib.sha256(text.encode()).hexdigest()}))
+            try:
+                loaded = load_artifact(manifest)
+            except ArtifactError as error:
+                refused.append(str(error))
+                continue
+            with contextlib.suppress(ArgumentError, ArithmeticError):
+                inputs = [torch.zeros(shape) for shape in ((8, 8), (16, 8))]
+                make_plan(loaded, check_inputs(loaded, inputs))
+    assert "cpu.json: there is no entry_point; build it again." in refused
+    assert (
+        "cpu.json: cases[1].dims[2].multiple_of is True, expected a whole number of at least 1; build it again."
+        in refused
+    )
+
+
 def test_every_edit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     manifest = save_artifact(_GEMM, tmp_path)[-1]
     whole = json.loads(manifest.read_text())
 
-    def places(value: object, at: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
-        yield at
-        if isinstance(value, dict | list):
-            for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-                yield from places(inner, (*at, key))
-
-    for at in list(places(whole))[1:]:
-        for other in (None, {}, [], "M", -1, 2.5, 1 << 70, True):
+    for at in _places(whole):
+        for other in _OTHERS:
             edited = copy.deepcopy(whole)
-            inner = edited
-            for key in at[:-1]:
-                inner = inner[key]
+            inner = _inside(edited, at[:-1])
             if json.dumps(inner[at[-1]]) == json.dumps(other):
                 continue
             inner[at[-1]] = other

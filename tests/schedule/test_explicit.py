@@ -145,6 +145,7 @@ gemm.wave.yaml:33:64: error[broken-dependence]: 'acc' comes before 'a_tile', on 
  33 | schedule: {stages: 1, loops: {k_loop: {nodes: {a_tile: 1, acc: 0}}}}
     |                                                                ^
     = note: They are in stages 0 and 1.
+    = note: For gfx942.
     = hint: Give 'acc' a stage of at least 1."""
     )
 

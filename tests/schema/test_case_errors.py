@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.cli.command import SMALL
-from wavespec.diagnostics import Diagnostic, WavespecError
-from wavespec.pipeline import lower
-from wavespec.schema import loads
+from wavespec.check_builds import check_builds
+from wavespec.diagnostics import Diagnostic, WavespecError, to_json
+from wavespec.pipeline import build, compile, emit, lower
+from wavespec.schema import KernelSpec, loads
 from wavespec.schema.case_errors import in_case, naming_case
 from wavespec.schema.resolve import cases_for_target
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import Machine, machines
 
 AMD = machines("gfx942")[0]
 
@@ -63,3 +66,37 @@ def test_mistake_without_a_place_names_the_case() -> None:
     text = SMALL.replace("{params: {BLOCK_M: 24}}", "{cases: [{when: [M <= 16], params: {BLOCK_M: 24}}]}")
     one = cases_for_target(loads(text, "small.wave.yaml"), "cpu")[0]
     assert in_case(Diagnostic("code", "Wrong."), one).notes == ("In the case when [M <= 16].",)
+
+
+ON_AMD = "  gfx942:\n    cases: [{when: [M <= 16], params: {BLOCK_M: 32}}]\nworkloads:"
+DEFAULT = "In the default case, for the sizes that no 'when' is for."
+
+
+@pytest.mark.parametrize("stage", [lower, emit])
+def test_every_stage_names_the_machine(stage: Callable[[KernelSpec, Machine], object]) -> None:
+    spec = loads(SMALL.replace("BLOCK_M: 32", "BLOCK_M: 1024"), "small.wave.yaml")
+    with pytest.raises(WavespecError, match=r"= note: For gfx942\.") as caught:
+        stage(spec, AMD)
+    assert [found.targets for found in caught.value.diagnostics] == [("gfx942",)]
+    assert to_json(caught.value.diagnostics[0])["targets"] == ["gfx942"]
+
+
+def test_the_default_case_is_named_where_a_target_has_others() -> None:
+    large = SMALL.replace("BLOCK_M: 32", "BLOCK_M: 1024")
+    for way in (build, compile):
+        with pytest.raises(WavespecError) as caught:
+            way(loads(large.replace("workloads:", ON_AMD), "small.wave.yaml"), "gfx942")
+        (found,) = caught.value.diagnostics
+        assert (found.notes[-1], found.targets) == (DEFAULT, ("gfx942",))
+        with pytest.raises(WavespecError) as caught:
+            way(loads(large, "small.wave.yaml"), "gfx942")
+        assert DEFAULT not in caught.value.diagnostics[0].notes
+
+
+def test_check_names_the_default_case_alone_unless_the_cases_have_the_same_mistake() -> None:
+    large = SMALL.replace("BLOCK_M: 32", "BLOCK_M: 1024")
+    ((found,),) = check_builds([loads(large.replace("workloads:", ON_AMD), "small.wave.yaml")], ["gfx942"])
+    assert (found.notes[-1], found.targets) == (DEFAULT, ("gfx942",))
+    alike = ON_AMD.replace(", params: {BLOCK_M: 32}", ", params: {BLOCK_M: 1024}")
+    ((found,),) = check_builds([loads(large.replace("workloads:", alike), "small.wave.yaml")], ["gfx942"])
+    assert DEFAULT not in found.notes and found.targets == ("gfx942",)

@@ -6,25 +6,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from wavespec.diagnostics import WavespecError, Where, raise_all
-from wavespec.ir.kernel import Kernel, Op, TileType, Value, VectorType, retype
+from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
+from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import wave_name
 from wavespec.ir.tile_ops import ACROSS, ALIKE
-from wavespec.lower.base import Pass
+from wavespec.lower.base import Pass, written_name
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine, MatrixInstruction
 
+_MOST_COSTS = 3
+
 
 class TooManyRegisters(WavespecError, code="too-many-registers"):
-    def __init__(self, where: Where, name: str, needed: int, machine: Machine) -> None:
+    """``costs``: of values, what each is and takes, the largest first; ``tiles``: that make the first one large."""
+
+    def __init__(
+        self, where: Where, costs: Sequence[tuple[str, str, int]], tiles: Sequence[str], machine: Machine
+    ) -> None:
+        (name, _, needed), *_ = costs
+        most = enumeration(f"'{one}' {what} with {registers}" for one, what, registers in costs[:_MOST_COSTS])
         super().__init__(
             where,
             f"'{name}' takes {needed} registers of each lane; {machine.variant} has {machine.registers}.",
-            hints=["Use smaller wave tiles: more waves, or smaller workgroup tiles."],
+            notes=[f"The largest are {most}."],
+            hints=[f"Lower {enumeration(tiles, 'or')}." if tiles else "Give the dims smaller tiles."],
         )
 
 
@@ -123,18 +132,48 @@ class AssignLayouts(Pass):
                 continue
             for value in (*op.results, *(op.region.arguments if op.region else ())):
                 types[value.name] = replace(value.tile, layout=layouts[value.name])
-                needed = layouts[value.name].elements * value.tile.dtype.bits // 32
-                if machine.registers and needed > machine.registers:
-                    splits = (*kernel.distribution.waves, *kernel.distribution.workgroup)
-                    where = next((split.span for split in splits if split.span), op.span)
-                    raise TooManyRegisters(where, value.name, needed, machine)
+                if machine.registers and _registers(value, layouts) > machine.registers:
+                    raise _too_many_registers(kernel, machine, layouts, op)
             if op.name in (*ALIKE, "take") and not op.get("by_unit"):
                 whole, *parts = (*op.results, *(op.operands[1:] if op.name == "take" else op.operands))
                 for value in parts:
-                    _check_met(op, whole, value, layouts, links, products)
+                    _check_met(op, whole, value, kernel, layouts, links, products)
             if op.name in ("reduce", "scan") and op.results:
-                _check_met(op, op.operands[0], op.result, layouts, links, products)
+                for value in (op.result, *op.operands[1:]):
+                    _check_met(op, op.operands[0], value, kernel, layouts, links, products)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+
+
+def _registers(value: Value, layouts: Mapping[str, Layout]) -> int:
+    """Of a lane, for its part of a value."""
+    return layouts[value.name].elements * value.tile.dtype.bits // 32
+
+
+def _too_many_registers(kernel: Kernel, machine: Machine, layouts: Mapping[str, Layout], op: Op) -> WavespecError:
+    """At the tile of a wave or, without one, of a workgroup or a loop that makes the largest value large."""
+    values = [value for one in kernel.walk() for value in one.results if value.name in layouts]
+    values.sort(key=lambda value: -_registers(value, layouts))
+    costs: dict[str, tuple[str, str, int]] = {}
+    for value in values:
+        extents = ", ".join(f"{dim}: {extent}" for dim, extent in zip(value.tile.dims, value.tile.extents, strict=True))
+        name = written_name(kernel, value)
+        costs.setdefault(name, (name, f"[{extents}] of {value.tile.dtype.name}", _registers(value, layouts)))
+    plan, tiles = kernel.distribution, dict[str, tuple[str, Split]]()
+    for kind, splits in (("wave", plan.waves), ("workgroup", plan.workgroup), ("tiling", plan.loops)):
+        for split in splits:
+            if split.dim in values[0].tile.dims:
+                tiles.setdefault(split.dim, (f"the tile of '{kind}: {split.dim}' ({_as_written(split)})", split))
+    where = next((split.span for _, split in tiles.values() if split.span), op.span)
+    return TooManyRegisters(where, list(costs.values()), [words for words, _ in tiles.values()], machine)
+
+
+def _as_written(split: Split) -> str:
+    """``WAVE_M = 256``, or the number alone where that is what the spec has."""
+    span = split.span
+    if span is None or span.source is None or span.line != span.end_line:
+        return str(split.tile)
+    text = span.source.lines[span.line - 1][span.column - 1 : span.end_column - 1].strip("'\"")
+    return text if text == str(split.tile) else f"{text} = {split.tile}"
 
 
 def _share_operands(
@@ -198,6 +237,7 @@ def _check_met(
     op: Op,
     whole: Value,
     part: Value,
+    kernel: Kernel,
     layouts: Mapping[str, Layout],
     links: Sequence[tuple[Value, Value]],
     products: Mapping[str, str],
@@ -207,7 +247,7 @@ def _check_met(
     if found != expected:
         dims, owners = part.tile.dims, _owners(links, products)
         apart = [dim for dim in dims if found.projected((dim,)) != expected.projected((dim,))]
-        one, other = (_Put(value.name, owners.get(value.name, "")) for value in (part, whole))
+        one, other = (_Put(written_name(kernel, value), owners.get(value.name, "")) for value in (part, whole))
         raise LayoutMismatch(op.span, one, other, (apart or dims)[0])
 
 

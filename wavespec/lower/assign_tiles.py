@@ -53,12 +53,17 @@ class OutsideLoop(WavespecError, code="outside-loop"):
 
 
 class LargerThanTile(WavespecError, code="larger-than-tile"):
-    def __init__(self, where: Where, dim: str, tile: int) -> None:
+    """``tile``: as it was written; ``held``: what the machine takes of it at once."""
+
+    def __init__(self, where: Where, dim: str, tile: int, held: int, machine: Machine) -> None:
+        is_cut = held < tile
+        larger = "" if is_cut else "use a larger tile, "
         super().__init__(
             where,
-            f"Nothing walks over {dim!r} with 'iterate', so one tile of {tile} elements has to hold all of it; "
+            f"Nothing walks over {dim!r} with 'iterate', so one tile of {held} elements has to hold all of it; "
             "it may be larger.",
-            hints=[f"Promise {{{dim}: {{max: {tile}}}}} in 'dims', use a larger tile, or add 'iterate: {dim}'."],
+            notes=[f"Of a tile of {tile}, {machine.variant} sums at most {held} at once."] if is_cut else [],
+            hints=[f"Promise {{{dim}: {{max: {held}}}}} in 'dims', {larger}or add 'iterate: {dim}'."],
         )
 
 
@@ -161,10 +166,11 @@ class AssignTiles(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         sizes = kernel.all_sizes
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
-        plan = _with_short_chains(_of_dims(kernel.distribution, sizes), products)
+        written = _of_dims(kernel.distribution, sizes)
+        plan = _with_short_chains(written, products)
         kernel = replace(kernel, distribution=plan)
         walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
-        raise_all(_larger(plan, sizes, walked))
+        raise_all(_larger(plan, written, sizes, walked, machine))
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
@@ -341,12 +347,14 @@ def _with_axes(kernel: Kernel, first: int) -> Kernel:
     return replace(kernel, distribution=replace(kernel.distribution, workgroup=workgroup), joined=tuple(joined))
 
 
-def _larger(plan: Distribution, sizes: Mapping[str, Expr], walked: Collection[str]) -> Iterator[WavespecError]:
+def _larger(
+    plan: Distribution, written: Distribution, sizes: Mapping[str, Expr], walked: Collection[str], machine: Machine
+) -> Iterator[WavespecError]:
     """Dims that nothing walks over, and that are not known to fit one tile."""
-    for split in plan.loops:
+    for split, asked in zip(plan.loops, written.loops, strict=True):
         high = sizes[split.dim].high
         if split.dim not in walked and (high is None or high > split.tile):
-            yield LargerThanTile(split.span, split.dim, split.tile)
+            yield LargerThanTile(split.span, split.dim, asked.tile, split.tile, machine)
 
 
 def _with_places(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel
+from wavespec.ir.kernel import Kernel, Value
 from wavespec.ir.verifier import VerificationError, verify
 from wavespec.targets.machine import Machine
 
@@ -27,6 +27,17 @@ class Pass:
         except VerificationError as error:
             raise VerificationError(f"after pass '{self.name}': {error}") from None
         return result
+
+
+def written_name(kernel: Kernel, value: Value) -> str:
+    """What the spec calls a value, for messages: ``acc.1`` is another ``acc``, and the result of a loop has a dot."""
+    name = value.name.split(".")[0]
+    for op in kernel.walk():
+        for argument in op.region.arguments if op.region else ():
+            carried = argument.name.split(".")[0]
+            if name == f"{op.node}_{carried}":
+                return f"{op.node}.{carried}"
+    return name
 
 
 def fresh_names(kernel: Kernel) -> Callable[[str], str]:

@@ -56,8 +56,11 @@ class ComputedPlace(WavespecError, code="computed-place"):
         super().__init__(
             where,
             f"The tile of '{tensor}' is staged through shared memory, and its place depends on '{value}', "
-            "which is not read from a tensor as it is.",
-            hints=["Read the value from an input, or keep the tensor out of shared memory: 'space: global'."],
+            "which is computed; lanes that copy can only read what is in a tensor.",
+            hints=[
+                f"Keep '{tensor}' out of shared memory, 'space: global', or let '{value}' be what a 'read' gives: "
+                f"arithmetic can stand in 'at' itself, such as 'at: {{dim: place + 1}}'."
+            ],
         )
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from wavespec.runtime.files import read_regular_file, replace_file
+from wavespec.runtime.manifest_fields import check_fields
 from wavespec.runtime.size_expr import SizeExpr, evaluate, from_json, names_in
 
 FORMAT_VERSION: Final = 3
@@ -199,6 +200,9 @@ class KernelArtifact:
                 all((c.kernel.name, c.kernel.tensors) == (self.name, self.tensors) for c in self.cases),
                 "a case is of another kernel",
             ),
+            (all(dim.name in dims for c in self.cases for dim in c.kernel.dims), "a case has a dim of its own"),
+            (self._sizes_follow(), "a dim follows from itself"),
+            (all(t.dims for t in self.tensors if t.dtype in PACKED), "a tensor of packed elements has no dims"),
             (
                 all(m.swizzle_bytes in (0, 32, 64, 128) and (m.tensor, len(m.box)) in ranks for m in self.tensor_maps),
                 "a tensor map is of no tensor",
@@ -236,6 +240,14 @@ class KernelArtifact:
         """Index in `members` of the kernel for a call whose dims have `sizes`."""
         holds = (all(_holds(condition, sizes) for condition in case.conditions) for case in self.cases)
         return next((index for index, taken in enumerate(holds) if taken), len(self.cases))
+
+    def _sizes_follow(self) -> bool:
+        """Whether a call that has a size for every dim of an input has one for all dims."""
+        missing = {dim.name: names_in(dim.equals) for dim in self.dims if dim.equals is not None and dim.size is None}
+        while ready := [name for name, behind in missing.items() if not behind & missing.keys()]:
+            for name in ready:
+                del missing[name]
+        return not missing
 
     def _expression_names(self) -> frozenset[str]:
         conditions = (a for case in self.cases for a in case.conditions)
@@ -375,8 +387,8 @@ def read_manifest(manifest: Path) -> dict[str, Any]:
 def _checked_record(text: bytes) -> dict[str, Any]:
     """Errors: `ValueError` for what is not a record as it was written.
 
-    What a launch computes from a record decides which memory it touches, so none is believed that was edited; one that
-    has its own sha256 needs no further doubts.
+    What a launch computes from a record decides which memory it touches, so none is believed that was edited.  Its
+    fields are looked at all the same: whoever edits one can compute the sha256 of it, too.
     """
     try:
         values = json.loads(text)
@@ -390,6 +402,7 @@ def _checked_record(text: bytes) -> dict[str, Any]:
         raise ValueError(f"format version {found!r:.40}, expected {FORMAT_VERSION}; build it again")
     if record.pop("sha256", None) != _manifest_sha256(record):
         raise ValueError("it was changed since it was built; build it again")
+    check_fields(record)
     return record
 
 

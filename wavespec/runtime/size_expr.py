@@ -89,7 +89,7 @@ def from_json(value: Any, depth: int = 0) -> SizeExpr:
         return value
     if not isinstance(value, list | tuple) or depth > _DEEPEST:
         raise ValueError(f"{_EXPECTED}; got {value!r:.80}.")
-    if len(value) != 3 or value[0] not in OPERATIONS:  # type: ignore[arg-type]
+    if len(value) != 3 or not isinstance(value[0], str) or value[0] not in OPERATIONS:  # type: ignore[arg-type]
         raise ValueError(f"{_EXPECTED}; got {value!r:.80}.")
     operation, left, right = value  # type: ignore[misc]
     return (str(operation), from_json(left, depth + 1), from_json(right, depth + 1))  # type: ignore[arg-type]

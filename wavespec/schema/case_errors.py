@@ -1,4 +1,4 @@
-"""What is found wrong with the kernel of a case goes in; the same, at the lines of the case, comes out."""
+"""What is found wrong with the kernel of a case, for a machine, goes in; the same, naming both, comes out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from wavespec.diagnostics import Diagnostic, Related, Span, WavespecError
+from wavespec.diagnostics import Diagnostic, Related, Span, WavespecError, in_order
 from wavespec.schema.models import Case
 from wavespec.schema.resolve import TargetCase, names_behind
 
@@ -18,13 +18,22 @@ def naming_case(one: TargetCase) -> Generator[None]:
     try:
         yield
     except WavespecError as error:
-        if one.case is None:
-            raise
-        raise WavespecError.of(in_case(found, one) for found in error.diagnostics) from None
+        error.diagnostics = in_order(in_case(found, one) for found in error.diagnostics)
+        raise
+
+
+@contextmanager
+def naming_target(target: str) -> Generator[None]:
+    """Mistakes that are found inside say that they are of the kernel for ``target``."""
+    try:
+        yield
+    except WavespecError as error:
+        error.diagnostics = tuple(replace(found, targets=found.targets or (target,)) for found in error.diagnostics)
+        raise
 
 
 def in_case(found: Diagnostic, one: TargetCase) -> Diagnostic:
-    """`found` of the kernel of `one` as a mistake of the case; as it is where that is for all sizes.
+    """`found` of the kernel of `one` as a mistake of the case; with a note alone where that is the default case.
 
     1. At a line of the case: there.
     2. At an expression that is made of parameters which the case sets: at the parameter.
@@ -32,7 +41,8 @@ def in_case(found: Diagnostic, one: TargetCase) -> Diagnostic:
     """
     case, span = one.case, found.span
     if case is None:
-        return found
+        note = "In the default case, for the sizes that no 'when' is for."
+        return replace(found, notes=(*found.notes, note)) if one.is_default else found
     conditions = ", ".join(map(str, case.when))
     if case.span is None or span is None:
         return replace(found, notes=(*found.notes, f"In the case when [{conditions}]."))

@@ -57,6 +57,8 @@ class TargetCase:
     """The plain spec, whose dims promise what the conditions say."""
     case: Case | None = None
     """What the spec was made of, with its places; none for all sizes."""
+    is_default: bool = False
+    """Whether it is for the sizes that the cases of the target leave."""
 
 
 def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
@@ -69,7 +71,7 @@ def cases_for_target(spec: KernelSpec, target: str) -> tuple[TargetCase, ...]:
     plain = spec_for_target(spec, target)
     override = _override_of(spec, target)
     cases = override.cases if override is not None else ()
-    return (*(_target_case(plain, case) for case in cases), TargetCase((), plain))
+    return (*(_target_case(plain, case) for case in cases), TargetCase((), plain, is_default=bool(cases)))
 
 
 def targets_of(spec: KernelSpec) -> tuple[str, ...]:
