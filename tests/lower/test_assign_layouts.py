@@ -121,3 +121,43 @@ def test_rows_of_a_product_do_not_meet_sums_over_a_dim_that_it_does_not_have(row
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch" and f"along '{row}'" in diagnostic.message
     assert diagnostic.hints == ("Compute what is not made of 'acc' in a kernel of its own, and read it here.",)
+
+
+def test_what_a_loop_carries_is_where_both_of_its_products_have_it() -> None:
+    spec = loads("""\
+apiVersion: wavespec/v1
+kind: Kernel
+name: turned
+dims: {M: {}, N: {}, E: {}, C: {max: 32}}
+tensors:
+  a: {shape: [N, C], dtype: bf16}
+  b: {shape: [M, C], dtype: bf16}
+  v: {shape: [N, E], dtype: bf16}
+  o: {shape: [M, E], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 32, axis: 0}
+  - {workgroup: E, tile: 32, axis: 1}
+  - {tiling: N, tile: 32}
+  - {tiling: C, tile: 32}
+graph:
+  - nothing: {register: [M, E], dtype: f32, value: 0}
+  - none: {register: [M], dtype: f32, value: 0}
+  - b_tile: {read: b}
+  - keys:
+      iterate: N
+      carry: {acc: nothing, total: none}
+      body:
+        - a_tile: {read: a}
+        - zero: {register: [N, M], dtype: f32, value: 0}
+        - scores: {mma: [a_tile, b_tile, zero]}
+        - weight: bf16(scores)
+        - v_tile: {read: v}
+        - total: {sum: scores, dim: N, init: total}
+        - acc: {mma: [weight, v_tile, acc]}
+  - result: keys.acc * keys.total
+  - {write: result, to: o}
+""")
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, next(machine for machine in machines("cpu") if machine.variant == "x86_64_v4"))
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "layout-mismatch" and "along 'M'" in diagnostic.message

@@ -138,6 +138,9 @@ class AssignLayouts(Pass):
                     _check_met(op, whole, value, layouts, links, products)
             if op.name in ("reduce", "scan") and op.results:
                 _check_met(op, op.operands[0], op.result, layouts, links, products)
+            for whole, *parts in _alike(op) if op.region else ():
+                for value in parts:
+                    _check_met(op, whole, value, layouts, links, products)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 
