@@ -128,7 +128,7 @@ def test_what_a_loop_carries_is_where_both_of_its_products_have_it() -> None:
 apiVersion: wavespec/v1
 kind: Kernel
 name: turned
-dims: {M: {}, N: {}, E: {}, C: {max: 32}}
+dims: {M: {}, N: {}, E: {}, C: {}}
 tensors:
   a: {shape: [N, C], dtype: bf16}
   b: {shape: [M, C], dtype: bf16}
@@ -142,19 +142,23 @@ constraints:
 graph:
   - nothing: {register: [M, E], dtype: f32, value: 0}
   - none: {register: [M], dtype: f32, value: 0}
-  - b_tile: {read: b}
   - keys:
       iterate: N
       carry: {acc: nothing, total: none}
       body:
-        - a_tile: {read: a}
         - zero: {register: [N, M], dtype: f32, value: 0}
-        - scores: {mma: [a_tile, b_tile, zero]}
-        - weight: bf16(scores)
+        - parts:
+            iterate: C
+            carry: {scores: zero}
+            body:
+              - a_tile: {read: a}
+              - b_tile: {read: b}
+              - scores: {mma: [a_tile, b_tile, scores]}
+        - weight: bf16(parts.scores)
         - v_tile: {read: v}
-        - total: {sum: scores, dim: N, init: total}
+        - total: {sum: parts.scores, dim: N, init: total}
         - acc: {mma: [weight, v_tile, acc]}
-  - result: keys.acc * keys.total
+  - result: "minimum(keys.acc, keys.total)"
   - {write: result, to: o}
 """)
     with pytest.raises(WavespecError) as caught:
