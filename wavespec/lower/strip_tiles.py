@@ -93,6 +93,8 @@ def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     reads = {op.result.name for op in loop.body.ops if op.name == "read" and not any(map(strips.has, op.operands))}
     fits = tile > width and tile % width == 0
     fits = fits and all(width % instruction_of(op, machine).k == 0 for op in whole)
+    rows = [op for op in loop.body.ops if op.name == "mma" and op["m"] == dim]
+    fits = fits and all(width % instruction_of(op, machine).m == 0 for op in rows)
     fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
     fits = fits and not any(map(strips.has, (*loop.operands, *loop.body.yields)))
     return strips if fits and all(_can_be_cut(op, strips) for op in loop.body.ops) else None
