@@ -156,12 +156,14 @@ class _Body:
         self._whole_reads()
 
     def _whole_reads(self) -> None:
-        """What a product that sums along the dim reads, it reads whole."""
+        """What a product that sums along the dim reads, it reads whole; products of several phases read it once."""
+        placed = set[str]()
         for phase in self.phases:
             for op in [op for op in phase.before if op.name == "mma"]:
                 reads = [self.made[v.name][1] for v in op.operands[:2] if self.strips.has(v)]
                 at = phase.before.index(op)
-                phase.before[at:at] = [read for read in reads if read not in phase.before]
+                phase.before[at:at] = [read for read in dict.fromkeys(reads) if read.result.name not in placed]
+                placed |= {read.result.name for read in reads}
 
     def _at(self, number: int) -> _Phase:
         while len(self.phases) <= number:
