@@ -158,3 +158,47 @@ def test_a_sum_that_starts_from_a_value_of_a_product_is_refused_by_name(target: 
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch" and "'start' and 'part' meet" in diagnostic.message
     assert diagnostic.notes[0] == "The elements of 'start' are as the product 'acc' has them."
+
+
+def test_what_a_loop_carries_is_where_both_of_its_products_have_it() -> None:
+    spec = loads("""\
+apiVersion: wavespec/v1
+kind: Kernel
+name: turned
+dims: {M: {}, N: {}, E: {}, C: {}}
+tensors:
+  a: {shape: [N, C], dtype: bf16}
+  b: {shape: [M, C], dtype: bf16}
+  v: {shape: [N, E], dtype: bf16}
+  o: {shape: [M, E], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 32, axis: 0}
+  - {workgroup: E, tile: 32, axis: 1}
+  - {tiling: N, tile: 32}
+  - {tiling: C, tile: 32}
+graph:
+  - nothing: {register: [M, E], dtype: f32, value: 0}
+  - none: {register: [M], dtype: f32, value: 0}
+  - keys:
+      iterate: N
+      carry: {acc: nothing, total: none}
+      body:
+        - zero: {register: [N, M], dtype: f32, value: 0}
+        - parts:
+            iterate: C
+            carry: {scores: zero}
+            body:
+              - a_tile: {read: a}
+              - b_tile: {read: b}
+              - scores: {mma: [a_tile, b_tile, scores]}
+        - weight: bf16(parts.scores)
+        - v_tile: {read: v}
+        - total: {sum: parts.scores, dim: N, init: total}
+        - acc: {mma: [weight, v_tile, acc]}
+  - result: "minimum(keys.acc, keys.total)"
+  - {write: result, to: o}
+""")
+    with pytest.raises(WavespecError) as caught:
+        lower(spec, next(machine for machine in machines("cpu") if machine.variant == "x86_64_v4"))
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "layout-mismatch" and "along 'M'" in diagnostic.message

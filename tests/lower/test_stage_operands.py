@@ -108,3 +108,59 @@ def test_operand_from_outside_is_read_inside() -> None:
     (loop,) = (op for op in kernel.body if op.name == "iterate")
     assert [op["memory"] for op in kernel.body if op.name in ("copy", "read")] == ["a.shared"]
     assert "a.shared" in [op["memory"] for op in loop.walk() if op.name == "read"]
+
+
+_WHOLE_NUMBERS = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: quantized
+dims: {M: {max: 48}, N: {}, K: {max: 64}, D: {max: 64}}
+tensors:
+  a: {shape: [M, K], dtype: i8}
+  b: {shape: [N, K], dtype: i8}
+  v: {shape: [N, D], dtype: i8}
+  q: {shape: [M, D], dtype: i8}
+  scale: {shape: [M], dtype: f32}
+  c: {shape: [M, D], dtype: i32, role: output}
+  d: {shape: [N, D], dtype: i32, role: output}
+constraints:
+  - {workgroup: M, tile: 48, axis: 0}
+  - {wave: M, tile: 48}
+  - {tiling: N, tile: 96}
+  - {tiling: K, tile: 64}
+  - {tiling: D, tile: 64}
+graph:
+  - factor: {read: scale}
+  - nothing: {register: [M, D], dtype: i32, value: 0}
+  - loop:
+      iterate: N
+      carry: {acc: nothing}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - zero: {register: [M, N], dtype: i32, value: 0}
+        - s: {mma: [a_tile, b_tile, zero]}
+        - p: "i8(minimum(maximum(f32(s) * factor, -128), 127))"
+        - v_tile: {read: v}
+        - acc: {mma: [p, v_tile, acc]}
+        - q_tile: {read: q}
+        - none: {register: [N, D], dtype: i32, value: 0}
+        - turned: {mma: [p, q_tile, none]}
+        - {write: turned, to: d}
+  - {write: loop.acc, to: c}
+"""
+
+
+@pytest.mark.parametrize("machine", machines("cpu"), ids=lambda machine: machine.variant)
+def test_whole_numbers_that_are_computed_are_biased_and_turned_as_products_want_them(machine: Machine) -> None:
+    spec, random = loads(_WHOLE_NUMBERS), np.random.default_rng(1)
+    shapes = {"a": (40, 50), "b": (100, 50), "v": (100, 40), "q": (40, 40)}
+    given = {name: random.integers(-5, 6, shape).astype(np.int8) for name, shape in shapes.items()}
+    scale = random.integers(-3, 4, 40).astype(np.float32)
+    sizes = {"M": 40, "N": 100, "K": 50, "D": 40}
+    report = simulate(lower(spec, machine), machine, {**given, "scale": scale}, sizes)
+    assert report.ok, report.render()
+    a, b, v, q = (one.astype(np.int64) for one in given.values())
+    p = np.clip(a @ b.T * scale[:, None].astype(np.int64), -128, 127)
+    assert np.array_equal(report.tensors["c"], p @ v)
+    assert np.array_equal(report.tensors["d"], p.T @ q)

@@ -159,3 +159,21 @@ def test_reads_at_places_are_cut_too(machine: Machine, m: int, n: int) -> None:
 def test_loops_stay_where_one_instruction_is_as_wide_as_the_tile_or_waves_run_together() -> None:
     assert not strips(stripped(below_largest(("N, tile: 64", "N, tile: 16")), AVX2))
     assert not strips(stripped(below_largest(), NVIDIA))
+
+
+def test_products_of_several_phases_share_what_they_read() -> None:
+    spec = below_largest(
+        ("products, dim: N}", "products, dim: N}\n        - early: bf16(products)"),
+        ("carry: {acc: nothing,", "carry: {more: nothing, acc: nothing,"),
+        ("v_tile, acc]}", "v_tile, acc]}\n        - more: {mma: [early, v_tile, more]}"),
+        ("  - {write: steps.acc, to: c}", "  - both: steps.acc + steps.more\n  - {write: both, to: c}"),
+    )
+    assert strips(stripped(spec, AVX2))
+    random, m, n, k, d = np.random.default_rng(0), 5, 70, 7, 18
+    a, b, v = (random.integers(-2, 3, shape) for shape in ((m, k), (n, k), (n, d)))
+    inputs: dict[str, Any] = {name: array.astype(BF16) for name, array in zip("abv", (a, b, v), strict=True)}
+    report = simulate(lower(spec, AVX2), AVX2, inputs, {"M": m, "N": n, "K": k, "D": d})
+    assert report.ok, report.render()
+    scores, parts = a @ b.T, [slice(start, start + TILE) for start in range(0, n, TILE)]
+    c = sum((2 * scores[:, part] - scores[:, part].max(axis=1)[:, None]) @ v[part] for part in parts)
+    np.testing.assert_array_equal(report.tensors["c"], c)

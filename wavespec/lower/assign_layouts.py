@@ -141,6 +141,9 @@ class AssignLayouts(Pass):
             if op.name in ("reduce", "scan") and op.results:
                 for value in (op.result, *op.operands[1:]):
                     _check_met(op, op.operands[0], value, kernel, layouts, links, products)
+            for whole, *parts in _alike(op) if op.region else ():
+                for value in parts:
+                    _check_met(op, whole, value, kernel, layouts, links, products)
         return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
 
 

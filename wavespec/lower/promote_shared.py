@@ -134,7 +134,7 @@ class PromoteShared(Pass):
             sizes = tuple(const(extents[dim]) for dim in dims)
             name = f"{value.name if op.get('at') else source.name}.shared"
             shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
-            shared = _unlike(arrange_staged(shared, product, fragment, machine, source.span), added)
+            shared = unlike(arrange_staged(shared, product, fragment, machine, source.span), added)
             added[shared.name] = shared
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
             if op.get("at"):
@@ -159,8 +159,8 @@ class PromoteShared(Pass):
         return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
 
 
-def _unlike(shared: Memory, others: Mapping[str, Memory]) -> Memory:
-    """The memory under a name of its own, unless a tile of the same tensor is staged alike."""
+def unlike(shared: Memory, others: Mapping[str, Memory]) -> Memory:
+    """The memory under a name of its own, unless a tile of the same tensor or value is staged alike."""
     for number in itertools.count():
         named = replace(shared, name=f"{shared.name}{number or ''}")
         if named.name not in others or replace(others[named.name], span=shared.span) == named:

@@ -98,7 +98,9 @@ class _Serializer:
         deepest = max((depth for depth, _ in depths), default=0)
         if any(inner.name == "for" and self._mixes_levels(inner) for inner in op.body.ops):
             return True
-        return any(depth < deepest and self._staged(inner) & self.shared for depth, inner in depths)
+        laid_down = {name for depth, inner in depths if depth == deepest for name in self._staged(inner)}
+        outer = [inner for depth, inner in depths if depth < deepest]
+        return any(self._staged(inner) & self.shared or _touched([inner])[0] & laid_down for inner in outer)
 
     def _staged(self, op: Op) -> set[str]:
         """Memories of the workgroup that ``op`` fills."""
@@ -113,8 +115,16 @@ class _Serializer:
         for name in _made(op):
             self.depths[name] = depth
         for memory in () if around else self._staged(op):
-            self.memory_depths[memory] = max(depth, self.memory_depths.get(memory, 0))
+            self.memory_depths[memory] = max(self._depth_at_one_place(op, memory), self.memory_depths.get(memory, 0))
         return depth
+
+    def _depth_at_one_place(self, op: Op, memory: str) -> int:
+        """How many wave loops have to be around what loads what ``op`` lays down: those of waves that each do so at the
+        same place.  What waves lay down side by side is there for all when the last one has."""
+        stores = [inner for inner in op.walk() if inner.name == "store" and inner["memory"] == memory]
+        side_by_side = frozenset[str]().union(*(store["offset"].symbols for store in stores))
+        names = self.order[: self.depth(op)]
+        return max((number for number, name in enumerate(names, 1) if name not in side_by_side), default=0)
 
     def nest(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         """Wrap runs of operations into wave loops, by how many they need."""

@@ -12,7 +12,7 @@ from wavespec.ir.names import wave_name
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.lower.promote_shared import check_shared
+from wavespec.lower.promote_shared import check_shared, unlike
 from wavespec.ops.take import SharedInTurns
 from wavespec.targets.machine import Fragment, Machine
 
@@ -23,8 +23,9 @@ class StageOperands(Pass):
     Before: an operand of an mma may be any value.
     After:  what is no ``read``, or a ``direct`` one, is padded with zeros beyond the edge of the dim that is summed
             over, written to a shared memory ``<name>.shared`` in the arrangement of the operand, and read from there.
-            The memory holds the tile of the workgroup, or of one wave where waves run one after another.  Barriers
-            come from the accesses, as for every other staged tile.
+            The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
+            where waves run one after another.  What products use in several ways is laid down in each.  Barriers come
+            from the accesses, as for every other staged tile.
     Errors: ``shared-memory-exceeded`` at the loop's tile; ``values-not-shared`` at the product.
     """
 
@@ -44,8 +45,9 @@ class StageOperands(Pass):
                     continue
                 if kernel.producers and kernel.distribution.roles.order == "ping_pong":
                     raise SharedInTurns(op.span, value.name)
-                memory = added.setdefault(value.name, _memory(kernel, op, value, fragment, machine))
-                staged, operands[number] = _through(kernel, op, value, memory, fresh)
+                memory = unlike(_memory(kernel, op, value, fragment, machine), added)
+                added[memory.name] = memory
+                staged, operands[number] = _through(kernel, op, value, memory, fragment.bias, fresh)
                 before += staged
             return (*before, replace(op, operands=tuple(operands)))
 
@@ -69,20 +71,23 @@ def _memory(kernel: Kernel, product: Op, value: Value, fragment: Fragment, machi
 
 
 def _through(
-    kernel: Kernel, product: Op, value: Value, memory: Memory, fresh: Callable[[str], str]
+    kernel: Kernel, product: Op, value: Value, memory: Memory, bias: int, fresh: Callable[[str], str]
 ) -> tuple[list[Op], Value]:
     """The operations that lay an operand down and read it, and what was read."""
     k, tile = product["k"], value.tile
     size = kernel.size(k)
-    padded = replace(value, name=fresh(value.name))
-    read = Value(fresh(value.name), replace(tile, dtype=memory.dtype))
+    padded, read = Value(fresh(value.name), tile), Value(fresh(value.name), replace(tile, dtype=memory.dtype))
     edge = {"dim": k, "origin": ((k, kernel.symbol(f"at_{k}")),), "size": size, "value": 0}
+    ops = [Op("pad", (value,), (padded,), attribute_pairs(edge), span=product.span, node=product.node)]
+    if bias:
+        biased = replace(read, name=fresh(value.name))
+        ops.append(Op("cast", (padded,), (biased,), attribute_pairs({"bias": bias}), span=product.span))
     place = attribute_pairs({"memory": memory.name, "origin": tuple(origin_in(kernel, memory, tile).items())})
-    return [
-        Op("pad", (value,), (padded,), attribute_pairs(edge), span=product.span, node=product.node),
-        Op("write", (padded,), (), place, span=product.span, node=product.node),
+    ops += [
+        Op("write", ops[-1].results, (), place, span=product.span, node=product.node),
         Op("read", (), (read,), place, span=product.span, node=product.node),
-    ], read
+    ]
+    return ops, read
 
 
 def origin_in(kernel: Kernel, memory: Memory, tile: TileType) -> dict[str, Expr]:

@@ -93,6 +93,8 @@ def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     reads = {op.result.name for op in loop.body.ops if op.name == "read" and not any(map(strips.has, op.operands))}
     fits = tile > width and tile % width == 0
     fits = fits and all(width % instruction_of(op, machine).k == 0 for op in whole)
+    rows = [op for op in loop.body.ops if op.name == "mma" and op["m"] == dim]
+    fits = fits and all(width % instruction_of(op, machine).m == 0 for op in rows)
     fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
     fits = fits and not any(map(strips.has, (*loop.operands, *loop.body.yields)))
     return strips if fits and all(_can_be_cut(op, strips) for op in loop.body.ops) else None
@@ -154,12 +156,14 @@ class _Body:
         self._whole_reads()
 
     def _whole_reads(self) -> None:
-        """What a product that sums along the dim reads, it reads whole."""
+        """What a product that sums along the dim reads, it reads whole; products of several phases read it once."""
+        placed = set[str]()
         for phase in self.phases:
             for op in [op for op in phase.before if op.name == "mma"]:
                 reads = [self.made[v.name][1] for v in op.operands[:2] if self.strips.has(v)]
                 at = phase.before.index(op)
-                phase.before[at:at] = [read for read in reads if read not in phase.before]
+                phase.before[at:at] = [read for read in dict.fromkeys(reads) if read.result.name not in placed]
+                placed |= {read.result.name for read in reads}
 
     def _at(self, number: int) -> _Phase:
         while len(self.phases) <= number:

@@ -25,7 +25,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     build, dtype = context.build, op.result.tile.dtype
     assert layout is not None
     fragments = broadcast_fragments(context.build, value, context.fragments[value.name], layout)
-    if result.tile.dtype == value.tile.dtype:  # another name for the value
+    bias = op.get("bias", 0)
+    if result.tile.dtype == value.tile.dtype and not bias:  # another name for the value
         context.fragments[result.name] = fragments
         return
 
@@ -34,7 +35,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             value = small_to_f32(context.build, value, result.name)
         if is_written(dtype):
             return f32_to_small(build, build.cast(value, DTYPES["f32"], result.name), dtype, result.name)
-        return build.cast(_four_bits(build, value, result.name) if dtype.name == "i4" else value, dtype, result.name)
+        return build.cast(
+            _four_bits(build, value, result.name) if dtype.name == "i4" else value, dtype, result.name, bias
+        )
 
     context.fragments[result.name] = piecewise(context, [fragments], result, piece)
 
