@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from tests.specs import KERNELS
-from wavespec.pipeline import emit
-from wavespec.schema import load
+from wavespec.lower.order import PASSES
+from wavespec.pipeline import emit, lower
+from wavespec.schema import load, loads
 from wavespec.targets.machine import machines
 
 _MOST_LINES = 50_000
 """Of one kernel: 45 thousand take about 16 seconds of one core on the slowest way, matrix tiles of a CPU."""
 _LONG = ("attention_decode", "attention_extend")
 """Those that had the most lines of all: 267 and 59 thousand."""
+_SERIALIZE = next(number for number, one in enumerate(PASSES) if one.name == "serialize-waves")
+
+# The angles depend on no head, so that waves that share out heads share what is read of them.
+ROPE = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: rope
+dims: {T: {}, H: {}, D: {multiple_of: 32}}
+params: {ROWS: 4, COLUMNS: 32}
+tensors:
+  x: {shape: [T, H, D], dtype: bf16}
+  cos: {shape: [H, D], dtype: bf16}
+  y: {shape: [T, H, D], dtype: bf16, role: output}
+constraints:
+  - {workgroup: T, tile: 8, axis: 0}
+  - {workgroup: H, tile: 5, axis: 1}
+  - {workgroup: D, tile: COLUMNS, axis: 2}
+  - {wave: T, tile: ROWS}
+graph:
+  - other: {read: x, at: {D: (D + size(D) // 2) % size(D)}}
+  - cosine: {read: cos, at: {D: (D + size(D) // 2) % size(D)}}
+  - result: other * cosine
+  - {write: result, to: y}
+"""
 
 
 @pytest.mark.parametrize("name", _LONG)
@@ -21,3 +50,28 @@ def test_long_kernels_on_cpus_stay_within_the_lines_that_compile_in_time(name: s
     spec = load(path)
     lines = {machine.variant: emit(spec, machine).text.count("\n") for machine in machines("cpu")}
     assert max(lines.values()) <= _MOST_LINES, lines
+
+
+def _calls_to_serialize(columns: int) -> int:
+    """Calls of functions in `serialize-waves`, for a rope of a tile with these columns."""
+    text = ROPE.replace("COLUMNS: 32", f"COLUMNS: {columns}")
+    (machine, *_) = machines("cpu")
+    kernel = lower(loads(text), machine, after=PASSES[_SERIALIZE - 1].name)
+    calls = 0
+
+    def count(_: FrameType, event: str, __: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        PASSES[_SERIALIZE].apply(kernel, machine)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_turns_of_waves_take_time_by_the_operation() -> None:
+    """Each load that all waves share was compared with everything before it: 50 seconds for 200 thousand lines."""
+    assert _calls_to_serialize(256) < 5 * _calls_to_serialize(64)

@@ -15,9 +15,13 @@ _STORES, _LOADS = ("store", "accumulate"), ("load", "load_tile", "accumulate")
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An operation on a memory, and the wave loops around it, outermost first: the symbol and number of each."""
+    """How a memory is accessed: ``own`` symbols of waves tell the place, and ``turns`` are the wave loops around it,
+    outermost first, by symbol and number.  Thousands of operations come down to a few of these."""
 
-    op: Op
+    memory: str
+    stores: bool
+    loads: bool
+    own: frozenset[str]
     turns: tuple[tuple[str, int], ...]
 
 
@@ -40,8 +44,8 @@ class PlacesOfTurns:
         """Of each memory that needs several."""
 
     def __call__(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        accesses = list(self._accesses(ops, (), iter(range(10**9))))
-        apart = {name: self._apart([one for one in accesses if one.op["memory"] == name]) for name in self.memories}
+        accesses = dict.fromkeys(self._accesses(ops, (), iter(range(10**9))))
+        apart = {name: self._apart([one for one in accesses if one.memory == name]) for name in self.memories}
         buffers: dict[str, Expr] = {}
         for name, symbols in apart.items():
             if symbols:
@@ -66,14 +70,14 @@ class PlacesOfTurns:
                 inner = (*turns, (op["induction"], next(numbers))) if turn else turns
                 yield from self._accesses(op.region.ops, inner, numbers)
             elif op.name in (*_STORES, *_LOADS) and op["memory"] in self.memories:
-                yield _Access(op, turns)
+                own = op["offset"].symbols | op["buffer"].symbols
+                yield _Access(op["memory"], op.name in _STORES, op.name in _LOADS, own.intersection(self.waves), turns)
 
     def _apart(self, accesses: Sequence[_Access]) -> list[str]:
         """Symbols of the waves that store to one place before any of them loads."""
         found: set[str] = set()
-        for store in (one for one in accesses if one.op.name in _STORES):
-            own = {symbol for expr in (store.op["offset"], store.op["buffer"]) for symbol in expr.symbols}
-            for load in (one for one in accesses if one.op.name in _LOADS):
+        for store in (one for one in accesses if one.stores):
+            for load in (one for one in accesses if one.loads):
                 common = sum(1 for a, b in zip(store.turns, load.turns, strict=False) if a == b)
-                found |= {symbol for symbol, _ in store.turns[common:]} - own
+                found |= {symbol for symbol, _ in store.turns[common:]} - store.own
         return [symbol for symbol in self.waves if symbol in found]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
@@ -132,16 +132,16 @@ class _Serializer:
 
     def _level(self, ops: list[Op], level: int) -> tuple[Op, ...]:
         result: list[Op] = []
-        inside: list[Op] = []
+        inside = _Run()
         for op in ops:
             if self._note(op) > level:
                 inside.append(op)
                 continue
-            if inside and not _independent(op, inside):
-                result += self._wave_loop(inside, level)
-                inside = []
+            if inside.ops and not inside.may_follow(op):
+                result += self._wave_loop(inside.ops, level)
+                inside = _Run()
             result.append(op)
-        return tuple(result + (self._wave_loop(inside, level) if inside else []))
+        return tuple(result + (self._wave_loop(inside.ops, level) if inside.ops else []))
 
     def _wave_loop(self, ops: list[Op], level: int) -> list[Op]:
         name, count = self.kernel.waves[level]
@@ -283,15 +283,31 @@ class _Serializer:
         return name, wave * size
 
 
-def _independent(op: Op, others: list[Op]) -> bool:
-    """Whether ``op`` may run before ``others``, which come first in the program."""
-    made = {name for other in others for name in _made(other)}
-    for inner in op.walk():
-        if any(value.name in made for value in inner.operands) or any(e.symbols & made for e in inner.expressions()):
-            return False
-    loaded, stored = _touched([op])
-    others_loaded, others_stored = _touched(others)
-    return stored.isdisjoint(others_loaded | others_stored) and loaded.isdisjoint(others_stored)
+@dataclass(slots=True)
+class _Run:
+    """Operations in program order, with what they make and touch noted once: a kernel may have thousands in a row."""
+
+    ops: list[Op] = field(default_factory=list[Op])
+    made: set[str] = field(default_factory=set[str])
+    loaded: set[str] = field(default_factory=set[str])
+    stored: set[str] = field(default_factory=set[str])
+
+    def append(self, op: Op) -> None:
+        loaded, stored = _touched(op)
+        self.ops.append(op)
+        self.made.update(_made(op))
+        self.loaded |= loaded
+        self.stored |= stored
+
+    def may_follow(self, op: Op) -> bool:
+        """Whether ``op``, which comes after them in the program, may run before them."""
+        for inner in op.walk():
+            if any(value.name in self.made for value in inner.operands):
+                return False
+            if any(expr.symbols & self.made for expr in inner.expressions()):
+                return False
+        loaded, stored = _touched(op)
+        return stored.isdisjoint(self.loaded | self.stored) and loaded.isdisjoint(self.stored)
 
 
 def _made(op: Op) -> list[str]:
@@ -299,9 +315,9 @@ def _made(op: Op) -> list[str]:
     return [value.name for value in op.results] + ([op["symbol"]] if op.name == "bind" else [])
 
 
-def _touched(ops: list[Op]) -> tuple[set[str], set[str]]:
+def _touched(op: Op) -> tuple[set[str], set[str]]:
     """Memories that are loaded from and stored to."""
-    inner = [one for op in ops for one in op.walk()]
+    inner = list(op.walk())
     loaded = {o["memory"] for o in inner if o.name in ("load", "load_tile", "accumulate")}
     return loaded, {o["memory"] for o in inner if o.name in ("store", "accumulate")}
 
