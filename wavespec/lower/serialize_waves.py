@@ -100,7 +100,7 @@ class _Serializer:
             return True
         laid_down = {name for depth, inner in depths if depth == deepest for name in self._staged(inner)}
         outer = [inner for depth, inner in depths if depth < deepest]
-        return any(self._staged(inner) & self.shared or _touched([inner])[0] & laid_down for inner in outer)
+        return any(self._staged(inner) & self.shared or _touched(inner)[0] & laid_down for inner in outer)
 
     def _staged(self, op: Op) -> set[str]:
         """Memories of the workgroup that ``op`` fills."""
