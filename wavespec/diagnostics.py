@@ -207,6 +207,9 @@ def enumeration(words: Iterable[str], last: str = "and") -> str:
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """The allowed name that `name` was probably meant to be."""
     candidates = {candidate.lower(): candidate for candidate in reversed(list(allowed))}
+    begun = [candidate for candidate in candidates if len(name) > 1 and candidate.startswith(name.lower())]
+    if len(begun) == 1:  # Somebody wrote a part of it.
+        return candidates[begun[0]]
     found = difflib.get_close_matches(name[:_LONGEST_QUOTE].lower(), candidates, n=1, cutoff=0.6)
     return candidates[found[0]] if found else None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
+from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, enumeration, in_order, quote
 from wavespec.schema.base import SpecModel
 from wavespec.schema.check_assumptions import check_assumptions
 from wavespec.schema.check_cases import check_cases
@@ -20,6 +21,7 @@ from wavespec.schema.expressions import Binary, Call, EvaluationError, Expressio
 from wavespec.schema.expressions import Name as NameNode
 from wavespec.schema.models import Dim, KernelSpec, Tensor
 from wavespec.schema.names import ENTRY_POINTS
+from wavespec.schema.ops.write import WriteToInput
 from wavespec.schema.resolve import (
     CyclicParams,
     NoConstantValue,
@@ -114,7 +116,38 @@ def check_kernel(
         errors += _bindings(spec)
         # What a plain spec took over from the whole one may be of use to others.
         errors += check_schedules(spec) if spec.has_own_schedule is None else ()
-    return errors
+    return _of_one_cause(errors, is_whole=is_whole)
+
+
+def _of_one_cause(errors: Sequence[WavespecError], *, is_whole: bool) -> list[WavespecError]:
+    """The errors without those that follow from others.
+
+    1. A name that is not there is said once, with the lines of its other uses.
+    2. What is written to no output is the output that is missing; where roles may have been lost, it may be one.
+    """
+    writes = [error for error in errors if error.code == WriteToInput.code]
+    errors = [error for error in errors if not (error.code == NoOutput.code and writes)]
+    if not is_whole:
+        errors = [error for error in errors if error not in writes]
+    first: dict[str, WavespecError] = {}
+    others: dict[str, list[Span]] = {}
+    kept: list[WavespecError] = []
+    for error in errors:
+        (found,) = error.diagnostics[:1]
+        name = found.message if error.code == UndefinedName.code and found.span else ""
+        if name in first and found.span:
+            others.setdefault(name, []).append(found.span)
+        else:
+            kept.append(error)
+            if name:
+                first[name] = error
+    for name, spans in others.items():
+        (found,) = first[name].diagnostics
+        lines = sorted({span.line for span in spans} - {found.span.line if found.span else 0})
+        if lines:
+            also = f"It is in line{'s' if lines[1:] else ''} {enumeration(map(str, lines))} as well."
+            first[name].diagnostics = (replace(found, notes=(*found.notes, also)),)
+    return kept
 
 
 def check_spec(spec: KernelSpec) -> tuple[Diagnostic, ...]:
@@ -276,8 +309,10 @@ def size_problem(dim: Dim, size: int) -> str | None:
 
 def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
     inputs = {dim for tensor in spec.tensors.values() if tensor.role != "output" for dim in tensor.shape}
+    # A dim that a tensor spells in another way is missing there, and not too much here.
+    is_spelt = all(dim in spec.dims for tensor in spec.tensors.values() for dim in tensor.shape)
     for name, dim in spec.dims.items():
-        if dim.value is None and dim.equals is None and name not in inputs:
+        if is_spelt and dim.value is None and dim.equals is None and name not in inputs:
             yield UnboundDim(spec.where_key("dims", name), name)
     if all(tensor.role == "input" for tensor in spec.tensors.values()):
         yield NoOutput(spec.where_key("tensors"))

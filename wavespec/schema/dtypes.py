@@ -84,6 +84,16 @@ def is_computed(dtype: str) -> bool:
     return dtype != "bool" and dtype not in PACKED and not dtype.startswith("f8")
 
 
+def is_wider(one: str, other: str) -> bool:
+    """Whether `one` has numbers beyond those of `other`, with fractions where that has whole ones."""
+
+    def reach(dtype: str) -> tuple[bool, float]:
+        largest = _LARGEST_FLOATS[dtype] if is_float(dtype) else float(_INTEGER_RANGES[dtype][1])
+        return (is_float(dtype), largest)
+
+    return reach(one) > reach(other)
+
+
 def fits(value: int | float, dtype: DType) -> bool:
     """Whether a number is one of the type, rounded where it is a floating point type; infinity is, where it exists."""
     if dtype in _LARGEST_FLOATS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import create_model
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.dtypes import DType, fits, is_computed, is_float
+from wavespec.schema.dtypes import DType, fits, is_computed, is_float, is_wider
 from wavespec.schema.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DtypeMismatch
@@ -128,12 +129,15 @@ class Elementwise(ValueOp):
         for field, other in others:
             if other.dtype != value.dtype:
                 found = (
-                    f"{quote(getattr(self, first))} is {value.dtype} and {quote(getattr(self, field))} is {other.dtype}"
+                    f"{quote(self._written(first))} is {value.dtype} and {quote(self._written(field))} is {other.dtype}"
                 )
                 message = f"{quote(self.word)} takes operands of one dtype; {found}."
-                hints = [
-                    f"Convert one of them first: '- name: {{cast: {getattr(self, field)}, dtype: {value.dtype}}}'."
-                ]
+                # The other way round numbers would be cut.
+                narrow, dtype = (first, other.dtype) if is_wider(other.dtype, value.dtype) else (field, value.dtype)
+                written = self._written(narrow)
+                named = f"- name: {{cast: {written}, dtype: {dtype}}}"
+                converted = named if written == getattr(self, narrow) else f"{dtype}({written})"
+                hints = [f"Convert one of them first: '{converted}'."]
                 scope.report(DtypeMismatch(self.where(field), message, hints=hints))
         for field in self.headline:
             number = getattr(self, field)
@@ -143,6 +147,15 @@ class Elementwise(ValueOp):
             shared_dims(value.dims for value in known.values()),
             "bool" if self.function.result == "bool" else value.dtype,
         )
+
+    def _written(self, field: str) -> str:
+        """An operand by its name; a call in a formula, whose value has no name that anybody knows, by its text."""
+        span = self.span_of(field)
+        if span is not None and span.source is not None and span.line == span.end_line:
+            text = span.source.lines[span.line - 1][span.column - 1 : span.end_column - 1]
+            if re.fullmatch(r"[a-z]\w*\(.*\)", text):
+                return text
+        return str(getattr(self, field))
 
     def _check_dtype(self, scope: Scope, field: str, dtype: DType) -> None:
         if field in self.flags:
