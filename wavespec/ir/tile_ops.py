@@ -48,7 +48,16 @@ _declare(
     results=1,
     attributes={"function": Kind.TEXT},
 )
-_declare("cast", "tile -> tile", "each element as another type", Trait.PURE, Trait.ALIKE, operands=1, results=1)
+_declare(
+    "cast",
+    "tile -> tile",
+    "each element as another type; `bias`: added on the way, as in the `cast` of lanes",
+    Trait.PURE,
+    Trait.ALIKE,
+    operands=1,
+    results=1,
+    attributes={"bias": Attribute(Kind.INTEGER, absent="0", set_by="stage-operands")},
+)
 _declare("bitcast", "tile -> tile", "the same bits as another type", Trait.PURE, Trait.ALIKE, operands=1, results=1)
 _declare(
     "random",
