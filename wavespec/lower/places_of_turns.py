@@ -3,6 +3,7 @@ memory, comes out."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class PlacesOfTurns:
         """Of each memory that needs several."""
 
     def __call__(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        accesses = list(self._accesses(ops, (), iter(range(10**9))))
+        accesses = list(self._accesses(ops, (), itertools.count()))
         apart = {name: self._apart([one for one in accesses if one.op["memory"] == name]) for name in self.memories}
         buffers: dict[str, Expr] = {}
         for name, symbols in apart.items():
