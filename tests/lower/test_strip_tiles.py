@@ -177,10 +177,3 @@ def test_products_of_several_phases_share_what_they_read() -> None:
     scores, parts = a @ b.T, [slice(start, start + TILE) for start in range(0, n, TILE)]
     c = sum((2 * scores[:, part] - scores[:, part].max(axis=1)[:, None]) @ v[part] for part in parts)
     np.testing.assert_array_equal(report.tensors["c"], c)
-
-
-def test_what_products_in_strips_read_is_not_read_around_them_too() -> None:
-    spec = below_largest(("  - a_tile: {read: a}\n", ""), ("- b_tile", "- a_tile: {read: a}\n        - b_tile"))
-    kernel = lower(spec, AVX2, after="split-reduction")
-    reads = [op for op in kernel.walk() if op.name == "read" and op["memory"] == "a.shared"]
-    assert {op.result.tile.extent("K") for op in reads} == {1}

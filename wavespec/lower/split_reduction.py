@@ -54,15 +54,14 @@ class SplitReduction(Pass):
             result: list[Op] = []
             for op in ops:
                 if op.region:
-                    inside = _without_unused(block(op.region.ops, reads), op.region.yields)
-                    op = replace(op, region=replace(op.region, ops=inside))
+                    op = replace(op, region=replace(op.region, ops=block(op.region.ops, reads)))
                 if op in products:
                     result.append(self._loop(kernel, op, reads, instruction_of(op, machine), machine, fresh, symbols))
                 elif not (op.results and op.results[0].name in split):
                     result.append(op)
             return tuple(result)
 
-        body = _without_unused(block(kernel.body, {}), ())
+        body = _without_unused(block(kernel.body, {}))
         declared = [symbol(name, 0, depth - step, step) for name, (depth, step) in symbols.items()]
         return replace(kernel.with_symbols(*declared), body=body)
 
@@ -120,10 +119,9 @@ class SplitReduction(Pass):
         )
 
 
-def _without_unused(ops: tuple[Op, ...], yields: tuple[Value, ...]) -> tuple[Op, ...]:
+def _without_unused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     """The operations without reads in front of loops that are repeated inside."""
     used = {value.name for op in ops for inner in op.walk() for value in inner.operands}
-    used |= {value.name for value in yields}
     used |= {value.name for op in ops for inner in op.walk() if inner.region for value in inner.region.yields}
     return tuple(op for op in ops if op.name != "read" or op.result.name in used)
 
