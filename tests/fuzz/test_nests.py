@@ -24,7 +24,8 @@ MACHINES = [*machines("cpu"), *machines("gfx942"), *machines("sm_90")]
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.variant)
 def test_nests_are_computed_right_in_the_simulator(machine: Machine) -> None:
     first, taken = 1000 * MACHINES.index(machine), 0
-    for seed in range(first, first + EACH):
+    count = 4 * EACH if machine.concurrent_waves else EACH  # which are refused more often, and simulated faster
+    for seed in range(first, first + count):
         one = nest(Random(seed), cpu=not machine.concurrent_waves)
         spec = loads(one.text, f"nest{seed}.wave.yaml")
         try:
@@ -39,7 +40,7 @@ def test_nests_are_computed_right_in_the_simulator(machine: Machine) -> None:
             assert report.ok, f"{seed}: {report.render()}\n{one.text}"
             results = {name: array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in one.outputs}
             _check(one, sizes, given, results, seed)
-    assert taken >= EACH // 3
+    assert taken >= count // 4
 
 
 def test_nests_are_computed_right_by_this_cpu() -> None:

@@ -3,6 +3,7 @@ memory, comes out."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, rewrite
 
-_STORES, _LOADS = ("store", "accumulate"), ("load", "load_tile", "accumulate")
+_STORES = ("store", "accumulate")
+_LOADS = ("load", "load_tile", "accumulate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class PlacesOfTurns:
         """Of each memory that needs several."""
 
     def __call__(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
-        accesses = dict.fromkeys(self._accesses(ops, (), iter(range(10**9))))
+        accesses = dict.fromkeys(self._accesses(ops, (), itertools.count()))
         apart = {name: self._apart([one for one in accesses if one.memory == name]) for name in self.memories}
         buffers: dict[str, Expr] = {}
         for name, symbols in apart.items():
