@@ -18,6 +18,7 @@ from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.lower.check_arguments import check_arguments
+from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
@@ -75,7 +76,9 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
     kernel = lower(spec, machine, timings=timings)
     with naming_target(machine.target):
         interface = launch_interface(kernel, machine, spec_for_target(spec, machine.target))
-        return timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
+        module = timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
+        check_lines(module.text, kernel, machine)
+        return module
 
 
 def build_variant(

@@ -50,7 +50,9 @@ graph:
 def test_lanes_have_the_vectors_that_are_asked_for(machine: Machine, vector: str, elements: int) -> None:
     kernel = lower(spec(vector), machine, after="assign-layouts")
     layout = next(op.result.tile.layout for op in kernel.walk() if op.name == "read")
-    assert layout is not None and layout.fragment_elements == elements
+    # One lane that has all elements has vectors along the contiguous dim, too.
+    along = 16 if machine.lanes == 1 and "N" not in vector else 1
+    assert layout is not None and layout.fragment_elements == elements * along
     x, b = np.arange(7 * 70.0, dtype=np.float32).reshape(7, 70), np.arange(70.0, dtype=np.float32)
     report = simulate(lower(spec(vector), machine), machine, {"x": x, "b": b}, {"M": 7, "N": 70})
     assert report.ok, report.render()

@@ -16,6 +16,8 @@ from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
 
 LOCAL = "#iree_codegen.workgroup_local"
+_MANY_ACCESSES = 256
+"""Vectors that one step of a loop loads and stores, from which on it is a long loop."""
 _FLUSH = 0x8040  # results to zero, and operands: https://cdrdv2.intel.com/v1/dl/getContent/671200, 10.2.3
 
 
@@ -72,6 +74,21 @@ class ThreadToCpu(CpuProducts):
 
     def attributes(self) -> str:
         return "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
+
+    def end_body(self, op: Op) -> None:
+        """Note [long loops]: LLVM compares each access of an innermost loop with each other one, to see whether it could
+        be vectorized or its loads be carried, which for 800 of them takes 16 of 18 seconds and finds nothing.  It gives
+        up at an access that it must not move, of which this is the cheapest.
+        """
+        if any(inner.name == "for" for one in op.body.ops for inner in one.walk()):
+            return
+        accesses = (inner for one in op.body.ops for inner in one.walk() if inner.get("memory"))
+        if sum(map(self._vectors_accessed, accesses)) > _MANY_ACCESSES:
+            self.text.op(f"llvm.load volatile {self.modes[0]} : !llvm.ptr -> i32")
+
+    def _vectors_accessed(self, op: Op) -> int:
+        (value,) = (*op.operands, *op.results) or (None,)
+        return len(self.native_sizes(value.vector.dtype, value.vector.elements)) if value else 0
 
     # ----------------------------------------------------------------------------------------------------------- memory
 

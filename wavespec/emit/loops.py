@@ -40,6 +40,7 @@ def _counting(emitter: ThreadToMlir, op: Op) -> None:
     _define(emitter, op.body.arguments, arguments, sizes)
     emitter.block(op.body.ops)
     text.span = op.span
+    emitter.end_body(op)
     last = _names(_parts(emitter, op.body.yields, sizes))
     if types:
         text.do(f"scf.yield {', '.join(last)} : {', '.join(types)}")

@@ -87,6 +87,9 @@ class ThreadToMlir:
         """Attribute dictionary of a loop."""
         return ""
 
+    def end_body(self, op: Op) -> None:
+        """What the machine wants at the end of the body of a counted loop."""
+
     def load(self, op: Op, memory: Memory) -> Parts:
         raise NotImplementedError
 

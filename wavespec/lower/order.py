@@ -14,6 +14,7 @@ from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.keep_results import KeepResults
+from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
@@ -54,6 +55,7 @@ PASSES: tuple[Pass, ...] = (
     KeepResults(),
     PeelEdges(),
     ShareResults(),
+    LimitCode(),
     TileToThread(),
     SplitChains(),
     SinkArithmetic(),

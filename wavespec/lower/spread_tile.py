@@ -24,11 +24,12 @@ def spread_tile(kernel: Kernel, tile: TileType, machine: Machine, *, by_all_wave
     extents = {dim: tile.extent(dim) // kernel.waves_along(dim) for dim in tile.dims}
     column = _contiguous(kernel, tile)
     steps = {split.dim: split.tile for split in kernel.distribution.vectors if split.dim in extents}
-    if not kernel.distribution.vectors and column:
+    # A lane that has all elements has vectors along the contiguous dim as well; others may have single ones on purpose.
+    if column and (not kernel.distribution.vectors or (kernel.lanes == 1 and column not in steps)):
         width = _width(kernel, tile, column, machine)
         while extents[column] % width:
             width //= 2
-        steps = {column: width}
+        steps[column] = width
     order = [dim for dim in (column, *reversed(tile.dims)) if dim]
     free, inner = kernel.lanes, dict[str, tuple[Expr, int]]()
     lane = kernel.symbol("lane")

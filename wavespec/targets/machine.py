@@ -191,6 +191,8 @@ class Machine:
     """What the backend needs to be told: features, architecture name, target attribute."""
     most_tensors: int = 0
     """Tensors that a launch takes; 0 = not a limit."""
+    most_lines: int = 0
+    """Lines of MLIR that the compiler behind takes in good time; 0 = not a limit."""
     processors: int = 0
     """Processors of the device, for kernels with one workgroup per processor; 0 = not known."""
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -253,6 +255,7 @@ def _machine(target: str, data: dict[str, Any]) -> Machine:
         ),
         compiler=data["compiler"],
         most_tensors=data.get("most_tensors", 0),
+        most_lines=data.get("most_lines", 0),
         processors=data.get("processors", 0),
         clusters=data.get("clusters", {}),
         raster_group=data.get("raster_group", 1),

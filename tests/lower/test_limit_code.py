@@ -1,0 +1,57 @@
+"""What no compiler takes in good time is refused before time is spent on it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import emit
+from wavespec.schema import loads
+from wavespec.targets.machine import machines
+
+TEXT = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: add_one
+dims: {M: {}, N: {}}
+params: {R: 8, C: 1048576}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: R, axis: 0}
+  - {workgroup: N, tile: C, axis: 1}
+graph:
+  - v: {read: x}
+  - r: "v + 1"
+  - {write: r, to: y}
+"""
+(*_, V3) = machines("cpu")
+
+
+def test_a_tile_of_a_million_columns_is_refused_at_once() -> None:
+    start = time.process_time()
+    with pytest.raises(WavespecError) as caught:
+        emit(loads(TEXT, "add_one.wave.yaml"), V3)
+    assert (
+        str(caught.value)
+        == """\
+add_one.wave.yaml:11:26: error[too-much-code]: The tiles become at least 3145728 lines of code; for x86_64_v3 60000 compile in good time.
+    |
+ 11 |   - {workgroup: N, tile: C, axis: 1}
+    |                          ^
+    = hint: Use smaller tiles: more workgroups, more waves, or a loop with more steps."""
+    )
+    assert time.process_time() - start < 2  # it took more than 200 seconds
+
+
+def test_tiles_with_more_lines_than_vectors_are_refused_by_their_lines() -> None:
+    text = TEXT.replace("1048576", "1024").replace('"v + 1"', '"atan2(v, exp(v))"')
+    with pytest.raises(WavespecError, match="too-much-code"):
+        emit(loads(text), V3)
+
+
+def test_tiles_that_compile_in_time_pass() -> None:
+    assert emit(loads(TEXT.replace("1048576", "2048")), V3).text.count("\n") < V3.most_lines

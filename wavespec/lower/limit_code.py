@@ -1,0 +1,72 @@
+"""Tile kernel in, the same kernel out, or the error that its tiles are more code than a compiler takes in good time."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from wavespec.diagnostics import Span, WavespecError, Where
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.lower.base import Pass
+from wavespec.targets.machine import Machine
+
+_NATIVE_BYTES = 16
+"""What one step takes of an operand where lanes have no vector registers: a widest access."""
+_ONE_BY_ONE = ("elementwise", "read", "reduce", "scan", "write")
+"""Operations that become a step, or more, for each vector register of a tile."""
+
+
+class TooMuchCode(WavespecError, code="too-much-code"):
+    def __init__(self, where: Where, lines: int, machine: Machine) -> None:
+        super().__init__(
+            where,
+            f"The tiles become at least {lines} lines of code; "
+            f"for {machine.variant} {machine.most_lines} compile in good time.",
+            hints=["Use smaller tiles: more workgroups, more waves, or a loop with more steps."],
+        )
+
+
+class LimitCode(Pass):
+    """Refuse tiles whose operations, written out, no compiler takes in good time.
+
+    Before: tiles with layouts.
+    After:  the same; what one lane has of the tiles is at most ``machine.most_lines`` vector registers in all.
+    Errors: ``too-much-code`` at the largest tile of a workgroup or of a step.  It counts what there is at least;
+            `check_lines` counts the lines themselves, which take longer to make.
+    """
+
+    name: ClassVar[str] = "limit-code"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        _check(sum(_steps(op, kernel, machine) for op in kernel.walk()), kernel, machine)
+        return kernel
+
+
+def check_lines(text: str, kernel: Kernel, machine: Machine) -> None:
+    """
+    Raises:
+        TooMuchCode: for MLIR with more lines than the compiler behind takes in good time.
+    """
+    _check(text.count("\n"), kernel, machine)
+
+
+def _check(lines: int, kernel: Kernel, machine: Machine) -> None:
+    if machine.most_lines and lines > machine.most_lines:
+        raise TooMuchCode(_largest_tile(kernel), lines, machine)
+
+
+def _largest_tile(kernel: Kernel) -> Span | None:
+    splits = [split for split in (*kernel.distribution.workgroup, *kernel.distribution.loops) if split.span]
+    return max(splits, key=lambda split: split.tile).span if splits else None
+
+
+def _steps(op: Op, kernel: Kernel, machine: Machine) -> int:
+    """Vector registers of what one lane has of a tile.  Elements at places of their own may be moved in loops, and
+    those in the memory of the workgroup many at a time."""
+    if op.name not in _ONE_BY_ONE or op.get("at"):
+        return 0
+    if op.get("memory") and kernel.memory(op["memory"]).space != "global":
+        return 0
+    tile = (op.operands or op.results)[0].tile
+    assert tile.layout is not None
+    native_bits = (machine.vector_bytes or _NATIVE_BYTES) * 8
+    return -(-tile.layout.elements * tile.dtype.bits // native_bits)
