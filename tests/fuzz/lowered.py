@@ -57,7 +57,7 @@ def judge_text(text: str) -> str:
     return "builds" if built else "refused"
 
 
-def failure_of(text: str, judge: Callable[[str], str] = judge_text) -> str | None:
+def failure_of(text: str, judge: Callable[[str], object] = judge_text) -> str | None:
     """Where the failure of a text comes from, as ``KeyError in indices.py, compute``; None where it has an outcome."""
     try:
         judge(text)
@@ -76,7 +76,7 @@ def place_of(error: BaseException) -> str:
     return f"{name} in {where}" + (f" ({words})" if words else "")
 
 
-def smaller(text: str, place: str) -> str:
+def smaller(text: str, place: str, judge: Callable[[str], object] = judge_text) -> str:
     """The text with all nodes taken out without which it fails in the same place."""
     tree, tries = yaml.safe_load(text), 0
     if place == "TimeoutError":
@@ -93,6 +93,6 @@ def smaller(text: str, place: str) -> str:
                 del parent(kept, path)[path[-1]]
             except (KeyError, IndexError, TypeError):
                 continue
-            if failure_of(yaml.safe_dump(kept, sort_keys=False)) == place:
+            if failure_of(yaml.safe_dump(kept, sort_keys=False), judge) == place:
                 tree, again = kept, True
     return yaml.safe_dump(tree, sort_keys=False)
