@@ -17,7 +17,7 @@ import torch
 
 from tests.fuzz.broken_texts import broken_family, broken_kernel, judge_family, judge_kernel
 from tests.fuzz.judge import SECONDS, judge, time_limit
-from tests.fuzz.lowered import Found, judge_text, place_of, smaller
+from tests.fuzz.lowered import BUILDS, Found, judge_text, place_of, smaller
 from tests.fuzz.mutations import mutated_spec
 from tests.fuzz.random_specs import random_spec
 from tests.fuzz.variations import Call, judge_variation, random_calls
@@ -101,9 +101,10 @@ def search_mutations(
 ) -> tuple[Outcomes, Found]:
     """Try specs of the project with nodes changed, in chunks, each lowered for every target."""
     outcomes, found = Outcomes(), Found()
-    for counts, slowest, failed in _in_chunks(_mutations, seed, goes_on, _CHUNK, processes):
+    for counts, slowest, failed, builds in _in_chunks(_mutations, seed, goes_on, _CHUNK, processes):
         outcomes.counts.update(counts)
         outcomes.slowest_seconds = max(outcomes.slowest_seconds, slowest)
+        BUILDS.update(builds)  # processes that begin from here on know of them
         for place, text in failed:
             if place not in found.counts:
                 tell(f"{place}\n{smaller(text, place)}")
@@ -146,9 +147,11 @@ def _in_a_process(work: Callable[[T], R], chunk: T) -> Future[R]:
     return future
 
 
-def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[str, str]]]:
-    """The outcomes of `_CHUNK` texts, the processor time of the slowest, and the failures with their texts."""
+def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[str, str]], set[str]]:
+    """The outcomes of `_CHUNK` texts, the processor time of the slowest, the failures with their texts, and the keys of
+    what builds."""
     seed, first = chunk
+    before = set(BUILDS)
     limit_memory()
     counts, slowest, failed = Counter[str](), 0.0, list[tuple[str, str]]()
     for number in range(first, first + _CHUNK):
@@ -159,7 +162,7 @@ def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[
         except Exception as error:  # whatever it is, it is what is searched for
             failed.append((place_of(error), text))
         slowest = max(slowest, time.process_time() - start)
-    return counts, slowest, failed
+    return counts, slowest, failed, BUILDS - before
 
 
 def _variations(chunk: tuple[int, int]) -> tuple[Counter[str], list[str]]:
