@@ -25,7 +25,7 @@ from wavespec.targets.machine import machines
 SIMULATED = [*machines("gfx942"), *machines("sm_90")]
 SECONDS = 5
 """Within which a text is a spec, or its mistakes are found."""
-_MOST_LINES = 10_000
+MOST_LINES = 10_000
 """Of MLIR for the CPU, which take half a minute to compile; what is accessed element by element has more in large tiles."""
 
 
@@ -93,7 +93,7 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
     if cpu or not taken:
         machine = best_variant("cpu")
         try:
-            if emit(spec, machine).text.count("\n") > _MOST_LINES:
+            if emit(spec, machine).text.count("\n") > MOST_LINES:
                 return "too long for the CPU"
             compiled = Kernel(build(spec, "cpu", only=machine, cache=CompileCache(enabled=False)))
         except WavespecError as error:

@@ -8,21 +8,28 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count, islice, takewhile
 from random import Random
 from typing import TypeVar
 
+import torch
+
 from tests.fuzz.broken_texts import broken_family, broken_kernel, judge_family, judge_kernel
 from tests.fuzz.judge import SECONDS, judge, time_limit
-from tests.fuzz.lowered import Found, judge_text, place_of, smaller
+from tests.fuzz.lowered import BUILDS, Found, judge_text, place_of, smaller
 from tests.fuzz.mutations import mutated_spec
 from tests.fuzz.random_specs import random_spec
+from tests.fuzz.variations import Call, judge_variation, random_calls
 
 T = TypeVar("T")
 R = TypeVar("R")
 MOST_BYTES = 2 << 30
 _CHUNK = 100
 """Texts that one process tries before it says what it found."""
+_VARIATIONS_CHUNK = 10
+_PLANS = 6
+"""That a kernel is given for a machine, until one is not refused."""
 _CPU_EVERY = 16
 """One spec of so many is compiled for the CPU, which takes a hundred times as long as the rest."""
 
@@ -94,29 +101,42 @@ def search_mutations(
 ) -> tuple[Outcomes, Found]:
     """Try specs of the project with nodes changed, in chunks, each lowered for every target."""
     outcomes, found = Outcomes(), Found()
-
-    def chunks() -> Iterator[tuple[int, int]]:
-        number = 0
-        while goes_on(number):
-            yield seed, number
-            number += _CHUNK
-
-    def take(counts: Counter[str], slowest: float, failed: list[tuple[str, str]]) -> None:
+    for counts, slowest, failed, builds in _in_chunks(_mutations, seed, goes_on, _CHUNK, processes):
         outcomes.counts.update(counts)
         outcomes.slowest_seconds = max(outcomes.slowest_seconds, slowest)
+        BUILDS.update(builds)  # processes that begin from here on know of them
         for place, text in failed:
             if place not in found.counts:
                 tell(f"{place}\n{smaller(text, place)}")
             found.add(place, text)
             outcomes.failures.append(place)
-
-    waiting = chunks()
-    running = [_in_a_process(_mutations, chunk) for chunk, _ in zip(waiting, range(processes), strict=False)]
-    while running:
-        take(*running.pop(0).result())
-        if (chunk := next(waiting, None)) is not None:
-            running.append(_in_a_process(_mutations, chunk))
     return outcomes, found
+
+
+def search_variations(
+    seed: int, goes_on: Callable[[int], bool], *, processes: int = 1, tell: Callable[[str], None] = print
+) -> Outcomes:
+    """Try valid variations of kernels of the project, each on a CPU and on a simulated GPU."""
+    outcomes = Outcomes()
+    for counts, failed in _in_chunks(_variations, seed, goes_on, _VARIATIONS_CHUNK, processes):
+        outcomes.counts.update(counts)
+        outcomes.failures += failed
+        for failure in failed:
+            tell(failure)
+        if outcomes.counts["kernels"] % 100 == 0:
+            tell(str(outcomes))
+    return outcomes
+
+
+def _in_chunks(
+    work: Callable[[tuple[int, int]], R], seed: int, goes_on: Callable[[int], bool], size: int, processes: int
+) -> Iterator[R]:
+    """What `work` makes of chunks, each a seed and the first of `size` numbers."""
+    waiting = ((seed, first) for first in takewhile(goes_on, count(step=size)))
+    running = [_in_a_process(work, chunk) for chunk in islice(waiting, processes)]
+    while running:
+        yield running.pop(0).result()
+        running += [_in_a_process(work, chunk) for chunk in islice(waiting, 1)]
 
 
 def _in_a_process(work: Callable[[T], R], chunk: T) -> Future[R]:
@@ -127,9 +147,11 @@ def _in_a_process(work: Callable[[T], R], chunk: T) -> Future[R]:
     return future
 
 
-def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[str, str]]]:
-    """The outcomes of `_CHUNK` texts, the processor time of the slowest, and the failures with their texts."""
+def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[str, str]], set[str]]:
+    """The outcomes of `_CHUNK` texts, the processor time of the slowest, the failures with their texts, and the keys of
+    what builds."""
     seed, first = chunk
+    before = set(BUILDS)
     limit_memory()
     counts, slowest, failed = Counter[str](), 0.0, list[tuple[str, str]]()
     for number in range(first, first + _CHUNK):
@@ -140,7 +162,37 @@ def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[
         except Exception as error:  # whatever it is, it is what is searched for
             failed.append((place_of(error), text))
         slowest = max(slowest, time.process_time() - start)
-    return counts, slowest, failed
+    return counts, slowest, failed, BUILDS - before
+
+
+def _variations(chunk: tuple[int, int]) -> tuple[Counter[str], list[str]]:
+    """The outcomes of `_VARIATIONS_CHUNK` kernels, and the failures with texts."""
+    torch.set_num_threads(1)  # the threads of the process that this one was made of are not here
+    seed, first = chunk
+    counts, failed = Counter[str](), list[str]()
+    for number in range(first, first + _VARIATIONS_CHUNK):
+        counts["kernels"] += 1
+        for plans in random_calls(Random(seed * 1_000_003 + number)):
+            for call in islice(plans, _PLANS):
+                try:
+                    outcome = judge_variation(call)
+                except Exception as error:  # whatever it is, it is what is searched for
+                    outcome = "wrong"
+                    failed.append(f"{number}: {type(error).__name__}: {error}\n{_smallest(call, place_of(error))}")
+                counts[f"{call.machine.target}: {outcome}"] += 1
+                if outcome not in ("refused", "long to compile"):
+                    break
+    return counts, failed
+
+
+def _smallest(call: Call, place: str) -> str:
+    """What fails in a place, in as few words as are found soon."""
+
+    def judge(text: str) -> None:
+        judge_variation(replace(call, subject=replace(call.subject, text=text)))
+
+    text = smaller(call.subject.text, place, judge)
+    return f"{call.machine.variant} {[dict(one) for one in call.sizes]}\n{text}"
 
 
 def limit_memory() -> None:

@@ -7,12 +7,13 @@ from random import Random
 
 from tests.fuzz.broken_texts import FOLDER
 from tests.fuzz.mutations import mutated_spec
-from tests.fuzz.search import search, search_mutations
+from tests.fuzz.search import search, search_mutations, search_variations
 from wavespec.cache import CompileCache
 from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import best_variant, build, emit
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.models import TARGETS
 from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.targets.machine import machines
 
@@ -35,6 +36,12 @@ def test_specs_with_nodes_changed_build_or_give_diagnostics() -> None:
     assert resource.getrlimit(resource.RLIMIT_AS) == limit, "tests behind this one get less memory"
     assert not found.texts, found.texts
     assert outcomes.counts["builds"] > 5 and outcomes.counts["diagnosed"] > 20, str(outcomes)
+
+
+def test_valid_variations_are_computed_right() -> None:
+    outcomes = search_variations(2026, lambda number: number < 10)
+    assert outcomes.failures == []
+    assert sum(outcomes.counts[f"{target}: right"] for target in TARGETS) > 5, str(outcomes)
 
 
 def test_what_check_passes_builds() -> None:

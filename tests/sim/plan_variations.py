@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
 import yaml
+from torch import Tensor
 
 from tests.kernels import Sizes, Subject, elements_to_tensor, tensor_to_elements
 from wavespec.diagnostics import WavespecError
@@ -96,16 +98,36 @@ class Variation:
 
     def check(self, kernel: Kernel, sizes: Sizes) -> None:
         """Assert that there is no race, and that the results are right."""
-        tensors = self.subject.spec.tensors
         inputs = self.subject.inputs(sizes)
-        names = (name for name, tensor in tensors.items() if tensor.role != "output")
-        arrays = {
-            name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)
-        }
-        report = simulate(kernel, self.machine, arrays, sizes)
-        assert report.ok, f"{dict(sizes)}:\n{report.render()}"
-        results = [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in self.subject.written]
-        self.subject.check(inputs, results, sizes)
+        self.subject.check(inputs, simulated(self.subject, kernel, self.machine, sizes, inputs), sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Varied(Subject):
+    """A kernel of the table whose spec is another: what it is given, and what is right, is as the table says."""
+
+    text: str
+
+    @property
+    def spec(self) -> KernelSpec:
+        return _spec(self.text)
+
+
+@cache
+def _spec(text: str) -> KernelSpec:
+    return loads(text, "varied.wave.yaml")
+
+
+def simulated(
+    subject: Subject, kernel: Kernel, machine: Machine, sizes: Sizes, inputs: Sequence[Tensor]
+) -> list[Tensor]:
+    """What a call writes; asserts that there is no race."""
+    tensors = subject.spec.tensors
+    names = (name for name, tensor in tensors.items() if tensor.role != "output")
+    arrays = {name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
+    report = simulate(kernel, machine, arrays, sizes)
+    assert report.ok, f"{dict(sizes)}:\n{report.render()}"
+    return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
 
 
 def variation(subject: Subject, target: str, choose: Choose[Any]) -> Variation:

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from tests.edges import EDGES, Edge
-from tests.kernels import Sizes, Subject, elements_to_tensor, subjects, tensor_to_elements
+from tests.kernels import Sizes, Subject, subjects
+from tests.sim.plan_variations import simulated as run
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
-from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 TARGETS = ("sm_90", "gfx942")
@@ -52,11 +52,7 @@ def simulated(
     target: str, subject: Subject, sizes: Sizes, inputs: tuple[Tensor, ...], lowered: dict[int, Kernel]
 ) -> list[Tensor]:
     """What a call writes; kernels that are `lowered` are kept."""
-    (machine,), tensors, case = machines(target), subject.spec.tensors, subject.case(target, sizes)
+    (machine,), case = machines(target), subject.case(target, sizes)
     if case not in lowered:
         lowered[case] = lower(subject.cases(target)[case].spec, machine)
-    names = [name for name, tensor in tensors.items() if tensor.role != "output"]
-    arrays = {name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
-    report = simulate(lowered[case], machine, arrays, sizes)
-    assert report.ok, f"{dict(sizes)}:\n{report.render()}"
-    return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
+    return run(subject, lowered[case], machine, sizes, inputs)

@@ -243,6 +243,8 @@ def _linear(node: Expr) -> tuple[int, tuple[tuple[int, Expr], ...]]:
     return 0, ((1, node),)
 
 
+# The same offsets are added up for every access of a tile; what is kept is bounded, as it keeps its terms alive.
+@lru_cache(maxsize=1 << 15)
 def _sum(*parts: tuple[Expr, int]) -> Expr:
     constant, linear = 0, list[tuple[int, tuple[tuple[int, Expr], ...]]]()
     for node, scale in parts:

@@ -110,10 +110,12 @@ class Op:
         """The same operation with some attributes set."""
         return replace(self, attributes=attribute_pairs({**dict(self.attributes), **attributes}))
 
-    def expressions(self) -> Iterator[Expr]:
+    def expressions(self) -> list[Expr]:
         """Every index expression among the attributes, not those of operations inside."""
+        found: list[Expr] = []
         for _, value in self.attributes:
-            yield from _expressions(value)
+            _collect(value, found)
+        return found
 
     def walk(self) -> Iterator[Op]:
         """This operation and all operations inside it, in program order."""
@@ -123,12 +125,13 @@ class Op:
                 yield from op.walk()
 
 
-def _expressions(value: object) -> Iterator[Expr]:
+def _collect(value: object, found: list[Expr]) -> None:
+    """Put the expressions in a value of an attribute into `found`: no generator, as every pass asks for all of them."""
     if isinstance(value, Expr):
-        yield value
+        found.append(value)
     elif isinstance(value, tuple):
         for item in cast("tuple[object, ...]", value):
-            yield from _expressions(item)
+            _collect(item, found)
 
 
 def attribute_pairs(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
