@@ -3,6 +3,7 @@ is refused with a diagnostic."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,14 @@ def test_operands_that_are_computed_of_tensors_are_stored_ahead(
     target: str, schedule: dict[str, Any], name: str
 ) -> None:
     check(plan(target, name, schedule), {"M": 33, "N": 40, "K": 96})
+
+
+def test_registers_that_rounds_take_have_a_place_without_a_schedule() -> None:
+    sizes = {"BLOCK_M": 128, "BLOCK_N": 1024, "BLOCK_K": 32, "WAVE_M": 64, "WAVE_N": 64}
+    one = plan("sm_90", "gemm", {}, **sizes)
+    found = replace(one, text=one.text.replace("schedule: {}\n", "")).lowered()
+    assert isinstance(found, WavespecError) and found.code == "schedule-takes-registers"
+    assert all(diagnostic.span for diagnostic in found.diagnostics)
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])

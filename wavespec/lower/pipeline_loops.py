@@ -203,9 +203,10 @@ def _check_shared(kernel: Kernel, loop: str, machine: Machine) -> None:
 
 def _check_registers(kernel: Kernel, ops: tuple[Op, ...], loop: str, machine: Machine) -> None:
     limit = machine.registers_of(kernel.threads)
-    needed = max(sum(map(words, op.operands)) for op in ops if op.name == "for")
+    rounds = [op for op in ops if op.name == "for"]
+    needed = max(sum(map(words, op.operands)) for op in rounds)
     if limit and needed > limit:
-        where = kernel.distribution.schedule_of(loop).where()
+        where = kernel.distribution.schedule_of(loop).where() or rounds[0].span  # there may be no schedule
         raise ScheduleTakesRegisters(where, loop, needed, limit, kernel.threads, machine)
 
 
