@@ -76,9 +76,11 @@ class ThreadToCpu(CpuProducts):
         return "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
 
     def end_body(self, op: Op) -> None:
-        """Note [long loops]: LLVM compares each access of an innermost loop with each other one, to see whether it could
-        be vectorized or its loads be carried, which for 800 of them takes 16 of 18 seconds and finds nothing.  It gives
-        up at an access that it must not move, of which this is the cheapest.
+        """Close long loops with an access that stays.
+
+        LLVM compares each access of an innermost loop with each other one, to see whether it could be vectorized or its
+        loads be carried, which for 800 of them takes 16 of 18 seconds and finds nothing.  It gives up at an access that
+        it must not move, of which this is the cheapest.
         """
         if any(inner.name == "for" for one in op.body.ops for inner in one.walk()):
             return
