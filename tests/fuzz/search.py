@@ -24,6 +24,7 @@ from tests.fuzz.variations import Call, judge_variation, random_calls
 
 T = TypeVar("T")
 R = TypeVar("R")
+_Chunk = tuple[int, int, frozenset[str]]
 MOST_BYTES = 2 << 30
 _CHUNK = 100
 """Texts that one process tries before it says what it found."""
@@ -104,7 +105,7 @@ def search_mutations(
     for counts, slowest, failed, builds in _in_chunks(_mutations, seed, goes_on, _CHUNK, processes):
         outcomes.counts.update(counts)
         outcomes.slowest_seconds = max(outcomes.slowest_seconds, slowest)
-        BUILDS.update(builds)  # processes that begin from here on know of them
+        BUILDS.update(builds)
         for place, text in failed:
             if place not in found.counts:
                 tell(f"{place}\n{smaller(text, place)}")
@@ -129,10 +130,10 @@ def search_variations(
 
 
 def _in_chunks(
-    work: Callable[[tuple[int, int]], R], seed: int, goes_on: Callable[[int], bool], size: int, processes: int
+    work: Callable[[_Chunk], R], seed: int, goes_on: Callable[[int], bool], size: int, processes: int
 ) -> Iterator[R]:
-    """What `work` makes of chunks, each a seed and the first of `size` numbers."""
-    waiting = ((seed, first) for first in takewhile(goes_on, count(step=size)))
+    """What `work` makes of chunks, each a seed, the first of `size` numbers, and what is known to build by then."""
+    waiting = ((seed, first, frozenset(BUILDS)) for first in takewhile(goes_on, count(step=size)))
     running = [_in_a_process(work, chunk) for chunk in islice(waiting, processes)]
     while running:
         yield running.pop(0).result()
@@ -140,18 +141,24 @@ def _in_chunks(
 
 
 def _in_a_process(work: Callable[[T], R], chunk: T) -> Future[R]:
-    """What `work` makes of a chunk, in a process of its own: limits that it sets, and memory that it keeps, end with it."""
-    pool = ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+    """What `work` makes of a chunk, in a process of its own: limits that it sets, and memory that it keeps, end with it.
+
+    It is made of a server, not of this process: threads of torch and of compilers hold locks that a copy without them
+    would wait for.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    pool = ProcessPoolExecutor(1, context)
     future = pool.submit(work, chunk)
     pool.shutdown(wait=False)
     return future
 
 
-def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[str, str]], set[str]]:
+def _mutations(chunk: _Chunk) -> tuple[Counter[str], float, list[tuple[str, str]], set[str]]:
     """The outcomes of `_CHUNK` texts, the processor time of the slowest, the failures with their texts, and the keys of
     what builds."""
-    seed, first = chunk
-    before = set(BUILDS)
+    seed, first, known = chunk
+    BUILDS.update(known)
     limit_memory()
     counts, slowest, failed = Counter[str](), 0.0, list[tuple[str, str]]()
     for number in range(first, first + _CHUNK):
@@ -162,13 +169,13 @@ def _mutations(chunk: tuple[int, int]) -> tuple[Counter[str], float, list[tuple[
         except Exception as error:  # whatever it is, it is what is searched for
             failed.append((place_of(error), text))
         slowest = max(slowest, time.process_time() - start)
-    return counts, slowest, failed, BUILDS - before
+    return counts, slowest, failed, BUILDS - known
 
 
-def _variations(chunk: tuple[int, int]) -> tuple[Counter[str], list[str]]:
+def _variations(chunk: _Chunk) -> tuple[Counter[str], list[str]]:
     """The outcomes of `_VARIATIONS_CHUNK` kernels, and the failures with texts."""
-    torch.set_num_threads(1)  # the threads of the process that this one was made of are not here
-    seed, first = chunk
+    torch.set_num_threads(1)  # as many processes run as there are cores to use
+    seed, first, _ = chunk
     counts, failed = Counter[str](), list[str]()
     for number in range(first, first + _VARIATIONS_CHUNK):
         counts["kernels"] += 1

@@ -42,6 +42,7 @@ add_one.wave.yaml:11:26: error[too-much-code]: The tiles become at least 3145728
     |
  11 |   - {workgroup: N, tile: C, axis: 1}
     |                          ^
+    = note: For cpu.
     = hint: Use smaller tiles: more workgroups, more waves, or a loop with more steps."""
     )
     assert time.process_time() - start < 2  # it took more than 200 seconds

@@ -140,6 +140,7 @@ _declare(
     operands=(3, 5),
     results=1,
     attributes={
+        "variant": Attribute(Kind.TEXT, absent="any that fits"),
         "instruction": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
         "m": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
         "n": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
@@ -188,11 +189,11 @@ _declare(
 )
 _declare(
     "topk",
-    "tile, from -> tile",
-    "the largest along `dim`, as many as `k` has",
+    "tile ..., from ... -> tile ...",
+    "the largest along `dim`, as many as `k` has; elements of 64 bits are two tiles",
     Trait.ACROSS,
-    operands=2,
-    results=1,
+    operands=(2, None),
+    results=(1, None),
     attributes={"dim": Kind.TEXT, "k": Kind.TEXT, "origin": _ORIGIN, "size": _SIZE, "masked": _MASKED},
 )
 _declare(
