@@ -7,7 +7,7 @@ import time
 import pytest
 
 from wavespec.diagnostics import WavespecError
-from wavespec.pipeline import emit
+from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
 from wavespec.targets.machine import machines
 
@@ -52,6 +52,17 @@ def test_tiles_with_more_lines_than_vectors_are_refused_by_their_lines() -> None
     text = TEXT.replace("1048576", "1024").replace('"v + 1"', '"atan2(v, exp(v))"')
     with pytest.raises(WavespecError, match="too-much-code"):
         emit(loads(text), V3)
+
+
+def test_steps_are_counted_while_they_are_made() -> None:
+    """Elements at places of their own may become a step each, which is not known before."""
+    text = (
+        TEXT.replace("1048576", "32768")
+        .replace("R: 8", "R: 2")
+        .replace("{read: x}", "{read: x, at: {N: N * 7 % size(N)}}")
+    )
+    with pytest.raises(WavespecError, match="too-much-code"):
+        lower(loads(text), V3)
 
 
 def test_tiles_that_compile_in_time_pass() -> None:

@@ -41,6 +41,14 @@ class LimitCode(Pass):
         return kernel
 
 
+def check_steps(steps: int, kernel: Kernel, machine: Machine) -> None:
+    """
+    Raises:
+        TooMuchCode: for more steps, each a line or more, than a compiler takes in good time.
+    """
+    _check(steps, kernel, machine)
+
+
 def check_lines(text: str, kernel: Kernel, machine: Machine) -> None:
     """
     Raises:

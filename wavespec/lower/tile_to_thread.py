@@ -11,6 +11,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.limit_code import check_steps
 from wavespec.lower.promote_shared import check_shared
 from wavespec.lower.whole_bytes import check_whole_bytes
 from wavespec.ops import to_thread
@@ -28,15 +29,16 @@ class TileToThread(Pass):
             straight-line code (``unroll = 0``) are gone, their bodies repeated with the induction as a constant.
     Errors: ``shared-memory-exceeded`` where values that are handed on do not fit beside the staged tiles;
             ``values-not-shared`` at a ``take``, where waves take turns; ``part-of-byte`` at a write of elements that
-            share bytes with those of others.
+            share bytes with those of others; ``too-much-code`` as soon as there is too much of it.
     """
 
     name: ClassVar[str] = "tile-to-thread"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        build = ThreadBuilder(fresh_names(replace(kernel, body=())))
+        build, steps = ThreadBuilder(fresh_names(replace(kernel, body=()))), 0
 
         def block(ops: tuple[Op, ...]) -> None:
+            nonlocal steps
             loaded: list[Callable[[], None]] = []
             for op in ops:
                 if op.name == "copy":
@@ -45,7 +47,10 @@ class TileToThread(Pass):
                     continue
                 _finish_copies(loaded, context)
                 context.build.span, context.build.node = op.span, op.node
+                before = len(context.build.ops)
                 to_thread(op, context)
+                steps += len(context.build.ops) - before
+                check_steps(steps, kernel, machine)
             _finish_copies(loaded, context)
 
         context = ThreadContext(kernel, machine, build, block)
