@@ -17,6 +17,7 @@ from wavespec.emit.interface import case_conditions, launch_interface
 from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel as IRKernel
+from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
@@ -62,6 +63,7 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
     resolved = spec_for_target(spec, machine.target)
     with naming_target(machine.target):
         kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved, machine.target))
+        verify(kernel)  # passes look at what they change alone
         check_arguments(kernel, machine)
         for one in PASSES if after != FIRST_STAGE else ():
             kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))

@@ -172,7 +172,7 @@ def _run(call: Call, run: Callable[[Sizes, Sequence[Any]], Sequence[Any]]) -> st
             return "long to run"
         except AssertionError as error:
             raise AssertionError(f"{call.machine.variant}: {error}") from error
-        except Exception as error:
+        except Exception as error:  # whatever a call raises, the kernel was accepted
             raise AssertionError(f"{call.machine.variant} {dict(sizes)}: accepted, then refused: {error}") from error
         try:
             call.subject.check(inputs, results, sizes)

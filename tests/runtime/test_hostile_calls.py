@@ -190,6 +190,7 @@ def test_arguments(calls: dict[str, Call], case: str, way: str) -> None:
             assert type(result) in (Tensor, Labelled)
             assert torch.equal(result.as_subclass(Tensor), a.as_subclass(Tensor) @ b.T)
         else:
+            # The message decides: torch refuses some by itself, before a wrapper is asked, with types of its own.
             with pytest.raises((ArgumentError, RuntimeError, TypeError, NotImplementedError), match=outcomes[way]):
                 call(a, b, out=out)
 

@@ -360,3 +360,6 @@ _declare(
 
 PURE: Final = THREAD_OPS.having(Trait.PURE)
 MOVES: Final = THREAD_OPS.having(Trait.MOVES)
+LOADS: Final = THREAD_OPS.having(Trait.LOADS)
+STORES: Final = THREAD_OPS.having(Trait.STORES)
+NAMES_A_SYMBOL: Final = THREAD_OPS.having(Trait.NAMES_A_SYMBOL)

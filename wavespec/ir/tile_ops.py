@@ -7,6 +7,7 @@ last tile may be partial; where it is a flag, elements from ``size`` on count as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from wavespec.ir.declarations import ANY, Attribute, Declarations, Kind, Trait
@@ -14,13 +15,31 @@ from wavespec.ir.declarations import ANY, Attribute, Declarations, Kind, Trait
 TILE_OPS: Final = Declarations("tile")
 
 _declare = TILE_OPS.declare
-_ORIGIN = Attribute(Kind.PLACES, absent="not yet", set_by="assign-tiles")
-_SIZE = Attribute(Kind.EXPRESSION, absent="not yet", set_by="assign-tiles")
+
+
+def _later(kind: Kind, by: str) -> Attribute:
+    """What an operation has from a pass on."""
+    return Attribute(kind, absent="not yet", set_by=by)
+
+
+_ORIGIN = _later(Kind.PLACES, "assign-tiles")
 _MASKED = Attribute(Kind.FLAG, absent="false", set_by="mask-edges")
-_MASKED_DIMS = Attribute(Kind.NAMES, absent="none", set_by="mask-edges")
-_AT = Attribute(Kind.PLACES, absent="the tile's own places")
-_OVER = Attribute(Kind.NAMES, absent="no values")
 _BIAS = Attribute(Kind.INTEGER, absent="0", set_by="promote-shared")
+_ALONG: Final[Mapping[str, Kind | Attribute]] = {
+    "dim": Kind.TEXT,
+    "origin": _ORIGIN,
+    "size": _later(Kind.EXPRESSION, "assign-tiles"),
+    "masked": _MASKED,
+}
+"""Of what joins a tile along a dim."""
+_STEP: Final[Mapping[str, Kind | Attribute]] = {**_ALONG, "origin": Kind.PLACES, "size": Kind.EXPRESSION}
+"""Of what passes make of it for one step, once origins are known."""
+_MAPPED: Final[Mapping[str, Kind | Attribute]] = {
+    "at": Attribute(Kind.PLACES, absent="the tile's own places"),
+    "over": Attribute(Kind.NAMES, absent="no values"),
+    "masked": Attribute(Kind.NAMES, absent="none", set_by="mask-edges"),
+}
+"""Of accesses to a tensor, which may have a mapping."""
 
 _declare("register", "-> tile", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER})
 _declare(
@@ -80,9 +99,7 @@ _declare(
     attributes={
         "memory": Kind.MEMORY,
         "origin": _ORIGIN,
-        "at": _AT,
-        "over": _OVER,
-        "masked": _MASKED_DIMS,
+        **_MAPPED,
         "by_unit": Attribute(Kind.FLAG, absent="false", set_by="promote-shared"),
         "direct": Attribute(Kind.FLAG, absent="false", set_by="separate-operands"),
         "clamped": Attribute(Kind.NAMES, absent="none"),
@@ -100,9 +117,7 @@ _declare(
     attributes={
         "memory": Kind.MEMORY,
         "origin": _ORIGIN,
-        "at": _AT,
-        "over": _OVER,
-        "masked": _MASKED_DIMS,
+        **_MAPPED,
         "combine": Attribute(Kind.TEXT, absent="replaced"),
         "staged": Attribute(Kind.NAMES, absent="none", set_by="promote-shared"),
     },
@@ -118,16 +133,14 @@ _declare(
         "source": Kind.MEMORY,
         "memory": Kind.MEMORY,
         "origin": Kind.PLACES,
-        "at": _AT,
-        "over": _OVER,
+        **_MAPPED,
         "through": Attribute(Kind.TABLE, absent="no values"),
-        "masked": _MASKED_DIMS,
         "bias": _BIAS,
-        "layout": Attribute(Kind.LAYOUT, absent="not yet", set_by="distribute-copies"),
-        "loops": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
-        "guard": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
-        "bounded": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
-        "transpose": Attribute(Kind.TABLE, absent="not yet", set_by="distribute-copies"),
+        "layout": _later(Kind.LAYOUT, "distribute-copies"),
+        "loops": _later(Kind.TABLE, "distribute-copies"),
+        "guard": _later(Kind.TABLE, "distribute-copies"),
+        "bounded": _later(Kind.TABLE, "distribute-copies"),
+        "transpose": _later(Kind.TABLE, "distribute-copies"),
         "boxes": Attribute(Kind.TABLE, absent="lanes copy it", set_by="distribute-copies"),
         "asynchronous": Attribute(Kind.FLAG, absent="false", set_by="distribute-copies"),
     },
@@ -141,10 +154,10 @@ _declare(
     results=1,
     attributes={
         "variant": Attribute(Kind.TEXT, absent="any that fits"),
-        "instruction": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
-        "m": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
-        "n": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
-        "k": Attribute(Kind.TEXT, absent="not yet", set_by="choose-instructions"),
+        "instruction": _later(Kind.TEXT, "choose-instructions"),
+        "m": _later(Kind.TEXT, "choose-instructions"),
+        "n": _later(Kind.TEXT, "choose-instructions"),
+        "k": _later(Kind.TEXT, "choose-instructions"),
     },
 )
 _declare(
@@ -155,12 +168,9 @@ _declare(
     operands=(1, 2),
     results=1,
     attributes={
-        "dim": Kind.TEXT,
+        **_ALONG,
         "function": Kind.TEXT,
         "divided": Kind.FLAG,
-        "origin": _ORIGIN,
-        "size": _SIZE,
-        "masked": _MASKED,
     },
 )
 _declare(
@@ -170,13 +180,7 @@ _declare(
     Trait.ALIKE,
     operands=2,
     results=1,
-    attributes={
-        "dim": Kind.TEXT,
-        "function": Kind.TEXT,
-        "origin": Kind.PLACES,
-        "size": Kind.EXPRESSION,
-        "masked": _MASKED,
-    },
+    attributes={**_STEP, "function": Kind.TEXT},
 )
 _declare(
     "scan",
@@ -194,7 +198,7 @@ _declare(
     Trait.ACROSS,
     operands=(2, None),
     results=(1, None),
-    attributes={"dim": Kind.TEXT, "k": Kind.TEXT, "origin": _ORIGIN, "size": _SIZE, "masked": _MASKED},
+    attributes={**_ALONG, "k": Kind.TEXT},
 )
 _declare(
     "take",
@@ -211,13 +215,7 @@ _declare(
     Trait.ALIKE,
     operands=1,
     results=1,
-    attributes={
-        "dim": Kind.TEXT,
-        "value": Kind.NUMBER,
-        "origin": Kind.PLACES,
-        "size": Kind.EXPRESSION,
-        "masked": _MASKED,
-    },
+    attributes={**_STEP, "value": Kind.NUMBER},
 )
 _declare(
     "cluster_sum",
@@ -243,10 +241,10 @@ _declare(
     region=True,
     attributes={
         "dim": Kind.TEXT,
-        "induction": Attribute(Kind.TEXT, absent="not yet", set_by="assign-tiles"),
-        "extent": Attribute(Kind.EXPRESSION, absent="not yet", set_by="assign-tiles"),
-        "step": Attribute(Kind.EXPRESSION, absent="not yet", set_by="assign-tiles"),
-        "unroll": Attribute(Kind.INTEGER, absent="not yet", set_by="assign-tiles"),
+        "induction": _later(Kind.TEXT, "assign-tiles"),
+        "extent": _later(Kind.EXPRESSION, "assign-tiles"),
+        "step": _later(Kind.EXPRESSION, "assign-tiles"),
+        "unroll": _later(Kind.INTEGER, "assign-tiles"),
         "lower": Attribute(Kind.EXPRESSION, absent="0"),
         "stride": Attribute(Kind.EXPRESSION, absent="1"),
         "once": Attribute(Kind.FLAG, absent="false"),

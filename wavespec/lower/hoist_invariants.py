@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from wavespec.ir.expr import const, less
 from wavespec.ir.kernel import Kernel, Op, rewrite
-from wavespec.ir.thread_ops import PURE
+from wavespec.ir.thread_ops import NAMES_A_SYMBOL, PURE
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 
@@ -43,7 +43,7 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     asked = loop.get("goes_on")
     enters = ((loop["lower"], loop["upper"]), *(() if asked is None else ((const(0), asked),)))
     runs = asked is None and less(loop["lower"], loop["upper"])
-    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name in ("let", "bind"))}
+    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name in NAMES_A_SYMBOL)}
     local = {value.name for value in loop.body.arguments}
     before: list[Op] = []
     inside: list[Op] = []

@@ -9,6 +9,7 @@ from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op, Value, rewrite
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.ir.thread_ops import STORES
 
 _Place = tuple[str, Expr]
 """A memory, and the offset at which the place of a wave starts in it."""
@@ -95,7 +96,7 @@ class KeptBetweenTurns:
         return replace(op, region=replace(op.body, ops=inside))
 
     def _note_stores(self, op: Op, without: Collection[str]) -> None:
-        stores = (inner["memory"] for inner in op.walk() if inner.name in ("store", "accumulate", "atomic"))
+        stores = (inner["memory"] for inner in op.walk() if inner.name in STORES)
         self._stored |= {name: self._number for name in stores if name not in without}
 
     # ----------------------------------------------------------------------------------------------------------- uses

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, rewrite
-
-_STORES = ("store", "accumulate")
-_LOADS = ("load", "load_tile", "accumulate")
+from wavespec.ir.thread_ops import LOADS, STORES
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class PlacesOfTurns:
                     buffers[name] = buffers[name] * self.waves[symbol] + self.symbol(symbol)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name not in (*_STORES, *_LOADS) or op["memory"] not in buffers:
+            if op.name not in STORES | LOADS or op["memory"] not in buffers:
                 return (op,)
             return (op.with_(buffer=op["buffer"] * self.copies[op["memory"]] + buffers[op["memory"]]),)
 
@@ -71,9 +69,9 @@ class PlacesOfTurns:
                 turn = op.name == "for" and op["induction"] in self.waves
                 inner = (*turns, (op["induction"], next(numbers))) if turn else turns
                 yield from self._accesses(op.region.ops, inner, numbers)
-            elif op.name in (*_STORES, *_LOADS) and op["memory"] in self.memories:
+            elif op.name in STORES | LOADS and op["memory"] in self.memories:
                 own = op["offset"].symbols | op["buffer"].symbols
-                yield _Access(op["memory"], op.name in _STORES, op.name in _LOADS, own.intersection(self.waves), turns)
+                yield _Access(op["memory"], op.name in STORES, op.name in LOADS, own.intersection(self.waves), turns)
 
     def _apart(self, accesses: Sequence[_Access]) -> list[str]:
         """Symbols of the waves that store to one place before any of them loads."""

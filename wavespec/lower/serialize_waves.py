@@ -11,6 +11,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribu
 from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.ir.thread_ops import LOADS, STORES
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.places_of_turns import PlacesOfTurns
@@ -318,8 +319,7 @@ def _made(op: Op) -> list[str]:
 def _touched(op: Op) -> tuple[set[str], set[str]]:
     """Memories that are loaded from and stored to."""
     inner = list(op.walk())
-    loaded = {o["memory"] for o in inner if o.name in ("load", "load_tile", "accumulate")}
-    return loaded, {o["memory"] for o in inner if o.name in ("store", "accumulate")}
+    return {o["memory"] for o in inner if o.name in LOADS}, {o["memory"] for o in inner if o.name in STORES}
 
 
 def _only_accumulates(op: Op) -> bool:

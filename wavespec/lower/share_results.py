@@ -11,8 +11,6 @@ from wavespec.ir.tile_ops import PURE
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 
-_REPEATABLE = PURE | {"read"}
-
 _Key = tuple[Any, ...]
 
 
@@ -57,7 +55,7 @@ def _block(
             inside, replaced = _block(op.region.ops, names, known, writes, tensors)
             yields = tuple(replaced.get(value.name, value) for value in op.region.yields)
             op = replace(op, region=replace(op.region, ops=inside, yields=yields))
-        elif op.name in _REPEATABLE and (op.name != "read" or (op["memory"] in tensors and not op.get("by_unit"))):
+        elif op.name in PURE or (op.name == "read" and op["memory"] in tensors and not op.get("by_unit")):
             key = _key(op, writes)
             if key in known:
                 names[op.result.name] = known[key]

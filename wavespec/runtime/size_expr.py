@@ -10,8 +10,8 @@ An expression is an integer, a dim name, or `(op, left, right)`:
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 SizeExpr = int | str | tuple[str, "SizeExpr", "SizeExpr"]
 """An integer, a dim name, or `(op, left, right)` with an op of `OPERATIONS`."""
@@ -89,7 +89,8 @@ def from_json(value: Any, depth: int = 0) -> SizeExpr:
         return value
     if not isinstance(value, list | tuple) or depth > _DEEPEST:
         raise ValueError(f"{_EXPECTED}; got {value!r:.80}.")
-    if len(value) != 3 or not isinstance(value[0], str) or value[0] not in OPERATIONS:  # type: ignore[arg-type]
+    parts = cast("Sequence[Any]", value)
+    if len(parts) != 3 or not isinstance(parts[0], str) or parts[0] not in OPERATIONS:
         raise ValueError(f"{_EXPECTED}; got {value!r:.80}.")
-    operation, left, right = value  # type: ignore[misc]
-    return (str(operation), from_json(left, depth + 1), from_json(right, depth + 1))  # type: ignore[arg-type]
+    operation, left, right = parts
+    return (operation, from_json(left, depth + 1), from_json(right, depth + 1))

@@ -11,7 +11,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import THREAD_OPS
+from wavespec.ir.thread_ops import NAMES_A_SYMBOL, THREAD_OPS
 from wavespec.schedule.errors import StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
@@ -115,7 +115,7 @@ def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
     """Steps before are a product of trips, so no trips change from one time a loop is reached to the next."""
     changing: set[str] = set()
     for outer, inner in pairwise((*around, loop)):
-        changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.name in ("let", "bind"))}
+        changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.name in NAMES_A_SYMBOL)}
         if not changing.isdisjoint(trips(inner).symbols):
             raise StepsNotCounted(inner.span, inner.node)
 
