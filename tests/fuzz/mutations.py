@@ -112,11 +112,12 @@ def _rename(tree: Tree, random: Random) -> None:
 
 def _rename_key(tree: Tree, random: Random) -> None:
     tables = [value for _, value in nodes(tree) if isinstance(value, dict) and value]
-    table = random.choice(tables)
-    old, new = random.choice(list(table)), random.choice(list(random.choice(tables)))
-    items = [(new if key == old else key, value) for key, value in table.items()]
-    table.clear()
-    table.update(items)
+    if tables:
+        table = random.choice(tables)
+        old, new = random.choice(list(table)), random.choice(list(random.choice(tables)))
+        items = [(new if key == old else key, value) for key, value in table.items()]
+        table.clear()
+        table.update(items)
 
 
 def _number(tree: Tree, random: Random) -> None:

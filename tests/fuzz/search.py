@@ -111,6 +111,8 @@ def search_mutations(
                 tell(f"{place}\n{smaller(text, place)}")
             found.add(place, text)
             outcomes.failures.append(place)
+        if outcomes.counts.total() % 5_000 == 0:
+            tell(str(outcomes))
     return outcomes, found
 
 
