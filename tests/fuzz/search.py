@@ -111,7 +111,7 @@ def search_mutations(
                 tell(f"{place}\n{smaller(text, place)}")
             found.add(place, text)
             outcomes.failures.append(place)
-        if outcomes.counts.total() % 5_000 == 0:
+        if (outcomes.counts.total() + len(outcomes.failures)) % 5_000 == 0:
             tell(str(outcomes))
     return outcomes, found
 
