@@ -3,6 +3,7 @@ tests at once."""
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import HealthCheck, Phase, settings
 _MOST_WORKERS = 8  # each has torch and a compiler in memory
 if "PYTEST_XDIST_WORKER" in os.environ:  # torch's threads would spin on cores that other processes need
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+gc.set_threshold(20_000)  # as the command line does: lowering makes objects, but no cycles
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _FOUND = (Phase.explicit, Phase.generate)  # shrinking a failure takes minutes: the long profile does it

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from itertools import chain
+from typing import Any, Final, Literal, cast
 
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
@@ -86,6 +87,9 @@ class Op:
     region: Region | None = None
     span: Span | None = field(default=None, compare=False)
     node: str = field(default="", compare=False)
+    # Every pass asks for these of every operation that the pass before it left alone.
+    _inside: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __getitem__(self, key: str) -> Any:
         for name, value in self.attributes:
@@ -117,12 +121,26 @@ class Op:
             _collect(value, found)
         return found
 
-    def walk(self) -> Iterator[Op]:
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols in `expressions`."""
+        if self._symbols is None:
+            object.__setattr__(self, "_symbols", _NO_NAMES.union(*[expr.symbols for expr in self.expressions()]))
+        return cast("frozenset[str]", self._symbols)
+
+    def walk(self) -> tuple[Op, ...]:
         """This operation and all operations inside it, in program order."""
-        yield self
-        if self.region:
+        if self.region is None:
+            return (self,)
+        if self._inside is None:
+            inside: list[Op] = [self]
             for op in self.region.ops:
-                yield from op.walk()
+                inside.extend(op.walk())
+            object.__setattr__(self, "_inside", tuple(inside))
+        return cast("tuple[Op, ...]", self._inside)
+
+
+_NO_NAMES: Final = frozenset[str]()
 
 
 def _collect(value: object, found: list[Expr]) -> None:
@@ -382,8 +400,7 @@ class Kernel:
         return (self.wave_count + self.producers) * self.lanes
 
     def walk(self) -> Iterator[Op]:
-        for op in self.body:
-            yield from op.walk()
+        return chain.from_iterable(op.walk() for op in self.body)
 
 
 def rewrite(ops: tuple[Op, ...], change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:

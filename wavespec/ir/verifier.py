@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from wavespec.ir.declarations import Declarations, Kind
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, VectorType
@@ -79,7 +79,8 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     def block(ops: tuple[Op, ...], scope: dict[str, Value]) -> None:
         for op in ops:
             for value in op.operands:
-                use(op, value, scope)
+                if scope.get(value.name) is not value:
+                    use(op, value, scope)
             if id(op) not in verified:
                 problem = _mistake(op, declared) or _unknown_name(op, declared, memories, symbols)
                 if problem is not None:
@@ -125,7 +126,7 @@ def _mistake(op: Op, declared: Declarations) -> str | None:
     return f"it lacks '{min(missing)}'" if missing else None
 
 
-def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], symbols: Collection[str]) -> str | None:
+def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], symbols: Set[str]) -> str | None:
     """A memory or a symbol that it names and the kernel does not have."""
     declaration = declared.get(op.name)
     assert declaration is not None
@@ -135,5 +136,5 @@ def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], sym
             return f"memory '@{value}' does not exist"
         if kind is Kind.SYMBOL and value not in symbols:
             return f"symbol '{value}' is not declared"
-    unknown = {name for expr in op.expressions() for name in expr.symbols if name not in symbols}
+    unknown = op.symbols - symbols
     return f"symbol '{min(unknown)}' is not declared" if unknown else None

@@ -49,9 +49,7 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     inside: list[Op] = []
     for op in loop.body.ops:
         pure = op.name in PURE or (op.name == "load" and op["memory"] in inputs and (runs or op["mask"]))
-        fixed = not any(v.name in local for v in op.operands) and all(
-            changing.isdisjoint(e.symbols) for e in op.expressions()
-        )
+        fixed = not any(v.name in local for v in op.operands) and changing.isdisjoint(op.symbols)
         binds = op.name == "bind" and fixed and (asked is None or op["symbol"] not in asked.symbols)
         if binds:
             changing.discard(op["symbol"])

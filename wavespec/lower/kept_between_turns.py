@@ -162,6 +162,6 @@ def _makes(op: Op) -> Iterator[str]:
 def _uses(op: Op) -> Iterator[str]:
     """Names of the values and symbols that an operation uses, and of those its region hands on."""
     yield from (value.name for value in op.operands)
-    yield from (name for expr in op.expressions() for name in expr.symbols)
+    yield from op.symbols
     if op.region:
         yield from (value.name for value in op.region.yields)

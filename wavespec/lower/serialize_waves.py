@@ -67,12 +67,14 @@ class _Serializer:
 
     def depth(self, op: Op) -> int:
         """How many wave loops have to be around ``op``."""
-        deepest = max((self.depths.get(value.name, 0) for inner in op.walk() for value in inner.operands), default=0)
+        deepest = 0
         for inner in op.walk():
+            for value in inner.operands:
+                deepest = max(deepest, self.depths.get(value.name, 0))
             if inner.name in ("load", "load_tile"):
                 deepest = max(deepest, self.memory_depths.get(inner["memory"], 0))
-            for expr in inner.expressions():
-                deepest = max([deepest, *map(self._depth_of_symbol, expr.symbols)])
+            for name in inner.symbols:
+                deepest = max(deepest, self._depth_of_symbol(name))
         return deepest
 
     def _depth_of_symbol(self, name: str) -> int:
@@ -305,7 +307,7 @@ class _Run:
         for inner in op.walk():
             if any(value.name in self.made for value in inner.operands):
                 return False
-            if any(expr.symbols & self.made for expr in inner.expressions()):
+            if not self.made.isdisjoint(inner.symbols):
                 return False
         loaded, stored = _touched(op)
         return stored.isdisjoint(self.loaded | self.stored) and loaded.isdisjoint(self.stored)

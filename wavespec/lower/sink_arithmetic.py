@@ -38,7 +38,7 @@ class SinkArithmetic(Pass):
         waiting: dict[str, Op] = {}
         fixed: list[Op] = []
         for op in kernel.body:
-            free = all(bound.isdisjoint(expr.symbols) for expr in op.expressions())
+            free = bound.isdisjoint(op.symbols)
             if free and (op.name in PURE or (op.name == "load" and op["memory"] in inputs)):
                 waiting[op.result.name] = op
             else:
@@ -82,7 +82,7 @@ def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str], bound: frozenset
 
     def moves(op: Op) -> bool:
         is_load = op.name == "load" and op["memory"] in inputs
-        return is_load and all(bound.isdisjoint(expr.symbols) for expr in op.expressions())
+        return is_load and bound.isdisjoint(op.symbols)
 
     loads = [op for op in ops if moves(op)]
     issued = used = 0

@@ -14,7 +14,7 @@ def bound_symbols(ops: Iterable[Op]) -> dict[str, Value]:
 
 def symbols_of(op: Op) -> frozenset[str]:
     """Symbols that an operation, or one inside of it, names."""
-    return frozenset[str]().union(*(expr.symbols for inner in op.walk() for expr in inner.expressions()))
+    return frozenset[str]().union(*(inner.symbols for inner in op.walk()))
 
 
 def used_values(op: Op, bound: Mapping[str, Value]) -> tuple[Value, ...]:

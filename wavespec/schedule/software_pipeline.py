@@ -42,7 +42,7 @@ class SoftwarePipeline:
         body = loop.body
         self.maker = {value.name: number for number, op in enumerate(self.ops) for value in op.results}
         self.made = {value.name: value for op in self.ops for value in op.results}
-        asked = {name for expr in loop.expressions() for name in expr.symbols}
+        asked = loop.symbols
         self.bound = {name: value for name, value in bound_symbols(self.ops).items() if name not in asked}
         self.known = {known.args[0]: known for known in symbols if known.args[0] in self.bound}
         self.standing: dict[tuple[str, str], Expr] = {}

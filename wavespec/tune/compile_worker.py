@@ -5,6 +5,7 @@ A process of its own, so that a crash of the compiler costs one candidate and no
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -41,6 +42,7 @@ def main() -> None:
     # Whatever the compiler prints must not get among the answers.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    gc.set_threshold(20_000)  # as in wavespec/cli
     cache = CompileCache()
     for line in sys.stdin:
         answers.write(json.dumps({"problem": compile_job(json.loads(line), cache)}) + "\n")
