@@ -183,6 +183,20 @@ gemm.wave.yaml:22:11: error[untiled-dim]: One workgroup would hold 'zero' along 
 """)
 
 
+def test_whole_tile_of_a_dim_that_is_always_empty() -> None:
+    with pytest.raises(WavespecError) as caught:
+        changed(
+            NVIDIA,
+            ("  M: {}\n", "  M: {equals: BM - BM}\n"),
+            ("  - {workgroup: M, tile: BM, axis: 0}\n", ""),
+            ("axis: 1", "axis: 0"),
+            ("  - {wave: M, tile: 16}\n", ""),
+        )
+    assert str(caught.value).startswith("""\
+gemm.wave.yaml:22:11: error[empty-tile]: One workgroup would hold 'zero' along all of 'M', whose size is always 0 here.
+""")
+
+
 def test_tile_of_a_loop_outside_the_loop() -> None:
     with pytest.raises(WavespecError) as caught:
         changed(NVIDIA, ("        - a_tile: {read: a}\n", ""), ("  - k_loop:", "  - a_tile: {read: a}\n  - k_loop:"))

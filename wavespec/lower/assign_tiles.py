@@ -77,6 +77,15 @@ class UntiledDim(WavespecError, code="untiled-dim"):
         )
 
 
+class EmptyTile(WavespecError, code="empty-tile"):
+    def __init__(self, where: Where, name: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"One workgroup would hold '{name}' along all of '{dim}', whose size is always 0 here.",
+            hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}} to 'constraints', or leave the case out."],
+        )
+
+
 class ReductionSplit(WavespecError, code="reduction-split"):
     def __init__(self, where: Where, dim: str) -> None:
         super().__init__(
@@ -404,6 +413,8 @@ def _unplaced(
                     yield OutsideLoop(op.span, value.name, dim)
                 elif dim not in walked | tiled and not sizes[dim].is_const:
                     yield UntiledDim(op.span, value.name, dim)
+                elif dim not in walked | tiled and not sizes[dim].value:
+                    yield EmptyTile(op.span, value.name, dim)
         if op.region:
             around = (op["dim"],) if op.get("dim") else ()
             yield from _unplaced(op.region.ops, plan, sizes, {*inside, *around})

@@ -29,6 +29,7 @@ def _printable(text: str) -> str:
 
 Doc = Annotated[str, Field(max_length=10_000), AfterValidator(_printable)]
 Extent = Annotated[int, Field(ge=0, lt=2**62)]
+FixedExtent = Annotated[int, Field(ge=1, lt=2**62)]
 
 
 class Dim(SpecModel):
@@ -36,11 +37,11 @@ class Dim(SpecModel):
 
     multiple_of: Annotated[int, Field(ge=1, lt=2**31)] = 1
     """A promise, checked at the call: the size is a multiple of this."""
-    value: Extent | None = None
+    value: FixedExtent | None = None
     """The one size that is allowed; absent for any."""
     min: Extent = 0
     """The smallest size."""
-    max: Extent | None = None
+    max: FixedExtent | None = None
     """The largest size; absent for no limit."""
     equals: Expression | None = None
     """What the size follows from: an expression of other dims and parameters, `(H - R) // STRIDE + 1`, computed at the
