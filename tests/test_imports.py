@@ -13,7 +13,7 @@ ALLOWED = {
     "ir": ("ir", "diagnostics"),
     "targets": ("targets", "ir", "diagnostics"),
     "schema": ("schema", "diagnostics"),
-    "ops": ("ops", "ir", "targets", "schema.ops", "schema.expressions", "diagnostics"),
+    "ops": ("ops", "ir", "targets", "schema.ops", "schema.expressions", "schema.resolved", "diagnostics"),
     "schedule": ("schedule", "ir", "targets", "diagnostics"),
     "lower": ("lower", "schedule", "ops", "ir", "targets", "schema", "diagnostics"),
     "sim": ("sim", "ir", "ops", "targets", "schema", "diagnostics"),

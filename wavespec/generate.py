@@ -292,7 +292,7 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
         dims=(*plain, *following),
         command=command,
         assumptions=(
-            *(promise.text for promise in size_assumptions(spec, used)),
+            *(promise.text for promise in size_assumptions(spec.dims, used)),
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
         ),
     )

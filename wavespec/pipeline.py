@@ -1,6 +1,6 @@
 """The map: a spec in, and out comes the kernel after any stage, its MLIR, its machine code, or something to call.
 
-specs/*.wave.yaml -> KernelSpec -> tile kernel -> passes -> thread kernel -> MLIR -> IREE -> KernelArtifact -> Kernel
+specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> thread kernel -> MLIR -> IREE -> KernelArtifact -> Kernel
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
-from wavespec.schema import KernelSpec, spec_for_target
+from wavespec.schema import KernelSpec
 from wavespec.schema.case_errors import naming_case, naming_target
 from wavespec.schema.resolve import TargetCase, cases_for_target
+from wavespec.schema.resolved import ResolvedKernel, resolve
 from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
 from wavespec.version import __version__, fingerprint
@@ -59,25 +60,28 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
     Raises:
         WavespecError: the spec does not fit the machine, at the line that says so.
     """
-    timings = timings or Timings()
-    resolved = spec_for_target(spec, machine.target)
     with naming_target(machine.target):
-        kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved, machine.target))
-        verify(kernel)  # passes look at what they change alone
-        check_arguments(kernel, machine)
-        for one in PASSES if after != FIRST_STAGE else ():
-            kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
-            if one.name == after:
-                break
+        return _lowered(resolve(spec, machine.target), machine, timings or Timings(), after=after)
+
+
+def _lowered(resolved: ResolvedKernel, machine: Machine, timings: Timings, *, after: str = "") -> IRKernel:
+    kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved))
+    verify(kernel)  # passes look at what they change alone
+    check_arguments(kernel, machine)
+    for one in PASSES if after != FIRST_STAGE else ():
+        kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
+        if one.name == after:
+            break
     return kernel
 
 
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
     """The MLIR module of a spec for one machine, and its launch interface."""
     timings = timings or Timings()
-    kernel = lower(spec, machine, timings=timings)
     with naming_target(machine.target):
-        interface = launch_interface(kernel, machine, spec_for_target(spec, machine.target))
+        resolved = resolve(spec, machine.target)
+        kernel = _lowered(resolved, machine, timings)
+        interface = launch_interface(kernel, machine, resolved)
         module = timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
         check_lines(module.text, kernel, machine)
         return module

@@ -14,6 +14,7 @@ from wavespec.emit.interface import launch_interface
 from wavespec.ir.dtype import DTYPES
 from wavespec.pipeline import lower
 from wavespec.runtime.launch_plan import make_plan
+from wavespec.schema.resolved import resolve
 from wavespec.sim.elements import poisoned
 from wavespec.targets.machine import machines
 
@@ -22,7 +23,7 @@ def emulated(case: AnyGemm, sizes: Mapping[str, int], inputs: Sequence[Tensor]) 
     """The tensors of ``case`` behind the call; its outputs come last.  The emulator raises at a race or an access out
     of bounds."""
     spec, (machine,) = case.spec, machines(case.target)
-    plan = make_plan(launch_interface(lower(spec, machine), machine, spec), sizes)
+    plan = make_plan(launch_interface(lower(spec, machine), machine, resolve(spec, case.target)), sizes)
     memory, given = importlib.import_module("gfx_emulator").Memory(), iter(inputs)
     addresses: dict[str, int] = {}
     for (name, tensor), shape in zip(spec.tensors.items(), plan.shapes, strict=True):

@@ -18,6 +18,7 @@ from wavespec.pipeline import lower
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.schema import KernelSpec
 from wavespec.schema.partly_written import partly_written
+from wavespec.schema.resolved import resolve
 from wavespec.sim.elements import poisoned
 from wavespec.targets.machine import machines
 
@@ -43,7 +44,7 @@ class Case:
 
     def plan(self, sizes: Sizes) -> LaunchPlan:
         (machine,) = machines(self.target)
-        return make_plan(launch_interface(lower(self.spec, machine), machine, self.spec), sizes)
+        return make_plan(launch_interface(lower(self.spec, machine), machine, resolve(self.spec, self.target)), sizes)
 
     def run(self, sizes: Sizes, inputs: tuple[Tensor, ...]) -> list[Tensor]:
         """The outputs; the emulator raises at a race or an access out of bounds."""

@@ -16,7 +16,7 @@ from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
-from wavespec.schema import spec_for_target
+from wavespec.schema.resolved import resolve
 from wavespec.targets.machine import Machine
 
 _MOST_TILES = 3  # per dim: enough for a first, a middle and a partial tile
@@ -87,7 +87,7 @@ def gemms(draw: st.DrawFn, machine: Machine) -> tuple[Gemm, dict[str, int]]:
 
 def lowered_through_text(gemm: Gemm, machine: Machine) -> Kernel:
     """All passes, each result printed and read back equal."""
-    kernel = spec_to_tile(spec_for_target(gemm.spec, machine.target), machine.target)
+    kernel = spec_to_tile(resolve(gemm.spec, machine.target))
     for one in PASSES:
         kernel = one(kernel, machine)
         assert parse_kernel(print_kernel(kernel)) == kernel, one.name

@@ -9,7 +9,8 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.printer import print_kernel
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.pipeline import lower
-from wavespec.schema import loads, spec_for_target
+from wavespec.schema import loads
+from wavespec.schema.resolved import resolve
 
 STAGE = "spec-to-tile"
 
@@ -93,10 +94,10 @@ def test_assumptions_promise_sizes_to_the_compiler() -> None:
     assumed = loads(
         gemm.text.replace("graph:", "  - {assume: K % 96 == 0}\n  - {assume: M < 500}\ngraph:"), "gemm.wave.yaml"
     )
-    kernel = spec_to_tile(assumed, "cpu")
+    kernel = spec_to_tile(resolve(assumed, "cpu"))
     assert kernel.symbol("K").divisor == 96 and kernel.symbol("M").high == 499
     one_size = loads(gemm.text.replace("graph:", "  - {assume: K == 64}\ngraph:"), "gemm.wave.yaml")
-    assert not spec_to_tile(one_size, "cpu").symbol("K").is_const
+    assert not spec_to_tile(resolve(one_size, "cpu")).symbol("K").is_const
 
 
 def test_a_loop_that_only_another_target_tiles_is_refused() -> None:
@@ -104,4 +105,4 @@ def test_a_loop_that_only_another_target_tiles_is_refused() -> None:
     text = "\n".join(lines_of_text).partition("\ntargets:")[0]
     spec = loads(f"{text}\ntargets:\n  cpu:\n    constraints: [{{tiling: K, tile: 16}}]\n")
     with pytest.raises(WavespecError, match="'iterate' walks over 'K', which no constraint tiles"):
-        spec_to_tile(spec_for_target(spec, "sm_90"), "sm_90")
+        spec_to_tile(resolve(spec, "sm_90"))

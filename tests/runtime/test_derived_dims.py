@@ -17,6 +17,7 @@ from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.schema import load, loads
 from wavespec.schema.resolve import complete_sizes
+from wavespec.schema.resolved import resolve
 from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import machines
 
@@ -26,7 +27,7 @@ SPEC = load(Path(__file__).parents[2] / "specs" / "conv2d_nhwc.wave.yaml")
 def interface(text: str = "") -> KernelArtifact:
     (machine,) = machines("gfx942")
     spec = loads(text) if text else SPEC
-    return launch_interface(lower(spec, machine), machine, spec)
+    return launch_interface(lower(spec, machine), machine, resolve(spec, "gfx942"))
 
 
 def tensors(height: int = 6, rows: int = 3) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,6 +10,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder, end, start
+from wavespec.schema.resolved import resolve
 from wavespec.schema.spec_to_yaml import dump_yaml
 
 
@@ -47,7 +48,7 @@ def test_python_says_bounds_and_otherwise() -> None:
 def test_what_a_kernel_cannot_compute_is_refused(condition: str, why: str) -> None:
     text = dump_yaml(Rows("branch").spec).replace("start(N) < end(M)", condition)
     with pytest.raises(WavespecError, match=why):
-        spec_to_tile(loads(text), "gfx942")
+        spec_to_tile(resolve(loads(text), "gfx942"))
 
 
 @pytest.mark.parametrize("text", [FIRST, ROOT], ids=["until", "repeat"])

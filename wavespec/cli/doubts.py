@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from wavespec.ops.contexts import LookUp, ReferenceContext
-from wavespec.sim.reference import written_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ def doubts_about(context: ReferenceContext, exact: Sequence[Tensor], rounded: Se
         exact: what it writes, in f64.
         rounded: the same in the types of the spec.
     """
-    written = written_tensors(context.spec)
+    written = context.computation.written
     found = list(map(Doubt, dict.fromkeys(_outside(context.looked_up))))
     for name, one, other in zip(written, exact, rounded, strict=True):
         found += _about_result(name, one.double(), other.double())

@@ -19,7 +19,7 @@ from wavespec.schema import KernelSpec
 from wavespec.schema.check_graph import plain_graph
 from wavespec.schema.ops import Mma
 from wavespec.sim.packed import unpacked
-from wavespec.sim.reference import interpret, reference, results, written_tensors
+from wavespec.sim.reference import interpret, reference, results
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
 
@@ -61,7 +61,7 @@ def accuracy(
     """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing."""
     context = interpret(spec, *inputs)
     exact, rounded = as_list(results(context)), as_list(reference(spec, *inputs, compute=None))
-    types = [spec.tensors[name].dtype for name in written_tensors(spec)]
+    types = [spec.tensors[name].dtype for name in context.computation.written]
     elements = [unpacked(one, dtype) for one, dtype in zip(as_list(written), types, strict=True)]
     return accuracy_of(elements, exact, rounded), doubts_about(context, exact, rounded)
 

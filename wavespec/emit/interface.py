@@ -1,18 +1,18 @@
-"""Thread kernel and spec in, the launch interface out: a `KernelArtifact` without binaries."""
+"""Thread kernel and resolved kernel in, the launch interface out: a `KernelArtifact` without binaries."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
-from wavespec.schema.constraints import Assume
 from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
-from wavespec.schema.models import KernelSpec
-from wavespec.schema.resolve import TargetCase, constant_values, derivations
+from wavespec.schema.models import Dim as AskedDim
+from wavespec.schema.resolve import TargetCase, constant_values
+from wavespec.schema.resolved import ResolvedKernel
 from wavespec.targets.machine import Machine
 
 _WORDS = {
@@ -32,8 +32,9 @@ _WORDS = {
 _BACKENDS: dict[str, Backend] = {"llvm-cpu": "cpu", "cuda": "cuda", "rocm": "hip"}
 
 
-def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> KernelArtifact:
-    """What a caller has to pass and launch; ``spec`` is resolved for the target."""
+def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel) -> KernelArtifact:
+    """What a caller has to pass and launch; ``kernel`` is what ``resolved`` was lowered to."""
+    asked = resolved.computation.dims
     tensors = [
         TensorParameter(
             memory.name, memory.dtype.name, memory.dims, memory.role == "output", memory.role == "inout", memory.zeroed
@@ -42,13 +43,12 @@ def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> Kern
         if memory.space == "global"
     ]
     used = {dim for tensor in tensors for dim in tensor.dims} | {dim for dim, size in kernel.sizes if not size.is_const}
-    derived, values = dict(derivations(spec)), constant_values(spec)
 
     def described(name: str) -> Dim:
-        size = kernel.size(name)
-        if size.is_const or name not in derived:
-            return Dim(name, spec.dims[name].multiple_of, size.value if size.is_const else None)
-        return Dim(name, spec.dims[name].multiple_of, None, expression_to_size(derived[name], values))
+        size, multiple = kernel.size(name), asked[name].multiple_of
+        if size.is_const or name not in resolved.equals:
+            return Dim(name, multiple, size.value if size.is_const else None)
+        return Dim(name, multiple, None, expression_to_size(resolved.equals[name], resolved.values))
 
     grid = [expr_to_size(extent) for extent in kernel.grid] + [1, 1, 1]
     return KernelArtifact(
@@ -58,12 +58,12 @@ def launch_interface(kernel: Kernel, machine: Machine, spec: KernelSpec) -> Kern
         architecture=machine.compiler.get("arch", "x86_64"),
         entry_point=kernel.name,
         tensors=tuple(tensors),
-        dims=tuple(described(name) for name in spec.dims if name in used),
+        dims=tuple(described(name) for name in asked if name in used),
         grid=(grid[0], grid[1], grid[2]),
         workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
         binaries=(),
         shared_memory_bytes=0,
-        assumptions=_assumptions(spec, used),
+        assumptions=(*size_assumptions(asked, used), *_assumptions(resolved.assumptions, resolved.values)),
     )
 
 
@@ -98,14 +98,14 @@ def case_conditions(case: TargetCase, interface: KernelArtifact) -> tuple[Assump
     dims = {dim.name for dim in interface.dims}
     # A dim is never replaced by its value: inside the case it may have one that the condition itself asks for.
     values = {name: value for name, value in constant_values(case.spec).items() if name not in dims}
-    return tuple(Assumption(str(condition), expression_to_size(condition, values)) for condition in case.when)
+    return _assumptions(case.when, values)
 
 
-def size_assumptions(spec: KernelSpec, used: Container[str]) -> tuple[Assumption, ...]:
-    """The smallest and largest sizes that the spec promises of its dynamic dims in ``used``."""
+def size_assumptions(dims: Mapping[str, AskedDim], used: Container[str]) -> tuple[Assumption, ...]:
+    """The smallest and largest sizes that are promised of dynamic dims in ``used``."""
     bounds = [
         (name, word, sign, bound)
-        for name, dim in spec.dims.items()
+        for name, dim in dims.items()
         if name in used and dim.value is None
         for word, sign, bound in (("ge", ">=", dim.min or None), ("le", "<=", dim.max))
     ]
@@ -116,16 +116,11 @@ def size_assumptions(spec: KernelSpec, used: Container[str]) -> tuple[Assumption
     )
 
 
-def _assumptions(spec: KernelSpec, used: Container[str]) -> tuple[Assumption, ...]:
-    values = constant_values(spec)
-    return size_assumptions(spec, used) + tuple(
-        Assumption(str(c.condition), expression_to_size(c.condition, values))
-        for c in spec.constraints
-        if isinstance(c, Assume)
-    )
+def _assumptions(conditions: Iterable[Expression], values: Mapping[str, int]) -> tuple[Assumption, ...]:
+    return tuple(Assumption(str(condition), expression_to_size(condition, values)) for condition in conditions)
 
 
-def expression_to_size(expression: Expression, values: dict[str, int]) -> SizeExpr:
+def expression_to_size(expression: Expression, values: Mapping[str, int]) -> SizeExpr:
     """An expression of the spec, parameters replaced by their values, as the nested tuples that the runtime
     evaluates."""
     match expression:

@@ -1,11 +1,10 @@
-"""A spec resolved for one target goes in; a tile kernel, with its distribution, comes out."""
+"""A resolved kernel goes in; a tile kernel, with its distribution, comes out."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
@@ -18,14 +17,8 @@ from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema import permutations
-from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.check_schedules import is_for_one_target
-from wavespec.schema.conditions import narrowed_dims
-from wavespec.schema.constraints import Assume, Hardware, HardwareSettings, Tiling, Wave, Workgroup
-from wavespec.schema.expressions import Expression
-from wavespec.schema.models import Dim, KernelSpec, Schedule
-from wavespec.schema.partly_written import partly_written
-from wavespec.schema.resolve import constant_values, evaluate_constant
+from wavespec.schema.models import Schedule
+from wavespec.schema.resolved import ResolvedKernel, Tiles
 
 LARGEST_EXTENT = 2**31 - 2**16
 """Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing.  Calls
@@ -45,15 +38,14 @@ class KernelTooLarge(WavespecError, code="kernel-too-large"):
         )
 
 
-def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
-    """Lower a checked spec (already resolved for ``target``) to the tile level.
+def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
+    """Lower a kernel, resolved for its target, to the tile level.
 
     Raises:
-        WavespecError: a parameter or tile without a constant value, or a graph beyond the limits.
+        WavespecError: a place that no kernel can compute, or a graph beyond the limits.
     """
-    dims, params = _promised(spec), constant_values(spec)
-    sizes = {name: _size(spec, dim, name, params) for name, dim in dims.items()}
-    started = partly_written(spec)
+    computation = resolved.computation
+    sizes = {name: _size(resolved, name) for name in computation.dims}
     memories = tuple(
         Memory(
             name,
@@ -64,21 +56,22 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
             tensor.role,
             staged=tensor.space == "shared",
             streamed=tensor.space == "streamed",
-            zeroed=name in started,
+            zeroed=name in resolved.zeroed,
             span=tensor.span,
         )
-        for name, tensor in sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")
+        for name, tensor in sorted(computation.tensors.items(), key=lambda item: item[1].role == "output")
     )
-    empty = Kernel(spec.name, "tile", target, tuple(s for s in sizes.values() if not s.is_const), memories, ())
-    tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in spec.tensors.items()}
-    expressions = ExpressionToIndex(params, sizes)
-    plain = {name: params[name] for name in spec.params}
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, _bounds(spec, expressions), plain)
-    for statement in plain_graph(spec)[0]:
+    symbols = tuple(size for size in sizes.values() if not size.is_const)
+    empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
+    tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
+    expressions = ExpressionToIndex(resolved.values, sizes)
+    bounds = _bounds(resolved, expressions)
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, bounds, dict(computation.params))
+    for statement in computation.statements:
         to_tile(statement, context)
-    shaped = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
+    shaped = {dim for tensor in computation.tensors.values() for dim in tensor.shape}
     others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
-    kernel = replace(empty, body=tuple(context.ops), distribution=_distribution(spec), sizes=others)
+    kernel = replace(empty, body=tuple(context.ops), distribution=_distribution(resolved), sizes=others)
     mapped = {op["memory"] for op in kernel.walk() if op.get("memory") and op.get("at")}
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
     used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
@@ -89,93 +82,64 @@ def spec_to_tile(spec: KernelSpec, target: str) -> Kernel:
     return kernel
 
 
-def _bounds(spec: KernelSpec, expressions: ExpressionToIndex) -> dict[str, dict[str, Expr]]:
-    """Where the loops over each dim start and end, as far as constraints say so."""
+def _bounds(resolved: ResolvedKernel, expressions: ExpressionToIndex) -> dict[str, dict[str, Expr]]:
+    """Where the loops over each dim start and end, as far as their tiles say so."""
     bounds: dict[str, dict[str, Expr]] = {}
-    for one in spec.constraints:
-        if not isinstance(one, Tiling) or (one.start is None and one.count is None):
+    for one in resolved.loops:
+        if one.start is None and one.count is None:
             continue
-        start = const(0) if one.start is None else expressions.place(one.start, one.where("start"), {})
+        start = const(0) if one.start is None else expressions.place(*one.start, {})
         bounds[one.dim] = {"lower": start}
         if one.count is not None:
-            tile = expressions.place(one.tile, one.where("tile"), {})
-            count = expressions.place(one.count, one.where("count"), {})
-            bounds[one.dim]["extent"] = (start // tile + count) * tile
+            count = expressions.place(*one.count, {})
+            bounds[one.dim]["extent"] = (start // const(one.tile) + count) * const(one.tile)
     return bounds
 
 
-def _promised(spec: KernelSpec) -> dict[str, Dim]:
-    """The dims with what assumptions promise of them; those that leave one size only are checked, no more."""
-    conditions = [one.condition for one in spec.constraints if isinstance(one, Assume)]
-    narrowed = narrowed_dims(spec.dims, conditions, constant_values(spec))
-    if isinstance(narrowed, Expression):
-        return dict(spec.dims)
-    kept = {name for name, dim in narrowed.items() if dim.min == dim.max}
-    return {name: dim if name in kept else narrowed[name] for name, dim in spec.dims.items()}
+def _size(resolved: ResolvedKernel, name: str) -> Expr:
+    if name in resolved.sizes:
+        return const(resolved.sizes[name])
+    dim = resolved.promised[name]
+    most = LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)
+    return symbol(size_name(name), dim.min, most, dim.multiple_of)
 
 
-def _size(spec: KernelSpec, dim: Dim, name: str, values: Mapping[str, int]) -> Expr:
-    if dim.value is not None:
-        return const(dim.value)
-    if dim.equals is not None and all(name in values for name in dim.equals.names()):
-        return const(int(evaluate_constant(spec, dim.equals, spec.where("dims", name, "equals"), values)))
-    return symbol(
-        size_name(name), dim.min, LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT), dim.multiple_of
-    )
+def _distribution(resolved: ResolvedKernel) -> Distribution:
+    schedule, expressions = resolved.schedule, ExpressionToIndex(resolved.values, {})
 
+    def splits(tiles: tuple[Tiles, ...]) -> tuple[Split, ...]:
+        return tuple(Split(one.dim, one.tile, one.axis, _order(one, expressions), one.span) for one in tiles)
 
-def _distribution(spec: KernelSpec) -> Distribution:
-    values = constant_values(spec)
-
-    def split(constraint: Any, axis: int = 0) -> Split:
-        tile = evaluate_constant(spec, constraint.tile, constraint.where("tile"), values)
-        return Split(constraint.dim, int(tile), axis, _order(constraint, values), constraint.span_of("tile"))
-
-    hardware = next((c for c in spec.constraints if isinstance(c, Hardware)), None)
-    schedule = spec.schedule or Schedule()
+    workgroups = schedule.workgroups
     return Distribution(
-        workgroup=tuple(split(c, c.axis) for c in spec.constraints if isinstance(c, Workgroup)),
-        loops=tuple(split(c) for c in spec.constraints if isinstance(c, Tiling)),
-        waves=tuple(split(c, c.axis) for c in spec.constraints if isinstance(c, Wave)),
-        vectors=_vectors(spec, hardware.settings, values) if hardware else (),
-        instruction=(hardware.settings.mma if hardware else None) or "auto",
-        stages=spec.schedule.stages if spec.schedule else 1,
-        group=schedule.workgroups.group or 0 if schedule.workgroups else 0,
-        chiplets=schedule.workgroups.chiplets if schedule.workgroups else None,
-        persistent=schedule.workgroups.persistent if schedule.workgroups else False,
-        workers=schedule.workgroups.count or 0 if schedule.workgroups else 0,
-        cluster=schedule.workgroups.cluster if schedule.workgroups else 1,
-        split=schedule.workgroups.split if schedule.workgroups else 1,
+        workgroup=splits(resolved.workgroup),
+        loops=splits(resolved.loops),
+        waves=splits(resolved.waves),
+        vectors=splits(resolved.vectors),
+        instruction=resolved.instruction,
+        stages=schedule.stages,
+        group=workgroups.group or 0 if workgroups else 0,
+        chiplets=workgroups.chiplets if workgroups else None,
+        persistent=workgroups.persistent if workgroups else False,
+        workers=workgroups.count or 0 if workgroups else 0,
+        cluster=workgroups.cluster if workgroups else 1,
+        split=workgroups.split if workgroups else 1,
         roles=_roles(schedule),
         workgroups_span=schedule.span_of("workgroups"),
-        group_span=schedule.workgroups.key_span_of("group") if schedule.workgroups else None,
-        chiplets_span=schedule.workgroups.key_span_of("chiplets") if schedule.workgroups else None,
-        is_for_target=is_for_one_target(spec),
+        group_span=workgroups.key_span_of("group") if workgroups else None,
+        chiplets_span=workgroups.key_span_of("chiplets") if workgroups else None,
+        is_for_target=resolved.is_for_target,
         auto=schedule.auto or "",
         schedules=_schedules(schedule),
-        instruction_span=hardware.settings.span_of("mma") if hardware else None,
-        stages_span=spec.schedule.span_of("stages") if spec.schedule else None,
+        instruction_span=resolved.instruction_span,
+        stages_span=schedule.span_of("stages"),
     )
 
 
-def _order(constraint: Any, values: dict[str, int]) -> Expr | None:
-    """Which tile a constraint has at which place, where it says so."""
-    order = getattr(constraint, "order", None)
-    if order is None:
-        return None
-    names = {permutations.INDEX: INDEX, permutations.COUNT: COUNT}
-    return ExpressionToIndex(values, {}).place(order, constraint.where("order"), names)
-
-
-def _vectors(spec: KernelSpec, settings: HardwareSettings, values: dict[str, int]) -> tuple[Split, ...]:
-    return tuple(
-        Split(
-            dim,
-            int(evaluate_constant(spec, count, settings.where("vector", dim), values)),
-            span=settings.span_of("vector", dim),
-        )
-        for dim, count in settings.vector.items()
-    )
+def _order(tiles: Tiles, expressions: ExpressionToIndex) -> Expr | None:
+    """Which tile comes at which place, where the spec says so."""
+    names: Mapping[str, Expr] = {permutations.INDEX: INDEX, permutations.COUNT: COUNT}
+    return None if tiles.order is None else expressions.place(*tiles.order, names)
 
 
 def _schedules(schedule: Schedule) -> tuple[LoopSchedule, ...]:

@@ -16,6 +16,8 @@ from wavespec.targets.machine import Machine
 if TYPE_CHECKING:
     import torch
 
+    from wavespec.schema.resolved import Computation
+
 
 LARGEST_BOUND = 2**61
 """What values of 64 bits count as, in conditions and bounds, where they are larger: neither a sum nor a difference of
@@ -135,8 +137,10 @@ class LookUp(NamedTuple):
 class ReferenceContext:
     """Whole-tensor values while a graph is interpreted; ``compute`` is the dtype that floating point is computed in."""
 
-    def __init__(self, spec: Any, tensors: Mapping[str, torch.Tensor], compute: torch.dtype | None) -> None:
-        self.spec, self.tensors, self.compute = spec, tensors, compute
+    def __init__(
+        self, computation: Computation, tensors: Mapping[str, torch.Tensor], compute: torch.dtype | None
+    ) -> None:
+        self.computation, self.tensors, self.compute = computation, tensors, compute
         self.names: dict[str, torch.Tensor] = {}
         self.dims: dict[str, tuple[str, ...]] = {}
         self.types: dict[str, str] = {}
@@ -208,9 +212,9 @@ class ReferenceContext:
     def output(self, name: str) -> torch.Tensor:
         """The result called ``name``: 0, or what was there, where nothing was written, as in a branch not taken."""
         if name not in self.outputs and name in self.tensors:
-            return self.tensors[name].to(self.dtype(self.spec.tensors[name].dtype), copy=True)
+            return self.tensors[name].to(self.dtype(self.computation.tensors[name].dtype), copy=True)
         if name not in self.outputs:
-            tensor, like = self.spec.tensors[name], next(iter(self.tensors.values()))
+            tensor, like = self.computation.tensors[name], next(iter(self.tensors.values()))
             shape = [self.sizes[dim] for dim in tensor.shape]
             self.outputs[name] = like.new_zeros(shape, dtype=self.dtype(tensor.dtype))
         return self.outputs[name]

@@ -35,7 +35,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 
 def reference(statement: Read, context: ReferenceContext) -> None:
-    tensor = context.spec.tensors[statement.tensor]
+    tensor = context.computation.tensors[statement.tensor]
     value = context.tensors[statement.tensor].to(context.dtype(tensor.dtype))
     dims = tensor.shape if statement.dims is None else statement.dims
     if statement.at:

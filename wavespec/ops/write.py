@@ -46,7 +46,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 def reference(statement: Write, context: ReferenceContext) -> None:
     import torch
 
-    tensor = context.spec.tensors[statement.to]
+    tensor = context.computation.tensors[statement.to]
     value = context.names[statement.value].to(context.dtype(tensor.dtype))
     if not statement.at and not statement.combine:
         context.outputs[statement.to] = value

@@ -10,8 +10,7 @@ from torch import Tensor
 from wavespec.ops import reference_of
 from wavespec.ops.contexts import ReferenceContext
 from wavespec.schema import KernelSpec
-from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.resolve import complete_sizes, resolve_params
+from wavespec.schema.resolved import computation_of
 from wavespec.sim.packed import unpacked
 
 
@@ -35,31 +34,25 @@ def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
 
 def interpret(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> ReferenceContext:
     """Like `reference`; returns everything that came up."""
+    computation = computation_of(spec)
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
     if len(names) != len(inputs):
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
     tensors = {name: unpacked(tensor, spec.tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
-    context = ReferenceContext(spec, tensors, compute)
+    context = ReferenceContext(computation, tensors, compute)
     context.sizes = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
     for name, value in context.tensors.items():
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
             if context.sizes.setdefault(dim, size) != size:
                 raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
-    context.sizes, context.params = complete_sizes(spec, context.sizes), resolve_params(spec)
-    graph, types = plain_graph(spec)
-    context.types = {name: value.dtype for name, value in types.items()}
-    for statement in graph:
+    context.sizes, context.params = computation.complete(context.sizes), dict(computation.params)
+    context.types = dict(computation.types)
+    for statement in computation.statements:
         reference_of(statement, context)
     return context
 
 
 def results(context: ReferenceContext) -> Any:
     """What the kernel writes, of a graph that was run."""
-    outputs = [context.output(name) for name in written_tensors(context.spec)]
+    outputs = [context.output(name) for name in context.computation.written]
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-
-def written_tensors(spec: KernelSpec) -> list[str]:
-    """What a kernel writes, in the order of its results: what is changed in place, then the outputs."""
-    written = [name for name, tensor in spec.tensors.items() if tensor.role != "input"]
-    return sorted(written, key=lambda name: spec.tensors[name].role == "output")
