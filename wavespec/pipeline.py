@@ -1,6 +1,7 @@
 """The map: a spec in, and out comes the kernel after any stage, its MLIR, its machine code, or something to call.
 
-specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> thread kernel -> MLIR -> IREE -> KernelArtifact -> Kernel
+specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> thread kernel -> MLIR -> IREE
+    -> KernelArtifact -> Kernel
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Region, Value
 from wavespec.ops.contexts import ReferenceContext, TileContext
+from wavespec.ops.index_map import evaluate
 from wavespec.schema.ops import AnyOp, Branch
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def reference(statement: Branch, context: ReferenceContext) -> None:
     `torch.where` makes it traceable.
     """
 
-    condition = context.evaluate(statement.condition)
+    condition = evaluate(statement.condition, context)
     taken = condition[1]
     is_known = not any(name in context.names for name in statement.condition.names())
     results: list[dict[str, torch.Tensor]] = []
@@ -75,7 +76,7 @@ def reference(statement: Branch, context: ReferenceContext) -> None:
         if not is_known:
             _run_where(is_needed, body, context)
         elif is_needed:
-            run_body(body, context)
+            context.run(body)
         results.append({name: context.names[name] for name in statement.carry})
     for name in statement.carry:
         value = context.where(condition, name, results[0][name], results[1][name])
@@ -87,15 +88,7 @@ def _run_where(is_needed: torch.Tensor, body: tuple[AnyOp, ...], context: Refere
     import torch
 
     before = dict(context.outputs)
-    run_body(body, context)
+    context.run(body)
     after, context.outputs = context.outputs, before
     written = {name: value for name, value in after.items() if value is not before.get(name)}
     context.outputs = before | {n: torch.where(is_needed, value, context.output(n)) for n, value in written.items()}
-
-
-def run_body(body: tuple[AnyOp, ...], context: ReferenceContext) -> None:
-    """Compute the statements of a body on whole tensors."""
-    from wavespec.ops import reference_of
-
-    for part in body:
-        reference_of(part, context)

@@ -3,7 +3,7 @@ tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wavespec.diagnostics import Span, Where
@@ -135,11 +135,19 @@ class LookUp(NamedTuple):
 
 
 class ReferenceContext:
-    """Whole-tensor values while a graph is interpreted; ``compute`` is the dtype that floating point is computed in."""
+    """Whole-tensor values while a graph is interpreted; ``compute`` is the dtype that floating point is computed in.
+
+    ``run``: what computes one statement.
+    """
 
     def __init__(
-        self, computation: Computation, tensors: Mapping[str, torch.Tensor], compute: torch.dtype | None
+        self,
+        computation: Computation,
+        tensors: Mapping[str, torch.Tensor],
+        compute: torch.dtype | None,
+        run: Callable[[Any, ReferenceContext], None],
     ) -> None:
+        self._run = run
         self.computation, self.tensors, self.compute = computation, tensors, compute
         self.names: dict[str, torch.Tensor] = {}
         self.dims: dict[str, tuple[str, ...]] = {}
@@ -148,6 +156,11 @@ class ReferenceContext:
         self.sizes: dict[str, int] = {}
         self.params: dict[str, int] = {}
         self.looked_up: list[LookUp] = []
+
+    def run(self, body: Iterable[Any]) -> None:
+        """Compute the statements of a body."""
+        for statement in body:
+            self._run(statement, self)
 
     def dtype(self, name: str) -> torch.dtype:
         """The torch dtype of a spec dtype; floating point types widen to ``compute`` when that is set."""
@@ -176,23 +189,6 @@ class ReferenceContext:
             "i4": "int8",
         }
         return getattr(torch, words.get(name, "int" + name[1:]))
-
-    def evaluate(self, condition: Any) -> tuple[tuple[str, ...], torch.Tensor]:
-        """Where a condition on places and values holds, for each element of the values: their dims, and bools.
-
-        The tile of every dim is all of it.
-        """
-        import torch
-
-        from wavespec.ops.index_map import holds
-
-        known = {name: self.names[name] for name in condition.names() if name in self.names}
-        whole = {f"start({dim})": 0 for dim in self.sizes} | self.params | self.sizes
-        whole |= {f"{function}({dim})": size for dim, size in self.sizes.items() for function in ("end", "size")}
-        if not known:
-            return (), torch.tensor(condition.evaluate(whole), device=next(iter(self.tensors.values())).device)
-        dims = max((self.dims[name] for name in known), key=len)
-        return dims, holds(condition, {**whole, **{name: value.long() for name, value in known.items()}})
 
     def where(
         self, taken: tuple[tuple[str, ...], torch.Tensor], name: str, then: torch.Tensor, otherwise: torch.Tensor

@@ -132,6 +132,23 @@ def taken(value: torch.Tensor, number: torch.Tensor, inside: torch.Tensor) -> to
     return flat[torch.where(inside, number, value.numel())]
 
 
+def evaluate(condition: Expression, context: ReferenceContext) -> tuple[tuple[str, ...], torch.Tensor]:
+    """Where a condition on places and values holds, for each element of the values: their dims, and bools.
+
+    The tile of every dim is all of it.
+    """
+    import torch
+
+    sizes = context.sizes
+    known = {name: context.names[name] for name in condition.names() if name in context.names}
+    whole = {f"start({dim})": 0 for dim in sizes} | context.params | sizes
+    whole |= {f"{function}({dim})": size for dim, size in sizes.items() for function in ("end", "size")}
+    if not known:
+        return (), torch.tensor(condition.evaluate(whole), device=next(iter(context.tensors.values())).device)
+    dims = max((context.dims[name] for name in known), key=len)
+    return dims, holds(condition, {**whole, **{name: value.long() for name, value in known.items()}})
+
+
 def holds(condition: Expression, known: Mapping[str, Any]) -> torch.Tensor:
     """Where a comparison of values and places holds, each by its name or, as `start(N)`, its text in ``known``."""
     return _computed(condition, known, {}, _IN_TORCH)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Op, Region, Value, VectorType
-from wavespec.ops.branch import run_body
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.index_map import evaluate
 from wavespec.ops.until import goes_on
 from wavespec.schema.ops import Iterate, Repeat
 from wavespec.schema.ops.iterate import StepBelowOne
@@ -112,9 +112,9 @@ def reference(statement: Iterate, context: ReferenceContext) -> None:
     """
     for name, first in statement.carry.items():
         context.define(name, context.dims[first], context.names[first])
-    ended = context.evaluate(statement.until) if statement.until is not None else None
+    ended = evaluate(statement.until, context) if statement.until is not None else None
     before = {name: context.names[name] for name in statement.carry}
-    run_body(statement.body, context)
+    context.run(statement.body)
     for name in statement.carry:
         last = context.names[name]
         value = last if ended is None else context.where(ended, name, before[name], last)

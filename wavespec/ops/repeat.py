@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.expr import const, maximum, symbol
-from wavespec.ops.branch import run_body
 from wavespec.ops.contexts import ReferenceContext, TileContext
+from wavespec.ops.index_map import evaluate
 from wavespec.ops.iterate import loop_to_tile
 from wavespec.schema.expressions import Compare, Num
 from wavespec.schema.ops import Repeat
@@ -46,15 +46,15 @@ def reference(statement: Repeat, context: ReferenceContext) -> None:
     for name, first in statement.carry.items():
         context.define(name, context.dims[first], context.names[first])
     step = 0
-    while not (over := context.evaluate(Compare(">=", Num(step), statement.steps)))[1].all():
-        ended = [over] if statement.until is None else [over, context.evaluate(statement.until)]
+    while not (over := evaluate(Compare(">=", Num(step), statement.steps), context))[1].all():
+        ended = [over] if statement.until is None else [over, evaluate(statement.until, context)]
         holds = _known(ended[-1][1].all())
         if holds:
             break
         if holds is None and step == _MOST_WRITTEN_OUT:
             raise ReferenceTooLong(statement)
         before = {name: context.names[name] for name in statement.carry}
-        run_body(statement.body, context)
+        context.run(statement.body)
         for name, value in before.items():
             for where in ended:
                 context.names[name] = context.where(where, name, value, context.names[name])

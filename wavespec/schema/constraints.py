@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.schema.base import SpecModel, Worded
-from wavespec.schema.expressions import Expression
+from wavespec.schema.expression_parser import SpecExpression
 from wavespec.schema.names import Name
 
 
@@ -32,13 +32,13 @@ class Workgroup(Constraint):
     constraint: Literal["workgroup"] = "workgroup"
     dim: Name
     """The dim that is split."""
-    tile: Expression
+    tile: SpecExpression
     """Elements of the dim that one workgroup computes.  Of a dim with 1 the grid counts the elements, such as batches:
     products may have such dims in addition to their own."""
     axis: Annotated[int, Field(ge=0, le=4)]
     """The grid axis that counts the tiles: 0 to 4. Those of the lower axes run next to each other. Dims may share one:
     tiles of the dim that is written first run next to each other."""
-    order: Expression | None = None
+    order: SpecExpression | None = None
     """The tile that a workgroup computes, of its place `index` among the `count` along the dim: `count - 1 - index`
     starts with the last one. Every tile has to come once, which is checked for all counts; absent: `index`."""
 
@@ -52,11 +52,11 @@ class Tiling(Constraint):
     constraint: Literal["tiling"] = "tiling"
     dim: Name
     """The dim that is walked over."""
-    tile: Expression
+    tile: SpecExpression
     """Elements of the dim in one step."""
-    start: Expression | None = None
+    start: SpecExpression | None = None
     """The first element that loops over the dim may have to do with, as in `iterate`; absent: 0."""
-    count: Expression | None = None
+    count: SpecExpression | None = None
     """Steps of these loops, from there on; absent: up to the end of the dim."""
 
 
@@ -72,7 +72,7 @@ class Device(Constraint):
     constraint: Literal["device"] = "device"
     dim: Name
     """The dim that is split."""
-    tile: Expression
+    tile: SpecExpression
     """Elements of the dim that one device has; a multiple of a workgroup's."""
 
 
@@ -85,7 +85,7 @@ class Wave(Constraint):
     constraint: Literal["wave"] = "wave"
     dim: Name
     """The dim whose workgroup tile is split."""
-    tile: Expression
+    tile: SpecExpression
     """Elements of the dim that one wave computes; divides the workgroup's tile."""
     axis: Annotated[int, Field(ge=0, le=4)] = 0
     """How the waves of a workgroup are numbered: those along dims of the lower axes are next to each other; of one
@@ -97,7 +97,7 @@ class HardwareSettings(SpecModel):
 
     mma: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
     """The matrix instruction of every `mma`, or `auto` for the best one of the target; absent: `auto`."""
-    vector: dict[Name, Expression] = Field(default_factory=dict)
+    vector: dict[Name, SpecExpression] = Field(default_factory=dict)
     """Of kernels without products: neighbours along a dim that each lane takes together; absent: a widest access."""
 
 
@@ -123,7 +123,7 @@ class Assume(Constraint):
     headline: ClassVar[tuple[str, ...]] = ("condition",)
 
     constraint: Literal["assume"] = "assume"
-    condition: Expression
+    condition: SpecExpression
     """A comparison, such as `K > 4 * BLOCK_K`."""
 
 

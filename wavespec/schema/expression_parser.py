@@ -17,7 +17,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import Annotated, ClassVar, NoReturn
+
+from pydantic import BeforeValidator
 
 from wavespec.diagnostics import Source, Span, WavespecError, listing, nearest, quote
 from wavespec.schema.expressions import (
@@ -78,6 +80,22 @@ def parse_expression(
         WavespecError: malformed, too large, or with a function outside `functions`.
     """
     return parse_with(ExpressionParser, text, span, functions)
+
+
+def _data_to_expression(data: object) -> object:
+    """What specs that are written in Python or JSON have for an expression."""
+    if isinstance(data, int) and not isinstance(data, bool) and abs(data) <= INT64_MAX:
+        return Num(data)
+    if not isinstance(data, str | Expression):
+        raise ValueError("expected an integer or an expression")
+    try:
+        return parse_expression(data) if isinstance(data, str) else data
+    except WavespecError as error:
+        raise ValueError(str(error)) from None
+
+
+SpecExpression = Annotated[Expression, BeforeValidator(_data_to_expression)]
+"""A field of a model that holds an expression."""
 
 
 def parse_with(

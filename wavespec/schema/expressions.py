@@ -1,6 +1,6 @@
 """A symbolic integer or truth expression: its tree, canonical text, free names and exact value.
 
-`expression_parser.parse_expression` makes the tree from text. Nothing here or there executes text.
+`expression_parser` makes the tree from text. Nothing here or there executes text.
 """
 
 from __future__ import annotations
@@ -88,9 +88,8 @@ class Expression:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core import core_schema
 
-        return core_schema.no_info_plain_validator_function(
-            _data_to_expression,
-            serialization=core_schema.plain_serializer_function_ser_schema(expression_to_data),
+        return core_schema.is_instance_schema(
+            cls, serialization=core_schema.plain_serializer_function_ser_schema(expression_to_data)
         )
 
     @classmethod
@@ -168,23 +167,6 @@ def expression_to_data(expression: Expression) -> int | str:
     if isinstance(expression, Num) and isinstance(expression.value, int):
         return expression.value
     return str(expression)
-
-
-def _data_to_expression(data: object) -> Expression:
-    """The reverse, called by pydantic for specs that are written in Python or JSON."""
-    from wavespec.diagnostics import WavespecError
-    from wavespec.schema.expression_parser import parse_expression
-
-    if isinstance(data, Expression):
-        return data
-    if isinstance(data, int) and not isinstance(data, bool) and abs(data) <= INT64_MAX:
-        return Num(data)
-    if not isinstance(data, str):
-        raise ValueError("expected an integer or an expression")
-    try:
-        return parse_expression(data)
-    except WavespecError as error:
-        raise ValueError(str(error)) from None
 
 
 def _print(node: Expression, outer: int) -> str:

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from wavespec.schema.base import SpecModel
 from wavespec.schema.constraints import AnyConstraint, HardwareSettings
 from wavespec.schema.dtypes import DType
-from wavespec.schema.expressions import Expression
+from wavespec.schema.expression_parser import SpecExpression
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops import AnyOp
 
@@ -43,7 +43,7 @@ class Dim(SpecModel):
     """The smallest size."""
     max: FixedExtent | None = None
     """The largest size; absent for no limit."""
-    equals: Expression | None = None
+    equals: SpecExpression | None = None
     """What the size follows from: an expression of other dims and parameters, `(H - R) // STRIDE + 1`, computed at the
     call; where an input has the dim, it is checked. Absent: some input has the dim."""
 
@@ -150,7 +150,7 @@ class TensorOverride(SpecModel):
 class Override(SpecModel):
     """What replaces parts of a kernel on one target, or for some sizes."""
 
-    params: Annotated[dict[Name, Expression], Field(max_length=64)] = Field(default_factory=dict)
+    params: Annotated[dict[Name, SpecExpression], Field(max_length=64)] = Field(default_factory=dict)
     """Parameters with another value."""
     hardware: HardwareSettings | None = None
     """Settings that replace those of the `hardware` constraint."""
@@ -165,7 +165,7 @@ class Override(SpecModel):
 class Conditional(SpecModel):
     """What holds for the calls of some sizes only."""
 
-    when: Annotated[tuple[Expression, ...], Field(min_length=1, max_length=64)]
+    when: Annotated[tuple[SpecExpression, ...], Field(min_length=1, max_length=64)]
     """Conditions on the sizes of a call, written as in `assume`, all of which have to hold: `K % 8 == 0`."""
 
 
@@ -193,7 +193,7 @@ class KernelSpec(SpecModel):
     """What the kernel computes, in one formula."""
     dims: Annotated[dict[Name, Dim], Field(min_length=1, max_length=64)]
     """Sizes of the tensors: symbols bound when the kernel is called."""
-    params: Annotated[dict[Name, Expression], Field(max_length=64)] = Field(default_factory=dict)
+    params: Annotated[dict[Name, SpecExpression], Field(max_length=64)] = Field(default_factory=dict)
     """Compile-time symbols: the tuning knobs. Integers, or expressions of other parameters."""
     tensors: Annotated[dict[Name, Tensor], Field(min_length=1, max_length=64)]
     """Arguments and results, in the order of the call."""

@@ -39,7 +39,7 @@ def interpret(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
     if len(names) != len(inputs):
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
     tensors = {name: unpacked(tensor, spec.tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
-    context = ReferenceContext(computation, tensors, compute)
+    context = ReferenceContext(computation, tensors, compute, reference_of)
     context.sizes = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
     for name, value in context.tensors.items():
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
@@ -47,8 +47,7 @@ def interpret(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
                 raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
     context.sizes, context.params = computation.complete(context.sizes), dict(computation.params)
     context.types = dict(computation.types)
-    for statement in computation.statements:
-        reference_of(statement, context)
+    context.run(computation.statements)
     return context
 
 

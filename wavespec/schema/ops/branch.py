@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.expressions import Expression
+from wavespec.schema.expression_parser import SpecExpression
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
 from wavespec.schema.ops.structured import Structured
@@ -44,7 +44,7 @@ class Branch(Structured):
     bodies: ClassVar[tuple[str, ...]] = ("body", "otherwise")
 
     op: Literal["if"] = "if"
-    condition: Expression
+    condition: SpecExpression
     """A comparison of places, such as `start(N) < end(M)`, or of values that are one integer for a workgroup."""
     carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)
     """Name inside the bodies: the value it has there. A body that redefines it changes it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
+from wavespec.schema.expression_parser import SpecExpression
 from wavespec.schema.expressions import EvaluationError, Expression
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
@@ -56,13 +57,13 @@ class Iterate(Structured):
     op: Literal["iterate"] = "iterate"
     dim: Name
     """The dim to walk over; a `tiling` constraint gives its tile."""
-    start: Expression | None = None
+    start: SpecExpression | None = None
     """The first element that a step may have to do with: tiles that end before it are left out. Absent: 0."""
-    end: Expression | None = None
+    end: SpecExpression | None = None
     """One past the last such element: tiles that start there or later are left out. Absent: the size of the dim."""
-    step: Expression | None = None
+    step: SpecExpression | None = None
     """How many tiles a step goes on: 2 leaves out every other one, from that of `start` on. Absent: 1, all of them."""
-    until: Expression | None = None
+    until: SpecExpression | None = None
     """A comparison of integers, which carried names are among: where it holds, before any step, the loop ends. They are
     one for a workgroup."""
     carry: Annotated[dict[Name, Reference], Field(max_length=64)] = Field(default_factory=dict)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.expressions import Expression
+from wavespec.schema.expression_parser import SpecExpression
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueType
 from wavespec.schema.ops.iterate import CarryNotRedefined
@@ -39,9 +39,9 @@ class Repeat(Structured):
     what: ClassVar[str] = "loop"
 
     op: Literal["repeat"] = "repeat"
-    steps: Expression
+    steps: SpecExpression
     """How many steps, or with `until` the most: every kernel ends. Below 1, none."""
-    until: Expression | None = None
+    until: SpecExpression | None = None
     """A comparison of integers, which carried names are among: where it holds, before any step, the loop ends. They are
     one for a workgroup."""
     carry: Annotated[dict[Name, Reference], Field(min_length=1, max_length=64)]  # pyright: ignore[reportGeneralTypeIssues] - a loop that carries nothing does nothing
