@@ -12,13 +12,13 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 ALLOWED = {
     "ir": ("ir", "diagnostics"),
     "targets": ("targets", "ir", "diagnostics"),
-    "schema": ("schema", "diagnostics"),
+    "schema": ("schema", "ir.dtype", "diagnostics"),
     "ops": ("ops", "ir", "targets", "schema.ops", "schema.expressions", "schema.resolved", "diagnostics"),
     "schedule": ("schedule", "ir", "targets", "diagnostics"),
     "lower": ("lower", "schedule", "ops", "ir", "targets", "schema", "diagnostics"),
     "sim": ("sim", "ir", "ops", "targets", "schema", "diagnostics"),
     "emit": ("emit", "ir", "targets", "schema", "diagnostics", "cache", "runtime.artifact", "runtime.size_expr"),
-    "runtime": ("runtime", "version"),
+    "runtime": ("runtime", "ir.dtype", "version"),
     "tune": (
         "tune",
         "pipeline",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from wavespec.diagnostics import Span
+from wavespec.ir.dtype import DTYPES
 
 
 class MlirText:
@@ -82,19 +83,13 @@ class MlirText:
         return self.head + self.blocks[0]
 
 
-# Of each type: bits of infinity, of minus infinity, of a quiet NaN; MLIR has no other spelling for them.
-_SPECIAL = {
-    "f64": ("0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"),
-    "f32": ("0x7F800000", "0xFF800000", "0x7FC00000"),
-    "bf16": ("0x7F80", "0xFF80", "0x7FC0"),
-    "f16": ("0x7C00", "0xFC00", "0x7E00"),
-}
-
-
 def _float_text(value: float, type_: str) -> str:
-    if not math.isfinite(value):
-        infinity, minus_infinity, not_a_number = _SPECIAL[type_]
-        return not_a_number if math.isnan(value) else infinity if value > 0 else minus_infinity
+    if not math.isfinite(value):  # MLIR has no other spelling than their bits
+        dtype = DTYPES[type_]
+        infinity = (1 << (dtype.bits - 1)) - (1 << dtype.mantissa)
+        quiet, minus = 1 << (dtype.mantissa - 1), 1 << (dtype.bits - 1)
+        number = infinity | quiet if math.isnan(value) else infinity if value > 0 else infinity | minus
+        return f"0x{number:0{dtype.bits // 4}X}"
     digits, mark, exponent = repr(value).partition("e")
     return (digits if "." in digits else digits + ".0") + mark + exponent
 

@@ -25,31 +25,12 @@ from wavespec.emit.python_text import (
     wrapped,
     written_docstring,
 )
+from wavespec.ir.dtype import DTYPES
 from wavespec.runtime.artifact import PACKED
 from wavespec.runtime.size_expr import SizeExpr
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-TORCH_DTYPES = {
-    "f64": "float64",
-    "f32": "float32",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
-    "f8e4m3fnuz": "float8_e4m3fnuz",
-    "f8e5m2fnuz": "float8_e5m2fnuz",
-    "f8e8m0fnu": "float8_e8m0fnu",
-    "f6e2m3fn": "uint8",
-    "f6e3m2fn": "uint8",
-    "f4e2m1fn": "float4_e2m1fn_x2",
-    "i64": "int64",
-    "i32": "int32",
-    "i16": "int16",
-    "i8": "int8",
-    "i4": "uint8",
-    "u8": "uint8",
-    "bool": "bool",
-}
+TORCH_DTYPES = {name: dtype.torch for name, dtype in DTYPES.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,24 +171,10 @@ class ReferenceContext:
         """The torch dtype of a spec dtype, or a wider one that torch computes in."""
         import torch
 
-        words = {
-            "f64": "float64",
-            "f32": "float32",
-            "f16": "float16",
-            "bf16": "bfloat16",
-            "u8": "uint8",
-            "bool": "bool",
-            "f8e4m3fn": "float8_e4m3fn",
-            "f8e5m2": "float8_e5m2",
-            "f8e4m3fnuz": "float8_e4m3fnuz",
-            "f8e5m2fnuz": "float8_e5m2fnuz",
-            "f8e8m0fnu": "float32",
-            "f6e2m3fn": "float32",
-            "f6e3m2fn": "float32",
-            "f4e2m1fn": "float32",
-            "i4": "int8",
-        }
-        return getattr(torch, words.get(name, "int" + name[1:]))
+        row = DTYPES[name]
+        if row.is_packed or (row.is_float and not row.mantissa):  # torch keeps them and computes nothing with them
+            return torch.float32 if row.is_float else torch.int8
+        return getattr(torch, row.torch)
 
     def where(
         self, taken: tuple[tuple[str, ...], torch.Tensor], name: str, then: torch.Tensor, otherwise: torch.Tensor

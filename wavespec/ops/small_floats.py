@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     import torch
 
 _U8, _I16, _I32, _F16, _F32 = (DTYPES[name] for name in ("u8", "i16", "i32", "f16", "f32"))
-_FORMATS = {"f8e4m3fn": (3, 7), "f8e5m2": (2, 15), "f6e2m3fn": (3, 1), "f6e3m2fn": (2, 3), "f4e2m1fn": (1, 1)}
+_FORMATS = {
+    name: (DTYPES[name].mantissa, DTYPES[name].bias)
+    for name in ("f8e4m3fn", "f8e5m2", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn")
+}
 """Bits of the mantissa, and the bias of the exponent."""
 _SCALE = "f8e8m0fnu"
 _NOT_A_NUMBER = {"f8e4m3fn": 0x7F}

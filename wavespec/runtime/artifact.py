@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from wavespec.ir.dtype import DTYPES
 from wavespec.runtime.files import read_regular_file, replace_file
 from wavespec.runtime.manifest_fields import check_fields
 from wavespec.runtime.size_expr import SizeExpr, evaluate, from_json, names_in
@@ -29,26 +30,10 @@ FORMAT_VERSION: Final = 3
 Backend = Literal["cpu", "cuda", "hip"]
 BinaryFormat = Literal["vmfb", "ptx", "cubin", "hsaco"]
 
-DTYPE_BYTES: Final = {
-    "f64": 8,
-    "f32": 4,
-    "f16": 2,
-    "bf16": 2,
-    "f8e4m3fn": 1,
-    "f8e5m2": 1,
-    "f8e4m3fnuz": 1,
-    "f8e5m2fnuz": 1,
-    "f8e8m0fnu": 1,
-    "i64": 8,
-    "i32": 4,
-    "i16": 2,
-    "i8": 1,
-    "u8": 1,
-    "bool": 1,
-}
+DTYPE_BYTES: Final = {name: dtype.bytes for name, dtype in DTYPES.items() if not dtype.is_packed}
 """The element types that a tensor argument may have, with the bytes of one element in memory."""
 
-PACKED: Final = {"f6e2m3fn": (4, 3), "f6e3m2fn": (4, 3), "f4e2m1fn": (2, 1), "i4": (2, 1)}
+PACKED: Final = {name: dtype.packed for name, dtype in DTYPES.items() if dtype.is_packed}
 """The others, whose elements share bytes along the last dim, the first one in the lowest bits: as few as fill whole
 bytes, and these bytes, which torch takes for the elements."""
 

@@ -9,30 +9,11 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from wavespec.ir.dtype import DTYPES as _ELEMENT_TYPES
 from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
-DTYPES: Final[dict[str, torch.dtype]] = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "f8e4m3fn": torch.float8_e4m3fn,
-    "f8e5m2": torch.float8_e5m2,
-    "f8e4m3fnuz": torch.float8_e4m3fnuz,
-    "f8e5m2fnuz": torch.float8_e5m2fnuz,
-    "f8e8m0fnu": torch.float8_e8m0fnu,
-    "f6e2m3fn": torch.uint8,
-    "f6e3m2fn": torch.uint8,
-    "f4e2m1fn": torch.float4_e2m1fn_x2,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "i4": torch.uint8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
-}
+DTYPES: Final[dict[str, torch.dtype]] = {name: getattr(torch, dtype.torch) for name, dtype in _ELEMENT_TYPES.items()}
 """What a spec calls an element type, and what torch calls it, or the bytes that several elements share."""
 
 _ModeKey: Final[Any] = torch._C._TorchDispatchModeKey  # pyright: ignore

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.dtypes import DType
+from wavespec.schema.dtypes import INTEGERS, DType
 from wavespec.schema.expressions import PLACES, Call, Expression, Name
 from wavespec.schema.models import KernelSpec
 from wavespec.schema.ops.mma import DtypeMismatch
 from wavespec.schema.resolve import UndefinedName, part_of
-
-_INTEGERS = ("i64", "i32", "i16", "i8", "u8")
 
 
 def check_place(
@@ -39,7 +37,7 @@ def check_place(
         if id(node) in tiled:
             yield UndefinedName(part_of(where, node), node.name, "a dim", list(spec.dims))
         elif (dtype := dtype_of(node.name)) is not None:
-            if dtype not in _INTEGERS:
+            if dtype not in INTEGERS:
                 message = f"Places are whole numbers; {quote(node.name)} is {dtype}."
                 hints = ["Convert it first: '- name: {cast: ..., dtype: i32}'."]
                 yield DtypeMismatch(part_of(where, node), message, hints=hints)

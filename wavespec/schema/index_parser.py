@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NoReturn
 from pydantic import BeforeValidator
 
 from wavespec.diagnostics import Span, WavespecError, quote
-from wavespec.schema.expression_parser import TOKEN_PATTERN, ExpressionParser, Token, parse_with
+from wavespec.schema.expression_parser import TOKEN_PATTERN, ExpressionParser, SpecExpression, Token, parse_with
 from wavespec.schema.expressions import COMPARISONS, FUNCTIONS, Expression
 
 INDEX_FUNCTIONS = {name: FUNCTIONS[name] for name in ("min", "max", "ceildiv", "size")} | {"xor": (2, 2)}
@@ -37,7 +37,7 @@ def _text_to_index(data: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-IndexExpression = Annotated[Expression, BeforeValidator(_text_to_index)]
+IndexExpression = Annotated[SpecExpression, BeforeValidator(_text_to_index)]
 """Which element: an integer, or an expression of the indices along dims, sizes, parameters and integer values."""
 
 

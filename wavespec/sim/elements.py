@@ -15,33 +15,12 @@ Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_NUMPY: dict[str, np.dtype[Any]] = {
-    "f64": np.dtype(np.float64),
-    "f32": np.dtype(np.float32),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "f8e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
-    "f8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
-    "f8e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
-    "f6e2m3fn": np.dtype(ml_dtypes.float6_e2m3fn),
-    "f6e3m2fn": np.dtype(ml_dtypes.float6_e3m2fn),
-    "f4e2m1fn": np.dtype(ml_dtypes.float4_e2m1fn),
-    "i64": np.dtype(np.int64),
-    "i32": np.dtype(np.int32),
-    "i16": np.dtype(np.int16),
-    "i8": np.dtype(np.int8),
-    "i4": np.dtype(ml_dtypes.int4),
-    "u8": np.dtype(np.uint8),
-    "bool": np.dtype(np.bool_),
-}
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """The numpy type of one element; bf16 is the one of ``ml_dtypes``."""
-    return _NUMPY[dtype.name]
+    return np.dtype(dtype.number)
 
 
 def poisoned(dtype: DType, elements: int) -> Array:

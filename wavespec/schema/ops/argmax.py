@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import create_model
 
 from wavespec.diagnostics import listing, quote
-from wavespec.schema.dtypes import DType
+from wavespec.schema.dtypes import DTYPES, is_computed
 from wavespec.schema.names import Name, Reference
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import check_carries_on
 
-RANKED: tuple[DType, ...] = ("f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool")
+RANKED: tuple[str, ...] = tuple(name for name in DTYPES if is_computed(name) or name == "bool")
 """Element types that `argmax` and `topk` take."""
 
 
