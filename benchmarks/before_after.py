@@ -63,7 +63,7 @@ def compare(name: str, before: KernelArtifact, after: KernelArtifact, seconds: f
     changed = [
         number
         for number, (old, new) in enumerate(zip(before.members, after.members, strict=False))
-        if old.binaries != new.binaries
+        if [one.sha256 for one in old.binaries] != [one.sha256 for one in new.binaries]
     ]
     sizes_of, row, ratios = largest_sizes(after, device), row_of(name), list[float]()
     for number in changed:

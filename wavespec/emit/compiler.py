@@ -13,6 +13,7 @@ from typing import Any
 from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Span, WavespecError
 
+_PACKAGE = "iree-base-compiler"
 _ERROR = 2  # severities: note, warning, error
 
 
@@ -60,7 +61,12 @@ def compiler_version() -> str:
     """Version of the compiler package, for cache keys."""
     from importlib.metadata import version
 
-    return version("iree-base-compiler")
+    return version(_PACKAGE)
+
+
+def compiler_name() -> str:
+    """The compiler and its version, as manifests have it."""
+    return f"{_PACKAGE} {compiler_version()}"
 
 
 def _cached(
