@@ -50,7 +50,7 @@ class StoredCode:
 
         A file with other bytes, as an update of the project leaves them, is passed over like one that is missing.
         """
-        data = self._beside()
+        data = self.beside()
         if data is None:
             from wavespec.cache import CompileCache
 
@@ -60,7 +60,8 @@ class StoredCode:
                 data = self._built(cache)
         return data
 
-    def _beside(self) -> bytes | None:
+    def beside(self) -> bytes | None:
+        """The code where it is in its place, and has the sha256."""
         try:
             data = read_regular_file(self.path, _MOST_BYTES)
         except OSError:
