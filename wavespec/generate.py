@@ -229,7 +229,7 @@ def _made(
 
 def _files_of_kernel(spec: KernelSpec, source: str, made: _Made) -> Files:
     files = _artifact_files(spec, artifacts_directory(spec.name), made)
-    wrapper = wrapper_module(_wrapper_input(spec, source, spec_sha256(spec), made))
+    wrapper = wrapper_module(_wrapper_input(spec, source, spec_sha256(spec), made.command, in_project=made.in_project))
     # Last: whoever imports the wrapper while files are replaced finds the kernels that it names.
     return files | {PurePosixPath(f"{spec.name}.py"): wrapper.encode()}
 
@@ -279,7 +279,9 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
     return join_cases(cases, built), texts
 
 
-def _wrapper_input(spec: KernelSpec, source: str, digest: str, made: _Made) -> WrapperInput:
+def _wrapper_input(
+    spec: KernelSpec, source: str, digest: str, command: str, *, in_project: bool = False
+) -> WrapperInput:
     from wavespec.schema.constraints import Assume
 
     zeroed = partly_written(spec)
@@ -298,8 +300,8 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, made: _Made) -> W
         spec_sha256=digest,
         tensors=tuple(sorted(tensors, key=lambda tensor: tensor.output)),
         dims=(*plain, *following),
-        command=made.command,
-        in_project=made.in_project,
+        command=command,
+        in_project=in_project,
         assumptions=(
             *(promise.text for promise in size_assumptions(spec, used)),
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
@@ -323,7 +325,7 @@ def _family_wrapper_input(family: Family, source: str, made: _Made) -> FamilyWra
         picks=tuple(picks),
         members=tuple(
             WrapperMember(
-                _wrapper_input(member.spec, source, spec_sha256(member.spec), made),
+                _wrapper_input(member.spec, source, spec_sha256(member.spec), made.command, in_project=made.in_project),
                 member.suffix(family.spec.name),
                 tuple(member.values[name] for name in family.picks),
             )

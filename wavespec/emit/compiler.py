@@ -92,7 +92,8 @@ def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediat
 
     with tempfile.TemporaryDirectory() as directory:
         session = Session()
-        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"]
+        # A program has its binaries inside: they are kept twice only for those who ask.
+        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if intermediates or not whole_program else []
         if intermediates:
             dumps.append(f"--iree-hal-dump-executable-intermediates-to={directory}")
         session.set_flags(*flags, *dumps)
