@@ -160,7 +160,7 @@ def machine(device: torch.device) -> str:
 
 def use_stand_in(kernels: KernelSet, target: str) -> None:
     """Have CPU tensors launched by the CUDA launcher, on a driver whose functions return at once."""
-    kernel = Kernel(load_artifact(kernels._directory / f"{target}.json"))
+    kernel = Kernel(load_artifact(kernels._directory / f"{target}.json", kernels._spec))
     kernel._device_type, kernel._empty = "cpu", torch._C._dynamo.guards._empty_strided_cpu
     cpu = torch.device("cpu")
     for member, artifact in enumerate(kernel.artifact.members):

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("add_broadcast.artifacts"),
     spec_sha256="8839160f93717c3490b38140a900425f34cf328ac47dc0c9764af5fa1c181dc9",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/add_broadcast.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("argmax.artifacts"),
     spec_sha256="f7efc19dc5db63ba6871f0cc82b1a5a5b8573647d40547f932f18e4faec759b7",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/argmax.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention.artifacts"),
     spec_sha256="40c58683599c3009db970c44f3c9ae0554ab1d7a19bda42963c695cfa32988cc",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/attention.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_alibi.artifacts"),
     spec_sha256="6ed2a790e43b832837413df2afef6090e6c8ccedbd9c5777389c5c47b9573931",
     inputs=4,
+    spec=Path(__file__).parents[1] / "specs/attention_alibi.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_combine.artifacts"),
     spec_sha256="999ab76d9e1d29ca1f26800ac203ca90066937bbff9abc3daa683f22df96eab4",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/attention_combine.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_decode.artifacts"),
     spec_sha256="3be40537746bdd3a3a9f5249b51a57f6c5e492316b954a537e3917573b51d264",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/attention_decode.wave.yaml",
 )
 
 

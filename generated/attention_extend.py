@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_extend.artifacts"),
     spec_sha256="d6e2843c17c2b6de4497fe464d9f028d68b7cbe01b7e2a53275886c48212ff05",
     inputs=8,
+    spec=Path(__file__).parents[1] / "specs/attention_extend.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_f32.artifacts"),
     spec_sha256="5f3c4adb4687def59b453657f87d8da369e7cf2bab409ea466124ae798c96236",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/attention_f32.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_gqa.artifacts"),
     spec_sha256="3035764322efd9fc72ee24f29e126d0cecf11b7981679cbd52428f3c105758a2",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/attention_gqa.wave.yaml",
 )
 
 

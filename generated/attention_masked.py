@@ -21,18 +21,21 @@ _MEMBERS = {
         _FOLDER / "causal",
         spec_sha256="eaf4efebf9184b67c6cd69aa1d8d8e866932c6e7434d9f73452b34beb7117e3b",
         inputs=3,
+        spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
     ),
     ("soft_cap",): KernelSet(
         "attention_masked_soft_cap",
         _FOLDER / "soft_cap",
         spec_sha256="128fcf9b32fbe8f66079b34c490fc19c77c7ba86b80dc7de783e0e6fedc2debf",
         inputs=3,
+        spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
     ),
     ("window",): KernelSet(
         "attention_masked_window",
         _FOLDER / "window",
         spec_sha256="78899280c1dcd2aeeddf268b2a0b927aa6e229e3e4e5892c9e0b5dd0e672bb82",
         inputs=3,
+        spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
     ),
 }
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_padded.artifacts"),
     spec_sha256="64f1c701361962960938f8d1aebf08f843bd04f8881a6e68a01137c57225af51",
     inputs=4,
+    spec=Path(__file__).parents[1] / "specs/attention_padded.wave.yaml",
 )
 
 

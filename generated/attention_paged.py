@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("attention_paged.artifacts"),
     spec_sha256="4d332c9b73394731411111c68ae31258b7099872a2598f30b6d6ba58019df285",
     inputs=5,
+    spec=Path(__file__).parents[1] / "specs/attention_paged.wave.yaml",
 )
 
 

@@ -21,12 +21,14 @@ _MEMBERS = {
         _FOLDER / "causal",
         spec_sha256="7d67272db522e48157e94ac450700c693e9e90bdc3769c827fbc8e724f1d0d9f",
         inputs=5,
+        spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
     ),
     ("full",): KernelSet(
         "attention_ragged_full",
         _FOLDER / "full",
         spec_sha256="e03e0bc01b778a523011eb6760a73f615f81c6e076caf8c3917640d82d749956",
         inputs=5,
+        spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
     ),
 }
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("batched_matmul.artifacts"),
     spec_sha256="fa8aab3114ec06d1d1c26455b1be8011ae02cf7c8fb50f2c6698892f5225305d",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/batched_matmul.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("bincount.artifacts"),
     spec_sha256="d112557c56e9849e78f197f3849fae13779ef7b37e8e04b44710c8bc1b06cfdf",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/bincount.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("conv2d_nchw.artifacts"),
     spec_sha256="3c486fd88e0ed1818a82a34e628cc24ea7084f92b442d33e42983b306093bd8f",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/conv2d_nchw.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("conv2d_nhwc.artifacts"),
     spec_sha256="dd8ffddab75a8ec537ae2412139aa06f88e8c5091d6bbf2df8510be28b8576ea",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/conv2d_nhwc.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("cross_entropy.artifacts"),
     spec_sha256="89064530e8176b0a9790dc210c0675f25242967eb1a5a4457a141a606cfb7b49",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/cross_entropy.wave.yaml",
 )
 
 

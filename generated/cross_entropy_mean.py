@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("cross_entropy_mean.artifacts"),
     spec_sha256="2ede0853f01376c05fcb6a7ebb5d3dd360ed325c26be09620fb8ec88f0cd1fc1",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/cross_entropy_mean.wave.yaml",
 )
 
 

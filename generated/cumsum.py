@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("cumsum.artifacts"),
     spec_sha256="cc8277ae5b1ab3d6bee8ceee89c7ff0052c0f004e0fa8b1d57ea5c4af6d868cf",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/cumsum.wave.yaml",
 )
 
 

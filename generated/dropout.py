@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("dropout.artifacts"),
     spec_sha256="a1ee9e33da743ceb7207b582e54887ab0d745bb0aed53841ee9be24221a03888",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/dropout.wave.yaml",
 )
 
 

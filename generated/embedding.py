@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("embedding.artifacts"),
     spec_sha256="169b60072a1724b8ed8a5eecbaa82338f3e63243fb5eee41084ad29ce48022f2",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/embedding.wave.yaml",
 )
 
 

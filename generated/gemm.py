@@ -17,6 +17,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("gemm.artifacts"),
     spec_sha256="330de4c2308cb1507da7f4d817645fbb1ef74771589c899bce20b75ca44a5bd6",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/gemm.wave.yaml",
 )
 
 

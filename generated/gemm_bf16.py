@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("gemm_bf16.artifacts"),
     spec_sha256="50720d8f743b12b8a7da8ef4f28dfeb3f3123bd34e180223fe702886ad000cf2",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/gemm_bf16.wave.yaml",
 )
 
 

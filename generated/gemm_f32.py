@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("gemm_f32.artifacts"),
     spec_sha256="e627bde4d249e709c58efa957c3e7c19e0a7fb62e3deb750c7c8a48fd9111116",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/gemm_f32.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("gemm_i8.artifacts"),
     spec_sha256="9c87554d0e286042420ad9115aad3563b613cc6c9e79116586a65b2f3076588d",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/gemm_i8.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("grouped_gemm.artifacts"),
     spec_sha256="493708d7ca9e30e2fceb526438fe8562727bca613145e85ddcfc6fd486c89e8e",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/grouped_gemm.wave.yaml",
 )
 
 

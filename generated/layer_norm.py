@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("layer_norm.artifacts"),
     spec_sha256="ad5b513a37dd6179b2dd799d0974334d9ea04f5f4a44721baa246bf3524ebb64",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/layer_norm.wave.yaml",
 )
 
 

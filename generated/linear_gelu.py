@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("linear_gelu.artifacts"),
     spec_sha256="18d8da267011e1d7af1af26b408c40473445f27dd8e5ef51eeec7c83493fba6f",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/linear_gelu.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("linear_i4.artifacts"),
     spec_sha256="57a5c94c73229c705518bb7b9d9cca07d360e968725ab0927cda47dd87206ac9",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/linear_i4.wave.yaml",
 )
 
 

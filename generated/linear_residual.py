@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("linear_residual.artifacts"),
     spec_sha256="f83fedf7d6e71ca0afb1267667f716d06373fe054a2285d65663e46513d7b1da",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/linear_residual.wave.yaml",
 )
 
 

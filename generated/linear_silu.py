@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("linear_silu.artifacts"),
     spec_sha256="91e08f3a4cb36bb3044d6f7334461da4c1e32f30e953efd2030d5f3179e802df",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/linear_silu.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("linear_swiglu.artifacts"),
     spec_sha256="2f6ef0e10a03fd07034a1f552f309d60072e577fac8da3eea92a4e9ef3ec8836",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/linear_swiglu.wave.yaml",
 )
 
 

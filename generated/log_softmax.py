@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("log_softmax.artifacts"),
     spec_sha256="7962cac8b622484ccfc93a8f8f0584a53f8a3aa37a294275d3b2d3b3f2155e08",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/log_softmax.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("matmul_bf16.artifacts"),
     spec_sha256="8fa2165aaaccab8690d4cf3eb3e385fdd82fc66fdac7103ebae74e34c2fd5d5e",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/matmul_bf16.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("matmul_f16.artifacts"),
     spec_sha256="75928451bdab3f459bed0aeb1282a78ac798c210ecffce7bc1e1de4d35c9ff57",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/matmul_f16.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("matmul_f8.artifacts"),
     spec_sha256="4dc6fdd7eea82ae5b5d235d34a98d21ba95d308708ad38a191c530df2d426ebd",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/matmul_f8.wave.yaml",
 )
 
 

@@ -21,24 +21,28 @@ _MEMBERS = {
         _FOLDER / "bf16_nt",
         spec_sha256="5467f3abd92285257d792be1af42034dc3a8e71182c1f62e314b33f55dd25dce",
         inputs=2,
+        spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nn"): KernelSet(
         "matmul_layouts_f16_nn",
         _FOLDER / "f16_nn",
         spec_sha256="c7f2e495497ec9c45f2d12578b33f382363ff1699ab6defa6d66d5d18f9eb738",
         inputs=2,
+        spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nt"): KernelSet(
         "matmul_layouts_f16_nt",
         _FOLDER / "f16_nt",
         spec_sha256="3b34fbeb916bcb323af6bba6aa5158a2ae650231a447185795c93c670c4b4c40",
         inputs=2,
+        spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "tn"): KernelSet(
         "matmul_layouts_f16_tn",
         _FOLDER / "f16_tn",
         spec_sha256="0a6188fb73a6b6f18ac3196e53b922559612c4adc886deb9cb241568a01b553e",
         inputs=2,
+        spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
 }
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("matmul_mxf4.artifacts"),
     spec_sha256="53d3cc903ab19e4cb8b6a674d16b62b87ff1a4746fe04009edd7fd1b83ad0b0f",
     inputs=4,
+    spec=Path(__file__).parents[1] / "specs/matmul_mxf4.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("matmul_mxf8.artifacts"),
     spec_sha256="808617b4fe3892b84099d15bfeff509ece547e8de41321651550534b5e2f51f8",
     inputs=4,
+    spec=Path(__file__).parents[1] / "specs/matmul_mxf8.wave.yaml",
 )
 
 

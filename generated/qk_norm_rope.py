@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("qk_norm_rope.artifacts"),
     spec_sha256="9632c679048af6d02cd93ac4b56288f527ee58dd4d3bf1aa5a85a53030797144",
     inputs=4,
+    spec=Path(__file__).parents[1] / "specs/qk_norm_rope.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("quantize_mxf4.artifacts"),
     spec_sha256="e7d47a51c46ab2607be83a5f8b50042a6ca2cc2df749114a596da9205153e7a5",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/quantize_mxf4.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("rms_norm.artifacts"),
     spec_sha256="c3423cf223885191895f3fe52ba40e62809ba1889801c3bb70097dcd71ee8e0c",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/rms_norm.wave.yaml",
 )
 
 

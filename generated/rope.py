@@ -17,6 +17,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("rope.artifacts"),
     spec_sha256="7a3ee28c67f48eaafabdd1a51500e7d7151e651092c923132ec9358429cacaf1",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/rope.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("scatter_add.artifacts"),
     spec_sha256="52bd77025cc88611e9d1deaf109e13e672fd42ad5bd134bddd87037ab165137f",
     inputs=3,
+    spec=Path(__file__).parents[1] / "specs/scatter_add.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("searchsorted.artifacts"),
     spec_sha256="a25009403384670c6b6b1373bd1948ddd03fc8f23fac21f919285d2457f5ca7f",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/searchsorted.wave.yaml",
 )
 
 

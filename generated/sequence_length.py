@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("sequence_length.artifacts"),
     spec_sha256="e9bf5f19e08dbe23cb11f8989984a936420492836cd5fa587f379d6c608c73b0",
     inputs=2,
+    spec=Path(__file__).parents[1] / "specs/sequence_length.wave.yaml",
 )
 
 

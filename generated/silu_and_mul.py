@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("silu_and_mul.artifacts"),
     spec_sha256="08f10d462069e50ecb1a4f7980b405a9b0deb28a1e218058ce4420aceccb91e2",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/silu_and_mul.wave.yaml",
 )
 
 

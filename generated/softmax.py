@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("softmax.artifacts"),
     spec_sha256="ef76854068f8c37894a4b122dd0a52a19e46c905c96cd56f1cfe3bf5c94f2cb3",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/softmax.wave.yaml",
 )
 
 

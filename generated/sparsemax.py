@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("sparsemax.artifacts"),
     spec_sha256="eb0e9f7bd666bc412226fe01a093bd427382effca103588c021c9d5bc8b6eef0",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/sparsemax.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("sum_dim.artifacts"),
     spec_sha256="3aae7cc4eb0c548aca7ac6971262916c216691609bd3667596624c5cda728f52",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/sum_dim.wave.yaml",
 )
 
 

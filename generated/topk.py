@@ -17,6 +17,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("topk.artifacts"),
     spec_sha256="ae1021c6e8ef4422b1637248b9c811d6ee9d5c20620bec641f26d033dc8badb5",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/topk.wave.yaml",
 )
 
 

@@ -18,6 +18,7 @@ _KERNELS = KernelSet(
     Path(__file__).with_name("transpose.artifacts"),
     spec_sha256="251978f051868702420d65ddf49d05aa5d63329c0bb8f9afb303256b06bb5ba9",
     inputs=1,
+    spec=Path(__file__).parents[1] / "specs/transpose.wave.yaml",
 )
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from wavespec.cache import CompileCache
 from wavespec.emit.compiler import CompilerFailure
-from wavespec.pipeline import build, join_cases, join_variants, part_key
+from wavespec.part_cache import get_part, put_part
+from wavespec.pipeline import build_part, emit_variant, join_cases, join_variants, part_key
 from wavespec.runtime.artifact import KernelArtifact, unpack_artifact
 from wavespec.schema import KernelSpec
+from wavespec.schema.case_errors import naming_case
 from wavespec.schema.family_errors import naming_member
 from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.schema.spec_to_yaml import dump_yaml
@@ -43,6 +45,7 @@ def build_kernels(
     kernels: Sequence[KernelToBuild],
     targets: Sequence[str],
     *,
+    code: bool = True,
     cache: CompileCache | None = None,
     workers: int | None = None,
     report: Callable[[str], None] = lambda words: None,
@@ -51,38 +54,32 @@ def build_kernels(
 
     The bytes are those that building one after the other gives. Worker processes fill the cache, or stand in for it.
 
+    Args:
+        code: whether to compile; else binaries have the sha256 of their MLIR, and nothing in them.
+
     Raises:
         WavespecError: kernels that do not fit a machine; members of a family by name.
     """
     cache = cache or CompileCache()
     todo = {(one.name, target): one for one in kernels for target in targets if target in targets_of(one.spec)}
-    parts = {place: _parts(one.spec, place[1]) for place, one in todo.items()}
-    packed = {
-        part.key: payload
-        for of_kernel in parts.values()
-        for of_case in of_kernel
-        for part in of_case
-        if (payload := cache.get(part.key)) is not None
-    }
-    missing = {
-        part: todo[place]
-        for place, of_kernel in parts.items()
-        for of_case in of_kernel
-        for part in of_case
-        if part.key not in packed
-    }
+    places = {place: _parts(one.spec, place[1], code) for place, one in todo.items()}
+    labels = {part: todo[place].label for place, cases in places.items() for parts in cases for part in parts}
+    made = {part.key: found for part in labels if (found := get_part(cache, part.key)) is not None}
+    missing = {part: label for part, label in labels.items() if part.key not in made}
     if len(missing) > 1:
-        packed |= _built_by_workers(missing, cache, workers, report)
+        made |= _made_by_workers(missing, code, cache, workers, report)
     built: dict[Place, KernelArtifact] = {}
     for (name, target), one in todo.items():
-        of_kernel = parts[name, target]
-        if all(part.key in packed for of_case in of_kernel for part in of_case):
-            cases = [join_variants([unpack_artifact(packed[part.key]) for part in of_case]) for of_case in of_kernel]
-            built[name, target] = join_cases(cases_for_target(one.spec, target), cases)
-        else:
-            # What a worker found wrong is found again here, where the lines of the spec or the template are known.
-            with naming_member(one.label):
-                built[name, target] = build(one.spec, target, cache=cache)
+        # What a worker found wrong is found again here, where the lines of the spec or the template are known; in the
+        # kernel for all sizes first: what is wrong with it is no mistake of a case.
+        cases = cases_for_target(one.spec, target)
+        joined: list[KernelArtifact] = []
+        with naming_member(one.label):
+            for case, parts in reversed(list(zip(cases, places[name, target], strict=True))):
+                with naming_case(case):
+                    variants = [made.get(part.key) or _made_here(part, code, cache) for part in parts]
+                joined.insert(0, join_variants(variants))
+        built[name, target] = join_cases(cases, joined)
     return built
 
 
@@ -95,19 +92,23 @@ class _Part:
     key: str
 
 
-def _parts(spec: KernelSpec, target: str) -> list[list[_Part]]:
+def _parts(spec: KernelSpec, target: str, code: bool) -> list[list[_Part]]:
     """By case, and by variant of the target."""
     return [
-        [_Part(case.spec, machine, part_key(case.spec, machine)) for machine in machines(target)]
+        [_Part(case.spec, machine, part_key(case.spec, machine, code=code)) for machine in machines(target)]
         for case in cases_for_target(spec, target)
     ]
 
 
-def _built_by_workers(
-    todo: Mapping[_Part, KernelToBuild], cache: CompileCache, workers: int | None, report: Callable[[str], None]
-) -> dict[str, bytes]:
-    """By key, the packed artifacts of the parts that could be built; in the cache as soon as they are."""
-    packed: dict[str, bytes] = {}
+def _made_here(part: _Part, code: bool, cache: CompileCache) -> KernelArtifact:
+    return build_part(part.spec, part.machine, cache) if code else emit_variant(part.spec, part.machine)
+
+
+def _made_by_workers(
+    todo: Mapping[_Part, str], code: bool, cache: CompileCache, workers: int | None, report: Callable[[str], None]
+) -> dict[str, KernelArtifact]:
+    """By key, the parts that could be made; in the cache as soon as they are."""
+    made: dict[str, KernelArtifact] = {}
     with tempfile.TemporaryDirectory() as folder:
         jobs = {
             CompileJob(
@@ -115,6 +116,7 @@ def _built_by_workers(
                 part.machine.target,
                 (part.machine.variant,),
                 Path(folder, f"{index}.wavespec"),
+                code,
             ): part
             for index, part in enumerate(todo)
         }
@@ -124,15 +126,15 @@ def _built_by_workers(
             part = jobs[job]
             report(f"{part.spec.name} for {part.machine.variant}")
             if problem is None:
-                packed[part.key] = job.output.read_bytes()
-                cache.put(part.key, packed[part.key])
+                made[part.key] = unpack_artifact(job.output.read_bytes())
+                put_part(cache, part.key, made[part.key])
             elif problem.startswith(_DIED):
                 died.append((part, problem.removeprefix(f"{_DIED}: ")))
 
         CompilePool(workers, seconds_per_job=_SECONDS_PER_PART, cache=cache).run(list(jobs), math.inf, done)
         for part, problem in died:
             # Not again in this process, which it would end.
-            with naming_member(todo[part].label):
+            with naming_member(todo[part]):
                 where = part.spec.span_of("name")
                 raise CompilerFailure(where, f"{part.spec.name} for {part.machine.target}: {problem}.")
-    return packed
+    return made

@@ -1,7 +1,7 @@
 """Specs go in; an importable folder of typed wrappers and compiled kernels comes out, always the same bytes.
 
 generated/gemm.py                       the wrapper: `from generated.gemm import gemm`
-generated/gemm.artifacts/cpu.json       one manifest per target, its binaries beside it
+generated/gemm.artifacts/cpu.json       one manifest per target, its binaries beside it (which Git ignores)
 generated/fam.artifacts/f16/cpu.json    the same for each member of a family
 specs/kernel.schema.json                what editors complete and underline with
 """
@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from wavespec.build_kernels import KernelToBuild, Place, build_kernels
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote_path
+from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import expression_to_size, size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
 from wavespec.pipeline import build_variant, join_cases, join_variants
-from wavespec.runtime.artifact import KernelArtifact, file_stem, save_artifact
+from wavespec.runtime.artifact import KernelArtifact, artifact_files, file_stem, manifest_name, manifest_text
 from wavespec.runtime.files import replace_file
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.base import SpecModel
@@ -80,8 +80,7 @@ def kernel_files(
     """
     for target in targets:
         cases_for_target(spec, target)
-    built, texts = _built([KernelToBuild(spec)], targets, isa=isa, cache=cache)
-    return _files_of_kernel(spec, source, command, built, texts)
+    return _files_of_kernel(spec, source, _made(spec, targets, command, isa, cache))
 
 
 def family_files(
@@ -98,8 +97,7 @@ def family_files(
     Raises:
         WavespecError: a member that does not fit a machine.
     """
-    built, texts = _built(_kernels_of(family), targets, isa=isa, cache=cache)
-    return _files_of_family(family, source, command, built, texts)
+    return _files_of_family(family, source, _made(family, targets, command, isa, cache))
 
 
 def write_files(files: Files, directory: Path) -> list[Path]:
@@ -121,8 +119,11 @@ def write_files(files: Files, directory: Path) -> list[Path]:
     return changed
 
 
-def project_files(root: Path, *, report: Callable[[str], None] = lambda words: None) -> Files:
+def project_files(root: Path, *, code: bool = True, report: Callable[[str], None] = lambda words: None) -> Files:
     """Everything that is generated from `root/specs`, for every target; paths are below `root`.
+
+    Without ``code`` nothing is compiled: there are no binaries, and a manifest has of each what the file in `root`
+    says, if that is of the same MLIR.
 
     Raises:
         WavespecError: a mistake in a spec.
@@ -132,40 +133,41 @@ def project_files(root: Path, *, report: Callable[[str], None] = lambda words: N
         PurePosixPath("specs/family.schema.json"): schema_text(family_json_schema()).encode(),
         PurePosixPath("generated/__init__.py"): _INIT.encode(),
     }
-    # Names go into messages and locations: relative, so that the bytes do not depend on the folder.
-    specs = {f"specs/{path.name}": _load(path) for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}"))}
-    kernels = [
-        one
-        for spec in specs.values()
-        for one in (_kernels_of(spec) if isinstance(spec, Family) else [KernelToBuild(spec)])
-    ]
-    built = build_kernels(kernels, TARGETS, report=report)
+    specs = {f"specs/{path.name}": load_spec(path) for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}"))}
+    kernels = [one for spec in specs.values() for one in kernels_in(spec)]
+    built = build_kernels(kernels, TARGETS, code=code, report=report)
+    made = _Made("wavespec generate", built, in_project=True, earlier=None if code else root / "generated")
     for source, spec in specs.items():
-        if isinstance(spec, Family):
-            made = _files_of_family(spec, source, "wavespec generate", built, {})
-        else:
-            made = _files_of_kernel(spec, source, "wavespec generate", built, {})
-        files |= {PurePosixPath("generated", name): data for name, data in made.items()}
+        of_spec = _files_of_family if isinstance(spec, Family) else _files_of_kernel
+        files |= {PurePosixPath("generated", name): data for name, data in of_spec(spec, source, made).items()}  # pyright: ignore
     return files
 
 
 def stale_files(files: Files, root: Path) -> list[str]:
-    """What differs from `files`, in words: changed, missing, or there without a spec."""
+    """What differs from `files`, in words: changed, missing, or there without a spec; binaries need not be there."""
     stale: list[str] = []
     for name, data in files.items():
         path = root / name
+        if is_binary(path):
+            continue
         if not path.is_file():
             stale.append(f"{name}: missing")
         elif path.read_bytes() != data:
             stale.append(f"{name}: differs")
-    return stale + [f"{path.relative_to(root).as_posix()}: no spec makes it" for path in orphans(files, root)]
+    gone = (path for path in orphans(files, root) if not is_binary(path))
+    return stale + [f"{path.relative_to(root).as_posix()}: no spec makes it" for path in gone]
 
 
 def orphans(files: Files, root: Path) -> list[Path]:
     """Files in `generated/` that a spec no longer makes."""
-    found: Iterable[Path] = sorted((root / "generated").rglob("*"))
+    found = sorted((root / "generated").rglob("*"))
     known = {root / name for name in files}
     return [path for path in found if path.is_file() and path not in known and "__pycache__" not in path.parts]
+
+
+def is_binary(path: Path) -> bool:
+    """Whether a generated file is machine code, which Git ignores."""
+    return path.suffix not in (".py", ".json")
 
 
 def schema_text(schema: Mapping[str, object] | None = None) -> str:
@@ -182,21 +184,39 @@ def isa_text(dumped: Mapping[str, bytes]) -> tuple[str, str]:
     raise ValueError(f"no assembly among {sorted(dumped)}")
 
 
-def _load(path: Path) -> KernelSpec | Family:
+def load_spec(path: Path) -> KernelSpec | Family:
+    """A spec of a project.  Names go into messages and locations: not the folder, on which no bytes may depend."""
     text, source = read_text(path, None, follow_links=False), f"specs/{path.name}"
     return loads_family(text, source, path.parent) if is_family_file(path) else loads(text, source, path.parent)
 
 
-def _kernels_of(family: Family) -> list[KernelToBuild]:
-    return [KernelToBuild(member.spec, member.label) for member in family.members]
+def kernels_in(spec: KernelSpec | Family) -> list[KernelToBuild]:
+    """The kernel of a spec, or those of a family."""
+    if isinstance(spec, Family):
+        return [KernelToBuild(member.spec, member.label) for member in spec.members]
+    return [KernelToBuild(spec)]
 
 
-def _built(
-    kernels: Sequence[KernelToBuild], targets: Sequence[str], *, isa: bool, cache: CompileCache | None
-) -> tuple[dict[Place, KernelArtifact], dict[Place, dict[str, bytes]]]:
-    """Artifacts, and if asked for the files with their assembly."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What files are written of: artifacts, and if asked for the files with their assembly.
+
+    ``earlier``: where manifests have the machine code of artifacts that have none.
+    """
+
+    command: str
+    built: Mapping[Place, KernelArtifact]
+    texts: Mapping[Place, Mapping[str, bytes]] = field(default_factory=dict[Place, Mapping[str, bytes]])
+    in_project: bool = False
+    earlier: Path | None = None
+
+
+def _made(
+    spec: KernelSpec | Family, targets: Sequence[str], command: str, isa: bool, cache: CompileCache | None
+) -> _Made:
+    kernels = kernels_in(spec)
     if not isa:
-        return build_kernels(kernels, targets, cache=cache), {}
+        return _Made(command, build_kernels(kernels, targets, cache=cache))
     built: dict[Place, KernelArtifact] = {}
     texts: dict[Place, dict[str, bytes]] = {}
     for one in kernels:
@@ -204,53 +224,41 @@ def _built(
             if target in targets:
                 with naming_member(one.label):
                     built[one.name, target], texts[one.name, target] = _build_with_isa(one.spec, target)
-    return built, texts
+    return _Made(command, built, texts)
 
 
-def _files_of_kernel(
-    spec: KernelSpec,
-    source: str,
-    command: str,
-    built: Mapping[Place, KernelArtifact],
-    texts: Mapping[Place, Mapping[str, bytes]],
-) -> Files:
-    files = _artifact_files(spec, artifacts_directory(spec.name), built, texts)
-    wrapper = wrapper_module(_wrapper_input(spec, source, spec_sha256(spec), command))
+def _files_of_kernel(spec: KernelSpec, source: str, made: _Made) -> Files:
+    files = _artifact_files(spec, artifacts_directory(spec.name), made)
+    wrapper = wrapper_module(_wrapper_input(spec, source, spec_sha256(spec), made.command, in_project=made.in_project))
     # Last: whoever imports the wrapper while files are replaced finds the kernels that it names.
     return files | {PurePosixPath(f"{spec.name}.py"): wrapper.encode()}
 
 
-def _files_of_family(
-    family: Family,
-    source: str,
-    command: str,
-    built: Mapping[Place, KernelArtifact],
-    texts: Mapping[Place, Mapping[str, bytes]],
-) -> Files:
+def _files_of_family(family: Family, source: str, made: _Made) -> Files:
     files: dict[PurePosixPath, bytes] = {}
     for member in family.members:
         folder = f"{artifacts_directory(family.spec.name)}/{member.suffix(family.spec.name)}"
-        files |= _artifact_files(member.spec, folder, built, texts)
-    wrapper = family_wrapper_module(_family_wrapper_input(family, source, command))
+        files |= _artifact_files(member.spec, folder, made)
+    wrapper = family_wrapper_module(_family_wrapper_input(family, source, made))
     return files | {PurePosixPath(f"{family.spec.name}.py"): wrapper.encode()}
 
 
-def _artifact_files(
-    spec: KernelSpec,
-    folder: str,
-    built: Mapping[Place, KernelArtifact],
-    texts: Mapping[Place, Mapping[str, bytes]],
-) -> dict[PurePosixPath, bytes]:
+def _artifact_files(spec: KernelSpec, folder: str, made: _Made) -> dict[PurePosixPath, bytes]:
     """Manifests and binaries of one kernel in `folder`, and its assembly."""
     files: dict[PurePosixPath, bytes] = {}
     digest = spec_sha256(spec)
-    with tempfile.TemporaryDirectory() as directory:
-        for target in targets_of(spec):
-            place = (spec.name, target)
-            files |= {PurePosixPath(folder, name): data for name, data in texts.get(place, {}).items()}
-            if place in built:
-                for path in save_artifact(replace(built[place], spec_sha256=digest), Path(directory)):
-                    files[PurePosixPath(folder, path.name)] = path.read_bytes()
+    for target in targets_of(spec):
+        place = (spec.name, target)
+        files |= {PurePosixPath(folder, name): data for name, data in made.texts.get(place, {}).items()}
+        if place not in made.built:
+            continue
+        artifact = replace(made.built[place], spec_sha256=digest)
+        if made.earlier is None:
+            files |= {PurePosixPath(folder, name): data for name, data in artifact_files(artifact).items()}
+        else:
+            name = manifest_name(artifact)
+            artifact = with_code_of(artifact, made.earlier / folder / name)
+            files[PurePosixPath(folder, name)] = manifest_text(artifact)
     return files
 
 
@@ -271,7 +279,9 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
     return join_cases(cases, built), texts
 
 
-def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> WrapperInput:
+def _wrapper_input(
+    spec: KernelSpec, source: str, digest: str, command: str, *, in_project: bool = False
+) -> WrapperInput:
     from wavespec.schema.constraints import Assume
 
     zeroed = partly_written(spec)
@@ -291,6 +301,7 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
         tensors=tuple(sorted(tensors, key=lambda tensor: tensor.output)),
         dims=(*plain, *following),
         command=command,
+        in_project=in_project,
         assumptions=(
             *(promise.text for promise in size_assumptions(spec.dims, used)),
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
@@ -298,7 +309,7 @@ def _wrapper_input(spec: KernelSpec, source: str, digest: str, command: str) -> 
     )
 
 
-def _family_wrapper_input(family: Family, source: str, command: str) -> FamilyWrapperInput:
+def _family_wrapper_input(family: Family, source: str, made: _Made) -> FamilyWrapperInput:
     picks: list[WrapperPick] = []
     for pick in family.picks.values():
         if pick.what == "size":
@@ -314,11 +325,11 @@ def _family_wrapper_input(family: Family, source: str, command: str) -> FamilyWr
         picks=tuple(picks),
         members=tuple(
             WrapperMember(
-                _wrapper_input(member.spec, source, spec_sha256(member.spec), command),
+                _wrapper_input(member.spec, source, spec_sha256(member.spec), made.command, in_project=made.in_project),
                 member.suffix(family.spec.name),
                 tuple(member.values[name] for name in family.picks),
             )
             for member in family.members
         ),
-        command=command,
+        command=made.command,
     )

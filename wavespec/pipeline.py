@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
-from wavespec.emit.compiler import Compiled, compiler_version
+from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
 from wavespec.emit.interface import case_conditions, launch_interface
 from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
@@ -23,7 +23,8 @@ from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
-from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact, pack_artifact, unpack_artifact
+from wavespec.part_cache import get_part, put_part
+from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact
 from wavespec.schema import KernelSpec
 from wavespec.schema.case_errors import naming_case, naming_target
 from wavespec.schema.resolve import TargetCase, cases_for_target
@@ -88,6 +89,12 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
         return module
 
 
+def emit_variant(spec: KernelSpec, machine: Machine) -> KernelArtifact:
+    """What `build_variant` makes, without the machine code: the compiler does not run."""
+    module = emit(spec, machine)
+    return replace(module.interface, binaries=(module.binary(),), compiler=compiler_name())
+
+
 def build_variant(
     spec: KernelSpec,
     machine: Machine,
@@ -104,7 +111,7 @@ def build_variant(
         binaries, compiled = timings.run(
             "iree", lambda: module_to_binaries(module, intermediates=intermediates, cache=cache)
         )
-    return replace(module.interface, binaries=binaries), compiled
+    return replace(module.interface, binaries=binaries, compiler=compiler_name()), compiled
 
 
 def build(
@@ -130,15 +137,16 @@ def build(
 
     def of(case: TargetCase) -> KernelArtifact:
         with naming_case(case):
-            return join_variants([_build_part(case.spec, machine, cache, ptxas) for machine in chosen])
+            return join_variants([build_part(case.spec, machine, cache, ptxas) for machine in chosen])
 
     # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
     whole = of(cases[-1])
     return join_cases(cases, [*map(of, cases[:-1]), whole])
 
 
-def part_key(spec: KernelSpec, machine: Machine, ptxas: str = "") -> str:
-    """What the cache keeps the kernel of one case for one machine under; ``ptxas``: what assembled it, if any did."""
+def part_key(spec: KernelSpec, machine: Machine, ptxas: str = "", *, code: bool = True) -> str:
+    """What the cache keeps the kernel of one case for one machine under; ``ptxas``: what assembled it, if any did;
+    ``code``: whether it was compiled."""
     return cache_key(
         {
             "spec": dump_yaml(spec),
@@ -148,22 +156,23 @@ def part_key(spec: KernelSpec, machine: Machine, ptxas: str = "") -> str:
             "sources": fingerprint(),
             "iree": compiler_version(),
             "ptxas": ptxas,
+            "code": code,
             "format": FORMAT_VERSION,
         }
     )
 
 
-def _build_part(spec: KernelSpec, machine: Machine, cache: CompileCache, ptxas: Path | None) -> KernelArtifact:
-    def compiled() -> bytes:
-        return pack_artifact(build_variant(spec, machine, cache=cache)[0])
-
-    def assembled(ptxas: Path) -> bytes:
-        return pack_artifact(with_cubins(_build_part(spec, machine, cache, None), ptxas))
-
-    if ptxas is None:
-        return unpack_artifact(cache.get_or_build(part_key(spec, machine), compiled))
-    key = part_key(spec, machine, ptxas_version(ptxas))
-    return unpack_artifact(cache.get_or_build(key, lambda: assembled(ptxas)))
+def build_part(spec: KernelSpec, machine: Machine, cache: CompileCache, ptxas: Path | None = None) -> KernelArtifact:
+    """The kernel of one case for one machine, through ``cache``."""
+    key = part_key(spec, machine, ptxas_version(ptxas) if ptxas else "")
+    part = get_part(cache, key)
+    if part is None:
+        if ptxas is None:
+            part, _ = build_variant(spec, machine, cache=cache)
+        else:
+            part = with_cubins(build_part(spec, machine, cache), ptxas)
+        put_part(cache, key, part)
+    return part
 
 
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:

@@ -26,6 +26,7 @@ import pytest
 from benchmarks.peer_gemms import FIXED, PEER_GEMMS, PeerGemm, Sizes
 from tests.amd.atomics import with_atomics
 from tests.amd.copies_in_flight import with_copies
+from wavespec.emit.code_figures import object_in
 from wavespec.pipeline import build_variant
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.size_expr import evaluate
@@ -184,7 +185,8 @@ def built(gemm: AnyGemm) -> KernelArtifact:
 
 def hsaco(gemm: AnyGemm) -> bytes:
     """The code object."""
-    return next(binary.data for binary in built(gemm).binaries if binary.format == "hsaco")
+    (vmfb,) = built(gemm).binaries
+    return object_in(vmfb.data)
 
 
 @functools.cache

@@ -23,7 +23,7 @@ def test_wrapper_and_kernels_are_written(wavespec: Command, small: Path) -> None
         "small.artifacts/sm_90.json",
         "small.artifacts/sm_90.ptx",
     } < names
-    assert {Path(name).suffix for name in names} >= {".hsaco", ".ptx"}
+    assert {Path(name).suffix for name in names} >= {".vmfb", ".ptx"}
     assert all(name in result.out for name in names)
     specification = importlib.util.spec_from_file_location("small_wrapper", "out/small.py")
     assert specification and specification.loader

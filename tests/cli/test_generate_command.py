@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import SMALL, Command
+from tests.cli.command import SMALL, Command, Outcome
 from wavespec.generate import spec_sha256
+from wavespec.runtime.json_text import json_text
 from wavespec.schema import loads
 
 
@@ -32,8 +35,62 @@ def test_compiling_again_gives_the_same_bytes(
     wavespec: Command, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WAVESPEC_CACHE", "0")
-    result = wavespec("generate", "--check")
+    result = wavespec("generate", "--check", "--code")
     assert (result.code, result.err) == (0, "")
+
+
+def test_a_check_compiles_nothing(wavespec: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAVESPEC_CACHE_DIR", str(project / "cache"))
+    for path in [*project.rglob("*.vmfb"), *project.rglob("*.ptx")]:
+        path.unlink()
+    assert wavespec("generate", "--check").code == 0
+    parts = [path for path in (project / "cache").iterdir() if path.stat().st_size > 1000]
+    assert all(b'"bytes": 0' in path.read_bytes() for path in parts) and parts
+
+
+def test_a_check_finds_other_mlir(wavespec: Command, project: Path) -> None:
+    """As after a change of a pass, which leaves the spec alone."""
+    assert sorted(edited(project, "mlir_sha256")) == sorted(stale(wavespec("generate", "--check")))
+
+
+def test_a_check_with_code_finds_other_code(wavespec: Command, project: Path) -> None:
+    names = edited(project, "sha256")
+    assert wavespec("generate", "--check").code == 0
+    assert sorted(names) == sorted(stale(wavespec("generate", "--check", "--code")))
+
+
+def test_a_damaged_manifest_is_stale(wavespec: Command, project: Path) -> None:
+    (project / "generated" / "small.artifacts" / "cpu.json").write_text("{")
+    assert stale(wavespec("generate", "--check")) == ["generated/small.artifacts/cpu.json"]
+
+
+def test_binaries_of_a_deleted_spec_are_no_mistake_but_go(wavespec: Command, project: Path) -> None:
+    orphan = project / "generated" / "old.artifacts" / "cpu.x86_64_v3.vmfb"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"code")
+    assert wavespec("generate", "--check").code == 0
+    assert wavespec("generate").code == 0 and not orphan.exists()
+
+
+def edited(project: Path, field: str) -> list[str]:
+    """Have every binary another sha256; returns the manifests."""
+    names: list[str] = []
+    for path in (project / "generated").rglob("*.json"):
+        record = json.loads(path.read_text())
+        del record["sha256"]
+        for binary in record["binaries"]:
+            binary[field] = "0" * 64
+        text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+        path.write_text(json_text({**record, "sha256": hashlib.sha256(text.encode()).hexdigest()}) + "\n")
+        names.append(path.relative_to(project).as_posix())
+    assert names
+    return names
+
+
+def stale(result: Outcome) -> list[str]:
+    """What `--check` calls different."""
+    assert result.code == 1
+    return [line.removesuffix(": differs") for line in result.err.splitlines() if line.endswith(": differs")]
 
 
 def test_a_changed_spec_makes_its_files_stale(wavespec: Command, project: Path) -> None:

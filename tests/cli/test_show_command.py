@@ -82,9 +82,11 @@ def test_cache_is_counted_and_emptied(
     (tmp_path / "cache" / "notes.txt").write_text("mine")
     for name in ("0a" * 32, "mine"):
         (tmp_path / "cache" / "tune" / name).mkdir(parents=True)
-    assert wavespec("cache", "info", "--json").data["entries"] == 2, "the kernel, and machine code by its MLIR"
-    assert "entries    2\n" in wavespec("cache", "info").out
-    assert wavespec("cache", "clear").out == "2 entries deleted\n"
+    assert wavespec("cache", "info", "--json").data["entries"] == 3, (
+        "the kernel, its machine code, and that by its MLIR"
+    )
+    assert "entries    3\n" in wavespec("cache", "info").out
+    assert wavespec("cache", "clear").out == "3 entries deleted\n"
     left = {path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache").rglob("*")}
     assert left == {"notes.txt", "tune", "tune/mine"}
 

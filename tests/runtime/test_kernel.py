@@ -141,7 +141,7 @@ def test_kernel_of_another_device_says_so(gemm: Kernel) -> None:
 
 def test_broken_binary_is_one_clean_error() -> None:
     artifact = gemm_artifact()
-    broken = replace(artifact, binaries=(replace(artifact.binaries[0], data=b"not a vmfb" * 100),))
+    broken = replace(artifact, binaries=(replace(artifact.binaries[0], code=b"not a vmfb" * 100),))
     with pytest.raises(ArtifactError, match="IREE cannot load 'x86_64_v3'"):
         Kernel(broken)(_integers(4, 8), _integers(3, 8))
 

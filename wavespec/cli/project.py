@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from wavespec.cli import failures
-from wavespec.cli.progress import progress
+from wavespec.cli.progress import counted
 from wavespec.cli.specs import NoSpecs
 from wavespec.diagnostics import printable
 
@@ -36,15 +36,22 @@ def schema(
 
 def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail where a file is not up to date.")] = False,
+    code: Annotated[
+        bool, typer.Option("--code", help="With --check: compile, and compare the machine code, too.")
+    ] = False,
     root: Annotated[Path, typer.Option(help="Folder of the project: it has 'specs/'.")] = Path(),
 ) -> None:
-    """Regenerate generated/ from every spec in specs/."""
+    """Regenerate generated/ from every spec in specs/, for every target; what an interrupted run built is in the cache.
+
+    With --check the MLIR of every kernel is made, and compared by its hash: nothing is compiled.
+    """
     if not any((root / "specs").glob("*.wave.yaml")):
         raise NoSpecs(root / "specs", "Run it in the folder that has 'specs/', or name that with --root.")
     from wavespec.generate import orphans, project_files, stale_files, write_files
 
-    with progress("building every spec for every target"):
-        files = project_files(root)
+    compiled = code or not check
+    with counted("built" if compiled else "emitted") as report:
+        files = project_files(root, code=compiled, report=report)
     if not check:
         gone = orphans(files, root)
         changed = write_files(files, root)

@@ -13,6 +13,7 @@ from typing import Any
 from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Span, WavespecError
 
+_PACKAGE = "iree-base-compiler"
 _ERROR = 2  # severities: note, warning, error
 
 
@@ -60,7 +61,12 @@ def compiler_version() -> str:
     """Version of the compiler package, for cache keys."""
     from importlib.metadata import version
 
-    return version("iree-base-compiler")
+    return version(_PACKAGE)
+
+
+def compiler_name() -> str:
+    """The compiler and its version, as manifests have it."""
+    return f"{_PACKAGE} {compiler_version()}"
 
 
 def _cached(
@@ -86,7 +92,8 @@ def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediat
 
     with tempfile.TemporaryDirectory() as directory:
         session = Session()
-        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"]
+        # A program has its binaries inside: they are kept twice only for those who ask.
+        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if intermediates or not whole_program else []
         if intermediates:
             dumps.append(f"--iree-hal-dump-executable-intermediates-to={directory}")
         session.set_flags(*flags, *dumps)

@@ -41,6 +41,7 @@ from wavespec.emit.wrapper import (
     result_type,
     schema_parameters,
     schema_result,
+    spec_argument,
     typed,
     written_type,
 )
@@ -145,6 +146,7 @@ def _members(family: FamilyWrapperInput, first: WrapperInput) -> str:
         f"        _FOLDER / {literal(member.folder)},\n"
         f"        spec_sha256={literal(member.kernel.spec_sha256)},\n"
         f"        inputs={len(first.inputs)},\n"
+        f"{spec_argument(member.kernel, 8, '_FOLDER.parents[1]')}"
         f"    ),\n"
         for member in family.members
     ]

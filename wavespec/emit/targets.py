@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from wavespec.cache import CompileCache
 from wavespec.emit.amx import ThreadToAmx, uses_tiles
+from wavespec.emit.code_figures import ptx_figures, vmfb_figures
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
 from wavespec.emit.cuda import ThreadToCuda
 from wavespec.emit.hopper import ThreadToHopper, needs_hopper
@@ -19,6 +23,7 @@ from wavespec.runtime.artifact import Binary, KernelArtifact
 from wavespec.targets.machine import Machine
 
 _LAYOUT = "#layout"
+_LOCATION = re.compile(r"^#spec\d+ = loc\(.*\)\n?| loc\((?:#spec\d+|unknown)\)", re.MULTILINE)
 _EMITTERS: dict[str, type[ThreadToMlir]] = {"llvm-cpu": ThreadToCpu, "cuda": ThreadToCuda, "rocm": ThreadToRocm}
 
 
@@ -29,6 +34,27 @@ class EmittedModule:
     text: str
     interface: KernelArtifact
     machine: Machine
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Of the compiler."""
+        if self.machine.backend == "cuda":
+            return ()
+        return (*(_cpu_flags(self.machine) if self.machine.backend == "llvm-cpu" else ()), _WIDE_STAYS_WIDE)
+
+    @property
+    def sha256(self) -> str:
+        """Of the text without locations, which depend on the layout of the spec's file, and of the flags."""
+        text = _LOCATION.sub("", self.text)
+        return hashlib.sha256("\n".join((*self.flags, text)).encode()).hexdigest()
+
+    def binary(self, code: bytes = b"", figures: Mapping[str, int] | None = None) -> Binary:
+        """What the machine code is for the artifact; without ``code`` what is known before it is compiled."""
+        machine = self.machine
+        found = tuple((figures or {}).items())
+        return Binary(
+            machine.variant, "ptx" if machine.backend == "cuda" else "vmfb", code, machine.requires, self.sha256, found
+        )
 
 
 def thread_to_module(
@@ -64,20 +90,15 @@ def module_to_binaries(
 ) -> tuple[tuple[Binary, ...], Compiled]:
     """Compile, unless ``cache`` has it; returns the binaries for the artifact and everything the compiler dumped.
 
-    A vmfb for the CPU; PTX for NVIDIA; for AMD a vmfb for IREE's hip driver, and the HSACO in it as
-    ``<variant>_code`` for those who launch or inspect it themselves.
+    PTX for NVIDIA; a vmfb for the CPU, and for AMD, where it has the HSACO in it.
     """
-    machine = module.machine
-    if machine.backend == "cuda":
+    if module.machine.backend == "cuda":
         compiled = compile_executable(module.text, intermediates=intermediates, cache=cache)
         compiled = _with_tensor_maps(compiled, module.interface)
-        return (Binary(machine.variant, "ptx", _dumped(compiled, ".ptx")),), compiled
-    flags = _cpu_flags(machine) if machine.backend == "llvm-cpu" else ()
-    compiled = compile_module(module.text, (*flags, _WIDE_STAYS_WIDE), intermediates=intermediates, cache=cache)
-    vmfb = Binary(machine.variant, "vmfb", compiled.module, machine.requires)
-    if machine.backend == "llvm-cpu":
-        return (vmfb,), compiled
-    return (vmfb, Binary(f"{machine.variant}_code", "hsaco", _dumped(compiled, ".hsaco"))), compiled
+        ptx = _dumped(compiled, ".ptx")
+        return (module.binary(ptx, ptx_figures(ptx.decode())),), compiled
+    compiled = compile_module(module.text, module.flags, intermediates=intermediates, cache=cache)
+    return (module.binary(compiled.module, vmfb_figures(compiled.module)),), compiled
 
 
 def _with_tensor_maps(compiled: Compiled, interface: KernelArtifact) -> Compiled:

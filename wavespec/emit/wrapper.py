@@ -70,6 +70,8 @@ class WrapperInput:
     dims: tuple[WrapperDim, ...]
     command: str = "wavespec build"
     """What to run to get the module again."""
+    in_project: bool = False
+    """Whether the module is in a folder of the project whose spec is at `source`, so that code can be built of it."""
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -171,8 +173,14 @@ def _kernel_set(kernel: WrapperInput) -> str:
         f"    Path(__file__).with_name({literal(artifacts_directory(kernel.name))}),\n"
         f"    spec_sha256={literal(kernel.spec_sha256)},\n"
         f"    inputs={len(kernel.inputs)},\n"
+        f"{spec_argument(kernel, 4, 'Path(__file__).parents[1]')}"
         f")"
     )
+
+
+def spec_argument(kernel: WrapperInput, indent: int, root: str) -> str:
+    """The line that says which spec the machine code of a `KernelSet` is built of, if it is."""
+    return f"{' ' * indent}spec={root} / {literal(kernel.source)},\n" if kernel.in_project else ""
 
 
 def _function(kernel: WrapperInput, docstring: str) -> str:

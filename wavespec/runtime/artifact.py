@@ -1,5 +1,5 @@
-"""A compiled kernel with everything a launch needs to know: kept as one manifest plus binaries, or packed in
-one byte string.
+"""A compiled kernel with everything a launch needs to know: kept as one manifest, its binaries beside it or wherever
+`StoredCode` finds them, or packed in one byte string.
 
 On disk, beside the generated wrapper:
 
@@ -20,15 +20,16 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from wavespec.ir.dtype import DTYPES
+from wavespec.runtime.code import ArtifactError, Binary, Recipe, StoredCode
 from wavespec.runtime.files import read_regular_file, replace_file
+from wavespec.runtime.json_text import json_text
 from wavespec.runtime.manifest_fields import check_fields
 from wavespec.runtime.size_expr import SizeExpr, evaluate, from_json, names_in
 
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4
 """Raised whenever a manifest of an older version would be misread."""
 
 Backend = Literal["cpu", "cuda", "hip"]
-BinaryFormat = Literal["vmfb", "ptx", "cubin", "hsaco"]
 
 DTYPE_BYTES: Final = {name: dtype.bytes for name, dtype in DTYPES.items() if not dtype.is_packed}
 """The element types that a tensor argument may have, with the bytes of one element in memory."""
@@ -41,12 +42,8 @@ TENSOR_MAP_BYTES: Final = 128
 """Bytes of a tensor map as an argument."""
 
 _MAGIC = b"WSKERNEL"
-_MOST_MANIFEST_BYTES, _MOST_BINARY_BYTES = 1 << 24, 1 << 28
+_MOST_MANIFEST_BYTES = 1 << 24
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
-
-
-class ArtifactError(RuntimeError):
-    """A compiled kernel that cannot be read, does not fit its wrapper, or has nothing for this machine."""
 
 
 def stored_shape(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -106,16 +103,6 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
-    """Machine code for one variant of the target; `requires` are the CPU features that it may use."""
-
-    label: str
-    format: BinaryFormat
-    data: bytes
-    requires: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class TensorMap:
     """How bulk copies of the machine see a tensor: in boxes, swizzled in rows of some bytes (0 = not)."""
 
@@ -155,6 +142,8 @@ class KernelArtifact:
     """Passed by value between the tensors and the scratch buffers, 128 bytes each."""
     assumptions: tuple[Assumption, ...] = ()
     spec_sha256: str = ""
+    compiler: str = ""
+    """Name and version of what made the machine code."""
     cases: tuple[ArtifactCase, ...] = ()
 
     def __post_init__(self) -> None:
@@ -265,7 +254,11 @@ def _holds(condition: Assumption, sizes: Mapping[str, int]) -> bool:
 
 
 def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
-    """Everything but the binaries' bytes, as JSON values; binaries are named and have their sha256, and so has all."""
+    """Everything but the binaries' bytes, as JSON values; binaries are named and have their sha256, and so has all.
+
+    A case has what it does not share with the kernel for all sizes.
+    """
+    launch = _launch_to_manifest(artifact)
     record = {
         "format_version": FORMAT_VERSION,
         "name": artifact.name,
@@ -273,10 +266,14 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "backend": artifact.backend,
         "architecture": artifact.architecture,
         "spec_sha256": artifact.spec_sha256,
+        "compiler": artifact.compiler,
         "tensors": [_tensor_to_manifest(tensor) for tensor in artifact.tensors],
-        **_launch_to_manifest(artifact),
+        **launch,
         "cases": [
-            {"when": _assumptions_to_manifest(case.conditions), **_launch_to_manifest(case.kernel)}
+            {
+                "when": _assumptions_to_manifest(case.conditions),
+                **{name: own for name, own in _launch_to_manifest(case.kernel).items() if own != launch[name]},
+            }
             for case in artifact.cases
         ],
     }
@@ -311,21 +308,43 @@ def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
             {"tensor": m.tensor, "box": list(m.box), "swizzle_bytes": m.swizzle_bytes} for m in artifact.tensor_maps
         ],
         "assumptions": _assumptions_to_manifest(artifact.assumptions),
-        "binaries": [
-            {
-                "label": b.label,
-                "format": b.format,
-                "requires": list(b.requires),
-                "bytes": len(b.data),
-                "sha256": hashlib.sha256(b.data).hexdigest(),
-            }
-            for b in artifact.binaries
-        ],
+        "binaries": [_binary_to_manifest(binary) for binary in artifact.binaries],
+    }
+
+
+def _binary_to_manifest(binary: Binary) -> dict[str, Any]:
+    return {
+        "label": binary.label,
+        "format": binary.format,
+        "requires": list(binary.requires),
+        "bytes": binary.size,
+        "sha256": binary.sha256,
+        "mlir_sha256": binary.mlir_sha256,
+        "figures": dict(binary.figures),
     }
 
 
 def _assumptions_to_manifest(assumptions: tuple[Assumption, ...]) -> list[dict[str, Any]]:
     return [{"text": a.text, "condition": a.condition} for a in assumptions]
+
+
+def artifact_files(artifact: KernelArtifact) -> dict[str, bytes]:
+    """Binaries and, last, the manifest, by their names."""
+    files = {
+        _binary_name(artifact.target, case, binary.label, binary.format): binary.data
+        for case, member in zip((*range(len(artifact.cases)), None), artifact.members, strict=True)
+        for binary in member.binaries
+    }
+    return files | {manifest_name(artifact): manifest_text(artifact)}
+
+
+def manifest_name(artifact: KernelArtifact) -> str:
+    return f"{_checked_name(artifact.target)}.json"
+
+
+def manifest_text(artifact: KernelArtifact) -> bytes:
+    """The manifest as a file has it."""
+    return (json_text(artifact_to_manifest(artifact)) + "\n").encode()
 
 
 def save_artifact(artifact: KernelArtifact, directory: Path) -> list[Path]:
@@ -334,30 +353,30 @@ def save_artifact(artifact: KernelArtifact, directory: Path) -> list[Path]:
     A file is replaced whole or not at all, and left alone where it already has the same bytes.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    files = {
-        directory / _binary_name(artifact.target, case, binary.label, binary.format): binary.data
-        for case, member in zip((*range(len(artifact.cases)), None), artifact.members, strict=True)
-        for binary in member.binaries
-    }
-    text = json.dumps(artifact_to_manifest(artifact), indent=2, ensure_ascii=True) + "\n"
-    files[directory / f"{_checked_name(artifact.target)}.json"] = text.encode()
+    files = {directory / name: data for name, data in artifact_files(artifact).items()}
     for path, data in files.items():
         if not path.is_file() or path.read_bytes() != data:
             replace_file(path, data)
     return list(files)
 
 
-def load_artifact(manifest: Path) -> KernelArtifact:
-    """Read a manifest and its binaries; `ArtifactError` says what is missing, damaged, edited or too old."""
+def load_artifact(manifest: Path, spec: Path | None = None) -> KernelArtifact:
+    """Read a manifest; `ArtifactError` says what is missing, damaged, edited or too old.
+
+    Its machine code is looked for when it is needed; ``spec``: the file that it may be built again from.
+    """
     record = read_manifest(manifest)
 
-    def read(case: int | None, entry: dict[str, Any]) -> bytes:
+    def stored(case: int | None, entry: dict[str, Any]) -> StoredCode:
         name = _binary_name(record["target"], case, entry["label"], entry["format"])
-        return read_regular_file(manifest.parent / name, _MOST_BINARY_BYTES)
+        recipe = spec and Recipe(
+            spec, record["spec_sha256"], record["target"], case, entry["label"], entry["mlir_sha256"]
+        )
+        return StoredCode(record["name"], entry["sha256"], entry["bytes"], manifest.parent / name, recipe)
 
     try:
-        return _from_manifest(record, read)
-    except (OSError, ValueError) as error:
+        return _from_manifest(record, stored)
+    except ValueError as error:
         raise ArtifactError(f"{manifest.name}: {error}.") from error
 
 
@@ -392,7 +411,7 @@ def _checked_record(text: bytes) -> dict[str, Any]:
 
 
 def pack_artifact(artifact: KernelArtifact) -> bytes:
-    """The artifact as one byte string, for caches and pipes; `unpack_artifact` is the way back."""
+    """The artifact as one byte string, for pipes and files; `unpack_artifact` is the way back."""
     manifest = json.dumps(artifact_to_manifest(artifact), separators=(",", ":")).encode()
     binaries = [binary.data for member in artifact.members for binary in member.binaries]
     return b"".join((_MAGIC, len(manifest).to_bytes(8, "little"), manifest, *binaries))
@@ -410,7 +429,7 @@ def unpack_artifact(data: bytes) -> KernelArtifact:
         def read(case: int | None, entry: dict[str, Any]) -> bytes:
             nonlocal end
             end += entry["bytes"]
-            return data[end - entry["bytes"] : end]
+            return _checked_code(entry, data[end - entry["bytes"] : end])
 
         artifact = _from_manifest(record, read)
         if end != len(data):
@@ -420,24 +439,49 @@ def unpack_artifact(data: bytes) -> KernelArtifact:
         raise ArtifactError(f"Packed kernel: {error}.") from error
 
 
-def _from_manifest(record: dict[str, Any], read: Callable[[int | None, dict[str, Any]], bytes]) -> KernelArtifact:
-    """`read` gives the bytes of an entry of `binaries` of a case, or of the kernel for all sizes (`None`); it is
+def manifest_to_artifact(text: bytes, read: Callable[[str], bytes]) -> KernelArtifact:
+    """What `manifest_text` wrote; `read` gives machine code by its sha256.
+
+    Errors: `ArtifactError` for another text, or other code; what `read` raises.
+    """
+    try:
+        return _from_manifest(_checked_record(text), lambda _, entry: _checked_code(entry, read(entry["sha256"])))
+    except ValueError as error:
+        raise ArtifactError(f"Manifest: {error}.") from error
+
+
+def _checked_code(entry: dict[str, Any], data: bytes) -> bytes:
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise ValueError(f"binary {entry['label']!r} does not have the sha256 of its manifest; build it again")
+    return data
+
+
+_ReadCode = Callable[[int | None, dict[str, Any]], bytes | StoredCode]
+
+
+def _from_manifest(record: dict[str, Any], read: _ReadCode) -> KernelArtifact:
+    """`read` gives the code of an entry of `binaries` of a case, or of the kernel for all sizes (`None`); it is
     called in the order in which a pack has them."""
     cases = [
-        ArtifactCase(_assumptions(case["when"]), _kernel(record | case, _binaries(case, partial(read, index))))
+        ArtifactCase(_assumptions(case["when"]), _kernel(merged, _binaries(merged, partial(read, index))))
         for index, case in enumerate(record["cases"])
+        for merged in (record | case,)
     ]
     return replace(_kernel(record, _binaries(record, partial(read, None))), cases=tuple(cases))
 
 
-def _binaries(record: dict[str, Any], read: Callable[[dict[str, Any]], bytes]) -> tuple[Binary, ...]:
-    binaries: list[Binary] = []
-    for entry in record["binaries"]:
-        data = read(entry)
-        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            raise ValueError(f"binary {entry['label']!r} does not have the sha256 of its manifest; build it again")
-        binaries.append(Binary(entry["label"], entry["format"], data, tuple(entry["requires"])))
-    return tuple(binaries)
+def _binaries(record: dict[str, Any], read: Callable[[dict[str, Any]], bytes | StoredCode]) -> tuple[Binary, ...]:
+    return tuple(
+        Binary(
+            entry["label"],
+            entry["format"],
+            read(entry),
+            tuple(entry["requires"]),
+            entry["mlir_sha256"],
+            tuple(entry["figures"].items()),
+        )
+        for entry in record["binaries"]
+    )
 
 
 def _assumptions(records: list[dict[str, Any]]) -> tuple[Assumption, ...]:
@@ -458,6 +502,7 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         backend=record["backend"],
         architecture=record["architecture"],
         spec_sha256=record["spec_sha256"],
+        compiler=record["compiler"],
         entry_point=record["entry_point"],
         tensors=tuple(
             TensorParameter(

@@ -85,10 +85,12 @@ class IreeLauncher:
     """Launches one kernel on one device; calls return when the results are in memory."""
 
     def __init__(self, artifact: KernelArtifact, binary: Binary, device: torch.device) -> None:
-        # Made here, not at import: IREE 3.13 crashes at exit over a list made before its instance.
-        self._no_results = iree.VmVariantList(0)
         if binary.format != "vmfb":
             raise ArtifactError(f"{artifact.name}: IREE needs a vmfb, '{binary.label}' is a {binary.format}.")
+        self._code = binary.data
+        # Made here, not at import, and not where the code is missing: IREE 3.13 crashes at exit over a list made before
+        # its instance.
+        self._no_results = iree.VmVariantList(0)
         self._artifact = artifact
         self._binary = binary
         self._hip_device = device if artifact.backend == "hip" else None
@@ -156,7 +158,7 @@ class IreeLauncher:
         instance = _instance()
         try:
             # copy_buffer: the module outlives this call, and needs an alignment that bytes do not have.
-            module = iree.VmModule.copy_buffer(instance, self._binary.data)
+            module = iree.VmModule.copy_buffer(instance, self._code)
             context = VmContext(instance, [iree.create_hal_module(instance, device.device), module])
             function = module.lookup_function(self._artifact.entry_point)
         except (RuntimeError, ValueError) as error:

@@ -17,11 +17,13 @@ from wavespec.runtime.kernel import Kernel
 class KernelSet(Caller):
     """What a generated wrapper calls: the kernels of one spec, for every target it was built for."""
 
-    def __init__(self, name: str, directory: Path, spec_sha256: str, inputs: int) -> None:
+    def __init__(self, name: str, directory: Path, spec_sha256: str, inputs: int, spec: Path | None = None) -> None:
+        """``spec``: the file, if there is one, that machine code is built of again."""
         super().__init__(inputs)
         self.name = name
         self._directory = directory
         self._spec_sha256 = spec_sha256
+        self._spec = spec
         self._kernels: dict[torch.device, Kernel] = {}
 
     def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
@@ -32,7 +34,7 @@ class KernelSet(Caller):
     def kernel_for(self, device: torch.device) -> Kernel:
         """The kernel for `device`; `ArtifactError` says what was built where nothing fits."""
         if device not in self._kernels:
-            artifact = load_artifact(self._manifest_for(device))
+            artifact = load_artifact(self._manifest_for(device), self._spec)
             if artifact.spec_sha256 != self._spec_sha256:
                 raise ArtifactError(
                     f"{self.name}: the wrapper and {self._directory.name}/{artifact.target}.json are of "

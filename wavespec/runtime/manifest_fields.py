@@ -34,7 +34,12 @@ class _OneOf:
     words: tuple[str, ...]
 
 
-_Field = _Number | _Rows | _Record | _OneOf | type
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Numbers by any names."""
+
+
+_Field = _Number | _Rows | _Record | _OneOf | _Counts | type
 _Expression = object
 """`size_expr.from_json` says what is wrong with one."""
 
@@ -56,10 +61,12 @@ _LAUNCH: dict[str, _Field] = {
     "binaries": _Rows(
         _record(
             label=str,
-            format=_OneOf(("vmfb", "ptx", "cubin", "hsaco")),
+            format=_OneOf(("vmfb", "ptx", "cubin")),
             requires=_Rows(str),
             bytes=_Number(),
             sha256=str,
+            mlir_sha256=str,
+            figures=_Counts(),
         )
     ),
 }
@@ -71,10 +78,11 @@ _MANIFEST: Final = _record(
     backend=_OneOf(("cpu", "cuda", "hip")),
     architecture=str,
     spec_sha256=str,
+    compiler=str,
     tensors=_Rows(
         _record({"updated": bool, "zeroed": bool}, name=str, dtype=str, dims=_Rows(_DIM_OR_SIZE), output=bool)
     ),
-    cases=_Rows(_record(when=_ASSUMPTIONS, **_LAUNCH)),
+    cases=_Rows(_record(_LAUNCH, when=_ASSUMPTIONS)),
     **_LAUNCH,
 )
 
@@ -105,6 +113,11 @@ def _check(value: object, field: _Field, at: str) -> None:
                 raise _wrong(at, rows, expected)
             for number, row in enumerate(rows):
                 _check(row, of, f"{at}[{number}]")
+        case _Counts():
+            if not isinstance(value, dict):
+                raise _wrong(at, value, "an object")
+            for name, count in cast(dict[str, object], value).items():
+                _check(count, _Number(), f"{at}.{name}")
         case _Record(fields, optional):
             if not isinstance(value, dict):
                 raise _wrong(at, value, "an object")

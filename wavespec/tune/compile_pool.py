@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ _COMMAND = (sys.executable, "-m", "wavespec.tune.compile_worker")
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """A kernel to be compiled: the YAML of the plain spec of a target or case, and the file for the packed artifact."""
+    """A kernel to be compiled: the YAML of the plain spec of a target or case, and the file for the packed artifact;
+    without ``code`` it is emitted only."""
 
     spec: str
     target: str
     variants: tuple[str, ...]
     output: Path
+    code: bool = True
 
     @property
     def problem_file(self) -> Path:
@@ -39,8 +41,7 @@ class CompileJob:
         return self.output.exists() or self.problem_file.exists()
 
     def as_line(self) -> str:
-        record = {"spec": self.spec, "target": self.target, "variants": self.variants, "output": str(self.output)}
-        return json.dumps(record) + "\n"
+        return json.dumps({**asdict(self), "output": str(self.output)}) + "\n"
 
 
 class CompilePool:

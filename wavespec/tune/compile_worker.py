@@ -14,7 +14,7 @@ from typing import Any
 
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
-from wavespec.pipeline import build_variant, join_variants
+from wavespec.pipeline import build_variant, emit_variant, join_variants
 from wavespec.runtime.artifact import pack_artifact
 from wavespec.runtime.files import replace_file
 from wavespec.schema.load import loads_plain
@@ -22,12 +22,17 @@ from wavespec.targets.machine import machines
 
 
 def compile_job(job: dict[str, Any], cache: CompileCache) -> str | None:
-    """Compile the plain spec ``job["spec"]`` for the ``variants`` of ``target`` into ``output``; returns what is wrong
-    with it, or None."""
+    """Compile the plain spec ``job["spec"]`` for the ``variants`` of ``target`` into ``output``, or without ``code``
+    emit it; returns what is wrong with it, or None."""
     try:
         spec = loads_plain(job["spec"])
         chosen = [machine for machine in machines(job["target"]) if machine.variant in job["variants"]]
-        artifact = join_variants([build_variant(spec, machine, cache=cache)[0] for machine in chosen])
+        artifact = join_variants(
+            [
+                build_variant(spec, machine, cache=cache)[0] if job["code"] else emit_variant(spec, machine)
+                for machine in chosen
+            ]
+        )
     except WavespecError as error:
         first = error.diagnostics[0]
         return f"{first.code}: {first.message}"

@@ -1,0 +1,33 @@
+"""What machine code of a project was made of goes in; the code, built here and now, comes out."""
+
+from __future__ import annotations
+
+import iree.compiler  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
+
+from wavespec.cache import CompileCache
+from wavespec.generate import kernels_in, load_spec, spec_sha256
+from wavespec.pipeline import build_part
+from wavespec.runtime.code import ArtifactError, Recipe
+from wavespec.schema.resolve import cases_for_target
+from wavespec.targets.machine import machines
+
+
+def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
+    """Build one case for one variant, through ``cache``.
+
+    Errors: `ArtifactError` where the spec, or what wavespec makes of it, is not what the recipe says.
+    """
+    spec = next(
+        (one.spec for one in kernels_in(load_spec(recipe.spec)) if spec_sha256(one.spec) == recipe.spec_sha256), None
+    )
+    if spec is None:
+        raise ArtifactError(f"{recipe.spec.name} changed since its wrapper was written; run 'wavespec generate'.")
+    case = cases_for_target(spec, recipe.target)[-1 if recipe.case is None else recipe.case]
+    machine = next(one for one in machines(recipe.target) if one.variant == recipe.variant)
+    (binary,) = build_part(case.spec, machine, cache).binaries
+    if binary.mlir_sha256 != recipe.mlir_sha256:
+        raise ArtifactError(
+            f"{spec.name}: this version of wavespec makes other code of {recipe.spec.name} than the one that wrote the "
+            "wrapper; run 'wavespec generate'."
+        )
+    return binary.data
