@@ -15,6 +15,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import symbol
 from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.targets.records import record
 
 TARGETS = ("cpu", "sm_90", "gfx942", "gfx950")
 
@@ -165,7 +166,7 @@ class Resources:
     """Products of the matrix unit, per element type."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """One chip, or one instruction set of a CPU, as the passes see it."""
 
@@ -176,12 +177,12 @@ class Machine:
     concurrent_waves: bool
     """True: the waves of a workgroup run together.  False: one after another between barriers, on one core."""
     max_threads: int
-    registers: int
+    registers: int = 0
     """32-bit registers that one lane can hold; 0 = not a limit, because tiles are as large as the register file by
     design."""
-    register_file: int
+    register_file: int = 0
     """32-bit registers of one processor, which the lanes of a workgroup share; 0 = not a limit."""
-    vector_bytes: int
+    vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
     globals: GlobalMemory
@@ -237,47 +238,12 @@ def machines(target: str) -> tuple[Machine, ...]:
 
 
 def _machine(target: str, data: dict[str, Any]) -> Machine:
+    """The variant that a file's keys, with those of one of its variants, describe."""
+    own = {key: value for key, value in data.items() if key not in ("global", "matrix_instructions")}
     lanes: int = data["lanes"]
-    return Machine(
-        target=target,
-        variant=data.get("variant", target),
-        backend=data["backend"],
-        lanes=lanes,
-        concurrent_waves=data["concurrent_waves"],
-        max_threads=data["max_threads"],
-        registers=data.get("registers", 0),
-        register_file=data.get("register_file", 0),
-        vector_bytes=data.get("vector_bytes", 0),
-        shared=SharedMemory(**data["shared"]),
-        globals=_global_memory(data["global"]),
-        instructions=tuple(
-            _instruction(member, lanes) for row in data["matrix_instructions"] for member in _members(row)
-        ),
-        compiler=data["compiler"],
-        most_tensors=data.get("most_tensors", 0),
-        most_lines=data.get("most_lines", 0),
-        processors=data.get("processors", 0),
-        clusters=data.get("clusters", {}),
-        raster_group=data.get("raster_group", 1),
-        chiplets=data.get("chiplets", 1),
-        resources=_resources(data["resources"]) if "resources" in data else None,
-        schedule_groups=data.get("schedule_groups", False),
-        wave_priorities=data.get("wave_priorities", 0),
-        requires=tuple(data.get("requires", ())),
-    )
-
-
-def _global_memory(data: dict[str, Any]) -> GlobalMemory:
-    copies: dict[str, Any] = data.get("async_copies", {})
-    atomics = {combine: tuple(names) for combine, names in data.get("atomics", {}).items()}
-    rest = {key: value for key, value in data.items() if key not in ("async_copies", "atomics")}
-    widths, in_lane_order = tuple(copies.get("bytes", ())), copies.get("in_lane_order", False)
-    return GlobalMemory(**rest, async_copies=AsyncCopies(widths, in_lane_order), atomics=atomics)
-
-
-def _resources(data: dict[str, Any]) -> Resources:
-    ops = {name: ResourceUse(**row) for name, row in data["ops"].items()}
-    return Resources(data["units"], ops, data["macs_per_clock"])
+    instructions = tuple(_instruction(member, lanes) for row in data["matrix_instructions"] for member in _members(row))
+    known = {"target": target, "variant": target, "globals": data["global"], "instructions": instructions}
+    return record(Machine, {**known, **own}, f"{target}.yaml")
 
 
 def _members(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -308,15 +274,11 @@ def _number(written: int | str) -> int:
 
 def _instruction(row: dict[str, Any], lanes: int) -> MatrixInstruction:
     lanes = row.get("lanes", lanes)
-    a, b, acc = (_fragment(row[name], lanes) for name in ("a", "b", "acc"))
-    m, n, k = (_number(extent) for extent in row["shape"])
+    rest = {key: value for key, value in row.items() if key not in ("shape", "each")}
+    fragments = {name: _fragment(row[name], lanes) for name in ("a", "b", "acc")}
+    extents = dict(zip("mnk", map(_number, row["shape"]), strict=True))
     inputs = tuple(DTYPES[name] for name in row.get("inputs", [row["a"]["dtype"]]))
-    auto, majors = row.get("auto", True), tuple(row.get("majors", ("k", "mn")))
-    unroll, chain = row.get("unroll", 1), row.get("chain", 0)
-    emit, source, family = row["emit"], row["source"], row["family"]
-    return MatrixInstruction(
-        row["name"], m, n, k, a, b, acc, inputs, lanes, emit, source, auto, majors, unroll, chain, family
-    )
+    return record(MatrixInstruction, {**rest, **extents, **fragments, "inputs": inputs, "lanes": lanes}, row["name"])
 
 
 def _fragment(row: dict[str, Any], lanes: int) -> Fragment:
@@ -326,6 +288,6 @@ def _fragment(row: dict[str, Any], lanes: int) -> Fragment:
         RegisterAxis(_number(axis["extent"]), tuple((dim, stride) for dim, stride in axis.items() if dim != "extent"))
         for axis in row["registers"]
     )
+    rest = {key: value for key, value in row.items() if key not in ("base", "registers")}
     layout = Layout(base, axes, len(axes))
-    staging, from_shared, bias = row.get("staging", "rows"), row.get("from_shared", False), row.get("bias", 0)
-    return Fragment(DTYPES[row["dtype"]], layout, staging, from_shared, bias)
+    return record(Fragment, {**rest, "dtype": DTYPES[row["dtype"]], "layout": layout}, "fragment")
