@@ -238,20 +238,20 @@ class AssignTiles(Pass):
         for split in plan.workgroup:
             wave = written.get(split.dim)
             tile = wave.tile if wave else split.tile
-            if not machine.concurrent_waves:
+            if machine.register_tile == "instruction":
                 tile = issue.get(split.dim, split.tile if products else tile)
             where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
-            if machine.concurrent_waves and tile % part:
+            if machine.register_tile == "wave" and tile % part:
                 errors.append(
                     TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part)
                 )
             elif split.tile % tile:
-                by = "the wave tile" if machine.concurrent_waves else "the matrix instruction's extent"
+                by = "the wave tile" if machine.register_tile == "wave" else "the matrix instruction's extent"
                 errors.append(TileNotDivisible(split.span, f"workgroup tile of {split.dim}", split.tile, by, tile))
             tiles[split.dim] = tile
         for split in plan.loops:
             part = issue.get(split.dim, 1)
-            if split.dim in written and split.dim not in issue and machine.concurrent_waves:
+            if split.dim in written and split.dim not in issue and machine.register_tile == "wave":
                 tiles[split.dim] = written[split.dim].tile
                 if plan.roles.producers:
                     errors.append(ProductsRepeated(written[split.dim].span, split.dim))

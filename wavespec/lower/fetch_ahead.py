@@ -26,7 +26,7 @@ class FetchAhead(Pass):
     name: ClassVar[str] = "fetch-ahead"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
+        if not machine.globals.prefetch:
             return kernel
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 

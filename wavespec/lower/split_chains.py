@@ -26,7 +26,7 @@ class SplitChains(Pass):
     name: ClassVar[str] = "split-chains"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
+        if machine.register_tile == "wave":
             return kernel
         fresh = fresh_names(kernel)
 

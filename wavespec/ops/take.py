@@ -109,7 +109,7 @@ def _memory(op: Op, context: ThreadContext) -> Memory:
     dims = tuple(sorted(tile.dims, key=layout.run_length))
     extents = tuple(map(tile.extent, dims))
     row_bytes = extents[-1] * tile.dtype.bytes
-    is_aligned = machine.concurrent_waves and row_bytes % _BANKS_BYTES == 0
+    is_aligned = machine.shared.banks > 1 and row_bytes % _BANKS_BYTES == 0
     padding = _PADDING_BYTES // tile.dtype.bytes if is_aligned else 0
     arrangement = row_major(dims, extents, padding)
     memory = Memory("", tile.dtype, dims, tuple(map(const, extents)), "shared", arrangement=arrangement, span=op.span)

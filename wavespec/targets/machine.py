@@ -99,6 +99,12 @@ class SharedMemory:
     of 16 rows of 64 bytes."""
     spread: Literal["", "padding", "swizzle"]
     """How rows are kept off the same banks."""
+    any_alignment: bool = False
+    """Whether an access may start at any element; else at multiples of its own width."""
+    private_rows: bool = False
+    """Compiler choice: whether a wave stages the rows of an operand that are its own by itself, right before it reads
+    them, so that they are in the nearest cache; for waves that do not run at the same time.  Else all waves stage a
+    tile together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,8 @@ class GlobalMemory:
     atomics: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Element types that one indivisible step combines with what memory holds, by how: ``add``, ``max``, ``min``.
     Where the machine has no instruction for it, the compiler behind tries again until nobody was in between."""
+    prefetch: bool = False
+    """Whether to announce what is read later.  Where many waves run together, others compute in the meantime."""
     bulk_row_bytes: int = 0
     """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
 
@@ -175,7 +183,26 @@ class Machine:
     backend: Literal["llvm-cpu", "cuda", "rocm"]
     lanes: int
     concurrent_waves: bool
-    """True: the waves of a workgroup run together.  False: one after another between barriers, on one core."""
+    """Whether the waves of a workgroup run at the same time; else one after another between barriers, on one core."""
+    concurrent_workgroups: bool
+    """Whether workgroups start in the order of their numbers and run at the same time, so that orders of tiles and
+    workgroups that stay make a difference; else every core takes a part of the grid and runs it one by one."""
+    out_of_order: bool
+    """Whether the processor itself issues operations ahead of those they do not depend on.  Where it issues in order,
+    loads overlap as far as the code has them ahead of what uses them."""
+    register_tile: Literal["wave", "instruction"]
+    """Compiler choice: the results that a wave holds in registers.  ``wave``: of its whole tile, many instructions.
+    ``instruction``: of one, which fills the registers by design and which the wave tile is then."""
+    most_unrolled: int
+    """Compiler choice: matrix instructions of a wave, at most, that one step over staged tiles is written out to, as
+    straight-line code; 0 = a loop stays, of ``MatrixInstruction.unroll`` steps an iteration."""
+    any_vector_length: bool = False
+    """Whether one access moves any number of elements; else 1, 2, 4 and so on."""
+    element_masks: bool = False
+    """Whether an instruction leaves out any elements of a vector, and does not touch their memory."""
+    core_cache_bytes: int = 0
+    """Bytes of a cache that one core has for itself (the second level), the least of those that run this target;
+    0 = none."""
     max_threads: int
     registers: int = 0
     """32-bit registers that one lane can hold; 0 = not a limit, because tiles are as large as the register file by
