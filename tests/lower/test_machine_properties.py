@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, run, source
+from tests.lower.hopper_gemms import TOGETHER, hopper_gemm
 from tests.ops.mapped_kernels import assert_exact, copy
 from wavespec.diagnostics import WavespecError
+from wavespec.emit.hopper import ThreadToHopper
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.pipeline import lower
@@ -135,3 +137,35 @@ def test_orders_of_workgroups_are_for_those_that_run_together() -> None:
     assert ordered(kernel, NVIDIA) == kernel
     with pytest.raises(WavespecError, match="run one after another on each core"):
         ordered(kernel, replace(NVIDIA, concurrent_workgroups=False))
+
+
+def test_boxes_are_as_large_as_a_descriptor_takes() -> None:
+    def rows(machine: Machine) -> set[int]:
+        copies = ops(hopper_gemm(schedule=TOGETHER).lowered(machine, "distribute-copies"), "copy")
+        return {extent for copy in copies for box in copy["boxes"] for (_, extent) in box[:1]}
+
+    assert rows(NVIDIA) == {128, 64} and rows(with_global(NVIDIA, bulk_box_elements=48)) == {32}
+
+
+def test_rows_are_kept_apart_by_a_line() -> None:
+    strides = {
+        bytes_: SERIAL.lowered(with_shared(CPU, bank_bytes=bytes_), "promote-shared").memory("a.shared").arrangement
+        for bytes_ in (32, 64)
+    }
+    assert {size: place.digits[0].stride for size, place in strides.items() if place} == {32: 8 + 8, 64: 8 + 16}
+
+
+def test_registers_are_handed_over_in_steps() -> None:
+    roles = "waves: {producers: 1, registers: {producer: 40, consumer: 256}}, workgroups: {persistent: true}"
+    for step, most in ((8, 232), (32, 224)):
+        with pytest.raises(WavespecError, match=f"the others can have {most}"):
+            hopper_gemm(schedule=roles).lowered(replace(NVIDIA, register_step=step))
+        assert replace(NVIDIA, register_step=step).registers_at_launch(384) == {8: 168, 32: 160}[step]
+
+
+def test_a_workgroup_has_as_many_barriers_as_the_machine() -> None:
+    gemm = hopper_gemm()
+    kernel = gemm.lowered(NVIDIA)
+    assert any(op.get("first") is not None for op in ops(kernel, "barrier"))
+    with pytest.raises(AssertionError, match="needs . barriers, the machine has 1"):
+        ThreadToHopper(kernel, replace(NVIDIA, barriers=1), "")

@@ -19,8 +19,6 @@ from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-_REGISTER_STEP = 8  # in which a machine hands registers from wave to wave
-
 
 class TileNotDivisible(WavespecError, code="tile-not-divisible"):
     def __init__(self, where: Where, what: str, tile: int, by: str, part: int) -> None:
@@ -286,7 +284,7 @@ def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, 
     needed = kernel.lanes * (kernel.producers * few + kernel.wave_count * many)
     if needed > machine.register_file:
         free = machine.register_file // kernel.lanes - kernel.producers * few
-        most = free // kernel.wave_count // _REGISTER_STEP * _REGISTER_STEP
+        most = free // kernel.wave_count // machine.register_step * machine.register_step
         why = f"the waves would have {needed}, the machine has {machine.register_file}"
         raise RegistersNotPossible(where, why, f"With {few} for a producer, the others can have {most}.")
     tiles = {split.dim: split.tile for split in kernel.distribution.workgroup}

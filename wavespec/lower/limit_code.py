@@ -9,8 +9,6 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 
-_NATIVE_BYTES = 16
-"""What one step takes of an operand where lanes have no vector registers: a widest access."""
 _ONE_BY_ONE = ("elementwise", "read", "reduce", "scan", "write")
 """Operations that become a step, or more, for each vector register of a tile."""
 
@@ -76,5 +74,6 @@ def _steps(op: Op, kernel: Kernel, machine: Machine) -> int:
         return 0
     tile = (op.operands or op.results)[0].tile
     assert tile.layout is not None
-    native_bits = (machine.vector_bytes or _NATIVE_BYTES) * 8
+    # Where lanes have no vector registers, one step takes a widest access of an operand.
+    native_bits = (machine.vector_bytes or machine.globals.access_bytes) * 8
     return -(-tile.layout.elements * tile.dtype.bits // native_bits)

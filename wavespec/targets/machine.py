@@ -91,6 +91,7 @@ class SharedMemory:
     bytes: int
     banks: int
     bank_bytes: int
+    """Width of a bank; of a memory that is a part of a cache, of a line."""
     access_bytes: int
     """Widest access of one lane."""
     arrangement: Literal["rows", "panels"]
@@ -142,6 +143,8 @@ class GlobalMemory:
     """Whether to announce what is read later.  Where many waves run together, others compute in the meantime."""
     bulk_row_bytes: int = 0
     """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
+    bulk_box_elements: int = 0
+    """Extent of such a box along a dim, at most."""
 
     def aligned(self, divisor: int, elements: int, element_bits: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""
@@ -166,6 +169,8 @@ class Resources:
     """What schedules reckon with: one wave's share of a processor.  Estimates order operations; no result depends on
     them."""
 
+    parts: int
+    """Of a processor, that issue on their own: the other numbers are those of one of them."""
     units: Mapping[str, int]
     """How many there are of each."""
     ops: Mapping[str, ResourceUse]
@@ -209,6 +214,10 @@ class Machine:
     design."""
     register_file: int = 0
     """32-bit registers of one processor, which the lanes of a workgroup share; 0 = not a limit."""
+    register_step: int = 1
+    """Registers of a lane that waves hand to each other together: what a lane has is a multiple."""
+    barriers: int = 1
+    """Barriers that a workgroup has, for all of its waves or for some."""
     vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
@@ -243,6 +252,10 @@ class Machine:
         """Registers that each lane of a workgroup can have; 0 = not a limit."""
         limits = [self.registers, self.register_file // threads]
         return min((limit for limit in limits if limit), default=0)
+
+    def registers_at_launch(self, threads: int) -> int:
+        """Registers that each lane of a workgroup starts with where its waves share out the whole register file."""
+        return self.register_file // threads // self.register_step * self.register_step
 
     def instruction(self, name: str) -> MatrixInstruction | None:
         """The row called ``name``, the other way round where the name ends in ``:swapped``; None for an unknown one."""
