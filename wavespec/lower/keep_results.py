@@ -41,10 +41,13 @@ class KeepResults(Pass):
 
     name: ClassVar[str] = "keep-results"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.core_cache_bytes > 0
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         outputs = {memory.name for memory in kernel.memories if memory.role == "output"}
         changing = any(op.name == "read" and op["memory"] in outputs for op in kernel.walk())
-        if not machine.core_cache_bytes or kernel.distribution.schedules or changing:
+        if kernel.distribution.schedules or changing:
             return kernel
         body, memories = list(kernel.body), dict[str, Memory]()
         room = machine.core_cache_bytes // 2  # beside what else the loops read

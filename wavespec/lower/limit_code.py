@@ -34,6 +34,9 @@ class LimitCode(Pass):
 
     name: ClassVar[str] = "limit-code"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.most_lines > 0
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         _check(sum(_steps(op, kernel, machine) for op in kernel.walk()), kernel, machine)
         return kernel

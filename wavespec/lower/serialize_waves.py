@@ -37,9 +37,10 @@ class SerializeWaves(Pass):
 
     name: ClassVar[str] = "serialize-waves"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return not machine.concurrent_waves
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
-            return kernel
         serializer = _Serializer(kernel, machine)
         places = PlacesOfTurns(dict(kernel.waves), serializer.local, kernel.symbol)
         body = serializer.kept(places(serializer.block(kernel.body)))

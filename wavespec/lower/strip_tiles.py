@@ -36,9 +36,10 @@ class StripTiles(Pass):
 
     name: ClassVar[str] = "strip-tiles"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.register_tile == "instruction"
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.register_tile == "wave":
-            return kernel
         fresh, symbols, memories = fresh_names(kernel), list[Expr](), list[Memory]()
 
         def change(op: Op) -> tuple[Op, ...]:
