@@ -29,6 +29,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.declarations import Attribute, Trait
 from wavespec.ir.thread_ops import THREAD_OPS
 from wavespec.ir.tile_ops import TILE_OPS
+from wavespec.lower.base import Pass
 from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
 from wavespec.schema import loads
@@ -69,7 +70,9 @@ def stages(name: str, target: str) -> str:
     for stage in STAGES[:-2]:
         after = print_kernel(lower(spec, machine, after=stage))
         lines += [f"### {stage}", "", _summary(stage), ""]
-        lines += ["It leaves this kernel as it was.", ""] if after == before else _code(_changes(before, after), "diff")
+        skipped = any(one.name == stage and not one.applies_to(machine) for one in PASSES)
+        same = "It is for other machines." if skipped else "It leaves this kernel as it was."
+        lines += [same, ""] if after == before else _code(_changes(before, after), "diff")
         before = after
     lines += [
         "### mlir",
@@ -92,10 +95,18 @@ def stages(name: str, target: str) -> str:
 
 
 def passes() -> str:
-    """The passes in order, each with the first sentence of its class."""
-    rows = [f"| `{FIRST_STAGE}` | {_summary(FIRST_STAGE)} |"]
-    rows += [f"| `{one.name}` | {_summary(one.name)} |" for one in PASSES]
-    return "\n".join(["| pass | what it does |", "| --- | --- |", *rows])
+    """The passes in order, each with the first sentence of its class and the machines it does anything for."""
+    rows = [f"| `{FIRST_STAGE}` | {_summary(FIRST_STAGE)} | all |"]
+    rows += [f"| `{one.name}` | {_summary(one.name)} | {_machines_of(one)} |" for one in PASSES]
+    return "\n".join(["| pass | what it does | machines |", "| --- | --- | --- |", *rows])
+
+
+def _machines_of(one: Pass) -> str:
+    known = [machine for target in TARGETS for machine in machines(target)]
+    others = {machine.variant for machine in known if not one.applies_to(machine)}
+    targets = [target for target in TARGETS if others.isdisjoint(machine.variant for machine in machines(target))]
+    targets += [row.variant for row in known if row.variant not in others and row.target not in targets]
+    return ", ".join(f"`{name}`" for name in targets) if others else "all"
 
 
 def folders() -> str:

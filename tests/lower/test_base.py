@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lower.gemms import NVIDIA, Gemm
+from tests.lower.gemms import CPU, NVIDIA, Gemm
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.verifier import VerificationError
 from wavespec.lower.base import Pass, fresh_names
@@ -30,6 +30,18 @@ def test_broken_kernel_names_the_pass() -> None:
         Breaks()(Gemm().lowered(NVIDIA, "spec-to-tile"), NVIDIA)
 
 
+class BreaksWhereWavesTakeTurns(Breaks):
+    def applies_to(self, machine: Machine) -> bool:
+        return not machine.concurrent_waves
+
+
+def test_a_pass_is_skipped_for_machines_it_does_not_apply_to() -> None:
+    kernel = Gemm().lowered(NVIDIA, "spec-to-tile")
+    assert BreaksWhereWavesTakeTurns()(kernel, NVIDIA) is kernel
+    with pytest.raises(VerificationError):
+        BreaksWhereWavesTakeTurns()(kernel, replace(NVIDIA, concurrent_waves=False))
+
+
 def test_fresh_names_count_up_from_their_stem() -> None:
     fresh = fresh_names(Gemm().lowered(NVIDIA, "spec-to-tile"))
     assert [fresh("acc"), fresh("acc.1"), fresh("new"), fresh("new")] == ["acc.2", "acc.3", "new", "new.1"]
@@ -40,3 +52,12 @@ def test_pass_file_and_class_have_one_name_and_say_before_and_after(one: Pass) -
     stem = type(one).__module__.rsplit(".", 1)[1]
     assert stem == one.name.replace("-", "_") == re.sub(r"(?<!^)(?=[A-Z])", "_", type(one).__name__).lower()
     assert "Before:" in (type(one).__doc__ or "") and "After:" in (type(one).__doc__ or "")
+
+
+def test_passes_say_which_machines_they_are_for() -> None:
+    others = [{one.name for one in PASSES if not one.applies_to(machine)} for machine in (CPU, NVIDIA)]
+    assert others[0] == set()
+    assert others[1] == {
+        *("strip-tiles", "split-chains", "sum-apart", "serialize-waves"),
+        *("keep-results", "fetch-ahead", "limit-code"),
+    }

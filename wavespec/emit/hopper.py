@@ -14,8 +14,6 @@ from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.targets.machine import Machine
 
 _OPERATIONS = frozenset(("role", "signal_wait", "bulk_copy", "bulk_store", "mma_async", "store_matrix"))
-_REGISTER_FILE = 65536  # registers of a processor, which lanes get in eights
-_BARRIERS = 16
 
 
 def needs_hopper(kernel: Kernel) -> bool:
@@ -31,7 +29,7 @@ class ThreadToHopper(BulkCopies):
         self._structs: dict[tuple[str, ...], str] = {}
         self._makers = {value.name: op for op in kernel.walk() for value in op.results}
         self._batches = dict(_batches(kernel.body))
-        self._barriers = _barrier_numbers(kernel)
+        self._barriers = _barrier_numbers(kernel, machine)
 
     def attributes(self) -> str:
         """One workgroup per processor at least: without it the assembler ignores what a role says of registers."""
@@ -65,7 +63,7 @@ class ThreadToHopper(BulkCopies):
         self.text.do("}")
 
     def _role_body(self, role: Op) -> None:
-        launched = _REGISTER_FILE // self.kernel.threads // 8 * 8
+        launched = self.machine.registers_at_launch(self.kernel.threads)
         if role["registers"] not in (0, launched):
             verb = "increase" if role["registers"] > launched else "decrease"
             self.text.do(f"nvvm.setmaxregister {verb} {role['registers']}")
@@ -157,7 +155,7 @@ class ThreadToHopper(BulkCopies):
         self.text.do(f'"nvvm.stmatrix"({", ".join([place, *words])}) <{{{attributes}}}> : ({types}) -> ()')
 
 
-def _barrier_numbers(kernel: Kernel) -> dict[tuple[Expr, int], Expr]:
+def _barrier_numbers(kernel: Kernel, machine: Machine) -> dict[tuple[Expr, int], Expr]:
     """The hardware's barrier for each ``first`` and ``waves``; 0 is the one of the whole workgroup."""
     numbers: dict[tuple[Expr, int], Expr] = {}
     free = 1
@@ -168,7 +166,7 @@ def _barrier_numbers(kernel: Kernel) -> dict[tuple[Expr, int], Expr]:
         if (first, waves) not in numbers:
             numbers[first, waves] = const(free) if first.is_const else first + free
             free += 1 if first.is_const else kernel.threads // kernel.lanes
-    assert free <= _BARRIERS, f"{kernel.name} needs {free} barriers, the machine has {_BARRIERS}"
+    assert free <= machine.barriers, f"{kernel.name} needs {free} barriers, the machine has {machine.barriers}"
     return numbers
 
 

@@ -13,7 +13,6 @@ from wavespec.targets.machine import Fragment, Machine
 # Eight lanes of the widest access.  A machine may serve them together whatever it has of banks, so rows are kept apart
 # within this length first, and within a pass over all banks second.
 _HALF_WAY_BYTES = 128
-_CPU_ROW_PADDING_BYTES = 64  # one cache line: rows a power of two apart would share one cache set
 
 
 class UnitTile(WavespecError, code="unit-tile"):
@@ -51,7 +50,7 @@ def _arrangement(
     if product is not None and instruction_of(product, machine).reads_shared:
         return _read_by_unit(tile, bytes_, where)
     if machine.shared.spread == "padding":
-        return row_major(tile.dims, extents, _CPU_ROW_PADDING_BYTES // bytes_)
+        return row_major(tile.dims, extents, machine.shared.bank_bytes // bytes_)
     arrangement = row_major(tile.dims, extents)
     chunk = machine.shared.access_bytes // bytes_
     chunks = extents[-1] // chunk

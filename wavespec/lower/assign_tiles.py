@@ -19,8 +19,6 @@ from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-_REGISTER_STEP = 8  # in which a machine hands registers from wave to wave
-
 
 class TileNotDivisible(WavespecError, code="tile-not-divisible"):
     def __init__(self, where: Where, what: str, tile: int, by: str, part: int) -> None:
@@ -238,20 +236,20 @@ class AssignTiles(Pass):
         for split in plan.workgroup:
             wave = written.get(split.dim)
             tile = wave.tile if wave else split.tile
-            if not machine.concurrent_waves:
+            if machine.register_tile == "instruction":
                 tile = issue.get(split.dim, split.tile if products else tile)
             where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
-            if machine.concurrent_waves and tile % part:
+            if machine.register_tile == "wave" and tile % part:
                 errors.append(
                     TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part)
                 )
             elif split.tile % tile:
-                by = "the wave tile" if machine.concurrent_waves else "the matrix instruction's extent"
+                by = "the wave tile" if machine.register_tile == "wave" else "the matrix instruction's extent"
                 errors.append(TileNotDivisible(split.span, f"workgroup tile of {split.dim}", split.tile, by, tile))
             tiles[split.dim] = tile
         for split in plan.loops:
             part = issue.get(split.dim, 1)
-            if split.dim in written and split.dim not in issue and machine.concurrent_waves:
+            if split.dim in written and split.dim not in issue and machine.register_tile == "wave":
                 tiles[split.dim] = written[split.dim].tile
                 if plan.roles.producers:
                     errors.append(ProductsRepeated(written[split.dim].span, split.dim))
@@ -286,7 +284,7 @@ def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, 
     needed = kernel.lanes * (kernel.producers * few + kernel.wave_count * many)
     if needed > machine.register_file:
         free = machine.register_file // kernel.lanes - kernel.producers * few
-        most = free // kernel.wave_count // _REGISTER_STEP * _REGISTER_STEP
+        most = free // kernel.wave_count // machine.register_step * machine.register_step
         why = f"the waves would have {needed}, the machine has {machine.register_file}"
         raise RegistersNotPossible(where, why, f"With {few} for a producer, the others can have {most}.")
     tiles = {split.dim: split.tile for split in kernel.distribution.workgroup}

@@ -11,16 +11,23 @@ from wavespec.targets.machine import Machine
 
 
 class Pass:
-    """One rewriting of the kernel.  Subclasses set `name` and write `apply`; a class docstring says before and
-    after."""
+    """One rewriting of the kernel.  Subclasses set `name` and write `apply`, and `applies_to` where machines are left
+    out; a class docstring says before and after."""
 
     name: ClassVar[str]
+
+    def applies_to(self, machine: Machine) -> bool:
+        """Whether there is anything to do for a machine, whatever the kernel; else the pass is skipped."""
+        del machine
+        return True
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         """The rewritten kernel; user mistakes raise `WavespecError`."""
         raise NotImplementedError
 
     def __call__(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if not self.applies_to(machine):
+            return kernel
         result = self.apply(kernel, machine)
         try:
             verify(result, kernel)

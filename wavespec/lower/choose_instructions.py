@@ -166,7 +166,7 @@ def _misfits(kernel: Kernel, row: MatrixInstruction, dims: Sequence[str], machin
     plan = kernel.distribution
     tiles = {dim: size.value for dim, size in kernel.all_sizes.items() if size.is_const}
     tiles |= {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
-    if machine.concurrent_waves:
+    if machine.register_tile == "wave":
         tiles |= {split.dim: split.tile for split in plan.waves}
     extents = zip(dims, (row.m, row.n, row.k), strict=True)
     return sum(tiles.get(dim, extent) % extent != 0 for dim, extent in extents)

@@ -19,7 +19,6 @@ from wavespec.ops.index_map import seen_by
 from wavespec.targets.machine import Machine
 
 Box = tuple[tuple[int, int], ...]
-_LARGEST_BOX = 256  # elements along a dim
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
 
 
@@ -64,8 +63,7 @@ class DistributeCopies(Pass):
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:
     """The boxes of consecutive rows that make up a staged tile; none where the machine cannot copy them by itself.
 
-    A row of a box is a row of the swizzle, dims that the tile does not have are 1; extents are at most 256, the most
-    that a descriptor takes (https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TENSOR__MEMORY.html).
+    A row of a box is a row of the swizzle, dims that the tile does not have are 1.
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, source.dtype.bytes
     if (
@@ -80,7 +78,7 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...
     if column != source.contiguous_dim:
         return ()
     columns = next(d.extent for d in shared.arrangement.digits if d.dim == column and d.step == 1)
-    rows = max(size for size in range(1, min(height, _LARGEST_BOX) + 1) if height % size == 0)
+    rows = max(size for size in range(1, min(height, machine.globals.bulk_box_elements) + 1) if height % size == 0)
     starts = ((top, left) for left in range(0, width, columns) for top in range(0, height, rows))
     boxes = ({row: (top, rows), column: (left, columns)} for top, left in starts)
     return tuple(tuple(box.get(dim, (0, 1)) for dim in source.dims) for box in boxes)

@@ -25,9 +25,10 @@ class FetchAhead(Pass):
 
     name: ClassVar[str] = "fetch-ahead"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.globals.prefetch
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
-            return kernel
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:

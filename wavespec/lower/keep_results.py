@@ -22,9 +22,6 @@ from wavespec.targets.machine import Machine
 _STEPS = 10
 """Of arithmetic that a store and a load of the nearest cache are cheaper than."""
 
-_ROOM = 1 << 18
-"""Bytes of a private row: half of a second-level cache."""
-
 _PLACE = ("memory", "origin", "masked")
 _REPEATABLE = PURE | {"read"}
 
@@ -36,24 +33,28 @@ class KeepResults(Pass):
 
     Before: two loops over the tiles of a dim compute the same of the same elements, a function of many steps.
     After:  where the later one ends in the only write of a tensor of that type, at the same places, the first writes
-            what it has there, and the later one reads it.  That is for machines that run one wave after another, whose
-            rows are still in a cache then; lanes that run together have arithmetic to spare.
+            what it has there, and the later one reads it.  That is for machines whose cores have caches of their
+            own, where the rows still are then; where all share one, arithmetic is there to spare.
     Cases:  a streamed output is written once.  What is kept is in a private memory ``<name>.kept`` then, where the rows
             of a wave have a largest size that fits; else the later loop computes it again.
     """
 
     name: ClassVar[str] = "keep-results"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.core_cache_bytes > 0
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         outputs = {memory.name for memory in kernel.memories if memory.role == "output"}
         changing = any(op.name == "read" and op["memory"] in outputs for op in kernel.walk())
-        if machine.concurrent_waves or kernel.distribution.schedules or changing:
+        if kernel.distribution.schedules or changing:
             return kernel
         body, memories = list(kernel.body), dict[str, Memory]()
+        room = machine.core_cache_bytes // 2  # beside what else the loops read
         for later in range(len(body)):
             write = _only_write(kernel, body[later], outputs)
             for first in range(later) if write else ():
-                found = _kept(kernel, body[first], body[later], write) if write else None
+                found = _kept(kernel, body[first], body[later], write, room) if write else None
                 if found is not None:
                     body[first], body[later], memory = found
                     memories[memory.name] = memory
@@ -70,7 +71,7 @@ def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
     return writes[0] if sum(op.get("memory") == writes[0]["memory"] for op in kernel.walk()) == 1 else None
 
 
-def _kept(kernel: Kernel, first: Op, later: Op, write: Op) -> tuple[Op, Op, Memory] | None:
+def _kept(kernel: Kernel, first: Op, later: Op, write: Op, room: int) -> tuple[Op, Op, Memory] | None:
     """Both loops with what the first leaves to the later one, and where, if they have something in common."""
     same = ("dim", "lower", "extent", "step", "stride", "induction")
     if first.name != "iterate" or "goes_on" in {key for loop in (first, later) for key, _ in loop.attributes}:
@@ -86,7 +87,7 @@ def _kept(kernel: Kernel, first: Op, later: Op, write: Op) -> tuple[Op, Op, Memo
             continue
         memory, place = kernel.memory(write["memory"]), attribute_pairs({key: write[key] for key in _PLACE})
         if memory.streamed:
-            memory = _private(kernel, first, known.result)
+            memory = _private(kernel, first, known.result, room)
             if memory is None:
                 continue
             origin = origin_in(kernel, memory, known.result.tile) | {first["dim"]: kernel.symbol(first["induction"])}
@@ -99,15 +100,16 @@ def _kept(kernel: Kernel, first: Op, later: Op, write: Op) -> tuple[Op, Op, Memo
     return None
 
 
-def _private(kernel: Kernel, loop: Op, value: Value) -> Memory | None:
-    """Room for what the whole loop makes of the rows of one wave; None where that is not known, or too much."""
+def _private(kernel: Kernel, loop: Op, value: Value, room: int) -> Memory | None:
+    """Where the whole loop leaves what it makes of the rows of one wave; None where that is not known, or more than
+    ``room`` bytes."""
     tile, dim, most = value.tile, loop["dim"], kernel.size(loop["dim"]).high
     if most is None or kernel.waves_along(dim) > 1:
         return None
     extents = {d: tile.extent(d) // kernel.waves_along(d) for d in tile.dims}
     extents[dim] *= ceildiv(const(most), loop["step"].value).value
     arrangement = row_major(tile.dims, tuple(extents.values()))
-    if arrangement.elements * tile.dtype.bytes > _ROOM:
+    if arrangement.elements * tile.dtype.bytes > room:
         return None
     sizes = tuple(map(const, extents.values()))
     return Memory(f"{value.name}.kept", tile.dtype, tile.dims, sizes, "private", arrangement=arrangement)

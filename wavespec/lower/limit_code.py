@@ -9,8 +9,6 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 
-_NATIVE_BYTES = 16
-"""What one step takes of an operand where lanes have no vector registers: a widest access."""
 _ONE_BY_ONE = ("elementwise", "read", "reduce", "scan", "write")
 """Operations that become a step, or more, for each vector register of a tile."""
 
@@ -35,6 +33,9 @@ class LimitCode(Pass):
     """
 
     name: ClassVar[str] = "limit-code"
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.most_lines > 0
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         _check(sum(_steps(op, kernel, machine) for op in kernel.walk()), kernel, machine)
@@ -76,5 +77,6 @@ def _steps(op: Op, kernel: Kernel, machine: Machine) -> int:
         return 0
     tile = (op.operands or op.results)[0].tile
     assert tile.layout is not None
-    native_bits = (machine.vector_bytes or _NATIVE_BYTES) * 8
+    # Where lanes have no vector registers, one step takes a widest access of an operand.
+    native_bits = (machine.vector_bytes or machine.globals.access_bytes) * 8
     return -(-tile.layout.elements * tile.dtype.bits // native_bits)

@@ -50,7 +50,7 @@ class PersistWorkgroups(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
-        if plan.group > 1 and plan.is_for_target and not machine.concurrent_waves:
+        if plan.group > 1 and plan.is_for_target and not machine.concurrent_workgroups:
             why = f"workgroups of {machine.target} run one after another on each core"
             raise UselessSetting(plan.group_span, "group", why, "Leave it out for this target.")
         if plan.chiplets is not None and plan.is_for_target and machine.chiplets == 1:
@@ -58,7 +58,7 @@ class PersistWorkgroups(Pass):
             raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
         if not plan.persistent:
             return kernel
-        if not (machine.processors or (plan.workers and machine.concurrent_waves)):
+        if not (machine.processors or (plan.workers and machine.concurrent_workgroups)):
             raise PersistenceNotPossible(plan.workgroups_span, machine)
         rows = ceildiv(kernel.grid[0], kernel.cluster)
         places = (rows, *kernel.grid[1:])

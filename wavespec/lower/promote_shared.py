@@ -120,8 +120,7 @@ class PromoteShared(Pass):
             origin, dims = dict(op["origin"]), tuple(dim for dim in source.dims if dim in value.tile.dims)
             local, extents = dict.fromkeys(dims, const(0)), dict(zip(value.tile.dims, value.tile.extents, strict=True))
             own = fragment is not None and fragment.staging == "rows" and value.name in together
-            if not machine.concurrent_waves and own:
-                # One wave at a time needs its own rows only, while they are in the nearest cache.
+            if machine.shared.private_rows and own:
                 for name, count in kernel.waves:
                     if (dim := dim_of_wave(name)) in extents:
                         extents[dim] //= count

@@ -28,7 +28,7 @@ class SerializeWaves(Pass):
             The kernel has no waves left.  Waves beyond the edge of a tensor are not run.
     Cases:  a loop around all waves cannot keep their registers.
             1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its
-               sum there, and announces that when it starts (``prefetch``).
+               sum there, and announces that when it starts (``prefetch``, where the machine has it).
             2. One that starts at zero and goes elsewhere does so in a private memory; what uses it is done when the
                loop is, wave after wave.
             3. Any other carried value lives in a private memory between the steps.
@@ -37,9 +37,10 @@ class SerializeWaves(Pass):
 
     name: ClassVar[str] = "serialize-waves"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return not machine.concurrent_waves
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
-            return kernel
         serializer = _Serializer(kernel, machine)
         places = PlacesOfTurns(dict(kernel.waves), serializer.local, kernel.symbol)
         body = serializer.kept(places(serializer.block(kernel.body)))
@@ -234,7 +235,8 @@ class _Serializer:
         onto = ((op["lower"], self.kernel.symbol(op["induction"])),)
         sums = [replace(store, name="accumulate").with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
-        hints = [Op("prefetch", attributes=place, span=op.span) for place in places]
+        announced = places if self.machine.globals.prefetch else ()
+        hints = [Op("prefetch", attributes=place, span=op.span) for place in announced]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
         ops = [renamed(inner, first) for inner in body.ops]
         upper = maximum(op["upper"], op["lower"] + 1)  # an empty sum still has to be written ...

@@ -24,15 +24,14 @@ class SinkArithmetic(Pass):
     Before: an epilogue as lowered, each operation for the whole tile before the next one.
     After:  around the loops, operations that only make values stand in front of what needs them, piece by piece, so
             that the registers of sums are free when the results are there; what nothing needs is gone.  Stores in a
-            row stay so.  Where lanes run together loads stand some way ahead of their use; else they stay.
+            row stay so.  Loads stand some way ahead of their use; on machines that reorder them they stay.
     """
 
     name: ClassVar[str] = "sink-arithmetic"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        inputs = (
-            {memory.name for memory in kernel.memories if memory.role == "input"} if machine.concurrent_waves else ()
-        )
+        read = {memory.name for memory in kernel.memories if memory.role == "input"}
+        inputs = set[str]() if machine.out_of_order else read
         # What depends on a symbol stays behind the operation that says what it stands for.
         bound = frozenset(op["symbol"] for op in kernel.body if op.name == "bind")
         waiting: dict[str, Op] = {}

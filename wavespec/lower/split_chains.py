@@ -25,9 +25,10 @@ class SplitChains(Pass):
 
     name: ClassVar[str] = "split-chains"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.register_tile == "instruction"
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
-            return kernel
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:

@@ -15,15 +15,13 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-_MOST_IN_A_ROW = 256  # a wave tile of 128 x 128 by 16 x 16 x 16, 64 deep; compilers take long beyond
-
 
 class TooManyInstructions(WavespecError, code="too-many-instructions"):
-    def __init__(self, where: Where, dim: str, count: int) -> None:
+    def __init__(self, where: Where, dim: str, count: int, most: int) -> None:
         super().__init__(
             where,
             f"One step over '{dim}' would be {count} matrix instructions of each wave in a row; "
-            f"at most {_MOST_IN_A_ROW} are written out.",
+            f"at most {most} are written out.",
             hints=[f"Use a smaller tile of '{dim}', or more waves."],
         )
 
@@ -33,7 +31,7 @@ class SplitReduction(Pass):
 
     Before: ``read a; read b; mma`` with k as deep as the staged tile.
     After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants
-            straight-line code (waves that run together) and 1 where the loop stays (one wave at a time).
+            straight-line code and 1 where the loop stays.
             What the matrix unit reads itself takes no registers and stays whole.  A read around a loop is repeated
             inside it where nothing writes to its memory there.
     Errors: ``too-many-instructions`` at the loop's tile.
@@ -77,9 +75,9 @@ class SplitReduction(Pass):
     ) -> Op:
         k, acc = mma["k"], mma.operands[2]
         depth = mma.operands[0].tile.extent(k)
-        if machine.concurrent_waves:
+        if machine.most_unrolled:
             _check_length(kernel, mma, row, depth, machine)
-        step = min(depth, row.k * (wide_steps(row, machine) if machine.concurrent_waves else row.unroll))
+        step = min(depth, row.k * (wide_steps(row, machine) if machine.most_unrolled else row.unroll))
         while depth % step:
             step -= row.k
         names = (f"in_{k}{number or ''}" for number in itertools.count())
@@ -101,13 +99,13 @@ class SplitReduction(Pass):
             operands.append(part)
         argument, product = Value(fresh(acc.name), acc.type), Value(fresh(acc.name), acc.type)
         inner.append(replace(mma, operands=(*operands, argument), results=(product,)))
-        extent = const(depth) if machine.concurrent_waves else remaining(kernel, k, depth, step)
+        extent = const(depth) if machine.most_unrolled else remaining(kernel, k, depth, step)
         attributes = {
             "dim": k,
             "induction": induction,
             "extent": extent,
             "step": const(step),
-            "unroll": 0 if machine.concurrent_waves else 1,
+            "unroll": 0 if machine.most_unrolled else 1,
         }
         return Op(
             "iterate",
@@ -133,9 +131,10 @@ def _check_length(kernel: Kernel, mma: Op, row: MatrixInstruction, depth: int, m
     ]
     count = math.prod(repeats) * (depth // row.k)
     registers = math.prod(repeats) * row.acc.layout.elements * row.acc.dtype.bits // 32
-    if count > _MOST_IN_A_ROW and registers <= machine.registers:  # `AssignLayouts` refuses what no register file holds
+    # `AssignLayouts` refuses what no register file holds.
+    if count > machine.most_unrolled and registers <= machine.registers:
         loop = next((split.span for split in kernel.distribution.loops if split.dim == mma["k"]), None)
-        raise TooManyInstructions(loop or mma.span, mma["k"], count)
+        raise TooManyInstructions(loop or mma.span, mma["k"], count, machine.most_unrolled)
 
 
 def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:

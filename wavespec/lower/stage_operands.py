@@ -63,7 +63,7 @@ def _memory(kernel: Kernel, product: Op, value: Value, fragment: Fragment, machi
     """Where an operand is laid down, the dim that is summed over last."""
     free = next(dim for dim in value.tile.dims if dim != product["k"])
     extents = {dim: value.tile.extent(dim) for dim in (free, product["k"])}
-    if not machine.concurrent_waves:
+    if machine.shared.private_rows:
         extents[free] //= kernel.waves_along(free)
     sizes = tuple(map(const, extents.values()))
     memory = Memory(f"{value.name}.shared", fragment.dtype, tuple(extents), sizes, "shared", span=product.span)

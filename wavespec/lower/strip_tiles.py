@@ -26,18 +26,20 @@ class StripTiles(Pass):
     """Give results of products the registers of one instruction, whatever the tile of their loop.
 
     Before: the body of a loop along a dim computes with tiles of that dim, several instructions wide.
-    After:  on machines that run waves one after another, operations on such tiles stand in inner loops, one instruction
-            wide each.  Reductions along the dim end a loop, because what uses them needs the whole row; so do products
-            that a reduction follows, whose sums take all registers.  What a later loop needs of an earlier one is
-            written to a private memory ``<name>.strips`` and read back.  Code is as long for one strip as for many.
+    After:  on machines whose registers hold the results of one instruction, operations on such tiles stand in inner
+            loops, one instruction wide each.  Reductions along the dim end a loop, because what uses them needs the
+            whole row; so do products that a reduction follows, whose sums take all registers.  What a later loop needs
+            of an earlier one is written to a private memory ``<name>.strips`` and read back.  Code is as long for one
+            strip as for many.
     Cases:  loops stay as they are where something needs a whole tile that only registers hold.
     """
 
     name: ClassVar[str] = "strip-tiles"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.register_tile == "instruction"
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
-            return kernel
         fresh, symbols, memories = fresh_names(kernel), list[Expr](), list[Memory]()
 
         def change(op: Op) -> tuple[Op, ...]:

@@ -22,9 +22,10 @@ class SumApart(Pass):
 
     name: ClassVar[str] = "sum-apart"
 
+    def applies_to(self, machine: Machine) -> bool:
+        return not machine.concurrent_waves
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        if machine.concurrent_waves:
-            return kernel
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:

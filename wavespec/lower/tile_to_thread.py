@@ -65,7 +65,7 @@ class TileToThread(Pass):
 
 
 def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
-    """Issue a copy; returns what is left to do where lanes run together and loads had better overlap."""
+    """Issue a copy; returns what is left to do where loads overlap only with loads that follow them."""
     source, shared = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"])
     if op.get("boxes"):
         _copy_boxes(op, source, shared, context)
@@ -78,7 +78,7 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
         store = copy_mapped(builders[-1], op, context)
     else:
         store = copy_tile(builders[-1], source, shared, op, context.origin(op), context.machine)
-    if context.machine.concurrent_waves:
+    if not loops and not context.machine.out_of_order:
         return [store]
     store()
     for (at, extent, step), outside, inside in reversed(list(zip(loops, builders[:-1], builders[1:], strict=True))):

@@ -57,12 +57,12 @@ def pieces(
         while last < len(follows) and (last + 1) * granule - start < widest and follows[last]:
             last += 1
         run = min(widest, (last + 1) * granule - start)
-        width = 1 << (run.bit_length() - 1) if machine.concurrent_waves else run
+        width = run if machine.any_vector_length else 1 << (run.bit_length() - 1)
         at, offset = coordinates[first], offsets[first] + inside
         if inside:
             at = {dim: at[dim] + inside if dim == memory.contiguous_dim else at[dim] for dim in memory.dims}
         known = at[memory.contiguous_dim] if checked else offset
-        while width > 1 and machine.concurrent_waves and not is_aligned(memory, known.divisor, width, machine):
+        while width > 1 and not is_aligned(memory, known.divisor, width, machine):
             width //= 2
         yield Piece(start, width, offset, at)
         start += width
@@ -108,7 +108,7 @@ def granule_elements(memory: Memory, layout: Layout, origin: Coordinates) -> int
 def is_aligned(memory: Memory, divisor: int, width: int, machine: Machine) -> bool:
     if memory.space == "global":
         return machine.globals.aligned(divisor, width, memory.dtype.stored_bits)
-    return divisor % width == 0
+    return machine.shared.any_alignment or divisor % width == 0
 
 
 def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> tuple[Mask, Expr | None]:
@@ -287,7 +287,7 @@ def stored_later(
                 build.store(build.slice(block, number * rows * unit, rows * unit), shared.name, shared.offset(first))
             return
         stores = list(zip(lines, waiting, strict=True))
-        for line, (_, inside, guard) in reversed(stores) if machine.concurrent_waves else stores:
+        for line, (_, inside, guard) in stores if machine.out_of_order else reversed(stores):
             build.store(line, shared.name, shared.offset(inside), mask=guard)
 
     return store

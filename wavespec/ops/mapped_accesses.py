@@ -137,7 +137,7 @@ _MOST_PIECES = 64
 
 def _is_long(op: Op, layout: Layout, operands: Sequence[Value], context: ThreadContext) -> bool:
     """Whether the code for a tile had better be a loop; lanes that share a tile have few registers of it."""
-    if context.machine.concurrent_waves or not operands or layout.elements <= _MOST_PIECES:
+    if context.kernel.lanes > 1 or not operands or layout.elements <= _MOST_PIECES:
         return False
     origin = context.origin(op)
     tiles = [indices_of(origin, place) for place in layout.coordinates()]
@@ -229,7 +229,7 @@ def _together(memory: Memory, elements: Sequence[_Element], start: int, machine:
         return None
     if any(one.offset - first.offset != const(step) for step, one in enumerate(elements)):
         return None
-    if machine.concurrent_waves and not is_aligned(memory, first.offset.divisor, width, machine):
+    if not is_aligned(memory, first.offset.divisor, width, machine):
         return None
     valid: Expr | None = None
     mask: list[tuple[Expr, Expr]] = []
@@ -243,7 +243,7 @@ def _together(memory: Memory, elements: Sequence[_Element], start: int, machine:
             left == const(-1) and not right.divisor % width
         ):
             mask.append((left, right))
-        elif left != const(-1) and not machine.concurrent_waves and not memory.dtype.is_packed:
+        elif left != const(-1) and machine.element_masks and not memory.dtype.is_packed:
             valid = right - left if valid is None else minimum(valid, right - left)
         else:
             return None

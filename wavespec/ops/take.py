@@ -20,8 +20,8 @@ from wavespec.schema.ops.take import Take
 if TYPE_CHECKING:
     from wavespec.ops.held_places import Held
 
-_BANKS_BYTES, _PADDING_BYTES = 128, 16
-"""Rows that are a multiple of all banks would start at the same one; padding keeps widest accesses aligned."""
+_BANKS_BYTES = 128
+"""Rows that are a multiple of this, eight lanes of the widest access, would start at the same bank."""
 
 
 class SharedInTurns(WavespecError, code="values-not-shared"):
@@ -109,8 +109,8 @@ def _memory(op: Op, context: ThreadContext) -> Memory:
     dims = tuple(sorted(tile.dims, key=layout.run_length))
     extents = tuple(map(tile.extent, dims))
     row_bytes = extents[-1] * tile.dtype.bytes
-    is_aligned = machine.concurrent_waves and row_bytes % _BANKS_BYTES == 0
-    padding = _PADDING_BYTES // tile.dtype.bytes if is_aligned else 0
+    is_aligned = machine.shared.banks > 1 and row_bytes % _BANKS_BYTES == 0
+    padding = machine.shared.access_bytes // tile.dtype.bytes if is_aligned else 0
     arrangement = row_major(dims, extents, padding)
     memory = Memory("", tile.dtype, dims, tuple(map(const, extents)), "shared", arrangement=arrangement, span=op.span)
     known = {one.name: one for one in (*context.kernel.memories, *context.memories)}

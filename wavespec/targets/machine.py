@@ -15,6 +15,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import symbol
 from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.targets.records import record
 
 TARGETS = ("cpu", "sm_90", "gfx942", "gfx950")
 
@@ -90,6 +91,7 @@ class SharedMemory:
     bytes: int
     banks: int
     bank_bytes: int
+    """Width of a bank; of a memory that is a part of a cache, of a line."""
     access_bytes: int
     """Widest access of one lane."""
     arrangement: Literal["rows", "panels"]
@@ -98,6 +100,12 @@ class SharedMemory:
     of 16 rows of 64 bytes."""
     spread: Literal["", "padding", "swizzle"]
     """How rows are kept off the same banks."""
+    any_alignment: bool = False
+    """Whether an access may start at any element; else at multiples of its own width."""
+    private_rows: bool = False
+    """Compiler choice: whether a wave stages the rows of an operand that are its own by itself, right before it reads
+    them, so that they are in the nearest cache; for waves that do not run at the same time.  Else all waves stage a
+    tile together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +139,12 @@ class GlobalMemory:
     atomics: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Element types that one indivisible step combines with what memory holds, by how: ``add``, ``max``, ``min``.
     Where the machine has no instruction for it, the compiler behind tries again until nobody was in between."""
+    prefetch: bool = False
+    """Whether to announce what is read later.  Where many waves run together, others compute in the meantime."""
     bulk_row_bytes: int = 0
     """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
+    bulk_box_elements: int = 0
+    """Extent of such a box along a dim, at most."""
 
     def aligned(self, divisor: int, elements: int, element_bits: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""
@@ -157,6 +169,8 @@ class Resources:
     """What schedules reckon with: one wave's share of a processor.  Estimates order operations; no result depends on
     them."""
 
+    parts: int
+    """Of a processor, that issue on their own: the other numbers are those of one of them."""
     units: Mapping[str, int]
     """How many there are of each."""
     ops: Mapping[str, ResourceUse]
@@ -165,7 +179,7 @@ class Resources:
     """Products of the matrix unit, per element type."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """One chip, or one instruction set of a CPU, as the passes see it."""
 
@@ -174,14 +188,37 @@ class Machine:
     backend: Literal["llvm-cpu", "cuda", "rocm"]
     lanes: int
     concurrent_waves: bool
-    """True: the waves of a workgroup run together.  False: one after another between barriers, on one core."""
+    """Whether the waves of a workgroup run at the same time; else one after another between barriers, on one core."""
+    concurrent_workgroups: bool
+    """Whether workgroups start in the order of their numbers and run at the same time, so that orders of tiles and
+    workgroups that stay make a difference; else every core takes a part of the grid and runs it one by one."""
+    out_of_order: bool
+    """Whether the processor itself issues operations ahead of those they do not depend on.  Where it issues in order,
+    loads overlap as far as the code has them ahead of what uses them."""
+    register_tile: Literal["wave", "instruction"]
+    """Compiler choice: the results that a wave holds in registers.  ``wave``: of its whole tile, many instructions.
+    ``instruction``: of one, which fills the registers by design and which the wave tile is then."""
+    most_unrolled: int
+    """Compiler choice: matrix instructions of a wave, at most, that one step over staged tiles is written out to, as
+    straight-line code; 0 = a loop stays, of ``MatrixInstruction.unroll`` steps an iteration."""
+    any_vector_length: bool = False
+    """Whether one access moves any number of elements; else 1, 2, 4 and so on."""
+    element_masks: bool = False
+    """Whether an instruction leaves out any elements of a vector, and does not touch their memory."""
+    core_cache_bytes: int = 0
+    """Bytes of a cache that one core has for itself (the second level), the least of those that run this target;
+    0 = none."""
     max_threads: int
-    registers: int
+    registers: int = 0
     """32-bit registers that one lane can hold; 0 = not a limit, because tiles are as large as the register file by
     design."""
-    register_file: int
+    register_file: int = 0
     """32-bit registers of one processor, which the lanes of a workgroup share; 0 = not a limit."""
-    vector_bytes: int
+    register_step: int = 1
+    """Registers of a lane that waves hand to each other together: what a lane has is a multiple."""
+    barriers: int = 1
+    """Barriers that a workgroup has, for all of its waves or for some."""
+    vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
     globals: GlobalMemory
@@ -216,6 +253,10 @@ class Machine:
         limits = [self.registers, self.register_file // threads]
         return min((limit for limit in limits if limit), default=0)
 
+    def registers_at_launch(self, threads: int) -> int:
+        """Registers that each lane of a workgroup starts with where its waves share out the whole register file."""
+        return self.register_file // threads // self.register_step * self.register_step
+
     def instruction(self, name: str) -> MatrixInstruction | None:
         """The row called ``name``, the other way round where the name ends in ``:swapped``; None for an unknown one."""
         plain, _, swapped = name.partition(":")
@@ -237,47 +278,12 @@ def machines(target: str) -> tuple[Machine, ...]:
 
 
 def _machine(target: str, data: dict[str, Any]) -> Machine:
+    """The variant that a file's keys, with those of one of its variants, describe."""
+    own = {key: value for key, value in data.items() if key not in ("global", "matrix_instructions")}
     lanes: int = data["lanes"]
-    return Machine(
-        target=target,
-        variant=data.get("variant", target),
-        backend=data["backend"],
-        lanes=lanes,
-        concurrent_waves=data["concurrent_waves"],
-        max_threads=data["max_threads"],
-        registers=data.get("registers", 0),
-        register_file=data.get("register_file", 0),
-        vector_bytes=data.get("vector_bytes", 0),
-        shared=SharedMemory(**data["shared"]),
-        globals=_global_memory(data["global"]),
-        instructions=tuple(
-            _instruction(member, lanes) for row in data["matrix_instructions"] for member in _members(row)
-        ),
-        compiler=data["compiler"],
-        most_tensors=data.get("most_tensors", 0),
-        most_lines=data.get("most_lines", 0),
-        processors=data.get("processors", 0),
-        clusters=data.get("clusters", {}),
-        raster_group=data.get("raster_group", 1),
-        chiplets=data.get("chiplets", 1),
-        resources=_resources(data["resources"]) if "resources" in data else None,
-        schedule_groups=data.get("schedule_groups", False),
-        wave_priorities=data.get("wave_priorities", 0),
-        requires=tuple(data.get("requires", ())),
-    )
-
-
-def _global_memory(data: dict[str, Any]) -> GlobalMemory:
-    copies: dict[str, Any] = data.get("async_copies", {})
-    atomics = {combine: tuple(names) for combine, names in data.get("atomics", {}).items()}
-    rest = {key: value for key, value in data.items() if key not in ("async_copies", "atomics")}
-    widths, in_lane_order = tuple(copies.get("bytes", ())), copies.get("in_lane_order", False)
-    return GlobalMemory(**rest, async_copies=AsyncCopies(widths, in_lane_order), atomics=atomics)
-
-
-def _resources(data: dict[str, Any]) -> Resources:
-    ops = {name: ResourceUse(**row) for name, row in data["ops"].items()}
-    return Resources(data["units"], ops, data["macs_per_clock"])
+    instructions = tuple(_instruction(member, lanes) for row in data["matrix_instructions"] for member in _members(row))
+    known = {"target": target, "variant": target, "globals": data["global"], "instructions": instructions}
+    return record(Machine, {**known, **own}, f"{target}.yaml")
 
 
 def _members(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -308,15 +314,11 @@ def _number(written: int | str) -> int:
 
 def _instruction(row: dict[str, Any], lanes: int) -> MatrixInstruction:
     lanes = row.get("lanes", lanes)
-    a, b, acc = (_fragment(row[name], lanes) for name in ("a", "b", "acc"))
-    m, n, k = (_number(extent) for extent in row["shape"])
+    rest = {key: value for key, value in row.items() if key not in ("shape", "each")}
+    fragments = {name: _fragment(row[name], lanes) for name in ("a", "b", "acc")}
+    extents = dict(zip("mnk", map(_number, row["shape"]), strict=True))
     inputs = tuple(DTYPES[name] for name in row.get("inputs", [row["a"]["dtype"]]))
-    auto, majors = row.get("auto", True), tuple(row.get("majors", ("k", "mn")))
-    unroll, chain = row.get("unroll", 1), row.get("chain", 0)
-    emit, source, family = row["emit"], row["source"], row["family"]
-    return MatrixInstruction(
-        row["name"], m, n, k, a, b, acc, inputs, lanes, emit, source, auto, majors, unroll, chain, family
-    )
+    return record(MatrixInstruction, {**rest, **extents, **fragments, "inputs": inputs, "lanes": lanes}, row["name"])
 
 
 def _fragment(row: dict[str, Any], lanes: int) -> Fragment:
@@ -326,6 +328,6 @@ def _fragment(row: dict[str, Any], lanes: int) -> Fragment:
         RegisterAxis(_number(axis["extent"]), tuple((dim, stride) for dim, stride in axis.items() if dim != "extent"))
         for axis in row["registers"]
     )
+    rest = {key: value for key, value in row.items() if key not in ("base", "registers")}
     layout = Layout(base, axes, len(axes))
-    staging, from_shared, bias = row.get("staging", "rows"), row.get("from_shared", False), row.get("bias", 0)
-    return Fragment(DTYPES[row["dtype"]], layout, staging, from_shared, bias)
+    return record(Fragment, {**rest, "dtype": DTYPES[row["dtype"]], "layout": layout}, "fragment")

@@ -174,7 +174,7 @@ def _workloads(subject: Subject, folder: Path) -> list[_Workload]:
             subject.variants[0],
             sizes,
             processors=subject.processors,
-            named=len(subject.variants) == 1 and subject.variants[0].concurrent_waves,
+            named=len(subject.variants) == 1 and subject.variants[0].register_tile == "wave",
             most=_MOST_CANDIDATES,
         )
         untuned = case_for_sizes(cases, sizes).spec

@@ -124,7 +124,7 @@ def _rows(op: Op, spec: KernelSpec, machine: Machine) -> tuple[MatrixInstruction
 
 def _splits(row: MatrixInstruction, product: Product, machine: Machine) -> Iterator[Split]:
     """Tiles of whole instructions, with one step in flight, that a workgroup can hold."""
-    splits = _gpu_splits(row, product) if machine.concurrent_waves else _cpu_splits(row, product)
+    splits = _gpu_splits(row, product) if machine.register_tile == "wave" else _cpu_splits(row, product)
     return (split for split in splits if fits(split, machine))
 
 
@@ -161,7 +161,7 @@ def _variants(split: Split, machine: Machine) -> Iterator[tuple[Split, dict[str,
 
     No fields: nothing overlaps on the machine, so the schedule stays as it is.
     """
-    if not machine.concurrent_waves:
+    if machine.resources is None:
         yield split, {}
         return
     for stages in _stages(split, machine):

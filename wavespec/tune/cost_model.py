@@ -15,10 +15,6 @@ from dataclasses import dataclass
 
 from wavespec.targets.machine import Machine, MatrixInstruction, Resources
 
-# Processors of GPUs have four parts with a matrix unit each; `Machine.resources` are the share of one of them.
-_PARTS = 4
-# Lanes that fill the register file of a processor when each has all the registers that one lane can have.
-_LANES_WITH_ALL_REGISTERS = 256
 # Beside accumulators and operands a lane has addresses, masks and loop counters.
 _OTHER_REGISTERS = 32
 # More neighbours than these hide nothing more.
@@ -72,7 +68,7 @@ def fits(split: Split, machine: Machine) -> bool:
     if split.threads > machine.max_threads or _shared_bytes(split) > machine.shared.bytes:
         return False
     needed = _registers(split)
-    return not machine.registers or (needed <= machine.registers and needed * split.threads <= _register_file(machine))
+    return not machine.registers or (needed <= machine.registers and needed * split.threads <= machine.register_file)
 
 
 def _step_bytes(split: Split) -> int:
@@ -96,10 +92,6 @@ def _registers(split: Split) -> int:
     return -(-held // (4 * row.lanes)) + _OTHER_REGISTERS
 
 
-def _register_file(machine: Machine) -> int:
-    return machine.registers * _LANES_WITH_ALL_REGISTERS
-
-
 def clocks(split: Split, product: Product, machine: Machine, processors: int) -> float:
     """About the clocks of one call; `processors` run workgroups at the same time."""
     m, n, k = split.block
@@ -109,7 +101,7 @@ def clocks(split: Split, product: Product, machine: Machine, processors: int) ->
         return -(-workgroups // processors) * steps * _cpu_step(split, machine)
     resident = _resident(split, machine)
     step, latency = _gpu_step(split, machine, machine.resources, resident)
-    bytes_per_clock = machine.resources.ops["global_store"].bytes_per_clock * _PARTS
+    bytes_per_clock = machine.resources.ops["global_store"].bytes_per_clock * machine.resources.parts
     tile = steps * step + latency + m * n * split.row.acc.dtype.bytes / bytes_per_clock
     if split.split > 1:
         tile += _MEETING_CLOCKS
@@ -137,16 +129,16 @@ def _gpu_step(split: Split, machine: Machine, resources: Resources, resident: in
     m, n, k = split.block
     (wave_m, wave_n), row = split.wave, split.row
     waves = split.waves[0] * split.waves[1]
-    parts = min(_PARTS, waves * row.lanes // machine.lanes * resident)
+    parts = min(resources.parts, waves * row.lanes // machine.lanes * resident)
     rates = resources.macs_per_clock
     rate = rates.get(row.a.dtype.name, min(rates.values()))
     if not row.reads_shared:
         rate *= _RATE_THROUGH_REGISTERS
     matrix = m * n * k / (rate * parts)
     read = waves * k * (wave_m * row.a.dtype.bytes + wave_n * row.b.dtype.bytes)
-    shared = read / (resources.ops["shared_load"].bytes_per_clock * _PARTS)
+    shared = read / (resources.ops["shared_load"].bytes_per_clock * resources.parts)
     copy, barrier = resources.ops["copy"], resources.ops["barrier"]
-    loaded = _step_bytes(split) / (copy.bytes_per_clock * _PARTS)
+    loaded = _step_bytes(split) / (copy.bytes_per_clock * resources.parts)
     overhead = barrier.latency / resident
     if split.stages == 1 and resident == 1:
         return matrix + shared + loaded + copy.latency + overhead, 0.0
@@ -156,6 +148,6 @@ def _gpu_step(split: Split, machine: Machine, resources: Resources, resident: in
 
 def _resident(split: Split, machine: Machine) -> int:
     """Workgroups that share a processor."""
-    by_registers = _register_file(machine) // (_registers(split) * split.threads)
+    by_registers = machine.register_file // (_registers(split) * split.threads)
     by_shared = machine.shared.bytes // _shared_bytes(split)
     return max(1, min(by_registers, by_shared, _MOST_RESIDENT))
