@@ -13,6 +13,8 @@ from tests.lower.gemms import AMD, AMD_COPYING, NVIDIA, Gemm, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
 from wavespec.lower.pipeline_loops import PipelineLoops
+from wavespec.schema import loads
+from wavespec.targets.machine import Machine
 
 PROMISED = ("", "", "multiple_of: 8")
 GEMM = Gemm(dims=PROMISED)
@@ -136,5 +138,49 @@ def test_no_stages_no_unrolling_and_no_size_change_a_result(data: st.DataObject)
     gemm = Gemm(dims=("", "", promise), stages=data.draw(st.integers(1, 5)), value=1, schedule=schedule)
     k = data.draw(st.integers(0, 5)) * 64 if "64" in promise else data.draw(st.integers(0, 20)) * 8
     report, expected = run(gemm.spec, machine, {"M": data.draw(st.integers(1, 40)), "N": 65, "K": k})
+    assert not report.findings, str(report.findings[0])
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+CARRIED_TWICE = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: carried_twice
+dims: {{M: {{}}, N: {{}}, K: {{multiple_of: 8, max: 64}}}}
+tensors:
+  a: {{shape: [M, K], dtype: f16}}
+  b: {{shape: [N, K], dtype: f16, space: shared}}
+  c: {{shape: [M], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: M, tile: 32, axis: 0}}
+  - {{tiling: N, tile: 32}}
+  - {{tiling: K, tile: 64}}
+  - {{wave: M, tile: 16}}
+graph:
+  - lower: {{register: [M], dtype: f32, value: -100}}
+  - higher: {{register: [M], dtype: f32, value: 7}}
+  - rows: {{read: a}}
+  - loop:
+      iterate: N
+      carry: {{one: lower, other: higher}}
+      body:
+        - columns: {{read: b}}
+        - zero: {{register: [M, N], dtype: f32, value: 0}}
+        - products: {{mma: [rows, columns, zero]}}
+        - largest: {{max: products, dim: N}}
+        - top: maximum(maximum(one, other), largest)
+        - one: top
+        - other: top
+  - both: loop.one + 2 * loop.other
+  - {{write: both, to: c}}
+schedule: {{stages: {stages}}}
+"""
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize(("stages", "n"), [(2, 8), (2, 32), (2, 136), (4, 40)])
+def test_a_value_that_is_carried_under_two_names_starts_as_each_of_them(machine: Machine, stages: int, n: int) -> None:
+    spec = loads(CARRIED_TWICE.format(stages=stages), "carried_twice.wave.yaml")
+    report, expected = run(spec, machine, {"M": 33, "N": n, "K": 40})
     assert not report.findings, str(report.findings[0])
     np.testing.assert_array_equal(report.tensors["c"], expected)

@@ -50,7 +50,17 @@ class SoftwarePipeline:
         self.symbols: dict[str, Expr] = {}
         """What stands for values in the pipelined loop and before it."""
         self.uses = [used_values(op, self.bound) for op in self.ops]
-        self.before = {a.name: v.name for a, v in zip(body.arguments, body.yields, strict=True)}
+        self.lines = {name: [name] for name in self.made}
+        """By result: the lines that it is in."""
+        self.before: dict[str, str] = {}
+        """By argument: the line of values that it continues, which has the name of the result that is yielded; the
+        argument's own where another one continues that already, from another start."""
+        for argument, value in zip(body.arguments, body.yields, strict=True):
+            line = argument.name if value.name in self.before.values() else value.name
+            self.before[argument.name] = line
+            if line != value.name:
+                self.lines[value.name].append(line)
+                self.maker[line], self.made[line] = self.maker[value.name], value
         self.first = {a.name: v for a, v in zip(body.arguments, loop.operands, strict=True)}
         last = plan.stages - 1
         sums = {self.maker[value.name] for value in body.yields} | {
@@ -77,9 +87,7 @@ class SoftwarePipeline:
             ops += [added for at, added in self.plan.between if at == len(self.plan.order)]
         yields = tuple(inside[name, self.plan.unroll - age] for name, age in slots)
         results = {slot: replace(carried[slot], name=self.fresh(slot[0])) for slot in slots}
-        for value, old in zip(self.loop.body.yields, self.loop.results, strict=True):
-            if (value.name, 1) in results:
-                results[value.name, 1] = old
+        results.update({(line, 1): old for line, old in zip(self.before.values(), self.loop.results, strict=True)})
         region = Region(tuple(carried.values()), tuple(ops), yields)
         attributes = {"step": self.step * self.plan.unroll}
         loop = replace(
@@ -117,17 +125,15 @@ class SoftwarePipeline:
     # ------------------------------------------------------------------------------------------------ values in time
 
     def _age(self, value: Value, user: int) -> tuple[str, int] | None:
-        """The operation result that an operand stands for and how many rounds old it is; None: it is from outside."""
-        name, distance = value.name, 0
-        while name in self.before and name not in self.maker:
-            name, distance = self.before[name], distance + 1
+        """The line that an operand is of and how many rounds old it is; None: it is from outside."""
+        name = self.before.get(value.name, value.name)
         if name not in self.maker:
             return None
-        return name, self.plan.stage[user] - self.plan.stage[self.maker[name]] + distance
+        return name, self.plan.stage[user] - self.plan.stage[self.maker[name]] + (value.name in self.before)
 
     def _slots(self) -> list[tuple[str, int]]:
-        """What the loop carries: results by how many rounds old they are; first what it carried before."""
-        needed: dict[str, int] = {value.name: 1 for value in self.loop.body.yields if value.name in self.maker}
+        """What the loop carries: lines by how many rounds old they are; first what it carried before."""
+        needed = dict.fromkeys(self.before.values(), 1)
         for number, values in enumerate(self.uses):
             for value in values:
                 if (made := self._age(value, number)) is not None:
@@ -138,7 +144,7 @@ class SoftwarePipeline:
         round_ = self.plan.stages - 1 - age
         if (name, round_) in history:
             return history[name, round_]
-        return next(self.first[argument] for argument, value in self.before.items() if value == name)
+        return next(self.first[argument] for argument, line in self.before.items() if line == name)
 
     # ------------------------------------------------------------------------------------------------------- a round
 
@@ -164,7 +170,8 @@ class SoftwarePipeline:
             held = {name: self._operand(self.bound[name], number, round_, history, prologue) for name in names}
             moved = substituted(moved, self._bind(into, held, op))
             results = tuple(replace(value, name=self.fresh(value.name)) for value in op.results)
-            history.update({(old.name, round_): new for old, new in zip(op.results, results, strict=True)})
+            for old, new in zip(op.results, results, strict=True):
+                history.update({(line, round_): new for line in self.lines[old.name]})
             into.append(replace(moved, operands=operands, results=results))
 
     def _bind(self, into: list[Op], held: Mapping[str, Value], user: Op) -> dict[str, Expr]:

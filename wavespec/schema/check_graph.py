@@ -82,10 +82,13 @@ def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
 
 
 class _Frame:
-    """The names of one body. `incoming` are the carried names; `walked` is the dim of its loop, if it is one's."""
+    """The names of one body. `incoming` are the carried names, and those that must have been meant to be carried, once
+    this was reported; `makes` are the names of its results; `walked` is the dim of its loop, if it is one's."""
 
-    def __init__(self, incoming: dict[str, ValueType | None], walked: str = "") -> None:
-        self.incoming, self.walked = incoming, walked
+    def __init__(
+        self, incoming: dict[str, ValueType | None], makes: frozenset[str] = frozenset(), walked: str = ""
+    ) -> None:
+        self.incoming, self.makes, self.walked = incoming, makes, walked
         self.defined: dict[str, ValueType | None] = {}
         self.spans: dict[str, Span | None] = {}
 
@@ -136,6 +139,8 @@ class _GraphScope:
                     return names[reference]
         if not self.broken.intersection((ANY_NAME, *reference.split("."))):
             self.report(self._undefined(op.where(*path), reference))
+            if frame := self._made_later(reference):
+                frame.incoming[reference] = None
         return None
 
     def tensor(self, op: Op, *path: str | int) -> Tensor | None:
@@ -198,7 +203,7 @@ class _GraphScope:
     def inside(
         self, carried: dict[str, ValueType | None], body: tuple[Op, ...], walked: str
     ) -> dict[str, ValueType | None]:
-        self.frames.append(_Frame(carried, walked))
+        self.frames.append(_Frame(carried, frozenset(name for op in body for name in _results(op).values()), walked))
         self.run(body)
         defined = self.frames.pop().defined
         # A statement that could not be read may have redefined the name.
@@ -263,6 +268,7 @@ class _GraphScope:
         for frame in reversed(self.frames):
             if result in frame.defined:
                 self.report(RedefinedName(where, result, "a value", frame.spans.get(result)))
+                self.frames[-1].incoming[result] = None
                 return
             if result in frame.incoming:
                 return
@@ -280,9 +286,15 @@ class _GraphScope:
             hints = (f"It is a tensor: read it first, as in '- {reference}_tile: {{read: {reference}}}'.",)
         elif results:
             hints = (f"After the loop it is {quote(results[0])}.",)
+        elif self._made_later(reference):
+            hints = (f"The body makes it below; 'carry: {{{reference}: ...}}' says what it is in the first step.",)
         else:
             hints = name_hints(reference, visible, "The values here are")
         return UndefinedValue(where, message, hints=hints)
+
+    def _made_later(self, name: str) -> _Frame | None:
+        """The innermost body that makes a value of that name, further down."""
+        return next((frame for frame in reversed(self.frames) if name in frame.makes), None)
 
     def _visible(self) -> list[str]:
         names = [name for frame in self.frames for name in (*frame.incoming, *frame.defined)]

@@ -112,7 +112,7 @@ class _FormulaParser(ExpressionParser):
         if isinstance(call, Call) and call.function in (*_OF_DIMS, "random"):
             is_random = call.function == "random"
             for argument in call.arguments[1:] if is_random else call.arguments:
-                if not isinstance(argument, Name):
+                if not isinstance(argument, Name) or "." in argument.name:
                     what = "a seed and the names of dims" if is_random else "the name of a dim"
                     message = f"{quote(call.function)} takes {what}."
                     raise MalformedExpression(self.span.part(*argument.at), message)

@@ -283,7 +283,10 @@ class _Reader:
             for field, item in zip(model.headline, head.value.items, strict=True):
                 positions[(field,)] = Position(item.span)
                 fields[field] = self._value(item, kinds[field], positions, (field,))
-        return self._build(model, fields, positions, f"'{word}'") or _BROKEN
+        built = self._build(model, fields, positions, f"'{word}'")
+        # Without a part that is broken it would mean something else, which others would not fit.
+        is_whole = not any(isinstance(value, _Broken) for value in fields.values())
+        return built if built is not None and is_whole else _BROKEN
 
     def _build(
         self, model: type[_Model], fields: dict[str, object], positions: _Positions, owner: str

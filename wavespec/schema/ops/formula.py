@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 
 from pydantic import Field
 
@@ -142,6 +142,8 @@ class _Expansion:
         if function == "size":
             return self._size(node, first, wanted)
         if function == "random":
+            for dim in arguments[1:]:
+                self._check_name(str(dim), dim)
             dims = tuple(str(dim) for dim in arguments[1:])
             return self._op(node, "random", {"seed": (self._lower(first, "i64"), first), "dims": (dims, node)})
         if function in DTYPES:
@@ -182,6 +184,8 @@ class _Expansion:
         for field, (value, part) in fields.items():
             if field != "dtype":
                 self._check_name(value, part)
+            if isinstance(value, int | float):
+                self._check_number(word, field, value, part)
         name = self._fresh(word)
         op = _MODELS[word].model_validate({"name": name, **{field: value for field, (value, _) in fields.items()}})
         span = self.formula.span_of("text")
@@ -198,6 +202,14 @@ class _Expansion:
             problem = next(filter(None, map(name_problem, value.split("."))), None)
             if problem:
                 raise MalformedExpression(self._where(node), f"{quote(value)} {problem}.")
+
+    def _check_number(self, word: str, field: str, value: Number, node: Expression) -> None:
+        """Some operands of ops are values only, or whole numbers."""
+        takes = get_args(_MODELS[word].model_fields[field].annotation)
+        if type(value) not in takes:
+            what = "an integer" if int in takes else "a value"
+            message = f"The {field} of {quote(word)} is {what}; here it is the number {value}."
+            raise MalformedExpression(self._where(node), message)
 
     def _fresh(self, word: str) -> str:
         base, number = f"{self.formula.name}_{word}"[: LONGEST_NAME - 4], 1
