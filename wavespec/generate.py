@@ -138,8 +138,11 @@ def project_files(root: Path, *, code: bool = True, report: Callable[[str], None
     built = build_kernels(kernels, TARGETS, code=code, report=report)
     made = _Made("wavespec generate", built, in_project=True, earlier=None if code else root / "generated")
     for source, spec in specs.items():
-        of_spec = _files_of_family if isinstance(spec, Family) else _files_of_kernel
-        files |= {PurePosixPath("generated", name): data for name, data in of_spec(spec, source, made).items()}  # pyright: ignore
+        if isinstance(spec, Family):
+            of_spec = _files_of_family(spec, source, made)
+        else:
+            of_spec = _files_of_kernel(spec, source, made)
+        files |= {PurePosixPath("generated", name): data for name, data in of_spec.items()}
     return files
 
 

@@ -22,12 +22,14 @@ def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
     )
     if spec is None:
         raise ArtifactError(f"{recipe.spec.name} changed since its wrapper was written; run 'wavespec generate'.")
-    case = cases_for_target(spec, recipe.target)[-1 if recipe.case is None else recipe.case]
-    machine = next(one for one in machines(recipe.target) if one.variant == recipe.variant)
-    (binary,) = build_part(case.spec, machine, cache).binaries
-    if binary.mlir_sha256 != recipe.mlir_sha256:
-        raise ArtifactError(
-            f"{spec.name}: this version of wavespec makes other code of {recipe.spec.name} than the one that wrote the "
-            "wrapper; run 'wavespec generate'."
-        )
-    return binary.data
+    *some, every = cases_for_target(spec, recipe.target)
+    case = {None: every, **dict(enumerate(some))}.get(recipe.case)
+    machine = next((one for one in machines(recipe.target) if one.variant == recipe.variant), None)
+    if case is not None and machine is not None:
+        (binary,) = build_part(case.spec, machine, cache).binaries
+        if binary.mlir_sha256 == recipe.mlir_sha256:
+            return binary.data
+    raise ArtifactError(
+        f"{spec.name}: this version of wavespec makes other code of {recipe.spec.name} than the one that wrote the "
+        "wrapper; run 'wavespec generate'."
+    )

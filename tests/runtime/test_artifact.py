@@ -182,6 +182,7 @@ def test_a_manifest_with_a_new_sum_is_refused_by_name_or_works(tmp_path: Path) -
                 inputs = [torch.zeros(shape) for shape in ((8, 8), (16, 8))]
                 make_plan(loaded, check_inputs(loaded, inputs))
     assert "cpu.json: there is no entry_point; build it again." in refused
+    assert "cpu.json: binaries[0].sha256 is 'M', expected 64 hex digits; build it again." in refused
     assert (
         "cpu.json: cases[1].dims[2].multiple_of is True, expected a whole number of at least 1; build it again."
         in refused

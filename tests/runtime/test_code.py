@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -153,6 +154,19 @@ def test_code_of_another_version_of_wavespec_is_not_run(project: Path, tmp_path:
 def test_code_of_another_compiler_is_not_run(project: Path, tmp_path: Path, cache: CompileCache) -> None:
     with pytest.raises(ArtifactError, match="the compiler that is installed makes other machine code for"):
         _ = edited(project, tmp_path, sha256="0" * 64).data
+
+
+@pytest.mark.parametrize("change", [{"variant": "x86_64_v9"}, {"case": 7}])
+def test_a_part_that_the_spec_does_not_have_is_not_built(
+    change: dict[str, Any], project: Path, cache: CompileCache
+) -> None:
+    artifact = load_artifact(
+        project / "generated" / "small.artifacts" / "cpu.json", project / "specs" / "small.wave.yaml"
+    )
+    code = artifact.binaries[0].code
+    assert isinstance(code, StoredCode) and code.recipe is not None
+    with pytest.raises(ArtifactError, match="this version of wavespec makes other code"):
+        replace(code, path=Path("nowhere"), recipe=replace(code.recipe, **change)).find()
 
 
 def test_copies_of_a_binary_look_for_its_code_themselves(tmp_path: Path, cache: CompileCache) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -35,11 +36,19 @@ class _OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class _Text:
+    """A text of a form, which is called `what`."""
+
+    form: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Counts:
     """Numbers by any names."""
 
 
-_Field = _Number | _Rows | _Record | _OneOf | _Counts | type
+_Field = _Number | _Rows | _Record | _OneOf | _Text | _Counts | type
 _Expression = object
 """`size_expr.from_json` says what is wrong with one."""
 
@@ -64,7 +73,7 @@ _LAUNCH: dict[str, _Field] = {
             format=_OneOf(("vmfb", "ptx", "cubin")),
             requires=_Rows(str),
             bytes=_Number(),
-            sha256=str,
+            sha256=_Text("[0-9a-f]{64}", "64 hex digits"),
             mlir_sha256=str,
             figures=_Counts(),
         )
@@ -113,6 +122,9 @@ def _check(value: object, field: _Field, at: str) -> None:
                 raise _wrong(at, rows, expected)
             for number, row in enumerate(rows):
                 _check(row, of, f"{at}[{number}]")
+        case _Text(form, what):
+            if not isinstance(value, str) or not re.fullmatch(form, value):
+                raise _wrong(at, value, what)
         case _Counts():
             if not isinstance(value, dict):
                 raise _wrong(at, value, "an object")
