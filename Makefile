@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
 PYTHON := .venv/bin/python
 
-.PHONY: help check long generate wheel test lint
+.PHONY: help fast test check long generate wheel lint
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
-check: ## What CI runs, from a fresh environment
+check: ## What CI runs, from a fresh environment: all tests, all generated files
 	.ci/run
 
 long: ## The same, and the machine code of every kernel
@@ -20,8 +20,11 @@ wheel: ## Wheels of wavespec, and of its kernels (WAVESPEC_KERNELS=cpu,sm_90: of
 	.venv/bin/wavespec generate
 	$(PYTHON) -m pip wheel --no-deps -w dist . ./kernels
 
-test: ## All tests that need no device
-	$(PYTHON) -m pytest -n auto --dist worksteal
+fast: ## The tests that compile nothing and take no second: the bulk of them
+	$(PYTHON) -m pytest -n auto --dist worksteal -m "not compiles and not slow"
+
+test: ## Every kernel on every target too, as far as that needs no device
+	$(PYTHON) -m pytest -n auto --dist worksteal -m "not rare"
 
 lint: ## ruff and pyright
 	.venv/bin/ruff check .

@@ -1,10 +1,19 @@
-"""Hypothesis profiles: `fast` by default, `HYPOTHESIS_PROFILE=long` for minutes of search; and how many processes run
-tests at once."""
+"""Hypothesis profiles: `fast` by default, `HYPOTHESIS_PROFILE=long` for minutes of search; how many processes run tests
+at once; and which tests are quick.
+
+    make fast       -m "not compiles and not slow": no machine code, no test over a second
+    make test       -m "not rare": also every kernel on every target
+    make check      all, as CI does: also every instruction, function and type by itself
+"""
 
 from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import NoReturn
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -22,6 +31,29 @@ settings.register_profile(
 )
 settings.register_profile("long", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+_COMPILING = ("amd", "cpu", "fuzz", "gpu", "independent")
+"""Folders of tests that run machine code."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in _COMPILING:
+            item.add_marker("compiles")
+
+
+def _not_marked(*_: object) -> NoReturn:
+    pytest.fail("This test has machine code made: mark it with `compiles`, or the quick tests are not quick.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test without the mark compiles nothing, whether or not the cache would know the code."""
+    if item.get_closest_marker("compiles") is not None:
+        return (yield)
+    with mock.patch("wavespec.emit.compiler._cached", _not_marked):
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -88,6 +88,7 @@ def test_out_is_written_and_returned(kernel: tuple[Subject, Any]) -> None:
     subject.check(inputs, tensors_of(out), sizes)
 
 
+@pytest.mark.slow
 def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
     module = import_module(f"generated.{subject.name}")
@@ -103,6 +104,7 @@ def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
         torch.library.opcheck(operator, (*inputs, *outputs), test_utils=possible)
 
 
+@pytest.mark.slow
 def test_compiles_whole_with_dynamic_shapes(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
     torch.compiler.reset()  # it takes every kernel for a new shape of the same function, and gives up after eight
@@ -124,6 +126,7 @@ def test_wrong_dtype_names_the_argument(kernel: tuple[Subject, Any]) -> None:
         call(*others, last.to(torch.complex64))
 
 
+@pytest.mark.slow
 def test_what_was_called_before_runs_where_compiler_pydantic_and_sympy_are_missing() -> None:
     ones = torch.ones(70, 64).half()
     import_module("generated.gemm").gemm(ones, ones)

@@ -12,7 +12,7 @@ import pytest
 from tests.amd.amd_gemms import Gemm, count, figures, loaded, loop, opcodes, require_emulator, run
 
 require_emulator()
-pytestmark = pytest.mark.amd
+pytestmark = [pytest.mark.amd, pytest.mark.rare]
 
 COPY = "buffer_load_dwordx4"
 CASES = [

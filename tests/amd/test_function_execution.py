@@ -17,7 +17,7 @@ from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import reference
 
 require_emulator()
-pytestmark = pytest.mark.amd
+pytestmark = [pytest.mark.amd, pytest.mark.rare]
 
 SIZES = {"M": 33, "N": 35, "K": 2}
 NUMPY = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "bool": np.uint8}

@@ -7,7 +7,7 @@ import pytest
 from tests.amd.amd_gemms import Gemm, require_emulator, run
 
 require_emulator()
-pytestmark = pytest.mark.amd
+pytestmark = [pytest.mark.amd, pytest.mark.rare]
 
 TARGETS = ("gfx942", "gfx950")
 DTYPES = ("f16", "bf16", "i8", "f32")

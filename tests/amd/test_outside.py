@@ -14,7 +14,7 @@ from tests.ops.outside import ROWS, Outside, cases
 from tests.ops.wide_bounds import BOUNDS, Bounds
 
 require_emulator()
-pytestmark = pytest.mark.amd
+pytestmark = [pytest.mark.amd, pytest.mark.rare]
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])

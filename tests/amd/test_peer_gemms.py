@@ -8,7 +8,7 @@ from benchmarks.peer_gemms import PEER_GEMMS
 from tests.amd.amd_gemms import Gemm, Peer, PeerAsMeasured, count, figures, loop, opcodes, require_emulator, run
 
 require_emulator()
-pytestmark = pytest.mark.amd
+pytestmark = [pytest.mark.amd, pytest.mark.rare]
 
 EVERY = range(len(PEER_GEMMS))
 NAMES = [case.name for case in PEER_GEMMS]

@@ -7,7 +7,7 @@ import pytest
 from tests.amd.amd_gemms import Gemm, figures, require_emulator, run
 
 require_emulator()
-pytestmark = pytest.mark.amd
+pytestmark = [pytest.mark.amd, pytest.mark.rare]
 
 TARGETS = ("gfx942", "gfx950")
 SIZES = ((200, 136, 72), (130, 129, 48), (3, 5, 8), (64, 400, 64))

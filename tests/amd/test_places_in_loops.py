@@ -28,6 +28,7 @@ class Varied(Case):
         return loads(self.text)
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(
     "schedule", [{"stages": 2}, {"stages": 3, "workgroups": {"persistent": True, "count": 3}}], ids=str
 )

@@ -13,6 +13,7 @@ from tests.cli.command import SMALL, Command
 from wavespec.emit import targets
 
 
+@pytest.mark.slow
 def test_wrapper_and_kernels_are_written(wavespec: Command, small: Path) -> None:
     result = wavespec("build", small, "--target", "gfx942", "--target", "sm_90", "-o", "out")
     assert (result.code, result.err) == (0, "")
@@ -32,6 +33,7 @@ def test_wrapper_and_kernels_are_written(wavespec: Command, small: Path) -> None
     assert "Returns:\n    c: float32 [M, N]." in (inspect.getdoc(module.small) or "")
 
 
+@pytest.mark.compiles
 def test_a_second_build_changes_nothing(wavespec: Command, small: Path) -> None:
     wavespec("build", small, "--target", "gfx942", "-o", "out")
     before = {path: path.stat().st_mtime_ns for path in Path("out").rglob("*")}
@@ -41,6 +43,7 @@ def test_a_second_build_changes_nothing(wavespec: Command, small: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path("out").rglob("*")} == before
 
 
+@pytest.mark.compiles
 def test_isa_is_written_beside_the_binary(wavespec: Command, small: Path) -> None:
     assert wavespec("build", small, "--target", "gfx942", "-o", "out", "--isa").code == 0
     assert "v_mfma_f32_" in Path("out/small.artifacts/gfx942.s").read_text()

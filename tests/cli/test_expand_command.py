@@ -39,6 +39,7 @@ def test_a_broken_member_is_printed_too(wavespec: Command, family: Path) -> None
     assert wavespec("check", family).code == 2
 
 
+@pytest.mark.slow
 def test_written_members_are_specs_of_their_own(wavespec: Command, family: Path) -> None:
     result = wavespec("expand", family, "-o", "out")
     assert result.out.splitlines() == [f"out/{member.name}.wave.yaml" for member in load_family(family).members]
@@ -78,6 +79,7 @@ def test_a_folder_without_specs_is_bad_input(wavespec: Command, tmp_path: Path) 
         assert result.code == 2 and "error[no-specs]: There is no .wave.yaml file in empty." in result.err
 
 
+@pytest.mark.slow
 def test_check_names_members_that_do_not_fit_a_machine(wavespec: Command, family: Path) -> None:
     assert wavespec("check", family, "--target", "all").out == "product.wave.yaml: ok\n"
     family.write_text(PRODUCT.replace("tile: 64}", "tile: {{ 4096 if LAYOUT == 'nn' else 64 }}}"))
@@ -109,6 +111,7 @@ def test_a_kernel_has_no_members(wavespec: Command, small: Path) -> None:
         assert result.code == 2 and "--member: error[not-a-family]" in result.err
 
 
+@pytest.mark.compiles
 def test_run_takes_all_members_or_one(wavespec: Command, family: Path) -> None:
     result = wavespec("run", family, "--repeats", "1", "--json")
     assert result.code == 0
@@ -122,6 +125,7 @@ def test_run_takes_all_members_or_one(wavespec: Command, family: Path) -> None:
     assert one.data["kernel"] == "product_f16_nn"
 
 
+@pytest.mark.compiles
 def test_run_takes_a_folder(wavespec: Command, small: Path) -> None:
     Path("gpu.wave.yaml").write_text(
         SMALL.replace("name: small", "name: gpu").replace("targets:\n  cpu: {params: {BLOCK_M: 24}}", "only: [gfx942]")
@@ -132,6 +136,7 @@ def test_run_takes_a_folder(wavespec: Command, small: Path) -> None:
     assert "error[not-for-target]" in wavespec("run", "gpu.wave.yaml").err
 
 
+@pytest.mark.compiles
 def test_build_writes_one_wrapper_and_a_folder_per_member(wavespec: Command, family: Path) -> None:
     assert wavespec("build", family, "--target", "gfx942", "-o", "out").code == 0
     names = sorted(path.relative_to("out").as_posix() for path in Path("out").rglob("*.json"))
@@ -143,6 +148,7 @@ def test_build_writes_one_wrapper_and_a_folder_per_member(wavespec: Command, fam
     assert isa.code == 0 and Path("isa/product.artifacts/f16_nn/gfx942.s").exists()
 
 
+@pytest.mark.slow
 def test_generate_writes_families(wavespec: Command, tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "product.wave.yaml").write_text(PRODUCT.replace("only: [cpu, gfx942]", "only: [gfx942]"))

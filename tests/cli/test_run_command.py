@@ -107,6 +107,7 @@ def test_integers_have_to_be_equal() -> None:
     assert not Accuracy(1.0, 0.0).ok
 
 
+@pytest.mark.compiles
 def test_debug_shows_values_of_the_graph(wavespec: Command, small: Path) -> None:
     sizes = ("--dim", "M=3", "--dim", "N=2", "--dim", "K=8")
     result = wavespec("run", small, *sizes, "--repeats", "1", "--debug", "x")
@@ -132,6 +133,7 @@ workloads: [{{M: 1000}}]
 """
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("formula", "code", "verdict", "reason"),
     [
@@ -155,6 +157,7 @@ def test_results_that_show_little_are_not_ok(
     assert re.fullmatch(reason, row["doubts"][0])
 
 
+@pytest.mark.compiles
 def test_a_result_that_is_not_finite_only_here_is_wrong(
     wavespec: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +177,7 @@ def test_places_outside_of_a_tensor_are_said() -> None:
     ]
 
 
+@pytest.mark.compiles
 def test_outputs_whose_elements_share_bytes_are_compared(wavespec: Command) -> None:
     result = wavespec("run", SPECS / "quantize_mxf4.wave.yaml", "--dim", "M=3", "--dim", "K=64", "--repeats", "1")
     assert (result.code, result.err) == (0, "")

@@ -29,6 +29,7 @@ def test_mlir_names_the_lines_of_the_spec(wavespec: Command, small: Path) -> Non
     assert "amdgpu.mfma" in result.out
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(("target", "word"), [("gfx942", "v_mfma_f32"), ("sm_90", "mma.sync"), ("cpu", "vfmadd")])
 def test_isa_is_assembly(wavespec: Command, small: Path, target: str, word: str) -> None:
     result = wavespec("show", small, "--target", target, "--after", "isa")
@@ -74,6 +75,7 @@ def test_schema_is_json_on_stdout_or_in_a_file(wavespec: Command) -> None:
     assert json.loads(Path("kernel.schema.json").read_text()) == schema
 
 
+@pytest.mark.compiles
 def test_cache_is_counted_and_emptied(
     wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -119,6 +121,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
     assert done.stdout.rstrip().endswith(f"wavespec {__version__}")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m wavespec show {GEMM} --target gfx942 --after mlir | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)

@@ -17,6 +17,8 @@ from wavespec.schema import KernelSpec, load
 from wavespec.sim.reference import reference
 from wavespec.targets.machine import machines
 
+pytestmark = pytest.mark.rare
+
 SPECS = Path(__file__).parents[2] / "specs"
 NAMES = ("matmul_bf16", "matmul_f16", "linear_gelu", "linear_residual")
 VARIANTS = [machine.variant for machine in machines("cpu")]

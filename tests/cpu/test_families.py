@@ -146,6 +146,7 @@ def to_build(members: Sequence[Member]) -> list[KernelToBuild]:
     return [KernelToBuild(member.spec, member.label) for member in members]
 
 
+@pytest.mark.rare
 def test_workers_give_the_bytes_of_this_process(tmp_path: Path) -> None:
     members = loads_family(PRODUCT, "specs/product.wave.yaml").members
     cache = CompileCache(tmp_path / "cache")

@@ -17,6 +17,8 @@ from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load
 from wavespec.targets.machine import Machine, MatrixInstruction, machines
 
+pytestmark = pytest.mark.rare
+
 SPECS = Path(__file__).parents[2] / "specs"
 FILES = {"f32": "gemm_f32", "f16": "gemm", "bf16": "gemm_bf16", "i8": "gemm_i8"}
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}

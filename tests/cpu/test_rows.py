@@ -15,6 +15,8 @@ from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, load
 from wavespec.targets.machine import machines
 
+pytestmark = pytest.mark.rare
+
 SPECS = Path(__file__).parents[2] / "specs"
 TORCH = {
     "f64": torch.float64,

@@ -16,6 +16,8 @@ from tests.ops.shared_operands import (
 )
 from wavespec.targets.machine import machines
 
+pytestmark = pytest.mark.rare
+
 VARIANTS = [machine.variant for machine in machines("cpu")]
 
 

@@ -9,6 +9,7 @@ import torch
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.compiles
 def test_python_blocks_run_in_order_and_give_right_results() -> None:
     names: dict[str, Any] = {}
     first, *others = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from tests.emit.emulated_tiles import emulated
@@ -60,6 +61,7 @@ def emulated_kernel(spec: KernelSpec) -> Kernel:
     return Kernel(replace(module.interface, binaries=binaries))
 
 
+@pytest.mark.compiles
 def test_two_blocks_of_sums_are_kept_apart_and_what_is_rounded_stays_so() -> None:
     random = torch.Generator().manual_seed(0)
     x, a, b = (torch.randint(-9, 20, (rows, 128), generator=random).bfloat16() for rows in (128, 64, 64))

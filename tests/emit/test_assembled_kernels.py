@@ -42,6 +42,8 @@ def matrix_instructions(kernel: Kernel) -> int:
     return sum(op.name == "mma_async" for op in kernel.walk())
 
 
+@pytest.mark.rare
+@pytest.mark.compiles
 @needs_ptxas
 @pytest.mark.parametrize(("subject", "number"), CASES)
 def test_no_spills_no_warnings_and_as_many_products(subject: Subject, number: int, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.lower.gemms import Gemm
 from wavespec.emit.code_figures import ptx_figures
 from wavespec.pipeline import build_variant
@@ -42,6 +44,7 @@ def test_instructions_of_ptx_are_counted_by_kind() -> None:
     }
 
 
+@pytest.mark.compiles
 def test_figures_of_a_code_object_are_those_of_its_notes() -> None:
     (machine,) = machines("gfx942")
     spec = Gemm(tile=(128, 128, 32), wave=(64, 64)).spec
@@ -61,6 +64,7 @@ def test_figures_of_a_code_object_are_those_of_its_notes() -> None:
     assert figures["registers"] > 0 and figures["code_bytes"] > 1000
 
 
+@pytest.mark.compiles
 def test_code_for_cpus_has_its_bytes() -> None:
     artifact, _ = build_variant(Gemm().spec, machines("cpu")[-1])
     (binary,) = artifact.binaries

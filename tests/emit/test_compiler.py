@@ -22,6 +22,7 @@ def test_compiled_is_what_was_packed(dumped: dict[str, bytes]) -> None:
     assert Compiled.unpack(compiled.pack()) == compiled
 
 
+@pytest.mark.compiles
 def test_kernel_whose_code_did_not_change_is_not_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +38,7 @@ def test_kernel_whose_code_did_not_change_is_not_compiled_again(
     assert build(Gemm().spec, "cpu", only=machine, cache=cache) == first
 
 
+@pytest.mark.compiles
 def test_what_else_a_compilation_depends_on_is_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[tuple[object, ...]] = []
 
@@ -54,6 +56,7 @@ def test_what_else_a_compilation_depends_on_is_in_the_key(tmp_path: Path, monkey
     assert len(compiled) == 4
 
 
+@pytest.mark.compiles
 def test_text_that_no_pass_may_see_is_refused() -> None:
     """Passes do not verify what they read; the parser has to."""
     text = 'func.func @f() { %y = "arith.constant"() {value = 1.0 : f64} : () -> f32\n return }'

@@ -9,6 +9,7 @@ from tests.ops.conversions import conversions
 from wavespec.pipeline import build_variant, emit, module_to_binaries
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("dtype", ["f64", "bf16", "i16", "bool"])
 def test_conversions_are_instructions(dtype: str) -> None:
     (binary,), _ = module_to_binaries(emit(conversions(dtype), NVIDIA))

@@ -40,6 +40,7 @@ def the_loop(text: str) -> list[str]:
     return [line.strip() for line in lines[start:end] if line.startswith("\t")]
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("dtype", "instruction"),
     [
@@ -63,6 +64,7 @@ def test_instructions_of_a_step(dtype: str, instruction: str) -> None:
     assert any(line.startswith("ldmatrix") for line in loop) == (dtype != "f32")
 
 
+@pytest.mark.compiles
 def test_f32_as_three_products() -> None:
     loop = the_loop(ptx("f32", 3, "mma3_m16n8k8_f32"))
     products = sum("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in line for line in loop)
@@ -71,6 +73,7 @@ def test_f32_as_three_products() -> None:
     assert sum(line.startswith("add.rn.f32") for line in loop) == products // 3 * 4
 
 
+@pytest.mark.compiles
 def test_sums_of_four_products_are_added_to_the_total() -> None:
     loop = the_loop(ptx("f32", 3, "fma_sums_f32_16x32x4"))
     counts = {name: sum(line.startswith(f"{name}.rn.f32") for line in loop) for name in ("mul", "fma", "add")}
@@ -78,6 +81,7 @@ def test_sums_of_four_products_are_added_to_the_total() -> None:
     assert counts == {"mul": 64 * 8, "fma": 3 * 64 * 8, "add": 64 * 8}
 
 
+@pytest.mark.compiles
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
 @pytest.mark.parametrize(
     ("dtype", "stages", "mma"),
@@ -97,6 +101,7 @@ def test_no_register_is_spilled(dtype: str, stages: int, mma: str, tmp_path: Pat
     assert "0 bytes spill stores" in report, report
 
 
+@pytest.mark.compiles
 def test_pairs_are_stored_at_once_where_rows_are_even() -> None:
     text = ptx("f16", 1)
     pairs, singles = text.count("st.global.v2"), len(re.findall(r"st\.global\.[bf]32", text))
@@ -131,6 +136,7 @@ def test_raster_order_visits_every_tile_once(group: int, tiles: tuple[int, int])
     assert {x for x, _ in together} == set(range(min(group, tiles[0]))) or group == 1
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("dims", [("value: 20", "", ""), ("", "value: 20", ""), ("value: 32", "value: 64", "value: 8")])
 def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str]) -> None:
     assert build_variant(Gemm(tile=(32, 64, 32), wave=(32, 32), dims=dims).spec, NVIDIA)[0].binaries

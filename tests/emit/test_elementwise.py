@@ -31,6 +31,7 @@ def isa(spec: KernelSpec, machine: Machine) -> str:
     return isa_text(build_variant(spec, machine, intermediates=True)[1].dumped)[1]
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(("result", "pairs"), [("bf16", "cvt.rn.bf16x2.f32"), ("f16", "cvt.rn.f16x2.f32")])
 def test_pairs_are_converted_at_once_and_powers_are_one_instruction(result: str, pairs: str) -> None:
     text = isa(linear(result), NVIDIA)
@@ -47,6 +48,7 @@ def test_the_upper_half_of_a_pair_is_the_second_element() -> None:
     assert match is not None and match[4] == f"{match[1]}, {match[3]}"
 
 
+@pytest.mark.compiles
 def test_a_power_is_one_instruction_without_care_for_small_numbers() -> None:
     text = isa(linear(), AMD)
     assert text.count("v_exp_f32") == 32 * 32 // 64 and "v_ldexp" not in text
@@ -91,12 +93,15 @@ def test_small_floats_become_others_and_integers_by_way_of_f32() -> None:
     assert re.search(r"arith.bitcast %\S+ : vector<16xbf16> to vector<16xi16>", text)  # widened by a shift
 
 
+@pytest.mark.rare
+@pytest.mark.compiles
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "u8", "bool"])
 def test_no_function_calls_a_library(dtype: str) -> None:
     text = isa(every_function(words_for(dtype), dtype, tile=(32, 32, 32), wave=(32, 32), operands="bf16"), NVIDIA)
     assert "__nv_" not in text and "call" not in text
 
 
+@pytest.mark.compiles
 def test_what_is_written_in_f64_is_computed_in_f64() -> None:
     """IREE made f32 of it for AMD."""
     spec = epilogue(
@@ -115,6 +120,7 @@ def test_a_bool_is_a_byte_in_memory_and_a_bit_in_registers() -> None:
     assert "memref<?xi1" not in text and re.search(r"store .* vector<\d+xi8>", text) and "xi1>" in text
 
 
+@pytest.mark.compiles
 def test_places_and_bits_call_no_library() -> None:
     text = isa(epilogue(*PLACES, tile=(64, 64, 32), wave=(32, 32), operands="bf16"), NVIDIA)
     assert "call" not in text

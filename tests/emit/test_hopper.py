@@ -57,6 +57,7 @@ def test_the_kernels_are_well_formed() -> None:
         assert parse_kernel(print_kernel(kernel)) == kernel
 
 
+@pytest.mark.compiles
 def test_specialised_gemm() -> None:
     module, ptx = compiled(specialised_gemm())
     assert ".maxntid 384" in ptx and ".minnctapersm 1" in ptx
@@ -77,6 +78,7 @@ def test_specialised_gemm() -> None:
     assert module.interface.shared_memory_bytes == 4 * 49152 + 2 * 16384 + 8 * 8
 
 
+@pytest.mark.compiles
 def test_products_of_a_step_follow_each_other() -> None:
     _, ptx = compiled(specialised_gemm())
     batch = ptx[ptx.index("wgmma.fence") : ptx.index("wgmma.commit_group")]
@@ -86,12 +88,14 @@ def test_products_of_a_step_follow_each_other() -> None:
     assert len(set(registers)) == 1, "accumulators stay where they are"
 
 
+@pytest.mark.compiles
 @needs_ptxas
 def test_specialised_gemm_has_registers_for_its_roles(tmp_path: Path) -> None:
     _, ptx = compiled(specialised_gemm())
     assert "Used 168 registers" in assembled(ptx, tmp_path), "65536 over 384 lanes, in eights"
 
 
+@pytest.mark.compiles
 @needs_ptxas
 def test_bounded_waits_trap(tmp_path: Path) -> None:
     _, ptx = compiled(specialised_gemm(), bounded_waits=True)
@@ -100,6 +104,7 @@ def test_bounded_waits_trap(tmp_path: Path) -> None:
     assert "trap" not in compiled(specialised_gemm())[1]
 
 
+@pytest.mark.compiles
 @needs_ptxas
 @pytest.mark.parametrize("registers", [False, True])
 @pytest.mark.parametrize("row", PRODUCTS)
@@ -113,6 +118,7 @@ def test_products_of_every_type(row: str, registers: bool, tmp_path: Path) -> No
     assembled(ptx, tmp_path)
 
 
+@pytest.mark.compiles
 @needs_ptxas
 @pytest.mark.parametrize(("registers", "factors"), [(False, "1,  1, 1,  1"), (True, "1, 1, 1")])
 def test_contiguous_columns(registers: bool, factors: str, tmp_path: Path) -> None:

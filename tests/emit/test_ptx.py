@@ -64,6 +64,7 @@ def assembles(ptx: str) -> None:
     assert assembled.warnings == () and assembled.spill_bytes == 0, str(assembled)
 
 
+@pytest.mark.compiles
 def test_a_compiled_kernel_takes_its_maps_by_value() -> None:
     before, after = pointers_of_iree(), descriptors_by_value(pointers_of_iree(), "gemm", MAPS)
     for ordinal in MAPS:
@@ -74,6 +75,7 @@ def test_a_compiled_kernel_takes_its_maps_by_value() -> None:
     assembles(after)
 
 
+@pytest.mark.compiles
 def test_it_is_done_for_every_kernel_with_maps() -> None:
     module = thread_to_module(specialised_gemm(), machines("sm_90")[0], interface_of(specialised_gemm()))
     binaries, compiled = module_to_binaries(module)

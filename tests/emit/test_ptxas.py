@@ -83,6 +83,7 @@ def test_cubins_come_before_the_ptx_of_every_case(standin: Path) -> None:
     assert len(artifact.members) == 2
 
 
+@pytest.mark.compiles
 def test_kernels_of_this_process_have_cubins_and_generated_files_have_none(
     standin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from wavespec.pipeline import build_variant, emit, module_to_binaries
 TYPES = ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8"]
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("word", ["sum", "max"])
 def test_every_type_is_exchanged_by_registers(word: str, dtype: str) -> None:
@@ -22,6 +23,7 @@ def test_every_type_is_exchanged_by_registers(word: str, dtype: str) -> None:
     assert artifact.binaries
 
 
+@pytest.mark.compiles
 def test_waves_along_a_row_meet_in_shared_memory() -> None:
     (binary,), _ = module_to_binaries(emit(Rows(tile=(2, 512), wave=(1, 128)).spec, NVIDIA))
     ptx = binary.data.decode()

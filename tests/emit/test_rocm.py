@@ -33,6 +33,7 @@ def test_descriptors_are_made_outside_of_loops() -> None:
     assert "rocdl.make.buffer.rsrc" not in loop(mlir(DEFAULT))
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("group", ["", ", group: 2"])
 def test_persistent_workgroups_make_descriptors_once_a_round(group: str) -> None:
     gemm = replace(DEFAULT, schedule=f"workgroups: {{persistent: true, count: 304{group}}}", stages=2)
@@ -83,6 +84,7 @@ def test_offsets_in_the_tensor_are_64_bits_wide() -> None:
     assert len(re.findall(r"llvm.inttoptr .* : i64 to", text)) == 3
 
 
+@pytest.mark.compiles
 def test_artifact_has_a_vmfb_and_the_code_in_it() -> None:
     artifact, compiled = build_variant(DEFAULT.spec, AMD, intermediates=True)
     (vmfb,) = artifact.binaries

@@ -35,6 +35,7 @@ graph:
     )
 
 
+@pytest.mark.compiles
 def test_no_instruction_flushes_on_sm_90_but_the_power_of_two() -> None:
     (machine,) = machines("sm_90")
     artifact, _ = build_variant(spec(), machine)
@@ -43,6 +44,7 @@ def test_no_instruction_flushes_on_sm_90_but_the_power_of_two() -> None:
     assert set(re.findall(r"[a-z0-9.]+\.ftz[a-z0-9.]*", ptx)) == {"ex2.approx.ftz.f32"}
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("target", ["gfx942", "gfx950"])
 def test_code_objects_ask_for_the_mode_that_keeps_them(target: str) -> None:
     (machine,) = machines(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -151,6 +152,7 @@ def test_roles_and_schedules_never_change_a_result(data: st.DataObject) -> None:
     check(gemm, machine, padded)
 
 
+@pytest.mark.compiles
 @given(st.data())
 def test_legal_tiles_and_waves_never_change_a_result(data: st.DataObject) -> None:
     machine = data.draw(st.sampled_from([m for m in MACHINES if m.concurrent_waves]))

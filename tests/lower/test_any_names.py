@@ -195,6 +195,7 @@ def test_kernels_with_names_of_the_compiler_run(names: dict[str, str], tmp_path:
     assert function(a, b, out=out) is out and torch.equal(out, expected)
 
 
+@pytest.mark.compiles
 def test_a_dim_called_workgroup_is_summed_over_whole() -> None:
     kernel = compile(loads(text_with({"K": "workgroup"})))
     assert kernel(torch.ones(70, 40).half(), torch.ones(50, 40).half()).unique().tolist() == [40]

@@ -50,6 +50,7 @@ def test_targets_without_the_limit_take_more() -> None:
         lower(sum_of(40), machines(target)[0])
 
 
+@pytest.mark.compiles
 def test_as_many_tensors_as_a_launch_takes_run() -> None:
     inputs = [torch.full((100,), float(index)) for index in range(31)]
     result = Kernel(build(sum_of(31), "cpu", only=best_variant("cpu")))(*inputs)

@@ -48,12 +48,14 @@ add_one.wave.yaml:11:26: error[too-much-code]: The tiles become at least 3145728
     assert time.process_time() - start < 2  # it took more than 200 seconds
 
 
+@pytest.mark.slow
 def test_tiles_with_more_lines_than_vectors_are_refused_by_their_lines() -> None:
     text = TEXT.replace("1048576", "1024").replace('"v + 1"', '"atan2(v, exp(v))"')
     with pytest.raises(WavespecError, match="too-much-code"):
         emit(loads(text), V3)
 
 
+@pytest.mark.slow
 def test_steps_are_counted_while_they_are_made() -> None:
     """Elements at places of their own may become a step each, which is not known before."""
     text = (
@@ -65,5 +67,6 @@ def test_steps_are_counted_while_they_are_made() -> None:
         lower(loads(text), V3)
 
 
+@pytest.mark.slow
 def test_tiles_that_compile_in_time_pass() -> None:
     assert emit(loads(TEXT.replace("1048576", "2048")), V3).text.count("\n") < V3.most_lines

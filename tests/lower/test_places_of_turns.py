@@ -60,6 +60,7 @@ graph:
 """
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("machine", [*machines("cpu"), *machines("gfx942")], ids=lambda machine: machine.variant)
 def test_strips_of_every_wave_are_kept_beside_an_inner_loop(machine: Machine) -> None:
     spec, random = loads(KEPT_STRIPS, "kept.wave.yaml"), torch.Generator().manual_seed(1)

@@ -95,6 +95,7 @@ def test_an_empty_sum_is_written() -> None:
     np.testing.assert_array_equal(report.tensors["c"], expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [CPU, AVX2], ids=lambda machine: machine.variant)
 @pytest.mark.parametrize("value", [0, -2])
 def test_sums_over_several_steps_are_exact(value: int, machine: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.lower.gemms import CPU, NVIDIA, Gemm, run
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.pipeline import lower
@@ -43,6 +45,7 @@ def steps(kernel: Kernel) -> list[Op]:
     return [op for op in kernel.walk() if op.name == "for" and any(o.name == "mma" for o in op.body.ops)]
 
 
+@pytest.mark.slow
 def test_each_fragment_has_a_loop_of_its_own() -> None:
     before, after = (steps(lower(pair(), CPU, after=stage)) for stage in ("tile-to-thread", "split-chains"))
     assert [len(loop.operands) for loop in before] == [2]

@@ -151,6 +151,7 @@ graph:
 """
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("machine", machines("cpu"), ids=lambda machine: machine.variant)
 def test_whole_numbers_that_are_computed_are_biased_and_turned_as_products_want_them(machine: Machine) -> None:
     spec, random = loads(_WHOLE_NUMBERS), np.random.default_rng(1)

@@ -26,6 +26,7 @@ def test_waves_along_the_lowest_axis_are_next_to_each_other(m: int, n: int, firs
     assert waves[0][0] == f"wave_{first}" and dict(waves) == {"wave_M": 2, "wave_N": 4}
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("schedule", ["", "auto: modulo"])
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.variant)
 def test_the_order_of_waves_changes_no_result(machine: Machine, schedule: str) -> None:

@@ -85,6 +85,7 @@ def test_other_code_in_the_cache_is_not_taken(tmp_path: Path, cache: CompileCach
         stored(tmp_path / "code").find()
 
 
+@pytest.mark.compiles
 def test_only_the_case_and_the_variant_that_are_called_are_built(
     project: Path, cache: CompileCache, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +101,7 @@ def test_only_the_case_and_the_variant_that_are_called_are_built(
     assert not [sha256 for sha256 in others if cache.get(sha256) is not None]
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_error_names_both_cures(project: Path, cache: CompileCache) -> None:
     script = """
 import sys
@@ -146,11 +148,13 @@ def edited(project: Path, tmp_path: Path, **fields: str) -> Binary:
     return binary
 
 
+@pytest.mark.compiles
 def test_code_of_another_version_of_wavespec_is_not_run(project: Path, tmp_path: Path, cache: CompileCache) -> None:
     with pytest.raises(ArtifactError, match=r"this version of wavespec makes other code of small\.wave\.yaml"):
         _ = edited(project, tmp_path, sha256="0" * 64, mlir_sha256="0" * 64).data
 
 
+@pytest.mark.compiles
 def test_code_of_another_compiler_is_not_run(project: Path, tmp_path: Path, cache: CompileCache) -> None:
     with pytest.raises(ArtifactError, match="the compiler that is installed makes other machine code for"):
         _ = edited(project, tmp_path, sha256="0" * 64).data

@@ -17,6 +17,8 @@ from wavespec.pipeline import best_variant, build
 from wavespec.runtime import ArgumentError, Kernel
 from wavespec.schema import loads
 
+pytestmark = pytest.mark.compiles
+
 # double is written anew or by out=, count is changed in place
 SPEC = """apiVersion: wavespec/v1
 kind: Kernel

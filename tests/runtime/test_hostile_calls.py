@@ -23,6 +23,8 @@ from wavespec.pipeline import best_variant, build
 from wavespec.runtime import ArgumentError, Kernel
 from wavespec.schema import loads
 
+pytestmark = pytest.mark.compiles
+
 Call = Callable[..., Any]
 M, N, K = 5, 3, 8
 

@@ -17,6 +17,8 @@ from wavespec.runtime import ArgumentError, ArgumentTypeError
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load, loads
 
+pytestmark = pytest.mark.compiles
+
 SPEC = Path(__file__).parents[2] / "specs" / "scatter_add.wave.yaml"
 MIXED = """apiVersion: wavespec/v1
 kind: Kernel

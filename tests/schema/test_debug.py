@@ -36,6 +36,7 @@ def test_a_name_that_is_no_value_is_refused() -> None:
         debug(Gemm().spec, "acd")
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("loop", ["branch", "none"])
 def test_what_is_shown_is_what_the_reference_has(loop: str) -> None:
     product = Product(loop=loop, space="global", tile=(32, 32, 32))
@@ -79,6 +80,7 @@ graph:
 """
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("steps", [0, 1, 4])
 def test_what_is_shown_of_a_repeat_is_that_of_its_last_step(steps: int) -> None:
     spec = debug(loads(STEPS.format(steps=steps), "steps.wave.yaml"), "large", "acc", "twice.other", "steps.acc")

@@ -189,6 +189,7 @@ def kernels(draw: st.DrawFn) -> KernelSpec:
     return kernel.build()
 
 
+@pytest.mark.rare
 @given(kernels())
 def test_any_kernel_survives_yaml(spec: KernelSpec) -> None:
     text = dump_yaml(spec)

@@ -179,6 +179,7 @@ def test_specialized_gemm_is_clean_and_exact(order: Order) -> None:
     assert found(report, right) == set(), report.render()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS[:2])
 @pytest.mark.parametrize("bug", SPECIALIZED)
 def test_bug_in_a_specialized_gemm_is_caught(bug: str, order: Order) -> None:
@@ -186,6 +187,7 @@ def test_bug_in_a_specialized_gemm_is_caught(bug: str, order: Order) -> None:
     assert kind in found(*run_gemm(plant(specialized_gemm()), order))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "bugs"), [(NVIDIA, PIPELINED), (AMD, STAGED), (AMD_COPYING, COPIED)], ids=["sm_90", "gfx942", "gfx950"]
 )
@@ -204,6 +206,7 @@ def test_lowered_gemm_with_roles_is_clean_and_exact(name: str, order: Order) -> 
     assert found(report, right) == set(), report.render()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "bug", "plant", "kind"), BUGS_OF_ROLES, ids=lambda value: value if isinstance(value, str) else ""
 )

@@ -43,6 +43,7 @@ def everything(rows: int, columns: int) -> set[tuple[int, int]]:
     return {(row, column) for row in range(rows) for column in range(columns)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "row"), ROWS)
 def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None:
     accumulator = cells(row.acc, ("m", "n"), row.lanes)
@@ -58,6 +59,7 @@ def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None
     assert row.lanes % machine.lanes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "row"), ROWS)
 def test_swapped_is_the_transposed_product(machine: Machine, row: MatrixInstruction) -> None:
     swapped = row.swapped()

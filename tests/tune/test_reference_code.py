@@ -19,6 +19,7 @@ from wavespec.tune.reference_code import reference_code
 SUBJECTS = [pytest.param(one, id=one.name) for one in subjects(*TARGETS)]
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_bundled_reference_is_the_reference(subject: Subject, tmp_path: Path) -> None:
     spec, sizes = subject.spec, subject.row.small[0]
@@ -33,6 +34,7 @@ def test_bundled_reference_is_the_reference(subject: Subject, tmp_path: Path) ->
     torch.testing.assert_close(module.rounded_0(*inputs), reference(spec, *inputs, compute=None))
 
 
+@pytest.mark.rare
 def test_loop_of_many_steps_is_not_written_out() -> None:
     (spec,) = (load(path) for path in KERNELS if path.name == "sparsemax.wave.yaml")
     with pytest.raises(ReferenceTooLong) as raised:
