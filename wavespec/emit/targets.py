@@ -120,11 +120,15 @@ def _dumped(compiled: Compiled, suffix: str) -> bytes:
 
 
 def _executable_target(machine: Machine) -> str:
+    assert machine.resources is not None, f"{machine.variant} has no table of resources"
+    most = machine.max_threads
     wgp = (
         "compute = fp64|fp32|fp16|int64|int32|int16|int8, storage = b64|b32|b16|b8, subgroup = shuffle|arithmetic, dot = dp4xi8toi32, mma = [], "
-        f"subgroup_size_choices = [{machine.lanes}], max_workgroup_sizes = [1024, 1024, 1024], "
-        f"max_thread_count_per_workgroup = {machine.max_threads}, max_workgroup_memory_bytes = {machine.shared.bytes}, "
-        "max_workgroup_counts = [2147483647, 65535, 65535], max_load_instruction_bits = 128, simds_per_wgp = 4, vgpr_space_bits = 16384"
+        f"subgroup_size_choices = [{machine.lanes}], max_workgroup_sizes = [{most}, {most}, {most}], "
+        f"max_thread_count_per_workgroup = {most}, max_workgroup_memory_bytes = {machine.shared.bytes}, "
+        "max_workgroup_counts = [2147483647, 65535, 65535], "
+        f"max_load_instruction_bits = {machine.globals.access_bytes * 8}, simds_per_wgp = {machine.resources.parts}, "
+        "vgpr_space_bits = 16384"
     )
     features = machine.compiler.get("features", "")
     target = f'#iree_gpu.target<arch = "{machine.compiler["arch"]}", features = "{features}", wgp = <{wgp}>>'

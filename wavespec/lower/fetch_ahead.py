@@ -20,7 +20,7 @@ class FetchAhead(Pass):
     Before: a step of an outer loop walks over a row several times, the first time from memory.
     After:  the second walk has a ``prefetch`` beside each load, of the same place in the next step of the outer loop
             (in its last step, of its own), so that memory is busy while this one is computed with.  That is for
-            machines that run one wave after another; where many run together they fill each other's gaps.
+            machines that are told what is read later; where many waves run together they fill each other's gaps.
     """
 
     name: ClassVar[str] = "fetch-ahead"
