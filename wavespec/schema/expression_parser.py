@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-from wavespec.diagnostics import Source, Span, WavespecError, listing, nearest, quote
+from wavespec.diagnostics import Source, Span, WavespecError, name_hints, quote
+from wavespec.schema.errors import LANGUAGE_PAGE
 from wavespec.schema.expressions import (
     COMPARISONS,
     FUNCTIONS,
@@ -55,9 +56,8 @@ class UnknownFunction(WavespecError, code="unknown-function"):
     """A call of something that is not a function of expressions."""
 
     def __init__(self, span: Span, name: str, allowed: Mapping[str, tuple[int, int]]) -> None:
-        guess = nearest(name, allowed)
-        hint = f"Did you mean {quote(guess)}?" if guess else f"The functions are {listing(allowed)}."
-        super().__init__(span, f"{quote(name)} is not a function.", hints=[hint])
+        hints = name_hints(name, allowed, "The functions are", LANGUAGE_PAGE)
+        super().__init__(span, f"{quote(name)} is not a function.", hints=hints)
 
 
 @dataclass(frozen=True, slots=True)
