@@ -22,6 +22,7 @@ from typing import ClassVar, Literal
 _LONGEST_LINE = 160
 _LONGEST_QUOTE = 64
 _MOST_SHOWN = 100
+_MOST_LISTED = 24
 
 Style = Literal["error", "warning", "place", "note", "hint"]
 Paint = Callable[[Style, str], str]
@@ -214,10 +215,15 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     return candidates[found[0]] if found else None
 
 
-def name_hints(name: str, allowed: Iterable[str], what: str) -> tuple[str, ...]:
-    """`Did you mean 'x'?`, or else the list of what exists: `what` opens it ("Its fields are")."""
+def name_hints(name: str, allowed: Iterable[str], what: str, documented: str = "") -> tuple[str, ...]:
+    """`Did you mean 'x'?`, or else the list of what exists: `what` opens it ("Its fields are"). Of many names only
+    some, and the page where all of them are `documented`."""
     names = list(allowed)
-    return guess_hints(name, names) or ((f"{what} {listing(names)}.",) if names else ())
+    if len(names) <= _MOST_LISTED or nearest(name, names):
+        return guess_hints(name, names) or ((f"{what} {listing(names)}.",) if names else ())
+    near = difflib.get_close_matches(name[:_LONGEST_QUOTE], names, n=3, cutoff=0)
+    page = f" {documented} has all of them." if documented else ""
+    return (f"The nearest of {len(names)} names are {listing(near)}.{page}",)
 
 
 def guess_hints(name: str, allowed: Iterable[str]) -> tuple[str, ...]:

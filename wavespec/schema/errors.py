@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
 from wavespec.schema.names import name_problem
 
+LANGUAGE_PAGE = "docs/language.md"
+"""Where every word of the language is documented."""
 ANY_NAME = "*"
 """Among the names of broken parts: a statement has no name, so an unknown value may be its result."""
 
@@ -34,7 +36,8 @@ _SAID_WITH = {
 class UnknownOp(WavespecError, code="unknown-op"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
         allowed, here = list(allowed), _SAID_WITH.get(name)
-        hints = (f"It is said with {quote(here)}.",) if here in allowed else name_hints(name, allowed, "The ops are")
+        known = name_hints(name, allowed, "The ops are", LANGUAGE_PAGE)
+        hints = (f"It is said with {quote(here)}.",) if here in allowed else known
         super().__init__(where, f"{quote(name)} is not an op.", hints=hints)
 
 

@@ -21,7 +21,8 @@ from typing import Annotated, ClassVar, NoReturn
 
 from pydantic import BeforeValidator
 
-from wavespec.diagnostics import Source, Span, WavespecError, listing, nearest, quote
+from wavespec.diagnostics import Source, Span, WavespecError, name_hints, quote
+from wavespec.schema.errors import LANGUAGE_PAGE
 from wavespec.schema.expressions import (
     COMPARISONS,
     FUNCTIONS,
@@ -57,9 +58,8 @@ class UnknownFunction(WavespecError, code="unknown-function"):
     """A call of something that is not a function of expressions."""
 
     def __init__(self, span: Span, name: str, allowed: Mapping[str, tuple[int, int]]) -> None:
-        guess = nearest(name, allowed)
-        hint = f"Did you mean {quote(guess)}?" if guess else f"The functions are {listing(allowed)}."
-        super().__init__(span, f"{quote(name)} is not a function.", hints=[hint])
+        hints = name_hints(name, allowed, "The functions are", LANGUAGE_PAGE)
+        super().__init__(span, f"{quote(name)} is not a function.", hints=hints)
 
 
 @dataclass(frozen=True, slots=True)
