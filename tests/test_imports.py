@@ -18,7 +18,7 @@ ALLOWED = {
     "lower": ("lower", "schedule", "ops", "ir", "targets", "schema", "diagnostics"),
     "sim": ("sim", "ir", "ops", "targets", "schema", "diagnostics"),
     "emit": ("emit", "ir", "targets", "schema", "diagnostics", "cache", "runtime.artifact", "runtime.size_expr"),
-    "runtime": ("runtime", "ir.dtype", "version", "cache", "rebuild"),
+    "runtime": ("runtime", "ir.dtype", "version", "cache"),
     "tune": (
         "tune",
         "pipeline",

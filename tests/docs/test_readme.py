@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 README = Path(__file__).parents[2] / "README.md"
