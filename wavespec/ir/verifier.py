@@ -34,16 +34,8 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     level = {TileType: "tile", VectorType: "thread"}
     declared = TILE_OPS if kernel.level == "tile" else THREAD_OPS
     verified = _still_right(kernel, before)
+    _check_names(kernel)
     defined: dict[str, Value] = {}
-
-    for what, names in (
-        ("memory", [memory.name for memory in kernel.memories]),
-        ("symbol", [name for name in (known.args[0] for known in kernel.symbols) if not is_operand(name)]),
-    ):
-        for name in {name for name in names if names.count(name) > 1}:
-            raise VerificationError(f"kernel '{kernel.name}': {what} '{name}' is declared twice")
-    for name in {dim for dim in map(dim_of_size, symbols) if dim} - kernel.all_sizes.keys():
-        raise VerificationError(f"kernel '{kernel.name}': symbol '{size_name(name)}' is the size of no dim")
 
     def fail(op: Op, what: str) -> VerificationError:
         place = f" ({op.span.file}:{op.span.line}:{op.span.column})" if op.span else ""
@@ -91,6 +83,19 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
                 define(op, value, scope)
 
     block(kernel.body, {})
+
+
+def _check_names(kernel: Kernel) -> None:
+    """Rule 4."""
+    symbols = [known.args[0] for known in kernel.symbols]
+    for what, names in (
+        ("memory", [memory.name for memory in kernel.memories]),
+        ("symbol", [name for name in symbols if not is_operand(name)]),
+    ):
+        for name in {name for name in names if names.count(name) > 1}:
+            raise VerificationError(f"kernel '{kernel.name}': {what} '{name}' is declared twice")
+    for name in {dim for dim in map(dim_of_size, symbols) if dim} - kernel.all_sizes.keys():
+        raise VerificationError(f"kernel '{kernel.name}': symbol '{size_name(name)}' is the size of no dim")
 
 
 def _still_right(kernel: Kernel, before: Kernel | None) -> Collection[int]:
