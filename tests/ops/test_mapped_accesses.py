@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
+from tests.ops.empty_divisors import divided_by_empty
 from tests.ops.mapped_kernels import assert_exact, copy, product
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Op
@@ -134,3 +135,10 @@ def test_the_reference_leaves_what_is_outside_as_zero() -> None:
     x, i, v = torch.ones(2, 3), torch.tensor([1, 7]), torch.zeros(3)
     got = reference(copy("{M: row}", index="i64"), x, i, v)
     assert got.tolist() == [[1, 1, 1], [0, 0, 0]]
+
+
+@MACHINES
+@pytest.mark.parametrize("place", ["K % size(M)", "K // size(M)", "(K - 5) % size(M)"])
+@pytest.mark.parametrize("size", [0, 3])
+def test_the_size_of_an_empty_dim_divides_as_one(machine: Machine, place: str, size: int) -> None:
+    assert_exact(divided_by_empty(place), machine, {"M": size, "K": 20})

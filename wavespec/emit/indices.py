@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wavespec.emit.mlir_text import MlirText
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, maximum
 
 _I32 = (-(2**31), 2**31 - 1)
 
@@ -181,23 +181,24 @@ class Indices:
     def _operation(self, expr: Expr, bits: int, depth: int) -> str:
         if expr.kind in ("floordiv", "mod") and expr.args[1].is_const:
             return self._divide(expr, bits, depth)
-        if expr.kind == "mod" and _may_be_negative(expr.args[0]):
-            value, size = (self._at(argument, bits).name for argument in expr.args)
-            return self._remainder(value, size, bits, depth)
-        verbs = {
-            "product": "muli",
-            "min": "minsi",
-            "max": "maxsi",
-            "xor": "xori",
-            "floordiv": "divui" if _natural(expr.args) else "floordivsi",
-            "mod": "remui" if _natural(expr.args) else "remsi",
-        }
+        if expr.kind in ("floordiv", "mod"):
+            return self._divide_by_size(expr, bits, depth)
+        verb = {"product": "muli", "min": "minsi", "max": "maxsi", "xor": "xori"}[expr.kind]
         result = self._at(expr.args[0], bits).name
         for argument in expr.args[1:]:
-            result = self.text.op(
-                f"arith.{verbs[expr.kind]} {result}, {self._at(argument, bits).name} : i{bits}", depth
-            )
+            result = self.text.op(f"arith.{verb} {result}, {self._at(argument, bits).name} : i{bits}", depth)
         return result
+
+    def _divide_by_size(self, expr: Expr, bits: int, depth: int) -> str:
+        """That of an empty dim counts as 1: some processors trap at a division by 0."""
+        value, size = (self._at(part, bits).name for part in (expr.args[0], maximum(expr.args[1], 1)))
+        if expr.kind == "mod" and _may_be_negative(expr.args[0]):
+            return self._remainder(value, size, bits, depth)
+        if _natural(expr.args):
+            verb = "divui" if expr.kind == "floordiv" else "remui"
+        else:
+            verb = "floordivsi" if expr.kind == "floordiv" else "remsi"
+        return self.text.op(f"arith.{verb} {value}, {size} : i{bits}", depth)
 
     def _divide(self, expr: Expr, bits: int, depth: int) -> str:
         value, divisor = self._at(expr.args[0], bits).name, expr.args[1].value

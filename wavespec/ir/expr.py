@@ -447,10 +447,15 @@ def _maximum_value(left: Any, right: Any) -> Any:
     return left + (right - left) * (right > left)
 
 
+def divisor(number: Any) -> Any:
+    """What a division by it divides by: the size of an empty dim counts as 1.  See docs/decisions/0060."""
+    return number + (number == 0)
+
+
 _EVALUATE: dict[str, Callable[[Any, Any], Any]] = {
     "product": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
+    "floordiv": lambda a, b: a // divisor(b),
+    "mod": lambda a, b: a % divisor(b),
     "min": _minimum_value,
     "max": _maximum_value,
     "xor": lambda a, b: a ^ b,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, const, divisor, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
@@ -216,7 +216,10 @@ _COMPARISONS: _Operations = {
 _IN_TORCH: _Operations = {
     **_PLAIN,
     **_COMPARISONS,
-    "/": lambda a, b: a // b,  # exact, where it has a meaning
+    "/": lambda a, b: a // divisor(b),  # exact, where it has a meaning
+    "//": lambda a, b: a // divisor(b),
+    "%": lambda a, b: a % divisor(b),
+    "ceildiv": lambda a, b: (a + (b - 1)) // divisor(b),
     "number": lambda n, _: n,
     "min": _torch_minimum,
     "max": _torch_maximum,
