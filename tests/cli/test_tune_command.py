@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.cli.command import Command
+from tests.ops.mapped_kernels import product
+from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.tune import bundle
+from wavespec.tune.bench import bench
 from wavespec.tune.results import PLAN
 from wavespec.tune.supervise import BenchFailed
 
@@ -146,3 +150,15 @@ def test_file_that_is_not_called_like_a_spec_is_refused(wavespec: Command, small
     other = small.rename("small.yaml")
     result = wavespec("tune", other, "--workload", SIZES)
     assert result.code == 2 and "error[no-tuned-file]" in result.err
+
+
+def test_integers_that_are_places_are_drawn_as_places(wavespec: Command) -> None:
+    Path("rows.wave.yaml").write_text(dump_yaml(product("{T: row}", "{}")))
+    made = wavespec("tune", "rows.wave.yaml", "--workload", "M=40,N=32,K=32,T=300", "--bundle", "packed")
+    assert made.code == 0, made.err
+    reference = Path("packed", "reference.py")
+    keeping = "def exact_0(*inputs, plain=exact_0):\n    torch.save(inputs[1], 'rows.pt')\n    return plain(*inputs)\n"
+    reference.write_text(reference.read_text() + keeping)
+    bench(Path("packed"), 60)
+    rows = torch.load("rows.pt")
+    assert rows.min() >= 0 and 127 < rows.max() < 300

@@ -46,13 +46,13 @@ def plan(names: list[str]) -> dict[str, Any]:
         for name in names
     ]
     return {
-        "format": 1,
+        "format": 2,
         "key": "key",
         "kernel": "gemm",
         "digest": "digest",
         "target": "cpu",
         "machine": "",
-        "workloads": [{"sizes": SIZES, "when": ["M <= 16"], "candidates": candidates}],
+        "workloads": [{"sizes": SIZES, "when": ["M <= 16"], "integers": {}, "candidates": candidates}],
         "running": None,
         "measurements": [],
     }

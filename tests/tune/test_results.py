@@ -23,7 +23,7 @@ def test_results_of_another_plan_are_not_taken_over(tmp_path: Path) -> None:
 
 
 CHANGES: list[dict[str, Any]] = [
-    {"format": 2},
+    {"format": 1},
     {"kernel": 3},
     {"workloads": [{}]},
     {"measurements": [{"workload": 1, "candidate": "untuned", "problem": ""}]},

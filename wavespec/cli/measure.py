@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from wavespec.cli.doubts import Doubt, doubts_about
-from wavespec.cli.integer_inputs import Meaning, meanings, walk
 from wavespec.diagnostics import WavespecError
 from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
@@ -21,7 +20,8 @@ from wavespec.schema.ops import Mma
 from wavespec.sim.packed import unpacked
 from wavespec.sim.reference import interpret, reference, results
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
-from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
+from wavespec.tune.integer_inputs import meanings, walk
+from wavespec.tune.judge import Accuracy, accuracy_of, random_integers, random_tensor
 
 _WARM_UP = 3
 _ROUNDS = 3
@@ -48,7 +48,7 @@ def random_inputs(spec: KernelSpec, sizes: Mapping[str, int], seed: int, device:
             shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
             made = random_tensor(shape, DTYPES[tensor.dtype], generator)
             if name in meant:
-                made = _integers(meant[name], sizes[meant[name].dim], made, generator)
+                made = random_integers(meant[name].use, sizes[meant[name].dim], made, generator)
             inputs.append(made.to(device))
     except RuntimeError as error:
         raise NotEnoughMemory("--dim", f"{spec.name}: no memory for tensors of these sizes.") from error
@@ -64,17 +64,6 @@ def accuracy(
     types = [spec.tensors[name].dtype for name in context.computation.written]
     elements = [unpacked(one, dtype) for one, dtype in zip(as_list(written), types, strict=True)]
     return accuracy_of(elements, exact, rounded), doubts_about(context, exact, rounded)
-
-
-def _integers(meaning: Meaning, size: int, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Numbers that make sense for what they are used for, along a dim of `size`."""
-    beyond = size if meaning.use == "places" else size + 1
-    most = min(beyond, torch.iinfo(like.dtype).max + 1)
-    numbers = torch.randint(0, max(most, 1), like.shape, generator=generator)
-    if meaning.use == "starts" and numbers.numel():
-        numbers = numbers.sort().values
-        numbers[..., 0], numbers[..., -1] = 0, most - 1
-    return numbers.to(like.dtype)
 
 
 def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int) -> list[float]:

@@ -24,7 +24,7 @@ from torch import Tensor
 from wavespec.runtime.artifact import KernelArtifact, unpack_artifact
 from wavespec.runtime.checks import DTYPES
 from wavespec.runtime.kernel import Kernel
-from wavespec.tune.judge import Accuracy, accuracy_of, random_tensor
+from wavespec.tune.judge import Accuracy, accuracy_of, random_integers, random_tensor
 from wavespec.tune.results import FINAL_ROUNDS, UNTUNED, Results, start_or_resume
 
 START_AGAIN = 75
@@ -148,11 +148,16 @@ class _Inputs:
     def __init__(self, workload: _Workload) -> None:
         workload.seed += 1
         generator = torch.Generator(workload.device).manual_seed(workload.seed)
-        sizes: dict[str, int] = workload.results.workloads[workload.index]["sizes"]
+        planned = workload.results.workloads[workload.index]
+        sizes: dict[str, int] = planned["sizes"]
         artifact = _artifact(workload.folder, workload.index, workload.results.names(workload.index)[0])
-        self.tensors = [
-            random_tensor(tensor.shape(sizes), DTYPES[tensor.dtype], generator) for tensor in artifact.inputs
-        ]
+        self.tensors: list[Tensor] = []
+        for tensor in artifact.inputs:
+            made = random_tensor(tensor.shape(sizes), DTYPES[tensor.dtype], generator)
+            if tensor.name in planned["integers"]:
+                use, size = planned["integers"][tensor.name]
+                made = random_integers(use, size, made, generator)
+            self.tensors.append(made)
         self.exact = as_list(workload.exact(*self.tensors))
         self.rounded = as_list(workload.rounded(*self.tensors))
 

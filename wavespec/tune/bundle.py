@@ -24,12 +24,13 @@ from wavespec.runtime.files import replace_file
 from wavespec.schema import KernelSpec
 from wavespec.schema.expression_parser import parse_expression
 from wavespec.schema.models import Case, Override, TargetOverride
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, spec_for_target
+from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes, spec_for_target
 from wavespec.schema.spec_to_yaml import dump_yaml, spec_to_data
 from wavespec.targets.machine import Machine
 from wavespec.tune.bench import kernel_file
 from wavespec.tune.candidates import candidates
 from wavespec.tune.compile_pool import CompileJob, CompilePool
+from wavespec.tune.integer_inputs import meanings
 from wavespec.tune.ranges import ranges
 from wavespec.tune.reference_code import reference_code
 from wavespec.tune.results import FORMAT, PLAN, UNTUNED
@@ -212,6 +213,7 @@ def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]
             {
                 "sizes": workload.sizes,
                 "when": workload.when,
+                "integers": _integers(subject.spec, workload.sizes),
                 "candidates": [
                     {"name": name, "words": words, "settings": None if settings is None else spec_to_data(settings)}
                     for name, words, settings, _ in workload.entries
@@ -222,6 +224,12 @@ def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]
         "running": None,
         "measurements": [],
     }
+
+
+def _integers(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+    """Of inputs whose numbers have a meaning, which one, and the size of the dim that they are along."""
+    every = complete_sizes(spec, sizes)
+    return {name: (meaning.use, every[meaning.dim]) for name, meaning in meanings(spec).items()}
 
 
 def _first_problem(jobs: Sequence[CompileJob]) -> str:

@@ -72,6 +72,17 @@ def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Gen
     return value.to(dtype)
 
 
+def random_integers(use: str, size: int, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers of the shape and type of `like` that make sense for their use along a dim of `size`: see `Meaning`."""
+    beyond = size if use == "places" else size + 1
+    most = min(beyond, torch.iinfo(like.dtype).max + 1)
+    numbers = torch.randint(0, max(most, 1), like.shape, generator=generator, device=generator.device)
+    if use == "starts" and numbers.numel():
+        numbers = numbers.sort().values
+        numbers[..., 0], numbers[..., -1] = 0, most - 1
+    return numbers.to(like.dtype)
+
+
 def _errors(actual: Tensor, truth: Tensor) -> Tensor:
     """Absolute, of each element; infinite where just one of both is not a number, or they are different infinities."""
     actual, truth = actual.to(torch.float64), truth.to(torch.float64)

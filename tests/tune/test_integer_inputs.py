@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.kernels import SPECS
-from wavespec.cli.integer_inputs import meanings
 from wavespec.cli.measure import random_inputs
 from wavespec.cli.specs import kernels_of
+from wavespec.tune.integer_inputs import meanings
 
 
 @pytest.mark.parametrize(
