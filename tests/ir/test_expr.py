@@ -56,6 +56,14 @@ def test_normal_form(built: Expr, text: str) -> None:
     assert built.evaluate({"lane": 37, "step": 5, "K": 24, "M": 9}) == _python(text)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [(LANE + 3, LANE - 1, 4), (LANE, LANE, 0), (const(2), const(5), -3), (LANE, STEP, None)],
+)
+def test_how_far_one_is_beyond_the_other(one: Expr, other: Expr, expected: int | None) -> None:
+    assert one.beyond(other) == expected
+
+
 def _python(text: str) -> int:
     """The value of the text at one point, by the parser's own reading of numbers."""
     return parse_expr(text, {"lane": const(37), "step": const(5), "K": const(24), "M": const(9)}).value

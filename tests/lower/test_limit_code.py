@@ -67,6 +67,29 @@ def test_steps_are_counted_while_they_are_made() -> None:
         lower(loads(text), V3)
 
 
+def test_a_single_operation_stops_where_its_steps_are_too_many() -> None:
+    """The places of all elements were found first, which took most of the time."""
+    text = (
+        TEXT.replace("1048576", "32768")
+        .replace("R: 8", "R: 2")
+        .replace("{read: x}", "{read: x, at: {N: N * 7 % size(N)}}")
+    )
+    with pytest.raises(WavespecError, match=f"at least {V3.most_lines + 1} lines"):
+        lower(loads(text), V3)
+
+
+def test_elements_at_places_of_their_own_count_before_they_are_found() -> None:
+    text = (
+        TEXT.replace("f32", "u8")
+        .replace("C: 1048576", "C: 131072")
+        .replace("{read: x}", "{read: x, at: {M: size(M) - 1 - M}}")
+        .replace('  - r: "v + 1"\n', "")
+        .replace("{write: r, to: y}", "{write: v, to: y}")
+    )
+    with pytest.raises(WavespecError, match="too-much-code"):
+        lower(loads(text), V3, after="limit-code")
+
+
 @pytest.mark.slow
 def test_tiles_that_compile_in_time_pass() -> None:
     assert emit(loads(TEXT.replace("1048576", "2048")), V3).text.count("\n") < V3.most_lines

@@ -22,7 +22,7 @@ _interned: WeakValueDictionary[tuple[Any, ...], Expr] = WeakValueDictionary()
 class Expr:
     """One interned node; build it with :func:`const`, :func:`symbol` and the operators."""
 
-    __slots__ = ("__weakref__", "args", "divisor", "high", "kind", "low", "order", "symbols")
+    __slots__ = ("__weakref__", "args", "divisor", "high", "kind", "known_order", "low", "symbols")
 
     kind: Kind
     args: tuple[Any, ...]
@@ -30,8 +30,7 @@ class Expr:
     high: int | None
     divisor: int
     symbols: frozenset[str]
-    order: str
-    """Sorts terms and factors."""
+    known_order: str | None
 
     def __add__(self, other: Expr | int) -> Expr:
         return _sum((self, 1), (as_expr(other), 1))
@@ -70,6 +69,13 @@ class Expr:
         return _rebuild, (self.kind, self.args)
 
     @property
+    def order(self) -> str:
+        """Sorts terms and factors; most sums are neither."""
+        if self.known_order is None:
+            self.known_order = _sort_key(self.kind, self.args)
+        return self.known_order
+
+    @property
     def value(self) -> int:
         """The integer of a constant; raises ``ValueError`` for anything else."""
         if self.kind != "const":
@@ -87,6 +93,11 @@ class Expr:
     def terms(self) -> tuple[tuple[int, Expr], ...]:
         """``(coefficient, term)`` pairs of the normal form, without the constant."""
         return _linear(self)[1]
+
+    def beyond(self, other: Expr) -> int | None:
+        """How much larger than the other it is; None where that is not a constant."""
+        (mine, terms), (others, same) = _linear(self), _linear(other)
+        return mine - others if terms == same else None
 
     def evaluate(self, environment: Mapping[str, Any]) -> Any:
         """The value with every symbol replaced; integers or numpy integer arrays."""
@@ -207,7 +218,7 @@ def _intern(
         return const(low)
     node = Expr.__new__(Expr)
     node.kind, node.args, node.low, node.high, node.divisor, node.symbols = kind, args, low, high, divisor, symbols
-    node.order = _sort_key(kind, args)
+    node.known_order = None
     _interned[key] = node
     return node
 
@@ -284,6 +295,7 @@ def _sum(*parts: tuple[Expr, int]) -> Expr:
     return _intern("sum", (constant, pairs), low, high, divisor, symbols)
 
 
+@lru_cache(maxsize=1 << 14)
 def _product(left: Expr, right: Expr) -> Expr:
     for a, b in ((left, right), (right, left)):
         if a.is_const:
@@ -327,6 +339,7 @@ def _split(node: Expr, divisor: int) -> tuple[Expr, Expr]:
     return _sum(*quotient), _sum(*rest)
 
 
+@lru_cache(maxsize=1 << 14)
 def _floordiv(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:
@@ -372,6 +385,7 @@ def _excess(left: Expr, right: Expr) -> int:
     return constant % math.gcd((left - constant).divisor, right.divisor) if constant else 0
 
 
+@lru_cache(maxsize=1 << 14)
 def _mod(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from wavespec.ir.expr import Expr, as_expr, const
 
@@ -75,8 +76,12 @@ class Layout:
     def coordinates(self, every: int = 1) -> Iterator[dict[str, Expr]]:
         """For every register, or the first of ``every`` some, in order, its coordinate along each dim."""
         base = dict(self.base)
+        known: dict[tuple[str, int], Expr] = {}
         for offsets in self.register_offsets(every):
-            yield {dim: base[dim] + offset for dim, offset in offsets.items()}
+            for dim, offset in offsets.items():
+                if (dim, offset) not in known:
+                    known[dim, offset] = base[dim] + offset
+            yield {pair[0]: known[pair] for pair in offsets.items()}
 
     def run_length(self, dim: str) -> int:
         """How many consecutive registers are consecutive along ``dim`` and equal in every other dim."""
@@ -204,14 +209,11 @@ class Arrangement:
     def offset(self, coordinates: Mapping[str, Expr]) -> Expr:
         """Element offset of a coordinate inside the staged tile."""
         total = const(0)
-        for digit in self.digits:
-            coordinate = coordinates[digit.dim]
-            if self.swizzle and digit.dim == self.swizzle.column and digit.step == 1:
-                coordinate = self.swizzled(coordinate, coordinates[self.swizzle.row])
-            span = digit.step * digit.extent
-            largest = max(d.step * d.extent for d in self.digits if d.dim == digit.dim)
-            value = coordinate // digit.step
-            total = total + (value % digit.extent if span < largest else value) * digit.stride
+        for dim in dict.fromkeys(digit.dim for digit in self.digits):
+            ones = coordinate = coordinates[dim]
+            if self.swizzle and dim == self.swizzle.column:
+                ones = self.swizzled(coordinate, coordinates[self.swizzle.row])
+            total = total + _offset_along(dim, self.digits, coordinate, ones)
         return total
 
     def swizzled(self, column: Expr, row: Expr) -> Expr:
@@ -226,6 +228,18 @@ class Arrangement:
     def __str__(self) -> str:
         digits = ", ".join(f"{d.dim}/{d.step}: {d.extent} by {d.stride}" for d in self.digits)
         return f"[{digits}; {self.swizzle}]" if self.swizzle else f"[{digits}]"
+
+
+# Elements of a tile share their coordinates along each of its dims.
+@lru_cache(maxsize=1 << 12)
+def _offset_along(dim: str, digits: tuple[Digit, ...], coordinate: Expr, ones: Expr) -> Expr:
+    """What a coordinate adds to the offset; ``ones``: the same as digits of single steps see it."""
+    own, total = [digit for digit in digits if digit.dim == dim], const(0)
+    largest = max(digit.step * digit.extent for digit in own)
+    for digit in own:
+        value = (ones if digit.step == 1 else coordinate) // digit.step
+        total = total + (value % digit.extent if digit.step * digit.extent < largest else value) * digit.stride
+    return total
 
 
 def row_major(dims: tuple[str, ...], extents: tuple[int, ...], padding: int = 0) -> Arrangement:

@@ -30,9 +30,10 @@ class SharedTile:
 class ThreadBuilder:
     """Appends thread-level operations to a list and hands out unique value names."""
 
-    def __init__(self, fresh: Callable[[str], str]) -> None:
+    def __init__(self, fresh: Callable[[str], str], counted: Callable[[], None] = lambda: None) -> None:
+        """``counted`` is called for every operation that is added, in loops too."""
         self.ops: list[Op] = []
-        self.fresh = fresh
+        self.fresh, self.counted = fresh, counted
         self.span: Span | None = None
         self.node = ""
         self._packed: dict[str, tuple[Value, ...]] = {}
@@ -40,7 +41,7 @@ class ThreadBuilder:
 
     def nested(self) -> ThreadBuilder:
         """A builder for the body of a loop, sharing names and span."""
-        inner = ThreadBuilder(self.fresh)
+        inner = ThreadBuilder(self.fresh, self.counted)
         inner.span, inner.node = self.span, self.node
         inner._packed = self._packed
         inner._constants = dict(self._constants)
@@ -55,6 +56,7 @@ class ThreadBuilder:
         **attributes: Any,
     ) -> None:
         """Append one operation."""
+        self.counted()
         self.ops.append(Op(op, operands, results, attribute_pairs(attributes), region, self.span, self.node))
 
     def value(self, hint: str, dtype: DType, elements: int) -> Value:

@@ -69,14 +69,17 @@ def _largest_tile(kernel: Kernel) -> Span | None:
 
 
 def _steps(op: Op, kernel: Kernel, machine: Machine) -> int:
-    """Vector registers of what one lane has of a tile.  Elements at places of their own may be moved in loops, and
+    """Vector registers of what one lane has of a tile.  Elements at places that values say may be moved in loops, and
     those in the memory of the workgroup many at a time."""
-    if op.name not in _ONE_BY_ONE or op.get("at"):
+    if op.name not in _ONE_BY_ONE:
         return 0
     if op.get("memory") and kernel.memory(op["memory"]).space != "global":
         return 0
     tile = (op.operands or op.results)[0].tile
     assert tile.layout is not None
+    if op.get("at"):
+        by_values = len(op.operands) > (op.name == "write")
+        return 0 if by_values else tile.layout.elements // tile.layout.fragment_elements
     # Where lanes have no vector registers, one step takes a widest access of an operand.
     native_bits = (machine.vector_bytes or machine.globals.access_bytes) * 8
     return -(-tile.layout.elements * tile.dtype.bits // native_bits)

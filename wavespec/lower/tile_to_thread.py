@@ -35,10 +35,14 @@ class TileToThread(Pass):
     name: ClassVar[str] = "tile-to-thread"
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        build, steps = ThreadBuilder(fresh_names(replace(kernel, body=()))), 0
+        steps = 0
+
+        def count() -> None:
+            nonlocal steps
+            steps += 1
+            check_steps(steps, kernel, machine)
 
         def block(ops: tuple[Op, ...]) -> None:
-            nonlocal steps
             loaded: list[Callable[[], None]] = []
             for op in ops:
                 if op.name == "copy":
@@ -47,12 +51,10 @@ class TileToThread(Pass):
                     continue
                 _finish_copies(loaded, context)
                 context.build.span, context.build.node = op.span, op.node
-                before = len(context.build.ops)
                 to_thread(op, context)
-                steps += len(context.build.ops) - before
-                check_steps(steps, kernel, machine)
             _finish_copies(loaded, context)
 
+        build = ThreadBuilder(fresh_names(replace(kernel, body=())), count)
         context = ThreadContext(kernel, machine, build, block)
         block(kernel.body)
         memories = (*kernel.memories, *context.memories)

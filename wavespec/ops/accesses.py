@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
@@ -32,7 +32,7 @@ class Piece:
 
 def pieces(
     memory: Memory,
-    coordinates: Sequence[Coordinates],
+    coordinates: Iterable[Coordinates],
     widest: int,
     machine: Machine,
     *,
@@ -45,20 +45,16 @@ def pieces(
     (``granule_elements``). ``checked``: the emitter sees to rows that start unaligned, so that only the place inside
     the row counts.
     """
-    offsets = [memory.offset(c) for c in coordinates]
-    follows = [b - a == const(granule) for a, b in pairwise(offsets)]
-    if memory.space == "global":  # bound checks look along the contiguous dim: rows of one element are rows still
-        rows = [{d: e for d, e in c.items() if d != memory.contiguous_dim} for c in coordinates]
-        follows = [near and a == b for near, (a, b) in zip(follows, pairwise(rows), strict=True)]
-    start, end = 0, len(offsets) * granule
-    while start < end:
-        first, inside = divmod(start, granule)
-        last = first
-        while last < len(follows) and (last + 1) * granule - start < widest and follows[last]:
-            last += 1
-        run = min(widest, (last + 1) * granule - start)
+    places = ((at, memory.offset(at)) for at in coordinates)
+    start, inside, ahead = 0, 0, list(islice(places, -(-widest // granule) + 1))
+    while ahead:
+        run = granule - inside
+        neighbours = takewhile(lambda pair: _follows(*pair, granule, memory), pairwise(ahead))
+        while run < widest and next(neighbours, None):
+            run += granule
+        run = min(widest, run)
         width = run if machine.any_vector_length else 1 << (run.bit_length() - 1)
-        at, offset = coordinates[first], offsets[first] + inside
+        at, offset = ahead[0][0], ahead[0][1] + inside
         if inside:
             at = {dim: at[dim] + inside if dim == memory.contiguous_dim else at[dim] for dim in memory.dims}
         known = at[memory.contiguous_dim] if checked else offset
@@ -66,6 +62,17 @@ def pieces(
             width //= 2
         yield Piece(start, width, offset, at)
         start += width
+        used, inside = divmod(inside + width, granule)
+        ahead = [*ahead[used:], *islice(places, used)]
+
+
+def _follows(one: tuple[Coordinates, Expr], other: tuple[Coordinates, Expr], granule: int, memory: Memory) -> bool:
+    """Whether the elements at a place begin where the ``granule`` ones of another end."""
+    (here, start), (there, end) = one, other
+    if end.beyond(start) != granule:
+        return False
+    # Bound checks look along the contiguous dim: rows of one element are rows still.
+    return memory.space != "global" or all(here[d] is there[d] for d in memory.dims if d != memory.contiguous_dim)
 
 
 def coordinates_in(memory: Memory, origin: Coordinates, inside: Coordinates) -> dict[str, Expr]:
@@ -160,8 +167,8 @@ def read_fragments(
     if _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
     last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
-    places = [coordinates_in(memory, origin, c) for c in layout.coordinates(granule)]
-    coordinates = [{d: minimum(at, last[d]) if d in last else at for d, at in place.items()} for place in places]
+    places = (coordinates_in(memory, origin, c) for c in layout.coordinates(granule))
+    coordinates = ({d: minimum(at, last[d]) if d in last else at for d, at in place.items()} for place in places)
     loaded: list[Value] = []
     if rank is None and moves_matrices(memory, layout, machine):
         loaded = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DType
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 
+@cache
 def index_of(dim: str) -> Expr:
     """The index of an element along a dim of its tile; in every tile at least 0."""
     return symbol(f"{dim}.i", 0, None)

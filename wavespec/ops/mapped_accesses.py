@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import lru_cache
+from itertools import groupby, islice, pairwise, takewhile
 
 from wavespec.ir.expr import Expr, const, less, minimum
 from wavespec.ir.kernel import Memory, Op, Value
@@ -33,17 +34,29 @@ class MappedTensor:
     def element(self, tile: Coordinates, values: Coordinates) -> _Element:
         """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
         known = {index_of(dim).args[0]: index for dim, index in tile.items()} | dict(values)
-        place = {dim: expr.substitute(known) for dim, expr in self.at}
+        places: dict[str, Expr] = {}
         mask: list[tuple[Expr, Expr]] = [(tile[dim], size) for dim, size in self.edges]
         for (dim, expr), size in zip(self.at, self.memory.shape, strict=True):
             if expr is index_of(dim):
+                places[dim] = tile[dim]
                 continue
-            low = place[dim].low
-            if low is None or low < 0:
-                mask.append((const(-1), place[dim]))
-            if not _is_below(place[dim], size):
-                mask.append((place[dim], size))
-        return _Element(self.memory.offset(place), tuple(mask))
+            used = [(name, known[name]) for name in expr.symbols if name in known]
+            places[dim], checks = _place(expr, size, tuple(used))
+            mask += checks
+        return _Element(self.memory.offset(places), tuple(mask))
+
+
+# Elements of a tile share their places along some of the dims.
+@lru_cache(maxsize=1 << 12)
+def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...]) -> tuple[Expr, Mask]:
+    """Where an element is along one dim, and the checks that it is inside."""
+    place = expr.substitute(dict(known))
+    mask: list[tuple[Expr, Expr]] = []
+    if place.low is None or place.low < 0:
+        mask.append((const(-1), place))
+    if not _is_below(place, size):
+        mask.append((place, size))
+    return place, tuple(mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +81,23 @@ def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTenso
 
 
 def mapped_pieces(
-    tensor: MappedTensor, tiles: Sequence[Coordinates], values: Sequence[Coordinates], widest: int, machine: Machine
+    tensor: MappedTensor, tiles: Iterable[Coordinates], values: Iterable[Coordinates], widest: int, machine: Machine
 ) -> Iterator[MappedPiece]:
     """Cut registers, with the indices ``tiles`` along the dims of the tile, into the widest accesses possible."""
-    elements = [tensor.element(tile, known) for tile, known in zip(tiles, values, strict=True)]
-    start = 0
-    while start < len(elements):
-        width = 1 << min(widest, len(elements) - start).bit_length() - 1
+    elements = (tensor.element(tile, known) for tile, known in zip(tiles, values, strict=True))
+    start, ahead = 0, list(islice(elements, widest))
+    while ahead:
+        neighbours = takewhile(lambda pair: pair[1].offset.beyond(pair[0].offset) == 1, pairwise(ahead))
+        width = 1 << (1 + sum(1 for _ in neighbours)).bit_length() - 1
         while width > 1:
-            if piece := _together(tensor.memory, elements[start : start + width], start, machine):
+            if piece := _together(tensor.memory, ahead[:width], start, machine):
                 break
             width //= 2
         else:
-            piece = MappedPiece(start, 1, elements[start].offset, elements[start].mask)
+            piece = MappedPiece(start, 1, ahead[0].offset, ahead[0].mask)
         yield piece
         start += width
+        ahead = [*ahead[width:], *islice(elements, width)]
 
 
 def read_mapped(op: Op, context: ThreadContext) -> tuple[Value, ...]:
@@ -140,14 +155,14 @@ def _is_long(op: Op, layout: Layout, operands: Sequence[Value], context: ThreadC
     if context.kernel.lanes > 1 or not operands or layout.elements <= _MOST_PIECES:
         return False
     origin = context.origin(op)
-    tiles = [indices_of(origin, place) for place in layout.coordinates()]
-    unknown = [
+    tiles = (indices_of(origin, place) for place in layout.coordinates())
+    unknown = (
         {operand_name(number): _unknown(value, place) for number, value in enumerate(operands)}
         for place in layout.register_offsets()
-    ]
+    )
     tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
     pieces = mapped_pieces(tensor, tiles, unknown, _widest(op, context), context.machine)
-    return sum(1 for _ in pieces) > _MOST_PIECES
+    return any(islice(pieces, _MOST_PIECES, None))
 
 
 def _unknown(value: Value, place: Mapping[str, int]) -> Expr:
@@ -223,11 +238,9 @@ def _singles(build: ThreadBuilder, value: Value) -> list[Value]:
 
 
 def _together(memory: Memory, elements: Sequence[_Element], start: int, machine: Machine) -> MappedPiece | None:
-    """The elements in one access, where they are consecutive and all of them, or the first few, exist."""
+    """Consecutive elements in one access, where all of them, or the first few, exist."""
     first, width = elements[0], len(elements)
     if any(len(one.mask) != len(first.mask) for one in elements):
-        return None
-    if any(one.offset - first.offset != const(step) for step, one in enumerate(elements)):
         return None
     if not is_aligned(memory, first.offset.divisor, width, machine):
         return None
