@@ -21,7 +21,7 @@ wheel: ## Wheels of wavespec, and of its kernels (WAVESPEC_KERNELS=cpu,sm_90: of
 	$(PYTHON) -m pip wheel --no-deps -w dist . ./kernels
 
 fast: ## The tests that compile nothing and take no second: the bulk of them
-	$(PYTHON) -m pytest -n auto --dist worksteal -m "not compiles and not slow"
+	$(PYTHON) -m pytest -n auto --dist worksteal -m "not compiles and not slow and not rare"
 
 test: ## Every kernel on every target too, as far as that needs no device
 	$(PYTHON) -m pytest -n auto --dist worksteal -m "not rare"

@@ -1,7 +1,7 @@
 """Hypothesis profiles: `fast` by default, `HYPOTHESIS_PROFILE=long` for minutes of search; how many processes run tests
 at once; and which tests are quick.
 
-    make fast       -m "not compiles and not slow": no machine code, no test over a second
+    make fast       -m "not compiles and not slow and not rare": no machine code, no test over a second
     make test       -m "not rare": also every kernel on every target
     make check      all, as CI does: also every instruction, function and type by itself
 """

@@ -63,6 +63,7 @@ def test_there_is_a_wrapper_for_every_spec() -> None:
     assert sorted(path.stem for path in (ROOT / "generated").glob("*.py") if path.stem != "__init__") == names
 
 
+@pytest.mark.compiles
 def test_results_are_right(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
     for sizes, whole in [
@@ -73,6 +74,7 @@ def test_results_are_right(kernel: tuple[Subject, Any]) -> None:
         subject.check(inputs, tensors_of(call(*cloned(inputs))), sizes, whole=whole)
 
 
+@pytest.mark.compiles
 def test_out_is_written_and_returned(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
     sizes = largest(subject)
@@ -89,6 +91,7 @@ def test_out_is_written_and_returned(kernel: tuple[Subject, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.compiles
 def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
     module = import_module(f"generated.{subject.name}")
@@ -105,6 +108,7 @@ def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.compiles
 def test_compiles_whole_with_dynamic_shapes(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
     torch.compiler.reset()  # it takes every kernel for a new shape of the same function, and gives up after eight
@@ -127,6 +131,7 @@ def test_wrong_dtype_names_the_argument(kernel: tuple[Subject, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.compiles
 def test_what_was_called_before_runs_where_compiler_pydantic_and_sympy_are_missing() -> None:
     ones = torch.ones(70, 64).half()
     import_module("generated.gemm").gemm(ones, ones)

@@ -41,6 +41,8 @@ _MOST_CANDIDATES = 64
 _MEASURING = (
     "__init__.py",
     "version.py",
+    "ir/__init__.py",
+    "ir/dtype.py",
     "runtime",
     "tune/__init__.py",
     "tune/bench.py",
