@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.schema.builder import KernelBuilder, Value
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 

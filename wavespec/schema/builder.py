@@ -18,13 +18,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from wavespec.diagnostics import WavespecError, raise_all
-from wavespec.schema.check import check_kernel
-from wavespec.schema.errors import UnknownOp, WrongOperandCount
-from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
-from wavespec.schema.models import API_VERSION, KernelSpec
+from wavespec.schema.checking.check_spec import check_kernel
+from wavespec.schema.language.errors import UnknownOp, WrongOperandCount
+from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.language.models import API_VERSION, KernelSpec
 from wavespec.schema.ops import FUNCTIONS, OPS, REDUCTIONS, SCANS, Elementwise, Reduction
 from wavespec.schema.ops.scan import ScanRow
-from wavespec.schema.pydantic_to_error import pydantic_to_error
+from wavespec.schema.reading.pydantic_to_error import pydantic_to_error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
