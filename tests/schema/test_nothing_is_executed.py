@@ -12,7 +12,7 @@ import wavespec
 FILES_ROOT = Path(wavespec.__file__).parent
 FILES = sorted(FILES_ROOT.rglob("*.py"))
 CALLS = {"eval", "exec", "sympify", "lambdify", "full_load", "unsafe_load", "load_all"}
-SANDBOX = Path("schema", "template.py")
+SANDBOX = Path("schema", "families", "template.py")
 MODULES = {"sympy.parsing", "pickle", "marshal", "shelve", "dill", "cloudpickle", "jinja2"}
 
 
