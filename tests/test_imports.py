@@ -19,7 +19,17 @@ ALLOWED = {
     "schedule": ("schedule", "ir", "targets", "diagnostics"),
     "lower": ("lower", "schedule", "ops", "ir", "targets", "schema", "diagnostics"),
     "sim": ("sim", "ir", "ops", "targets", "schema", "diagnostics"),
-    "emit": ("emit", "ir", "targets", "schema", "diagnostics", "cache", "runtime.artifact", "runtime.size_expr"),
+    "emit": (
+        "emit",
+        "ir",
+        "targets",
+        "schema",
+        "diagnostics",
+        "cache",
+        "runtime.artifact",
+        "runtime.code",
+        "runtime.size_expr",
+    ),
     "runtime": ("runtime", "ir.dtype", "version", "cache"),
     "tune": (
         "tune",

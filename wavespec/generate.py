@@ -22,8 +22,9 @@ from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, Wrap
 from wavespec.emit.interface import expression_to_size, size_assumptions
 from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
 from wavespec.pipeline import build_variant, join_cases, join_variants
-from wavespec.runtime.artifact import KernelArtifact, artifact_files, file_stem, manifest_name, manifest_text
+from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.files import replace_file
+from wavespec.runtime.manifest import artifact_files, file_stem, manifest_name, manifest_text
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.checking.partly_written import partly_written

@@ -20,7 +20,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.generate import family_files, write_files
 from wavespec.pipeline import build
 from wavespec.runtime import ArgumentError
-from wavespec.runtime.artifact import pack_artifact
+from wavespec.runtime.manifest import pack_artifact
 from wavespec.schema.families.load_family import loads_family
 from wavespec.schema.language.family import Member
 from wavespec.tune import compile_pool
