@@ -517,7 +517,7 @@ def _cases(subject: Subject, target: str) -> tuple[TargetCase, ...]:
 @cache
 def _specs(file: str) -> dict[str, KernelSpec]:
     from wavespec.schema import load
-    from wavespec.schema.load_family import load_family
+    from wavespec.schema.families.load_family import load_family
 
     path = SPECS / f"{file}.wave.yaml"
     if path in FAMILIES:

@@ -24,12 +24,13 @@ from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.part_cache import get_part, put_part
-from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact
+from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
+from wavespec.runtime.manifest import FORMAT_VERSION
 from wavespec.schema import KernelSpec
-from wavespec.schema.case_errors import naming_case, naming_target
+from wavespec.schema.checking.case_errors import naming_case, naming_target
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.schema.resolved import ResolvedKernel, resolve
-from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
 from wavespec.version import __version__, fingerprint
 

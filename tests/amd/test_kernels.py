@@ -17,7 +17,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.pipeline import lower
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.schema import KernelSpec
-from wavespec.schema.partly_written import partly_written
+from wavespec.schema.checking.partly_written import partly_written
 from wavespec.schema.resolved import resolve
 from wavespec.sim.elements import poisoned
 from wavespec.targets.machine import machines

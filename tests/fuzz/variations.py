@@ -23,8 +23,8 @@ from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import build, emit, lower
 from wavespec.runtime.cpu_features import cpu_features
 from wavespec.runtime.kernel import Kernel
-from wavespec.schema.constraints import Assume
-from wavespec.schema.expressions import EvaluationError
+from wavespec.schema.language.constraints import Assume
+from wavespec.schema.language.expressions import EvaluationError
 from wavespec.schema.resolve import complete_sizes, resolve_params, targets_of
 from wavespec.targets.machine import Machine, machines
 

@@ -23,8 +23,8 @@ from wavespec.ir.verifier import VerificationError, verify
 from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, compile, emit, lower
 from wavespec.schema import loads
-from wavespec.schema.models import TARGETS
-from wavespec.schema.names import ENTRY_POINTS, name_problem
+from wavespec.schema.language.models import TARGETS
+from wavespec.schema.language.names import ENTRY_POINTS, name_problem
 from wavespec.schema.ops import OPS
 from wavespec.targets.machine import machines
 

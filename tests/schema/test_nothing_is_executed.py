@@ -12,7 +12,7 @@ import wavespec
 FILES_ROOT = Path(wavespec.__file__).parent
 FILES = sorted(FILES_ROOT.rglob("*.py"))
 CALLS = {"eval", "exec", "sympify", "lambdify", "full_load", "unsafe_load", "load_all"}
-SANDBOX = Path("schema", "template.py")
+SANDBOX = Path("schema", "families", "template.py")
 MODULES = {"sympy.parsing", "pickle", "marshal", "shelve", "dill", "cloudpickle", "jinja2"}
 
 
@@ -46,7 +46,7 @@ def test_templates_run_in_the_sandbox_only() -> None:
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    from wavespec.schema import template
+    from wavespec.schema.families import template
 
     environments = [value for value in vars(template).values() if isinstance(value, jinja2.Environment)]
     assert environments and all(isinstance(one, ImmutableSandboxedEnvironment) for one in environments)

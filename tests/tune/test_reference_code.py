@@ -12,7 +12,7 @@ from tests.kernels import Subject, subjects
 from tests.specs import KERNELS
 from wavespec.ops.repeat import ReferenceTooLong
 from wavespec.schema import load
-from wavespec.schema.models import TARGETS
+from wavespec.schema.language.models import TARGETS
 from wavespec.sim.reference import reference
 from wavespec.tune.reference_code import reference_code
 

@@ -11,7 +11,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
-from wavespec.schema.check_schedules import UselessSetting
+from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
 _MOST_TILES = 2**30  # sums with small numbers stay within 32 bits
