@@ -16,25 +16,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, Undefined, meta, nodes
+from jinja2 import TemplateError, TemplateSyntaxError, meta, nodes
 from jinja2.environment import Template as CompiledTemplate
 from jinja2.exceptions import SecurityError, UndefinedError
 from jinja2.parser import Parser
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from wavespec.diagnostics import Span, WavespecError, Where, name_hints, quote
+from wavespec.schema.families.sandbox import ENVIRONMENT, FILTERS, TESTS, NoValue
 from wavespec.schema.families.template_places import Piece, TemplatePlace
-from wavespec.schema.language.expressions import INT64_MAX
 from wavespec.schema.reading.yaml_source import LARGEST_FILE_BYTES
 from wavespec.schema.resolve import UndefinedName
 
 MOST_STEPS = 100_000
 MOST_SECONDS = 10.0
 """The steps are what counts, being the same everywhere; the clock is for what nobody thought of."""
-_LONGEST_RANGE = 10_000
 _FILE = "<template of a family>"
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MARK = re.compile(f"{_OPEN}(L?[0-9]+){_CLOSE}")
@@ -71,8 +67,6 @@ _EXPRESSIONS = (
     nodes.Test,
     nodes.Tuple,
 )
-_FILTERS = ("abs", "first", "last", "length", "lower", "max", "min", "upper")
-_TESTS = ("divisibleby", "even", "in", "integer", "odd", "string")
 _LOOP = ("depth", "first", "index", "index0", "last", "length", "nextitem", "previtem", "revindex", "revindex0")
 _WORDS: dict[type[nodes.Node], str] = {
     nodes.Extends: "extends",
@@ -184,7 +178,7 @@ class Condition:
         """
         self._place = place
         try:
-            parser = Parser(_ENVIRONMENT, text, state="variable")
+            parser = Parser(ENVIRONMENT, text, state="variable")
             expression = parser.parse_expression()
             if not parser.stream.eos:
                 raise TemplateSyntaxError("more behind the end of the condition", 1)
@@ -192,7 +186,7 @@ class Condition:
             raise _malformed(error, place) from None
         yes = nodes.Output([nodes.TemplateData("yes", lineno=1)], lineno=1)
         tree = nodes.Template([nodes.If(expression, [yes], [], [], lineno=1)], lineno=1)
-        tree.set_environment(_ENVIRONMENT)
+        tree.set_environment(ENVIRONMENT)
         _check(tree, parameters, place)
         self._compiled = _compiled(tree, place)
 
@@ -205,91 +199,9 @@ class Condition:
         return "".join(_run(self._compiled, values, self._place.line)) == "yes"
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox with integers for numbers, and nothing that makes large things of small ones."""
-
-    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
-    intercepted_unops = frozenset(("+", "-"))
-
-    def __init__(self) -> None:
-        super().__init__(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-            undefined=StrictUndefined,
-            finalize=_finalize,
-            optimized=False,
-            cache_size=0,
-        )
-        self.filters = {name: self.filters[name] for name in _FILTERS}
-        self.tests = {name: self.tests[name] for name in (*_TESTS, "eq", "ne", "lt", "le", "gt", "ge")}
-        self.globals = {"range": _range}
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> int:
-        left, right = _integer(left), _integer(right)
-        if operator == "**" and not 0 <= right <= 64:
-            raise _NoValue(f"{left} ** {right} is no integer of 63 bits")
-        if operator in ("/", "//", "%") and right == 0:
-            raise _NoValue("there is a division by 0")
-        if operator == "/" and left % right:
-            raise _NoValue(f"{left} / {right} is no integer; '//' rounds down")
-        operator = "//" if operator == "/" else operator
-        return _integer(self.binop_table[operator](left, right))
-
-    def call_unop(self, context: Context, operator: str, arg: Any) -> int:
-        return -_integer(arg) if operator == "-" else _integer(arg)
-
-
-class _NoValue(Exception):
-    """An expression has no value; the text is the end of a sentence."""
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, Undefined):
-        str(value)  # says that it is undefined
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _NoValue(f"{_shown(value)} is no integer")
-    if abs(value) > INT64_MAX:
-        raise _NoValue("a number needs more than 63 bits")
-    return value
-
-
-def _range(*limits: int) -> range:
-    """The `range` of templates."""
-    numbers = [_integer(limit) for limit in limits]
-    if not 1 <= len(numbers) <= 3 or (len(numbers) == 3 and numbers[2] == 0):
-        raise _NoValue("'range' takes an end, or a start, an end and a step other than 0")
-    made = range(*numbers)
-    if len(made) > _LONGEST_RANGE:
-        raise _NoValue(f"a range has at most {_LONGEST_RANGE} numbers")
-    return made
-
-
-def _finalize(value: Any) -> str:
-    """The text of a value that is written into the kernel."""
-    if isinstance(value, Undefined):
-        return str(value)  # says that it is undefined
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str) and value.isprintable():
-        return value
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, int):
-        return str(_integer(value))
-    raise _NoValue(f"{_shown(value)} cannot be written into a kernel")
-
-
-def _shown(value: object) -> str:
-    return quote(value) if isinstance(value, str) else "what is neither text nor a number"
-
-
-_ENVIRONMENT = _Environment()
-
-
 def _parsed(text: str, place: TemplatePlace) -> nodes.Template:
     try:
-        return _ENVIRONMENT.parse(text)
+        return ENVIRONMENT.parse(text)
     except (TemplateError, RecursionError, ValueError) as error:
         raise _malformed(error, place) from None
 
@@ -350,10 +262,10 @@ def _forbidden(tree: nodes.Template, parameters: Parameters, place: TemplatePlac
                 [part for pair in pairs for part in (pair.key, pair.value)], parameters
             ):
                 problem = ("{", "A mapping has constants and parameters in it.", "")
-            case nodes.Filter(name=name) if name not in _FILTERS:
-                problem = (name, f"There is no filter {quote(name)}.", name_hints(name, _FILTERS, "There are")[0])
-            case nodes.Test(name=name) if name not in _TESTS:
-                problem = (name, f"There is no test {quote(name)}.", name_hints(name, _TESTS, "There are")[0])
+            case nodes.Filter(name=name) if name not in FILTERS:
+                problem = (name, f"There is no filter {quote(name)}.", name_hints(name, FILTERS, "There are")[0])
+            case nodes.Test(name=name) if name not in TESTS:
+                problem = (name, f"There is no test {quote(name)}.", name_hints(name, TESTS, "There are")[0])
             case nodes.Concat():
                 problem = ("~", "'~' is not in this language.", "Write the parts one behind the other.")
             case nodes.Template():
@@ -382,7 +294,7 @@ def _piece_offsets(text: str) -> list[tuple[int, int, bool]]:
     """Start and end in the template of every piece of text, and of every `{{ }}`, in order; whether it is text."""
     found: list[tuple[int, int, bool]] = []
     at, opened = 0, 0
-    for _, token, value in _ENVIRONMENT.lexer.tokeniter(text, None):
+    for _, token, value in ENVIRONMENT.lexer.tokeniter(text, None):
         # What '-' and the removal of blank lines took away is in no token.
         at = text.index(value, at)
         if token == "data":
@@ -420,14 +332,14 @@ def _mark_node(number: str, line: int) -> nodes.TemplateData:
 
 
 def _compiled(tree: nodes.Template, place: TemplatePlace) -> CompiledTemplate:
-    tree.set_environment(_ENVIRONMENT)
+    tree.set_environment(ENVIRONMENT)
     try:
-        code = _ENVIRONMENT.compile(tree, filename=_FILE)
+        code = ENVIRONMENT.compile(tree, filename=_FILE)
     except TemplateSyntaxError as error:  # a filter or test that there is not
         raise _malformed(error, place) from None
     except (RecursionError, MemoryError, SyntaxError):
         raise MalformedTemplate(place.line(1), "it nests too deeply") from None
-    return CompiledTemplate.from_code(_ENVIRONMENT, code, dict(_ENVIRONMENT.globals))
+    return CompiledTemplate.from_code(ENVIRONMENT, code, dict(ENVIRONMENT.globals))
 
 
 def _run(compiled: CompiledTemplate, values: Values, place: Callable[[int], Span]) -> Iterator[str]:
@@ -443,7 +355,7 @@ def _run(compiled: CompiledTemplate, values: Values, place: Callable[[int], Span
                 raise EndlessTemplate(place(line), f"The template takes more than {MOST_STEPS} steps.")
     except WavespecError:
         raise
-    except _NoValue as error:
+    except NoValue as error:
         raise FailingTemplate(_line_of(error, place), f"This has no value: {error}.") from None
     except UndefinedError as error:
         raise FailingTemplate(_line_of(error, place), f"This has no value: {error.message}.") from None
