@@ -33,11 +33,11 @@ from wavespec.schema.families.expand import Family
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.families.load_family import is_family_file, loads_family
 from wavespec.schema.language.base import SpecModel
-from wavespec.schema.language.models import TARGETS
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
 from wavespec.schema.resolve import cases_for_target, constant_values, derivations, targets_of
 from wavespec.targets.machine import machines
+from wavespec.targets.names import TARGETS
 
 Files = Mapping[PurePosixPath, bytes]
 """Path below the destination: content."""

@@ -91,7 +91,7 @@ def test_dims_that_share_an_axis_compute_every_element(axes: tuple[int, ...], ma
 
 
 def test_of_dims_that_share_an_axis_the_first_runs_fastest() -> None:
-    kernel = lower(spec(0, 1, 0), NVIDIA)
+    kernel = lower(spec(0, 1, 0), NVIDIA, after=FoldGrid.name)
     sizes = {"C": 3, "D": 5, "E": 17}
     rows, columns = (extent.evaluate(sizes) for extent in kernel.grid)
     assert (rows, columns) == (3 * 2, 3)

@@ -64,7 +64,7 @@ def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
         UnknownTarget: for a name that is none.
     """
     from wavespec.schema.language.errors import UnknownTarget
-    from wavespec.schema.language.models import TARGETS
+    from wavespec.targets.names import TARGETS
 
     wrong = [name for name in names if name not in TARGETS and name != ALL]
     raise_all(UnknownTarget("--target", name, (*TARGETS, ALL)) for name in wrong)
@@ -74,7 +74,7 @@ def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
 def chosen_target(name: str) -> str:
     """`name`, if it is a target."""
     from wavespec.schema.language.errors import UnknownTarget
-    from wavespec.schema.language.models import TARGETS
+    from wavespec.targets.names import TARGETS
 
     if name not in TARGETS:
         raise UnknownTarget("--target", name, TARGETS)

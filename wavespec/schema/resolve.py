@@ -11,7 +11,8 @@ from wavespec.schema.language.conditions import narrowed_dims
 from wavespec.schema.language.constraints import AnyConstraint, Hardware
 from wavespec.schema.language.errors import UnknownTarget
 from wavespec.schema.language.expressions import EvaluationError, Expression
-from wavespec.schema.language.models import TARGETS, Case, KernelSpec, Override, TargetOverride, Tensor
+from wavespec.schema.language.models import Case, KernelSpec, Override, TargetOverride, Tensor
+from wavespec.targets.names import TARGETS
 
 
 class CyclicParams(WavespecError, code="cyclic-params"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
@@ -13,12 +13,11 @@ from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops import AnyOp
+from wavespec.targets.names import TargetName
 
 API_VERSION = "wavespec/v1"
 
 Space = Literal["global", "shared", "streamed"]
-TargetName = Literal["cpu", "sm_90", "gfx942", "gfx950"]
-TARGETS: tuple[str, ...] = get_args(TargetName)
 
 
 def _printable(text: str) -> str:

@@ -12,9 +12,10 @@ from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.base import SpecModel
-from wavespec.schema.language.models import Case, Doc, Extent, KernelSpec, TargetName, TargetOverride
+from wavespec.schema.language.models import Case, Doc, Extent, KernelSpec, TargetOverride
 from wavespec.schema.language.names import Name
 from wavespec.schema.reading.source_files import SPEC_SUFFIX
+from wavespec.targets.names import TargetName
 
 TUNED_SUFFIX = ".tuned.yaml"
 

@@ -33,13 +33,14 @@ from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Num
 from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.index_parser import parse_index
-from wavespec.schema.language.models import TARGETS, KernelSpec
+from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.ops import Formula, Op, ValueOp
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.reading.pydantic_to_error import describe, pydantic_to_error
 from wavespec.schema.reading.tuned import TunedSpec
 from wavespec.schema.reading.yaml_source import MappingNode, Node, ScalarNode, SequenceNode
+from wavespec.targets.names import TARGETS
 
 _Model = TypeVar("_Model", bound=SpecModel)
 _Positions = dict[Path, Position]
