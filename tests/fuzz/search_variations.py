@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, takewhile
 
 import torch
@@ -76,12 +77,13 @@ def search_variations(
     *,
     first: int = 0,
     processes: int = 1,
+    judge: Callable[[int, int], Verdict] = judge_variation,
     tell: Callable[[str], None] = print,
 ) -> Summary:
     """Try kernels from number `first` on, until ``goes_on(number of kernels so far)`` is false."""
     summary = Summary(seed)
     numbers = (first + number for number in takewhile(goes_on, count()))
-    for verdict in _verdicts(seed, numbers, processes):
+    for verdict in _verdicts(partial(_judged, judge, seed), numbers, processes):
         summary.add(verdict)
         for one in verdict.findings:
             again = f"python -m tests.fuzz --variations --seed {seed} --first {verdict.number} --count 1"
@@ -99,7 +101,7 @@ class _Process:
     tried: int = 0
 
 
-def _verdicts(seed: int, numbers: Iterator[int], processes: int) -> Iterator[Verdict]:
+def _verdicts(judged: Callable[[int], Verdict], numbers: Iterator[int], processes: int) -> Iterator[Verdict]:
     """As they come.  Each process is the only one of its pool: whose kernel ended it is known."""
     running: dict[Future[Verdict], tuple[int, _Process]] = {}
 
@@ -108,7 +110,7 @@ def _verdicts(seed: int, numbers: Iterator[int], processes: int) -> Iterator[Ver
         if number is None:
             process.pool.shutdown(wait=False)
             return
-        running[process.pool.submit(_judged, seed, number)] = number, process
+        running[process.pool.submit(judged, number)] = number, process
 
     for _ in range(processes):
         start(_process())
@@ -137,8 +139,8 @@ def _process() -> _Process:
     return _Process(ProcessPoolExecutor(1, context))
 
 
-def _judged(seed: int, number: int) -> Verdict:
+def _judged(judge: Callable[[int, int], Verdict], seed: int, number: int) -> Verdict:
     torch.set_num_threads(1)  # as many processes run as there are cores to use
-    verdict = judge_variation(seed, number)
+    verdict = judge(seed, number)
     verdict.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return verdict
