@@ -88,7 +88,7 @@ def search_variations(
         for one in verdict.findings:
             again = f"python -m tests.fuzz --variations --seed {seed} --first {verdict.number} --count 1"
             tell(f"{one.kind}: {verdict.name} on {one.where}\n{one.message}\n# {again}\n{one.text}")
-        if summary.kernels % 50 == 0:
+        if summary.kernels % 20 == 0:
             tell(str(summary))
     return summary
 

@@ -39,10 +39,10 @@ def test_specs_with_nodes_changed_build_or_give_diagnostics() -> None:
 
 
 def test_valid_variations_are_computed_right() -> None:
-    """On a CPU and a simulated GPU alike; every other one for AMD also as machine code, where its emulator is there."""
-    summary = search_variations(2026, lambda number: number < 4)
+    """On a CPU and a simulated GPU alike; the second one also as machine code of AMD, where its emulator is there."""
+    summary = search_variations(2026, lambda number: number < 2)
     assert summary.findings == []
-    assert summary.compared >= 3 and summary.calls.total() >= 20, str(summary)
+    assert summary.compared == 2 and summary.calls.total() >= 12, str(summary)
 
 
 def test_what_check_passes_builds() -> None:

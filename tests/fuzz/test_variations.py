@@ -8,11 +8,15 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from torch import Tensor
 
 from tests.fuzz import judge_variations, run_variations
 from tests.fuzz.judge_variations import Finding, Verdict, judge_variation
+from tests.fuzz.run_variations import Run
 from tests.fuzz.search_variations import search_variations
+from tests.kernels import Sizes
 from wavespec.diagnostics import WavespecError
+from wavespec.runtime.artifact import KernelArtifact
 from wavespec.schema import loads
 
 SEED, TRANSPOSE = 77, 4
@@ -22,7 +26,11 @@ SEED, TRANSPOSE = 77, 4
 @pytest.fixture(autouse=True)
 def _as_drawn() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     """Making a spec smaller takes a minute."""
-    with mock.patch.object(judge_variations, "smaller", lambda text, place, judge: text):
+
+    def as_it_is(text: str, *_: object) -> str:
+        return text
+
+    with mock.patch.object(judge_variations, "smaller", as_it_is):
         yield
 
 
@@ -46,9 +54,13 @@ def test_all_calls_are_compared() -> None:
 def test_a_wrong_result_is_found_on_its_machine() -> None:
     right = run_variations.run_on_cpu
 
-    def wrong(built: Any) -> Any:
+    def wrong(built: KernelArtifact) -> Run:
         run = right(built)
-        return lambda sizes, inputs: [one + 1 for one in run(sizes, inputs)]
+
+        def run_wrong(sizes: Sizes, inputs: Sequence[Tensor]) -> list[Tensor]:
+            return [one + 1 for one in run(sizes, inputs)]
+
+        return run_wrong
 
     verdict = _planted(judge_variations, "run_on_cpu", wrong)
     found = _only(verdict)
@@ -81,9 +93,9 @@ def test_a_crash_of_a_pass_is_found() -> None:
     assert len(verdict.findings) == 2 and not verdict.calls
 
 
-def test_a_diagnostic_without_words_is_found() -> None:
+def test_a_diagnostic_without_a_place_is_found() -> None:
     def refuse(*_: object) -> None:
-        raise WavespecError
+        raise WavespecError(None, "Something is wrong.")
 
     assert {one.kind for one in _planted(run_variations, "lower", refuse).findings} == {"internal error"}
 
