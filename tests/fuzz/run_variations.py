@@ -30,8 +30,6 @@ from wavespec.targets.machine import Machine
 
 SECONDS = 20
 """Of a processor, for what takes minutes in a simulator, or in a compiler, and is left out."""
-_MOST_LINES = 5_000
-"""Of MLIR, which take a processor ten seconds to compile; kernels with more are lowered alone."""
 Run = Callable[[Sizes, Sequence[Tensor]], Sequence[Tensor]]
 """What a call writes; the inputs stay as they are."""
 
@@ -54,6 +52,11 @@ class Accepted:
     kernel: IRKernel
     module: EmittedModule
 
+    @property
+    def lines(self) -> int:
+        """Of MLIR, by which a compiler takes its time."""
+        return self.module.text.count("\n")
+
 
 def accept(subject: Varied, machine: Machine) -> Accepted | str:
     """The kernel for all sizes, or why it is left out: the machine refuses it, or that takes too long."""
@@ -68,8 +71,6 @@ def accept(subject: Varied, machine: Machine) -> Accepted | str:
         return "refused"
     except TimeoutError:
         return "long to lower"
-    if module.text.count("\n") > _MOST_LINES:
-        return "long to compile"
     return Accepted(subject, machine, resolved, kernel, module)
 
 
