@@ -83,11 +83,17 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
     timings = timings or Timings()
     with naming_target(machine.target):
         resolved = resolve(spec, machine.target)
-        kernel = _lowered(resolved, machine, timings)
-        interface = launch_interface(kernel, machine, resolved)
-        module = timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
-        check_lines(module.text, kernel, machine)
-        return module
+        return kernel_to_module(_lowered(resolved, machine, timings), machine, resolved, timings=timings)
+
+
+def kernel_to_module(
+    kernel: IRKernel, machine: Machine, resolved: ResolvedKernel, *, timings: Timings | None = None
+) -> EmittedModule:
+    """What `emit` makes, of the kernel after all passes."""
+    interface = launch_interface(kernel, machine, resolved)
+    module = (timings or Timings()).run("mlir", lambda: thread_to_module(kernel, machine, interface))
+    check_lines(module.text, kernel, machine)
+    return module
 
 
 def emit_variant(spec: KernelSpec, machine: Machine) -> KernelArtifact:
