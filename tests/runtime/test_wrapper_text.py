@@ -12,7 +12,8 @@ import pytest
 
 from tests.runtime.generated import wrapper_input
 from tests.runtime.standins import gemm_interface, scaled_interface
-from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, wrapper_module
+from wavespec.emit.wrapper import wrapper_module
+from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor
 
 _GEMM = wrapper_input(gemm_interface(multiple_of=8))
 _HOSTILE = [
@@ -108,9 +109,27 @@ _WIDE = WrapperInput(
     dims=(WrapperDim("B"), WrapperDim("H", size=8), *(WrapperDim(f"N{i}", multiple_of=16) for i in range(6))),
     command="wavespec build specs/inference/paged_attention_causal.wave.yaml",
 )
+_LONG = WrapperInput(
+    name="product",
+    doc="What it computes.",
+    source="specs/product.wave.yaml",
+    spec_sha256="ab" * 32,
+    tensors=(
+        WrapperTensor("activations_before", "f4e2m1fn", ("TOKENS", "K")),
+        WrapperTensor("weights_of_layer", "f4e2m1fn", ("OUTPUTS", "K")),
+        WrapperTensor("sums", "f32", ("HALF", "OUTPUTS", "HALF", "OUTPUTS"), output=True),
+    ),
+    dims=(
+        WrapperDim("TOKENS"),
+        WrapperDim("OUTPUTS"),
+        WrapperDim("K"),
+        WrapperDim("HALF", equals=("floordiv", ("add", "TOKENS", 2), 4)),
+    ),
+)
+_KERNELS = (_GEMM, wrapper_input(scaled_interface()), _WIDE, _LONG)
 
 
-@pytest.mark.parametrize("kernel", [_GEMM, wrapper_input(scaled_interface()), _WIDE], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", _KERNELS, ids=lambda kernel: kernel.name)
 def test_text_is_as_a_formatter_would_write_it(kernel: WrapperInput, tmp_path: Path) -> None:
     path = tmp_path / "wrapper.py"
     path.write_text(wrapper_module(kernel), encoding="utf-8")
@@ -118,6 +137,7 @@ def test_text_is_as_a_formatter_would_write_it(kernel: WrapperInput, tmp_path: P
         arguments = [sys.executable, "-m", "ruff", *command, "--isolated", "--line-length", "110", str(path)]
         run = subprocess.run(arguments, capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stdout
+    assert all(len(line) <= 110 for line in path.read_text().splitlines())
 
 
 def test_same_input_same_bytes() -> None:
