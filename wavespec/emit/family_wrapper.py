@@ -86,7 +86,8 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
     arguments = tuple(WrapperTensor(keyword.name, "i32", ()) for keyword in keywords)
     for kernel in (*kernels, replace(whole, tensors=(*whole.tensors, *arguments))):
         check_input(kernel)
-    assert {pick.name for pick in family.picks} <= {one.name for one in (*whole.inputs, *keywords)}, family.picks
+    if strangers := {pick.name for pick in family.picks} - {one.name for one in (*whole.inputs, *keywords)}:
+        raise ValueError(f"{name} is picked by what is no input: {', '.join(sorted(strangers)):.80}.")
 
     # Members whose shapes are found the same way share what finds them.
     shapes: dict[Shapes, str] = {}
