@@ -1,4 +1,4 @@
-"""Text of Python modules: long lines are folded without a change of what they mean, and texts stay texts."""
+"""Text of Python modules: texts stay texts, and a module is what was meant."""
 
 from __future__ import annotations
 
@@ -12,44 +12,6 @@ from wavespec.emit import python_text
 from wavespec.emit.python_text import docstring, listed, literal, literal_in_parts, render
 
 ROOT = Path(__file__).parents[2]
-LONG = "a_name_that_is_long_enough_for_a_line_to_be_folded"
-
-
-def folded(line: str) -> str:
-    return python_text._fold(line)  # pyright: ignore[reportPrivateUsage]
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (f"f({LONG})", f"f({LONG})"),
-        (f"f({LONG}, {LONG}, {LONG})", f"f(\n    {LONG},\n    {LONG},\n    {LONG},\n)"),
-        (f"f(a).g({LONG}, {LONG}).b", f"f(a).g(\n    {LONG},\n    {LONG},\n).b"),
-        (f"{LONG}1({LONG}, ')', {LONG})", f"{LONG}1(\n    {LONG},\n    ')',\n    {LONG},\n)"),
-        (f'f({LONG}, "(\\"", [{LONG}])', f'f(\n    {LONG},\n    "(\\"",\n    [{LONG}],\n)'),
-        (f"{LONG} = ({LONG}, {LONG},)", f"{LONG} = (\n    {LONG},\n    {LONG},\n)"),
-        (f"{LONG}{LONG}{LONG} = (a,)", f"{LONG}{LONG}{LONG} = (\n    a,\n)"),
-        (f"{LONG}{LONG} = {LONG}[0] + (a)", f"{LONG}{LONG} = {LONG}[0] + (a)"),
-        (f'"""{LONG}, ({LONG}, {LONG})\n"""', f'"""{LONG}, ({LONG}, {LONG})\n"""'),
-        (f"# One sentence. {LONG} {LONG}", f"# One sentence.\n# {LONG} {LONG}"),
-    ],
-)
-def test_long_lines_are_folded(line: str, expected: str) -> None:
-    assert folded(line) == expected
-    assert ast.dump(ast.parse(folded(line))) == ast.dump(ast.parse(line))
-
-
-def test_definitions_are_folded_at_their_parameters() -> None:
-    line = f"def f({LONG}: Tensor, {LONG}: Tensor) -> tuple[Tensor, Tensor]:\n    pass"
-    expected = f"def f(\n    {LONG}: Tensor,\n    {LONG}: Tensor,\n) -> tuple[Tensor, Tensor]:\n    pass"
-    assert folded(line) == expected
-
-
-def test_conditions_are_folded_at_or() -> None:
-    line = f"if a and ({LONG} or {LONG}):\n    pass"
-    assert folded(line) == f"if a and (\n    {LONG} or {LONG}\n):\n    pass"
-    line = f"if a and ({LONG}{LONG}.b or {LONG}.c):\n    pass"
-    assert folded(line) == f"if a and (\n    {LONG}{LONG}.b\n    or {LONG}.c\n):\n    pass"
 
 
 def test_lines_of_a_docstring_are_wrapped_below_their_own_indent() -> None:
