@@ -20,7 +20,8 @@ from wavespec.diagnostics import WavespecError, quote_path
 from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import expression_to_size, size_assumptions
-from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
+from wavespec.emit.wrapper import wrapper_module
+from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory
 from wavespec.pipeline import build_variant, join_cases, join_variants
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.files import replace_file

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from wavespec.emit.interface import launch_interface
-from wavespec.emit.wrapper import size_text, wrapper_module
+from wavespec.emit.shape_checks import size_text
+from wavespec.emit.wrapper import wrapper_module
 from wavespec.generate import _wrapper_input  # pyright: ignore[reportPrivateUsage]
 from wavespec.pipeline import lower
 from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact
