@@ -51,6 +51,23 @@ def comparisons_with_names(trees: Trees) -> int:
     return sum(is_one(node) for tree in outside for node in ast.walk(tree))
 
 
+def comparisons_with_operations(trees: Trees) -> int:
+    """``op.is_(LOAD, STORE)``: with one that is named, not with all that have a trait."""
+
+    def is_by_trait(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "having"
+
+    named = (node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.AnnAssign))
+    traits = {ast.unparse(node.target) for node in named if node.value is not None and is_by_trait(node.value)}
+
+    def is_one(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "is_":
+            return False
+        return not {ast.unparse(part) for argument in node.args for part in ast.walk(argument)} <= traits
+
+    return sum(is_one(node) for tree in trees.values() for node in ast.walk(tree))
+
+
 def attributes_by_name(trees: Trees) -> int:
     """``op["memory"]``, wherever operations are looked at."""
     rooms = ("lower/", "schedule/", "ops/", "emit/", "sim/", "ir/")
@@ -148,6 +165,7 @@ MEASURES: Mapping[str, Callable[[Sources, Trees], Any]] = {
     "lines": lambda texts, _: sum(text.count("\n") for text in texts.values()),
     "modules": lambda texts, _: len(texts),
     "comparisons of an operation's name with a literal": lambda _, trees: comparisons_with_names(trees),
+    "comparisons of an operation with a declared one": lambda _, trees: comparisons_with_operations(trees),
     "attributes of operations by a literal": lambda _, trees: attributes_by_name(trees),
     "walkers over expressions": lambda _, trees: walkers(trees),
     "tables of element types": lambda _, trees: tables_of_types(trees),

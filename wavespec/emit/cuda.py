@@ -10,6 +10,7 @@ from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.thread_ops import ASYNC_WAIT, CAST, SLICE, STORE
 from wavespec.targets.machine import MatrixInstruction
 
 _SHARED = "#gpu.address_space<workgroup>"
@@ -138,11 +139,11 @@ class ThreadToCuda(ThreadToMlir):
         """Stores whose alignment the sizes of a call decide come in runs; a run has one uniform branch."""
         start = 0
         for at, op in enumerate(ops):
-            if op.name == "store" and op["valid"] is not None and at >= start:
-                others = (i for i in range(at, len(ops)) if ops[i].name not in ("store", "slice", "cast"))
+            if op.is_(STORE) and op["valid"] is not None and at >= start:
+                others = (i for i in range(at, len(ops)) if not ops[i].is_(STORE, SLICE, CAST))
                 end = next(others, len(ops))
-                super().block([*ops[start:at], *(one for one in ops[at:end] if one.name != "store")])
-                self._store_run([one for one in ops[at:end] if one.name == "store"])
+                super().block([*ops[start:at], *(one for one in ops[at:end] if not one.is_(STORE))])
+                self._store_run([one for one in ops[at:end] if one.is_(STORE)])
                 start = end
         super().block(ops[start:])
 
@@ -207,7 +208,7 @@ class ThreadToCuda(ThreadToMlir):
         self.text.do(f"nvvm.cp.async.shared.global {to}, {start}, {bytes_}, cache = {cache}{size} : {types}")
 
     def asynchronous(self, op: Op) -> None:
-        wait = op.name == "async_wait"
+        wait = op.is_(ASYNC_WAIT)
         self.text.do(f"nvvm.cp.async.wait.group {op['pending']}" if wait else "nvvm.cp.async.commit.group")
 
     def exp2(self, name: str, size: int) -> str:

@@ -11,14 +11,28 @@ from wavespec.emit.matrix_descriptor import matrix_descriptor
 from wavespec.emit.registers import Part, mlir_type, vector_type
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.thread_ops import (
+    BARRIER,
+    BULK_COPY,
+    BULK_STORE,
+    CONSTANT,
+    FOR,
+    MMA_ASYNC,
+    MMA_COMMIT,
+    MMA_FENCE,
+    MMA_WAIT,
+    ROLE,
+    SIGNAL_WAIT,
+    STORE_MATRIX,
+)
 from wavespec.targets.machine import Machine
 
-_OPERATIONS = frozenset(("role", "signal_wait", "bulk_copy", "bulk_store", "mma_async", "store_matrix"))
+_OPERATIONS = ROLE | SIGNAL_WAIT | BULK_COPY | BULK_STORE | MMA_ASYNC | STORE_MATRIX
 
 
 def needs_hopper(kernel: Kernel) -> bool:
     """Whether a kernel has operations that only `ThreadToHopper` emits."""
-    return any(op.name in _OPERATIONS for op in kernel.walk())
+    return any(op.is_(_OPERATIONS) for op in kernel.walk())
 
 
 class ThreadToHopper(BulkCopies):
@@ -44,7 +58,7 @@ class ThreadToHopper(BulkCopies):
     # ---------------------------------------------------------------------------------------------------------- roles
 
     def block(self, ops: Sequence[Op]) -> None:
-        for of_roles, run in groupby(ops, key=lambda op: op.name == "role"):
+        for of_roles, run in groupby(ops, key=lambda op: op.is_(ROLE)):
             if of_roles:
                 self._roles(list(run))
             else:
@@ -83,7 +97,7 @@ class ThreadToHopper(BulkCopies):
         """What was computed stays above the fence; the assembler would serialise products that it finds between."""
         for value in self._batches[id(op)]:
             maker = self._makers.get(value.name)
-            if maker is not None and maker.name not in ("constant", "for", "mma_async", "mma_wait"):
+            if maker is not None and not maker.is_(CONSTANT, FOR, MMA_ASYNC, MMA_WAIT):
                 self._tie(value, value)
         self.text.do("nvvm.wgmma.fence.aligned")
 
@@ -95,7 +109,7 @@ class ThreadToHopper(BulkCopies):
         *words, total = op.operands
         element, count = mlir_type(row.acc.dtype), row.acc.layout.elements
         maker = self._makers.get(total.name)
-        fresh = maker is not None and maker.name == "constant" and maker["value"] == 0
+        fresh = maker is not None and maker.is_(CONSTANT) and maker["value"] == 0
         a = self._words(words[0], "i32") if words else self._descriptor(op, left)
         majors = "k" if words else op[f"{left}_major"], op[f"{right}_major"]
         struct = undefined(self.text, element, count) if fresh else self._struct(total, element)
@@ -160,7 +174,7 @@ def _barrier_numbers(kernel: Kernel, machine: Machine) -> dict[tuple[Expr, int],
     numbers: dict[tuple[Expr, int], Expr] = {}
     free = 1
     for op in kernel.walk():
-        if op.name != "barrier" or op.get("first") is None:
+        if not op.is_(BARRIER) or op.get("first") is None:
             continue
         first, waves = as_expr(op["first"]), op["waves"]
         if (first, waves) not in numbers:
@@ -173,8 +187,8 @@ def _barrier_numbers(kernel: Kernel, machine: Machine) -> dict[tuple[Expr, int],
 def _batches(ops: Sequence[Op]) -> Iterator[tuple[int, tuple[Value, ...]]]:
     """Of each `mma_fence`, by identity: the values that the products of its group take."""
     for at, op in enumerate(ops):
-        if op.name == "mma_fence":
-            group = takewhile(lambda other: other.name != "mma_commit", ops[at + 1 :])
-            yield id(op), tuple({v.name: v for one in group if one.name == "mma_async" for v in one.operands}.values())
+        if op.is_(MMA_FENCE):
+            group = takewhile(lambda other: not other.is_(MMA_COMMIT), ops[at + 1 :])
+            yield id(op), tuple({v.name: v for one in group if one.is_(MMA_ASYNC) for v in one.operands}.values())
         if op.region is not None:
             yield from _batches(op.region.ops)

@@ -14,6 +14,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, ELEMENTWISE, FOR, LOAD, STORE
 
 LOCAL = "#iree_codegen.workgroup_local"
 _MANY_ACCESSES = 256
@@ -82,7 +83,7 @@ class ThreadToCpu(CpuProducts):
         loads be carried, which for 800 of them takes 16 of 18 seconds and finds nothing.  It gives up at an access that
         it must not move, of which this is the cheapest.
         """
-        if any(inner.name == "for" for one in op.body.ops for inner in one.walk()):
+        if any(inner.is_(FOR) for one in op.body.ops for inner in one.walk()):
             return
         accesses = (inner for one in op.body.ops for inner in one.walk() if inner.get("memory"))
         if sum(map(self._vectors_accessed, accesses)) > _MANY_ACCESSES:
@@ -103,9 +104,9 @@ class ThreadToCpu(CpuProducts):
             self.text.span = ops[start].span
             if self._shares_divisor(ops[start]):
                 self._quotients(ops[start:stop])
-            elif ops[start].name == "accumulate":
+            elif ops[start].is_(ACCUMULATE):
                 self._accumulated(ops[start:stop])
-            elif stop > start + 1 and ops[start].name == "atomic":
+            elif stop > start + 1 and ops[start].is_(ATOMIC):
                 self._atomics(ops[start:stop])
             elif stop > start + 1:
                 self._together(ops[start:stop])
@@ -115,14 +116,14 @@ class ThreadToCpu(CpuProducts):
 
     def _joins(self, first: Op, other: Op) -> bool:
         """Whether an operation shares the test of the one before."""
-        if first.name == "accumulate" == other.name:
+        if first.is_(ACCUMULATE) and other.is_(ACCUMULATE):
             return first["onto"] == other["onto"]
         if self._shares_divisor(first) and self._shares_divisor(other):
             return first.operands[1] == other.operands[1]
         return first.name == other.name and _bounded(first) and _bounded(other)
 
     def _shares_divisor(self, op: Op) -> bool:
-        return op.name == "elementwise" and op["function"] == "div" and op.operands[1].name in self.shared
+        return op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands[1].name in self.shared
 
     def _together(self, ops: Sequence[Op]) -> None:
         """Loads or stores with bound checks: one test, two forms."""
@@ -406,7 +407,7 @@ class ThreadToCpu(CpuProducts):
 
 
 def _bounded(op: Op) -> bool:
-    return op.name in ("load", "store", "accumulate", "atomic") and (bool(op["mask"]) or op.get("valid") is not None)
+    return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
 
 
 def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:

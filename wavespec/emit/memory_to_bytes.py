@@ -15,6 +15,7 @@ from typing import Any
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs, rewrite
+from wavespec.ir.thread_ops import CAST, LOAD, STORE
 
 _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
@@ -32,17 +33,17 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
         return Value(f"{value.name}.byte{next(count)}", VectorType(_BYTE, elements))
 
     def change(op: Op) -> tuple[Op, ...]:
-        memory = op.get("memory") if op.name in ("load", "store") else None
+        memory = op.get("memory") if op.is_(LOAD, STORE) else None
         if memory in packed:
-            convert = _unpacked if op.name == "load" else _shared
+            convert = _unpacked if op.is_(LOAD) else _shared
             return tuple(convert(op, packed[memory], count))
         if memory not in flags:
             return (op,)
-        if op.name == "load":
+        if op.is_(LOAD):
             loaded = as_bytes(op.result, op.result.vector.elements)
-            return replace(op, results=(loaded,)), replace(op, name="cast", operands=(loaded,), attributes=())
+            return replace(op, results=(loaded,)), replace(op, name=CAST.name, operands=(loaded,), attributes=())
         stored = as_bytes(op.operands[0], op.operands[0].vector.elements)
-        return replace(op, name="cast", results=(stored,), attributes=()), replace(op, operands=(stored,))
+        return replace(op, name=CAST.name, results=(stored,), attributes=()), replace(op, operands=(stored,))
 
     def of_bytes(memory: Memory) -> Memory:
         if memory.name in packed:

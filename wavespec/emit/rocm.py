@@ -14,6 +14,7 @@ from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import ASYNC_WAIT, CAST, COPY_ASYNC, LET, SLICE, STORE
 from wavespec.runtime.artifact import Assumption
 from wavespec.targets.machine import MatrixInstruction
 
@@ -200,26 +201,26 @@ class ThreadToRocm(ThreadToMlir):
         return self.starts[memory.name]
 
     def asynchronous(self, op: Op) -> None:
-        self.text.do(f"rocdl.wait.asyncmark {op['pending']}" if op.name == "async_wait" else "rocdl.asyncmark")
+        self.text.do(f"rocdl.wait.asyncmark {op['pending']}" if op.is_(ASYNC_WAIT) else "rocdl.asyncmark")
 
     def wave_number(self, name: str) -> str:
         """In a scalar register, where copies name their place in shared memory by it."""
-        copies = any(op.name == "copy_async" for op in self.kernel.walk())
+        copies = any(op.is_(COPY_ASYNC) for op in self.kernel.walk())
         return self.text.op(f"rocdl.readfirstlane {name} : i32") if copies else name
 
     def block(self, ops: Sequence[Op]) -> None:
         """Stores that may stick out of a row share one branch: most workgroups store whole vectors only."""
         start = 0
         for at, op in enumerate(ops):
-            if op.name == "store" and op["valid"] is not None and at >= start:
+            if op.is_(STORE) and op["valid"] is not None and at >= start:
                 end = next((i for i in range(at, len(ops)) if not self._in_run(ops[i])), len(ops))
-                super().block([*ops[start:at], *(one for one in ops[at:end] if one.name != "store")])
-                self._store_run([one for one in ops[at:end] if one.name == "store"])
+                super().block([*ops[start:at], *(one for one in ops[at:end] if not one.is_(STORE))])
+                self._store_run([one for one in ops[at:end] if one.is_(STORE)])
                 start = end
         super().block(ops[start:])
 
     def _in_run(self, op: Op) -> bool:
-        return op.name in ("slice", "cast") or (op.name == "store" and self.memory_of(op).space == "global")
+        return op.is_(SLICE, CAST) or (op.is_(STORE) and self.memory_of(op).space == "global")
 
     def _store_run(self, stores: Sequence[Op]) -> None:
         whole: list[tuple[Op, Memory, Part]] = []
@@ -389,7 +390,7 @@ class ThreadToRocm(ThreadToMlir):
 
 
 def _let_symbols(kernel: Kernel) -> frozenset[str]:
-    return frozenset(op["symbol"] for op in kernel.walk() if op.name == "let")
+    return frozenset(op["symbol"] for op in kernel.walk() if op.is_(LET))
 
 
 def _lds_type(memory: Memory) -> str:

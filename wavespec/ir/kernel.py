@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, Final, Literal, cast
 
 from wavespec.diagnostics import Span, Where
+from wavespec.ir.declarations import Group
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.layout import Arrangement, Layout
@@ -90,6 +91,13 @@ class Op:
     # Every pass asks for these of every operation that the pass before it left alone.
     _inside: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
     _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def is_(self, *which: Group) -> bool:
+        """Whether it is one of these operations, as ``wavespec.ir.tile_ops`` and ``thread_ops`` declare them."""
+        for group in which:  # noqa: SIM110 - passes ask it of every operation, and `any` takes three times as long
+            if self.name in group.names:
+                return True
+        return False
 
     def __getitem__(self, key: str) -> Any:
         for name, value in self.attributes:

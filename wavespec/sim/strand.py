@@ -10,7 +10,7 @@ import numpy as np
 from wavespec.ir.declarations import Trait
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Value
-from wavespec.ir.thread_ops import THREAD_OPS
+from wavespec.ir.thread_ops import MMA_ASYNC, THREAD_OPS
 from wavespec.sim.accesses import MemoryUnit
 from wavespec.sim.bulk import BulkUnit
 from wavespec.sim.elements import Array, Flags, Integers, converted, elementwise, joined, numpy_dtype
@@ -62,7 +62,7 @@ class Strand:
         lets = 0
         for op in ops:
             self.clocks.step()
-            if op.name in _BY_ALL_LANES and not self.memory.enabled.all():
+            if op.is_(_BY_ALL_LANES) and not self.memory.enabled.all():
                 text = f"Only some lanes of wave {self.wave} execute '{op.name}', which takes all of them."
                 self.findings.add("divergent-operation", op, lambda text=text: text)
             match op.name:
@@ -291,7 +291,7 @@ class Strand:
             made = f"{values.dtype} x {values.shape[1:]}"
             raise ValueError(f"'{op.name}' makes {made} but %{op.result.name} is {kind} ({op.span})")
         self.values[op.result.name] = values
-        if op.name != "mma_async":
+        if not op.is_(MMA_ASYNC):
             self.products.wrote(op.result)
 
     def _rename(self, values: tuple[Value, ...], names: tuple[Value, ...]) -> None:
