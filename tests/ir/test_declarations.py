@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import Any, get_args
+
 import pytest
 
-from wavespec.ir import thread_ops, tile_ops
+from wavespec.ir import attribute_keys, thread_ops, tile_ops
 from wavespec.ir.declarations import Declaration, Kind, Trait
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread_ops import LOAD, MMA, PURE, STORE
@@ -17,6 +20,21 @@ KIND_NEEDED = {
     Trait.WRITES_MEMORY: ("memory", Kind.MEMORY),
     Trait.FILLS: ("memory", Kind.MEMORY),
     Trait.NAMES_A_SYMBOL: ("symbol", Kind.SYMBOL),
+}
+
+TYPES: dict[str, tuple[Kind, ...]] = {
+    "Text": (Kind.TEXT, Kind.MEMORY, Kind.SYMBOL),
+    "Integer": (Kind.INTEGER,),
+    "Flag": (Kind.FLAG,),
+    "Expression": (Kind.EXPRESSION,),
+    "Extent": (Kind.EXTENT,),
+    "Mask": (Kind.MASK,),
+    "Places": (Kind.PLACES,),
+    "Expressions": (Kind.EXPRESSIONS,),
+    "Names": (Kind.NAMES,),
+    "Numbers": (Kind.NUMBERS,),
+    "Layout": (Kind.LAYOUT,),
+    "Table": (Kind.TABLE,),
 }
 
 
@@ -50,3 +68,16 @@ def test_traits_are_borne_out_by_the_rest_of_a_declaration(one: Declaration) -> 
     for trait, (key, kind) in KIND_NEEDED.items():
         if trait in one.traits:
             assert one.attributes[key].kind is kind and key in one.needed
+
+
+def test_the_type_checker_knows_the_kinds_of_attributes() -> None:
+    kinds: dict[str, set[Kind]] = defaultdict(set)
+    for one in EVERY:
+        for key, attribute in one.attributes.items():
+            kinds[key].add(attribute.kind)
+    expected: dict[str, set[str]] = {name: set() for name in (*TYPES, "Mixed")}
+    for key, found in kinds.items():
+        names = [name for name, held in TYPES.items() if found <= set(held)]
+        expected[names[0] if names else "Mixed"].add(key)
+    actual: dict[str, Any] = {name: set(get_args(getattr(attribute_keys, name))) for name in expected}
+    assert actual == expected

@@ -162,7 +162,7 @@ class ThreadToCuda(ThreadToMlir):
         self.text.open()
         self.indices.open()
         for (op, memory, names), whole in zip(parts, wholes, strict=True):
-            inside = () if op["valid"] is None else ((const(0), op["valid"]),)
+            inside = () if (valid := op["valid"]) is None else ((const(0), valid),)
             with self.when((*op["mask"], *inside)):
                 self._store_text(memory, op["offset"], whole, len(names))
         self.indices.close()
@@ -171,7 +171,7 @@ class ThreadToCuda(ThreadToMlir):
         self.indices.open()
         for op, memory, names in parts:
             for number, name in enumerate(names):
-                inside = () if op["valid"] is None else ((const(number), op["valid"]),)
+                inside = () if (valid := op["valid"]) is None else ((const(number), valid),)
                 with self.when((*op["mask"], *inside)):
                     self._store_text(memory, op["offset"] + number, name, 1)
         self.indices.close()

@@ -111,7 +111,7 @@ class ThreadToHopper(BulkCopies):
         maker = self._makers.get(total.name)
         fresh = maker is not None and maker.is_(CONSTANT) and maker["value"] == 0
         a = self._words(words[0], "i32") if words else self._descriptor(op, left)
-        majors = "k" if words else op[f"{left}_major"], op[f"{right}_major"]
+        majors = "k" if words else op.attribute(f"{left}_major"), op.attribute(f"{right}_major")
         struct = undefined(self.text, element, count) if fresh else self._struct(total, element)
         result = wgmma(self.text, row, a, self._descriptor(op, right), struct, majors, fresh=fresh)
         registers = unpacked(self.text, result, element, count)
@@ -144,10 +144,10 @@ class ThreadToHopper(BulkCopies):
 
     def _descriptor(self, op: Op, side: str) -> str:
         """Constant bits and the address of a tile in units of 16 bytes, which is the same for all lanes of a wave."""
-        memory = self.kernel.memory(op[f"{side}_memory"])
+        memory = self.kernel.memory(op.attribute(f"{side}_memory"))
         assert memory.arrangement is not None
-        bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, op[f"{side}_major"])
-        offset: Expr = op[f"{side}_offset"] + op[f"{side}_buffer"] * memory.elements
+        bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, op.attribute(f"{side}_major"))
+        offset: Expr = op.attribute(f"{side}_offset") + op.attribute(f"{side}_buffer") * memory.elements
         constant = offset.constant_part()
         start = self.text.op(f"llvm.ptrtoint {self._address(memory, offset - constant)} : !llvm.ptr<3> to i32")
         units = self.text.op(f"arith.shrui {start}, {self.text.constant(4, 'i32')} : i32")

@@ -416,8 +416,8 @@ def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
     for op in ops:
         elements = (op.result if op.results else op.operands[0]).vector.elements
         pairs = list(op["mask"])
-        if op.get("valid") is not None:
-            pairs.append((0 - op["valid"] + elements - 1, 0 - op["valid"] + op["valid"]))
+        if (valid := op.get("valid")) is not None:
+            pairs.append((0 - valid + elements - 1, 0 - valid + valid))
         for left, right in pairs:
             key = (left - left.constant_part(), right)
             largest[key] = max(largest.get(key, left.constant_part()), left.constant_part())

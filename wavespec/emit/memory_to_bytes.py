@@ -2,7 +2,7 @@
 registers hold a bit for a bool, and a byte for each small element.
 
 Two operations are met by emitters alone. `unpack`: bytes, in order, become the elements that begin in the first one, at
-the bit ``shift``. `pack_bits`: elements, as many as fill whole bytes, become these.
+the bit ``offset``. `pack_bits`: elements, as many as fill whole bytes, become these.
 """
 
 from __future__ import annotations
@@ -105,4 +105,4 @@ def _joined(load: Op, loads: list[Op], result: Value, shift: Expr) -> Iterator[O
     total = Value(f"{result.name}.bytes", VectorType(_BYTE, sum(value.vector.elements for value in values)))
     yield from loads
     yield Op("pack", values, (total,), span=load.span, node=load.node)
-    yield Op("unpack", (total,), (result,), attribute_pairs({"shift": shift}), span=load.span, node=load.node)
+    yield Op("unpack", (total,), (result,), attribute_pairs({"offset": shift}), span=load.span, node=load.node)

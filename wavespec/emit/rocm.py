@@ -130,8 +130,8 @@ class ThreadToRocm(ThreadToMlir):
         name = self.text.op(
             f"rocdl.raw.ptr.buffer.load {descriptor}, {self._masked(op, memory, lane)}, {scalar}, 0 : {raw}"
         )
-        if op["valid"] is not None:
-            name = self._zeroed(name, op["valid"], size, dtype)
+        if (valid := op["valid"]) is not None:
+            name = self._zeroed(name, valid, size, dtype)
         name = self._as_type(name, raw, type_)
         return (Part(name, size),)
 
@@ -229,8 +229,8 @@ class ThreadToRocm(ThreadToMlir):
             (value,) = op.operands
             size = value.vector.elements
             whole.append((op, self.memory_of(op), Part(self.whole(value), size)))
-            if op["valid"] is not None:
-                uniform, lane = uniform_and_varying(op["valid"], self.varying)
+            if (valid := op["valid"]) is not None:
+                uniform, lane = uniform_and_varying(valid, self.varying)
                 base = uniform - uniform.constant_part()
                 assert lane.low is not None, f"no bound is known of {lane}"
                 missing[base] = max(missing.get(base, 0), size - lane.low - uniform.constant_part())
@@ -261,11 +261,12 @@ class ThreadToRocm(ThreadToMlir):
     def _store_global(self, op: Op, memory: Memory, parts: Sequence[Part]) -> None:
         """One store per part; several parts stand for a vector of which only ``valid`` elements exist."""
         descriptor, lane, scalar = self._place(op, memory)
+        valid = op["valid"]
         offset = 0
         for part in parts:
             raw = _raw_type(part.size * memory.dtype.bytes)
             data = self._as_type(part.name, vector_type(memory.dtype, part.size), raw)
-            extra: Mask = ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
+            extra: Mask = ((const(offset), valid),) if valid is not None and len(parts) > 1 else ()
             place = self._masked(op, memory, lane, extra)
             if offset:
                 place = self.text.op(

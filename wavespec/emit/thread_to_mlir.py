@@ -328,7 +328,7 @@ class ThreadToMlir:
 
     def _unpack(self, op: Op) -> None:
         kind = op.result.vector
-        shift = self.indices.integer(op["shift"], 32)
+        shift = self.indices.integer(op["offset"], 32)
         name = unpack(self.text, self.whole(op.operands[0]), kind.dtype, kind.elements, shift)
         self.values[op.result.name] = (Part(name, kind.elements),)
 
@@ -460,13 +460,13 @@ class ThreadToMlir:
             if bits > 32:
                 whole = self.text.op(f"llvm.bitcast {part.name} : {type_} to {pair}")
                 words = [self.text.op(f"vector.extract {whole}[{i}] : i32 from {pair}") for i in range(bits // 32)]
-                words = [self.shuffle(word, op["mask"]) for word in words]
+                words = [self.shuffle(word, op["bits"]) for word in words]
                 name = self.text.op(f"vector.from_elements {', '.join(words)} : {pair}")
                 name = self.text.op(f"llvm.bitcast {name} : {pair} to {type_}")
             else:
                 word = part.name if type_ == small else self.text.op(f"llvm.bitcast {part.name} : {type_} to {small}")
                 word = word if bits == 32 else self.text.op(f"arith.extui {word} : {small} to i32")
-                name = self.shuffle(word, op["mask"])
+                name = self.shuffle(word, op["bits"])
                 name = name if bits == 32 else self.text.op(f"arith.trunci {name} : i32 to {small}")
                 name = name if type_ == small else self.text.op(f"llvm.bitcast {name} : {small} to {type_}")
             moved.append(Part(name, 1))

@@ -99,10 +99,10 @@ PAD: Final = _declare(
 SHUFFLE: Final = _declare(
     "shuffle",
     "T x n -> T x n",
-    "what the lane has whose number differs in the bits of `mask`",
+    "what the lane has whose number differs in these `bits`",
     operands=1,
     results=1,
-    attributes={"mask": Kind.INTEGER},
+    attributes={"bits": Kind.INTEGER},
 )
 MMA: Final = _declare(
     "mma",
@@ -194,14 +194,14 @@ ASYNC_WAIT: Final = _declare(
 BULK_COPY: Final = _declare(
     "bulk_copy",
     "->",
-    "this lane has a box of a tensor (`origin`: a coordinate per dim, `box`: an extent per dim) copied to shared "
+    "this lane has a box of a tensor (`corner`: a coordinate per dim, `box`: an extent per dim) copied to shared "
     "memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal. "
     "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each",
     Trait.FILLS,
     attributes={
         **_ACCESS,
         "source": Kind.MEMORY,
-        "origin": Kind.EXPRESSIONS,
+        "corner": Kind.EXPRESSIONS,
         "box": Kind.NUMBERS,
         "signal": Kind.MEMORY,
         "index": Kind.EXPRESSION,
@@ -213,7 +213,7 @@ BULK_STORE: Final = _declare(
     "->",
     "this lane has a box of shared memory, row after row in the memory's swizzle, copied to a tensor; what lies "
     "beyond the tensor is left out",
-    attributes={**_ACCESS, "target": Kind.MEMORY, "origin": Kind.EXPRESSIONS, "box": Kind.NUMBERS},
+    attributes={**_ACCESS, "target": Kind.MEMORY, "corner": Kind.EXPRESSIONS, "box": Kind.NUMBERS},
 )
 BULK_COMMIT: Final = _declare("bulk_commit", "->", "closes a group of bulk stores of this lane")
 BULK_WAIT: Final = _declare(

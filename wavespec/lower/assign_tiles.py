@@ -176,7 +176,7 @@ class AssignTiles(Pass):
         written = _of_dims(kernel.distribution, sizes)
         plan = _with_short_chains(written, products)
         kernel = replace(kernel, distribution=plan)
-        walked = {op.get("dim") for op in kernel.walk() if op.is_(ITERATE)}
+        walked = {op["dim"] for op in kernel.walk() if op.is_(ITERATE)}
         raise_all(_larger(plan, written, sizes, walked, machine))
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))

@@ -100,7 +100,7 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
             (),
             (),
             source=source.name,
-            origin=tuple(origin[dim] + starts[dim] for dim in source.dims),
+            corner=tuple(origin[dim] + starts[dim] for dim in source.dims),
             box=tuple(extent for _, extent in box),
             memory=shared.name,
             offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),

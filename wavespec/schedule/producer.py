@@ -113,9 +113,9 @@ def _part(kernel: Kernel, box: Op) -> Op:
     """This workgroup's rows of a box, for every workgroup of its cluster."""
     memory, (row, *others) = kernel.memory(box["memory"]), kernel.memory(box["memory"]).dims
     place = kernel.memory(box["source"]).dims.index(row)
-    extents, origin = list(box["box"]), list(box["origin"])
+    extents, origin = list(box["box"]), list(box["corner"])
     extents[place] //= kernel.cluster
     start = kernel.symbol("rank") * extents[place]
     origin[place] += start
     offset = box["offset"] + memory.unswizzled_offset({row: start, **dict.fromkeys(others, const(0))})
-    return box.with_(box=tuple(extents), origin=tuple(origin), offset=offset, everywhere=True)
+    return box.with_(box=tuple(extents), corner=tuple(origin), offset=offset, everywhere=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Op, Region, Value
@@ -38,7 +37,7 @@ class SoftwarePipeline:
     ) -> None:
         self.loop, self.at, self.plan, self.fresh = loop, at, plan, fresh
         self.ops = loop.body.ops
-        self.lower, self.upper, self.step = (cast(Expr, loop[key]) for key in ("lower", "upper", "step"))
+        self.lower, self.upper, self.step = loop["lower"], loop["upper"], loop["step"]
         body = loop.body
         self.maker = {value.name: number for number, op in enumerate(self.ops) for value in op.results}
         self.made = {value.name: value for op in self.ops for value in op.results}

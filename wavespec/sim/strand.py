@@ -270,7 +270,7 @@ class Strand:
                 self._define(op, joined(op["function"], operands[0]))
             case "shuffle":
                 lanes = np.arange(self.symbols.threads)
-                self._define(op, operands[0][lanes ^ int(op["mask"])])
+                self._define(op, operands[0][lanes ^ op["bits"]])
             case "pad":
                 self._define(op, self._padded(op, operands[0]))
             case "elementwise":
