@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from wavespec.emit.llvm_cpu import LOCAL, ThreadToCpu
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ir.thread_ops import CONSTANT, MMA
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, CONSTANT, COPY_ASYNC, LOAD_MATRIX, MMA, SHUFFLE, STAGGER
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 # Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
@@ -57,6 +58,8 @@ class ThreadToAmx(ThreadToCpu):
     Whatever uses them then reads from there element by element, so that no more than a few are in vector registers at a time.
     Operands are loaded into tiles just before their product, from where they were staged.
     """
+
+    refuses = BESIDE_LANES | SHUFFLE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
 
     def prologue(self) -> None:
         super().prologue()

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from wavespec.emit.cuda_products import mma_sync, mma_sync_split, outer_product, outer_product_of_sums, word_type
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.thread_to_mlir import BESIDE_LANES, ThreadToMlir
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Value
-from wavespec.ir.thread_ops import ASYNC_WAIT, CAST, SLICE, STORE
+from wavespec.ir.thread_ops import ACCUMULATE, ASYNC_WAIT, CAST, LOAD_TILE, PREFETCH, SLICE, STAGGER, STORE
 from wavespec.targets.machine import MatrixInstruction
 
 _SHARED = "#gpu.address_space<workgroup>"
@@ -22,6 +22,8 @@ class ThreadToCuda(ThreadToMlir):
 
     Bare pointers, 64-bit addresses where a tensor may be large, one masked kernel for all sizes.
     """
+
+    refuses = BESIDE_LANES | ACCUMULATE | PREFETCH | LOAD_TILE | STAGGER
 
     def prologue(self) -> None:
         self.pointers: dict[str, str] = {}

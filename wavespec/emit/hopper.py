@@ -9,34 +9,35 @@ from wavespec.emit.hopper_copies import BulkCopies
 from wavespec.emit.hopper_products import packed, tied, undefined, unpacked, wgmma
 from wavespec.emit.matrix_descriptor import matrix_descriptor
 from wavespec.emit.registers import Part, mlir_type, vector_type
+from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.thread_ops import (
+    ACCUMULATE,
     BARRIER,
-    BULK_COPY,
-    BULK_STORE,
     CONSTANT,
     FOR,
+    LOAD_TILE,
     MMA_ASYNC,
     MMA_COMMIT,
     MMA_FENCE,
     MMA_WAIT,
+    PREFETCH,
     ROLE,
-    SIGNAL_WAIT,
-    STORE_MATRIX,
+    STAGGER,
 )
 from wavespec.targets.machine import Machine
-
-_OPERATIONS = ROLE | SIGNAL_WAIT | BULK_COPY | BULK_STORE | MMA_ASYNC | STORE_MATRIX
 
 
 def needs_hopper(kernel: Kernel) -> bool:
     """Whether a kernel has operations that only `ThreadToHopper` emits."""
-    return any(op.is_(_OPERATIONS) for op in kernel.walk())
+    return any(op.is_(BESIDE_LANES) for op in kernel.walk())
 
 
 class ThreadToHopper(BulkCopies):
     """What `BulkCopies` does, and the operations of specialised waves and of the asynchronous matrix unit."""
+
+    refuses = ACCUMULATE | PREFETCH | LOAD_TILE | STAGGER
 
     def __init__(self, kernel: Kernel, machine: Machine, layout: str, *, bounded_waits: bool = False) -> None:
         super().__init__(kernel, machine, layout, bounded_waits=bounded_waits)
@@ -63,6 +64,9 @@ class ThreadToHopper(BulkCopies):
                 self._roles(list(run))
             else:
                 super().block(list(run))
+
+    def _role(self, op: Op) -> None:
+        self._roles([op])
 
     def _roles(self, roles: Sequence[Op]) -> None:
         """Arms of one branch, which all lanes of a wave take the same way."""

@@ -9,12 +9,27 @@ from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.shared_divisor import is_moderate, quotient
+from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, ELEMENTWISE, FOR, LOAD, STORE
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    ATOMIC,
+    COPY_ASYNC,
+    ELEMENTWISE,
+    FOR,
+    LOAD,
+    LOAD_MATRIX,
+    LOAD_TILE,
+    SHUFFLE,
+    STAGGER,
+    STORE,
+)
 
 LOCAL = "#iree_codegen.workgroup_local"
 _MANY_ACCESSES = 256
@@ -28,6 +43,8 @@ class ThreadToCpu(CpuProducts):
     Runs of loads or stores that need bound checks are tested once: all inside takes the plain form, else every access is
     masked.  Interior tiles so pay one branch, and the compiler sees plain vector moves.
     """
+
+    refuses = BESIDE_LANES | SHUFFLE | LOAD_TILE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
 
     index_bits = 64
 
@@ -175,6 +192,9 @@ class ThreadToCpu(CpuProducts):
         names = (Part(f"{result}#{number}", size) for number, size in enumerate(sizes * len(ops)))
         for op in ops:
             self.values[op.result.name] = tuple(itertools.islice(names, len(sizes)))
+
+    def accumulate(self, op: Op, memory: Memory) -> None:
+        self._accumulated([op])
 
     def _accumulated(self, ops: Sequence[Op]) -> None:
         """Sums into memory.  Each value is read, added and stored on its own, so that few of them need a register at a time."""

@@ -8,13 +8,24 @@ from collections.abc import Sequence
 from wavespec.emit.indices import lower_bound, uniform_and_varying
 from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.thread_to_mlir import BESIDE_LANES, ThreadToMlir
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ASYNC_WAIT, CAST, COPY_ASYNC, LET, SLICE, STORE
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    ASYNC_WAIT,
+    CAST,
+    COPY_ASYNC,
+    LET,
+    LOAD_MATRIX,
+    LOAD_TILE,
+    PREFETCH,
+    SLICE,
+    STORE,
+)
 from wavespec.runtime.artifact import Assumption
 from wavespec.targets.machine import MatrixInstruction
 
@@ -40,6 +51,8 @@ class ThreadToRocm(ThreadToMlir):
     whether the scalar offset takes part in the check; both give the same answer here, because a tile begins
     inside of its tensor and a loop ends before its dim does.
     """
+
+    refuses = BESIDE_LANES | ACCUMULATE | PREFETCH | LOAD_TILE | LOAD_MATRIX
 
     def prologue(self) -> None:
         zero = self.text.constant(0, "index")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from wavespec.emit.elementwise import compare, elementwise
 from wavespec.emit.indices import Indices
@@ -15,10 +16,26 @@ from wavespec.emit.pack_bits import pack_bits
 from wavespec.emit.raster import walk_of, walked_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, sliced, vector_type
 from wavespec.emit.unpack import unpack
+from wavespec.ir.declarations import Group
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size
+from wavespec.ir.thread_ops import (
+    BULK_COMMIT,
+    BULK_COPY,
+    BULK_STORE,
+    BULK_WAIT,
+    FENCE_ASYNC,
+    MMA_ASYNC,
+    MMA_COMMIT,
+    MMA_FENCE,
+    MMA_WAIT,
+    ROLE,
+    SIGNAL_ARRIVE,
+    SIGNAL_WAIT,
+    STORE_MATRIX,
+)
 from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -29,6 +46,23 @@ _ATOMIC = {
     "uint": {"add": "add", "maximum": "umax", "minimum": "umin"},
 }
 """What LLVM calls the functions of an atomic operation."""
+
+BESIDE_LANES: Final = (
+    ROLE
+    | SIGNAL_ARRIVE
+    | SIGNAL_WAIT
+    | BULK_COPY
+    | BULK_STORE
+    | BULK_COMMIT
+    | BULK_WAIT
+    | FENCE_ASYNC
+    | MMA_FENCE
+    | MMA_ASYNC
+    | MMA_COMMIT
+    | MMA_WAIT
+    | STORE_MATRIX
+)
+"""Waves with roles, copy engines and matrix units that work on their own: what few machines have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +80,9 @@ class KernelFunction:
 
 class ThreadToMlir:
     """Walks a thread kernel once.  Subclasses say how memory, matrix instructions and barriers are spelled."""
+
+    refuses: ClassVar[Group] = BESIDE_LANES
+    """What the machines have no instructions for; all other operations have a method, called like them."""
 
     index_bits = 32
     """Of loop counters, and of addresses where their range is known to fit."""
@@ -218,7 +255,10 @@ class ThreadToMlir:
     def block(self, ops: Sequence[Op]) -> None:
         for op in ops:
             self.text.span = op.span
-            getattr(self, f"_{op.name}")(op)
+            method = None if op.is_(self.refuses) else getattr(self, f"_{op.name}", None)
+            if method is None:
+                raise ValueError(f"{type(self).__name__} has no instructions for '{op.name}' ({op.span})")
+            method(op)
 
     def parts(self, value: Value, sizes: Sequence[int]) -> Parts:
         """The registers of a value in parts of the given sizes."""
