@@ -68,17 +68,30 @@ def comparisons_with_operations(trees: Trees) -> int:
     return sum(is_one(node) for tree in trees.values() for node in ast.walk(tree))
 
 
-def attributes_by_name(trees: Trees) -> int:
-    """``op["memory"]``, wherever operations are looked at."""
+def attributes_by_name(trees: Trees) -> list[str]:
+    """The keys of ``op["memory"]``, wherever operations are looked at."""
     rooms = ("lower/", "schedule/", "ops/", "emit/", "sim/", "ir/")
     nodes = (node for name, tree in trees.items() if name.startswith(rooms) for node in ast.walk(tree))
-    return sum(
-        isinstance(node, ast.Subscript)
+    return [
+        node.slice.value
+        for node in nodes
+        if isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
-        for node in nodes
-    )
+    ]
+
+
+def untyped_attributes(trees: Trees) -> int:
+    """``op["value"]`` and ``op.attribute(key)``: of which the type checker knows nothing."""
+    keys = trees.get("ir/attribute_keys.py")
+    known = set[object]()
+    for node in ast.walk(keys) if keys else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) not in ("Mixed", "Table"):
+            known |= {part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    dynamic = sum(isinstance(node, ast.Attribute) and node.attr == "attribute" for node in nodes)
+    return dynamic + sum(key not in known for key in attributes_by_name(trees))
 
 
 def walkers(trees: Trees) -> int:
@@ -166,7 +179,8 @@ MEASURES: Mapping[str, Callable[[Sources, Trees], Any]] = {
     "modules": lambda texts, _: len(texts),
     "comparisons of an operation's name with a literal": lambda _, trees: comparisons_with_names(trees),
     "comparisons of an operation with a declared one": lambda _, trees: comparisons_with_operations(trees),
-    "attributes of operations by a literal": lambda _, trees: attributes_by_name(trees),
+    "attributes of operations by a literal": lambda _, trees: len(attributes_by_name(trees)),
+    "of these and others, unknown to the type checker": lambda _, trees: untyped_attributes(trees),
     "walkers over expressions": lambda _, trees: walkers(trees),
     "tables of element types": lambda _, trees: tables_of_types(trees),
     "longest function, lines": lambda _, trees: in_words(max(functions(trees))),
