@@ -112,3 +112,22 @@ def test_waves_that_are_apart_get_as_many_barriers_as_it_takes(sizes: tuple[int,
     report, expected = run(gemm.spec, AMD, dict(zip("MNK", sizes, strict=True)), kernel=placed)
     assert not report.findings, str(report.findings[0])
     np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+STORED_AS_MATRICES = """\
+thread kernel @stored target sm_90 lanes 32
+symbol lane in 0..31 by 1
+plan "auto" stages 1 group 1
+grid [1]
+memory @s : f16 (d0: [256]) shared [d0/1: 256 by 1]
+{
+  %zero = constant {value = 0.0} : f16x8
+  store_matrix %zero {buffer = [0], count = 4, memory = "s", offset = [lane*8]}
+  %loaded = load {memory = "s", offset = [248 - lane*8]} : f16x8
+}
+"""
+
+
+def test_whatever_is_declared_to_touch_memory_is_ordered() -> None:
+    kernel = PlaceBarriers()(parse_kernel(STORED_AS_MATRICES), NVIDIA)
+    assert [op.name for op in kernel.body] == ["constant", "store_matrix", "barrier", "load"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm
 from tests.ops.epilogues import epilogue
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import PURE
+from wavespec.ir.thread_ops import LOAD, PURE
 from wavespec.pipeline import lower
 from wavespec.targets.machine import Machine
 
@@ -30,10 +30,10 @@ def behind_loop(kernel: Kernel) -> list[Op]:
 
 def test_what_nothing_needs_is_gone_and_all_else_is_there_once() -> None:
     before, after = lowered(NVIDIA, "tile-to-thread"), lowered(NVIDIA)
-    effects = [op for op in after.body if op.name not in PURE and op.name != "load"]
-    assert effects == [op for op in before.body if op.name not in PURE and op.name != "load"]
+    effects = [op for op in after.body if not op.is_(PURE, LOAD)]
+    assert effects == [op for op in before.body if not op.is_(PURE, LOAD)]
     used = {value.name for op in after.walk() for value in (*op.operands, *(op.region.yields if op.region else ()))}
-    results = [op.result.name for op in after.body if op.name in PURE]
+    results = [op.result.name for op in after.body if op.is_(PURE)]
     assert set(results) <= used and len(results) == len(set(results))
 
 

@@ -11,7 +11,7 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import ACROSS, TILE_OPS
+from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, MMA, TAKE, TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.resolve_places import resolve_places
@@ -172,11 +172,11 @@ class AssignTiles(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         sizes = kernel.all_sizes
-        products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
+        products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.is_(MMA)]
         written = _of_dims(kernel.distribution, sizes)
         plan = _with_short_chains(written, products)
         kernel = replace(kernel, distribution=plan)
-        walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+        walked = {op["dim"] for op in kernel.walk() if op.is_(ITERATE)}
         raise_all(_larger(plan, written, sizes, walked, machine))
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
@@ -213,7 +213,7 @@ class AssignTiles(Pass):
         kernel = _with_places(kernel, sizes, origins, extents)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name == "iterate":
+            if op.is_(ITERATE):
                 return (_loop(op, sizes[op["dim"]], extents[op["dim"]]) if op["dim"] else op,)
             wanted = TILE_OPS[op.name].set_by(self.name)
             if "origin" in wanted:
@@ -330,7 +330,7 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         axes[axis] = ceildiv(size, split.tile)
     added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
     added.append(symbol("lane", 0, kernel.lanes - 1))
-    walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+    walked = {op.get("dim") for op in kernel.walk() if op.is_(ITERATE)}
     for split in (split for split in kernel.distribution.loops if split.dim in walked):
         size = sizes[split.dim]
         last = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
@@ -391,7 +391,7 @@ def _placed_dims(kernel: Kernel, op: Op) -> tuple[str, ...]:
 def _taken_apart(kernel: Kernel, parted: Collection[str]) -> Iterator[WavespecError]:
     """Values of which elements are taken that others have: ``parted`` are dims that have several tiles."""
     for op in kernel.walk():
-        if op.name == "take":
+        if op.is_(TAKE):
             yield from (TakenApart(op.span, op.operands[0].name, dim) for dim in moved_dims(op) if dim in parted)
 
 
@@ -401,9 +401,9 @@ def _unplaced(
     """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
-        if op.name == "bind" and op.operands[0].tile.dims:
+        if op.is_(BIND) and op.operands[0].tile.dims:
             yield NotUniform(op.span, op.operands[0])
-        if op.name in ACROSS and op["dim"] in tiled:
+        if op.is_(ACROSS) and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:

@@ -11,6 +11,7 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import dim_of_wave
+from wavespec.ir.tile_ops import COPY, MMA, READ
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
@@ -45,7 +46,7 @@ class DistributeCopies(Pass):
         in_lane_order = copies_in_lane_order(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "copy":
+            if not op.is_(COPY):
                 return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
             if kernel.producers and not op.get("at") and (boxes := boxes_of(source, shared, machine)):
@@ -118,12 +119,12 @@ def _read_extents(kernel: Kernel, staged: Memory, machine: Machine) -> dict[str,
     that no waves share, and of one step along k; the whole tile where it is used otherwise than in products."""
     extents: dict[str, int] = {}
     shared = {dim_of_wave(name) for name, _ in kernel.waves}
-    used = {value.name for op in kernel.walk() if op.name != "mma" for value in op.operands}
+    used = {value.name for op in kernel.walk() if not op.is_(MMA) for value in op.operands}
     for op in kernel.walk():
-        if op.name == "read" and op["memory"] == staged.name and op.result.name in used:
+        if op.is_(READ) and op["memory"] == staged.name and op.result.name in used:
             extents |= {dim: extent.value for dim, extent in zip(staged.dims, staged.shape, strict=True)}
     for op in kernel.walk():
-        if op.name == "mma":
+        if op.is_(MMA):
             row, acc = instruction_of(op, machine), op.result.tile
             free = [(d, extent if d in shared else acc.extent(d)) for d, extent in ((op["m"], row.m), (op["n"], row.n))]
             for dim, extent in (*free, (op["k"], op.operands[0].tile.extent(op["k"]))):

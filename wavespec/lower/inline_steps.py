@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.rewriting import renamed, substituted
+from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.lower.base import Pass
 from wavespec.targets.machine import Machine
 
@@ -50,7 +51,7 @@ def _block(ops: Sequence[Op], names: dict[str, Value], scheduled: set[str]) -> t
 
 
 def _has_one_step(op: Op, scheduled: set[str]) -> bool:
-    if op.name != "iterate" or op.node in scheduled or any(inner.name == "mma" for inner in op.walk()):
+    if not op.is_(ITERATE) or op.node in scheduled or any(inner.is_(MMA) for inner in op.walk()):
         return False
     if op.get("goes_on") is not None:
         return False

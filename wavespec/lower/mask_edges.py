@@ -43,7 +43,7 @@ class MaskEdges(Pass):
             if declared.kind is Kind.FLAG:
                 dim, here = op["dim"], op.get("origin") is not None
                 return (op.with_(masked=here and dim in tiles and op["size"].divisor % tiles[dim] != 0),)
-            name = op.get("source") or op.get("memory")
+            name = op.get("source") or op["memory"]
             if kernel.memory(name).space != "global":
                 return (op,)
             if op.get("at"):

@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
+from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
 
@@ -29,12 +30,12 @@ class PeelEdges(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "iterate" or op.node in scheduled or op["unroll"] == 0:
+            if not op.is_(ITERATE) or op.node in scheduled or op["unroll"] == 0:
                 return (op,)
             if any(op.get(key) is not None for key in ("lower", "stride", "goes_on")):
                 return (op,)
             inside = [inner for inner in op.walk() if inner is not op]
-            if any(inner.name == "mma" for inner in inside) or not any(_is_masked(inner, op) for inner in inside):
+            if any(inner.is_(MMA) for inner in inside) or not any(_is_masked(inner, op) for inner in inside):
                 return (op,)
             return _peeled(op, fresh)
 

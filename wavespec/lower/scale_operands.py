@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
+from wavespec.ir.tile_ops import MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.targets.machine import Machine
 
@@ -28,7 +29,7 @@ class ScaleOperands(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "mma" or len(op.operands) == 3:
+            if not op.is_(MMA) or len(op.operands) == 3:
                 return (op,)
             lhs, rhs, acc, *scales = op.operands
             made: list[Op] = []

@@ -11,6 +11,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
 from wavespec.ir.names import size_name
+from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
 from wavespec.lower.expression_to_index import ExpressionToIndex
@@ -76,7 +77,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
     used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     kernel = kernel.with_symbols(*context.symbols, *dict.fromkeys(node for node in used if node.kind == "symbol"))
-    large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]
+    large = [op for op in kernel.walk() if op.is_(ITERATE, MMA)]
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
     return kernel
