@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from wavespec.ir.comparing import is_same
 from wavespec.ir.kernel import Kernel, Value
 from wavespec.ir.verifier import VerificationError, verify
 from wavespec.targets.machine import Machine
@@ -26,9 +27,12 @@ class Pass:
         raise NotImplementedError
 
     def __call__(self, kernel: Kernel, machine: Machine) -> Kernel:
+        """The rewritten kernel, verified; ``kernel`` itself where the pass changes nothing of it."""
         if not self.applies_to(machine):
             return kernel
         result = self.apply(kernel, machine)
+        if is_same(kernel, result):
+            return kernel
         try:
             verify(result, kernel)
         except VerificationError as error:
