@@ -22,7 +22,7 @@ from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
-from wavespec.lower.spec_to_tile import spec_to_tile
+from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.part_cache import get_part, put_part
 from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact
 from wavespec.schema import KernelSpec
@@ -92,9 +92,11 @@ def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Ite
     verify(kernel)  # passes look at what they change alone
     check_arguments(kernel, machine)
     yield Stage(FIRST_STAGE, kernel, True)
+    held = ENSURES
     for one in PASSES:
         before = kernel
-        kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
+        kernel = timings.run(one.name, lambda one=one, kernel=kernel, held=held: one(kernel, machine, held))
+        held = one.holding(held, machine)
         yield Stage(one.name, kernel, kernel is not before)
 
 

@@ -9,6 +9,11 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import (
+    products_are_of_matrices,
+    products_have_instructions,
+    products_have_three_operands,
+)
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _SWAPPED = ":swapped"
@@ -96,6 +101,8 @@ class ChooseInstructions(Pass):
     """
 
     name: ClassVar[str] = "choose-instructions"
+    requires = (products_have_three_operands,)
+    ensures = (products_are_of_matrices, products_have_instructions)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         def change(op: Op) -> tuple[Op, ...]:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from wavespec.diagnostics import Span, WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import copies_are_distributed, tiles_have_layouts
 from wavespec.targets.machine import Machine
 
 _ONE_BY_ONE = ("elementwise", "read", "reduce", "scan", "write")
@@ -33,6 +34,7 @@ class LimitCode(Pass):
     """
 
     name: ClassVar[str] = "limit-code"
+    requires = (tiles_have_layouts, copies_are_distributed)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.most_lines > 0

@@ -11,6 +11,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.schema.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
@@ -47,6 +48,8 @@ class PersistWorkgroups(Pass):
     """
 
     name: ClassVar[str] = "persist-workgroups"
+    requires = (is_of_lanes,)
+    ensures = (tiles_are_walked_over,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution

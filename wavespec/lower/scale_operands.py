@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import is_of_tiles, products_have_three_operands
 from wavespec.targets.machine import Machine
 
 _COMPUTED, _MULTIPLIED = "f32", "bf16"
@@ -23,6 +24,8 @@ class ScaleOperands(Pass):
     """
 
     name: ClassVar[str] = "scale-operands"
+    requires = (is_of_tiles,)
+    ensures = (products_have_three_operands,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)

@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.tile_properties import products_have_instructions, reads_are_for_one_use
 from wavespec.targets.machine import Machine
 
 _Way = tuple[object, ...]
@@ -25,6 +26,8 @@ class SeparateOperands(Pass):
     """
 
     name: ClassVar[str] = "separate-operands"
+    requires = (products_have_instructions,)
+    ensures = (reads_are_for_one_use,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         ways: dict[str, dict[_Way, None]] = {}

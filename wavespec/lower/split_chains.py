@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
 from wavespec.ir.thread_ops import PURE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
 _REPEATABLE = PURE | {"load", "load_tile", "mma"}
@@ -24,6 +25,7 @@ class SplitChains(Pass):
     """
 
     name: ClassVar[str] = "split-chains"
+    requires = (is_of_lanes,)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.register_tile == "instruction"

@@ -11,6 +11,7 @@ from wavespec.ir.expr import Expr, ceildiv, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.schedule.buffer_ring import signal
 from wavespec.targets.machine import Machine
 
@@ -35,6 +36,7 @@ class SplitK(Pass):
     """
 
     name: ClassVar[str] = "split-k"
+    requires = (products_have_instructions, tiles_have_extents, tiles_are_placed)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
