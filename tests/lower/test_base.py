@@ -1,4 +1,4 @@
-"""What every pass shares: verification that names the pass, and names that are new."""
+"""What every pass shares: verification that names the pass, whether it changed anything, and names that are new."""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ def masked(dims: str, *, end: str = "K", extra: str = "") -> str:
 
 
 def steps(extent: str) -> str:
-    return f'iterate {{dim = "K", extent = [{extent}], induction = "at_K", step = [32], unroll = 1}} () do\n  yield\nend'
+    return (
+        f'iterate {{dim = "K", extent = [{extent}], induction = "at_K", step = [32], unroll = 1}} () do\n  yield\nend'
+    )
 
 
 def summed(first: str) -> str:

@@ -16,6 +16,8 @@ from wavespec.schedule.buffer_ring import READS
 from wavespec.targets.machine import Machine
 
 _NAMES_A_SYMBOL: Final = THREAD_OPS.having(Trait.NAMES_A_SYMBOL) | TILE_OPS.having(Trait.NAMES_A_SYMBOL)
+_COPIES: Final = frozenset(("copy_async", "bulk_copy"))
+_PRODUCTS: Final = frozenset(("mma", "mma_async"))
 _LAUNCH_AXES: Final = 3
 _BUFFERED: Final = (
     ("memory", "buffer"),
@@ -95,18 +97,16 @@ def tiles_are_walked_over(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 
 @property_of("thread")
 def roles_are_apart(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
-    """Where waves copy for others, every operation but one that names a symbol has a role, and none both copies and
-    multiplies."""
+    """Where some waves only copy, copies and products have a role, and no role has both."""
     if not kernel.producers:
         return
-    inside = {id(op) for role in _roles(kernel) for op in role.walk()}
-    around = {id(op) for op in kernel.walk() if op.region and op.name != "role"}
+    roles = [(role, {op.name for op in role.walk()}) for role in _roles(kernel)]
+    inside = {id(op) for role, _ in roles for op in role.walk()}
     for op in kernel.walk():
-        if op.name in ("mma", "mma_async", "copy_async", "bulk_copy") and id(op) not in inside | around:
+        if op.name in _COPIES | _PRODUCTS and id(op) not in inside:
             yield op, "it has no role"
-    for role in _roles(kernel):
-        names = {op.name for op in role.walk()}
-        if names & {"copy_async", "bulk_copy"} and names & {"mma", "mma_async"}:
+    for role, names in roles:
+        if names & _COPIES and names & _PRODUCTS:
             yield role, "it copies and multiplies"
 
 

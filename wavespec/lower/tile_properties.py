@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import ACROSS, PURE, TILE_OPS
 from wavespec.lower.contracts import Breach, Property, property_of
@@ -175,7 +175,7 @@ def edges_are_masked(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 
     def block(ops: tuple[Op, ...], whole: Mapping[str, str]) -> Iterator[Breach]:
         for op in ops:
-            places = dict(op.get("origin") or ())
+            places = _origin(op)
             for dim, size in _bounded(kernel, op):
                 start = places.get(dim)
                 inside = start is not None and whole.get(dim, "") in start.symbols
@@ -194,7 +194,7 @@ def whole_steps_check_nothing(kernel: Kernel, machine: Machine) -> Iterator[Brea
         if loop["unroll"] == 0 or any(loop.get(key) is not None for key in ("lower", "stride", "goes_on")):
             continue
         for op in loop.walk()[1:]:
-            start = dict(op.get("origin") or ()).get(loop["dim"])
+            start = _origin(op).get(loop["dim"], const(0))
             if start is kernel.symbol(loop["induction"]) and not start.is_const and _is_checked(op, loop["dim"]):
                 yield op, f"it checks bounds along '{loop['dim']}' in every step"
 
@@ -259,6 +259,10 @@ def _bounded(kernel: Kernel, op: Op) -> Iterable[tuple[str, Expr]]:
         sizes = kernel.all_sizes
         return tuple((dim, sizes[dim]) for dim in op["over"])
     return tuple(zip(memory.dims, memory.shape, strict=True))
+
+
+def _origin(op: Op) -> Mapping[str, Expr]:
+    return dict(op.get("origin") or ())
 
 
 def _is_checked(op: Op, dim: str) -> bool:
