@@ -48,3 +48,19 @@ def body_text(kernel: Kernel) -> str:
 def lines(text: str) -> str:
     """What is expected of `Text.after`, written with any indentation."""
     return f"\n{dedent(text).strip()}\n"
+
+
+ROWS = Text("""
+    tile kernel @rows target sm_90 lanes 32
+    symbol M in 0..4096 by 1
+    symbol N in 0..4096 by 1
+    symbol wg0 in 0..1023 by 1
+    symbol at_N in 0..4032 by 64
+    split workgroup M 4 0
+    split loop N 64 0
+    plan "auto" stages 1 group 0
+    grid [(M + 3)//4]
+    memory @x : f32 (M: [M], N: [N]) global input
+    memory @y : f32 (M: [M]) global output
+""")
+"""Rows of a matrix, each to become a number, in tiles of 4 rows and 64 columns."""
