@@ -137,6 +137,7 @@ def buffered(text: str, buffer: str) -> str:
     ("one", "kernel"),
     [
         (properties.symbols_are_in_scope, LANES.kernel(LET + BY_WG1)),
+        (properties.symbols_are_in_scope, LANES.changed(("    grid [K]\n", "")).kernel(loop(BY_STEP))),
         (properties.waves_are_loops, LANES.kernel(loop(BY_STEP))),
         (properties.invariants_are_outside, LANES.kernel(loop(BY_STEP + '%twice = elementwise %a, %a {function = "add"} : f32x1'))),
         (properties.tiles_are_walked_over, LANES.kernel(BY_WG1)),
@@ -158,7 +159,7 @@ def test_what_it_leaves_alone(one: Property, kernel: Kernel) -> None:
     [
         (properties.symbols_are_in_scope, LANES.kernel(BY_WG1 + LET), "'wg1' means nothing here"),
         (properties.symbols_are_in_scope, LANES.kernel(loop(LET) + BY_WG1), "'wg1' means nothing here"),
-        (properties.symbols_are_in_scope, LANES.changed(("grid [K]", "grid [step + 1]")).kernel(loop("barrier")), "as many workgroups as 'step'"),
+        (properties.symbols_are_in_scope, LANES.changed(("grid [K]", "grid [K]\n    grid [step + 1]")).kernel(loop("barrier")), "as many workgroups as 'step'"),
         (properties.tiles_are_walked_over, PERSISTENT.changed(("grid [K]", "grid [K]\n    grid [K]")).kernel("barrier"), "its grid has 2 axes"),
         (properties.roles_are_apart, PRODUCERS.kernel(FRAGMENTS + MMA), "operation 'mma': it has no role"),
         (properties.waves_are_loops, LANES.changed(("grid [K]", "wave wave_M 4\n    grid [K]")).kernel("barrier"), "it has waves 'wave_M'"),

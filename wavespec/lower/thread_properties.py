@@ -43,7 +43,7 @@ def symbols_are_in_scope(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
             if op.name in _NAMES_A_SYMBOL:
                 scope.add(op["symbol"])
 
-    for name in sorted(bound.intersection(*[extent.symbols for extent in kernel.grid])):
+    for name in sorted(bound & {name for extent in kernel.grid for name in extent.symbols}):
         yield None, f"its grid has as many workgroups as '{name}' says, which it counts itself"
     yield from block(kernel.body, frozenset())
 
