@@ -25,6 +25,11 @@ LANES = Text("""
     memory @y : f32 (K: [K]) global output
     memory @s : f32 (K: [32]) shared [K/1: 32 by 1] x3
 """)
+SIZE_OF_WAVE = LANES.changed(
+    ("symbol K in 0..4096 by 1", "symbol K in 0..4096 by 1\n    symbol wave_M.size in 0..64 by 1"),
+    ("    memory @x", "    size wave_M [wave_M.size]\n    memory @x"),
+)
+"""With a dim that is called like the symbol of a wave."""
 PERSISTENT = LANES.changed(("group 0", "group 0 persistent"))
 PRODUCERS = LANES.changed(("grid [K]", "producers 1\n    grid [K]"))
 
@@ -139,6 +144,7 @@ def buffered(text: str, buffer: str) -> str:
         (properties.symbols_are_in_scope, LANES.kernel(LET + BY_WG1)),
         (properties.symbols_are_in_scope, LANES.changed(("    grid [K]\n", "")).kernel(loop(BY_STEP))),
         (properties.waves_are_loops, LANES.kernel(loop(BY_STEP))),
+        (properties.waves_are_loops, SIZE_OF_WAVE.kernel(BY_STEP.replace("step", "wave_M.size"))),
         (properties.invariants_are_outside, LANES.kernel(loop(BY_STEP + '%twice = elementwise %a, %a {function = "add"} : f32x1'))),
         (properties.tiles_are_walked_over, LANES.kernel(BY_WG1)),
         (properties.roles_are_apart, LANES.kernel(ASYNC + FRAGMENTS + MMA)),

@@ -8,7 +8,7 @@ from typing import Final
 from wavespec.ir.declarations import Trait
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.names import dim_of_wave, is_operand
+from wavespec.ir.names import dim_of_size, dim_of_wave, is_operand
 from wavespec.ir.thread_ops import LOADS, PURE, STORES, THREAD_OPS
 from wavespec.ir.tile_ops import TILE_OPS
 from wavespec.lower.contracts import Breach, Property, property_of
@@ -118,7 +118,7 @@ def waves_are_loops(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     bound = _bound(kernel)
     for op in kernel.walk():
         for name in sorted(op.symbols - bound):
-            if dim_of_wave(name):
+            if dim_of_wave(name) and not dim_of_size(name):
                 yield op, f"no loop counts '{name}'"
 
 
