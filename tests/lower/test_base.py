@@ -1,17 +1,21 @@
-"""What every pass shares: verification that names the pass, and names that are new."""
+"""What every pass shares: verification that names the pass, whether it changed anything, and names that are new."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
+from unittest import mock
 
 import pytest
 
 from tests.lower.gemms import CPU, NVIDIA, Gemm
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.printer import print_kernel
 from wavespec.ir.verifier import VerificationError
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.order import PASSES
+from wavespec.pipeline import STAGES, stages_of
 from wavespec.targets.machine import Machine
 
 
@@ -40,6 +44,45 @@ def test_a_pass_is_skipped_for_machines_it_does_not_apply_to() -> None:
     assert BreaksWhereWavesTakeTurns()(kernel, NVIDIA) is kernel
     with pytest.raises(VerificationError):
         BreaksWhereWavesTakeTurns()(kernel, replace(NVIDIA, concurrent_waves=False))
+
+
+class MakesAnew(Pass):
+    """Operations that say what they said before."""
+
+    name = "makes-anew"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        return replace(kernel, body=tuple(map(replace, kernel.body)))
+
+
+class Renames(Pass):
+    name = "renames"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        return replace(kernel, body=tuple(replace(op, node="other") for op in kernel.body))
+
+
+def test_a_kernel_that_a_pass_does_not_change_is_given_back() -> None:
+    kernel = Gemm().lowered(NVIDIA, "spec-to-tile")
+    assert MakesAnew()(kernel, NVIDIA) is kernel
+    assert Renames()(kernel, NVIDIA) is not kernel
+
+
+def test_what_is_not_changed_is_not_verified_again() -> None:
+    kernel = Gemm().lowered(NVIDIA, "spec-to-tile")
+    with mock.patch("wavespec.lower.base.verify") as verify:
+        MakesAnew()(kernel, NVIDIA)
+        assert not verify.called
+        Renames()(kernel, NVIDIA)
+        assert verify.called
+
+
+def test_stages_say_whether_they_changed_the_kernel() -> None:
+    stages = list(stages_of(Gemm().spec, NVIDIA))
+    assert [stage.name for stage in stages] == [*STAGES[:-2]]
+    for before, after in pairwise(stages):
+        assert after.changed == (print_kernel(before.kernel) != print_kernel(after.kernel)), after.name
+    assert not next(stage for stage in stages if stage.name == "split-k").changed
 
 
 def test_fresh_names_count_up_from_their_stem() -> None:

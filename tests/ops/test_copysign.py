@@ -8,9 +8,9 @@ import torch
 from tests.kernels import array_to_tensor, tensor_to_array
 from wavespec.pipeline import compile, lower
 from wavespec.schema import loads
-from wavespec.schema.models import TARGETS
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
+from wavespec.targets.names import TARGETS
 
 MACHINES = [machines(target)[0] for target in TARGETS]
 ROWS = 5

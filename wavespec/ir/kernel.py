@@ -6,6 +6,7 @@ operation per instruction-sized step.  ``docs/architecture.md`` prints one kerne
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -266,13 +267,18 @@ class Kernel:
 
 
 def rewrite(ops: tuple[Op, ...], change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:
-    """Apply ``change`` to every operation, innermost first; each becomes any number of operations."""
+    """Apply ``change`` to every operation, innermost first; each becomes any number of operations.
+
+    What ``change`` gives back as it is stays the same object, up to all of ``ops``.
+    """
     result: list[Op] = []
     for op in ops:
         if op.region:
-            op = replace(op, region=replace(op.region, ops=rewrite(op.region.ops, change)))
+            inside = rewrite(op.region.ops, change)
+            if inside is not op.region.ops:
+                op = replace(op, region=replace(op.region, ops=inside))
         result.extend(change(op))
-    return tuple(result)
+    return ops if len(result) == len(ops) and all(map(operator.is_, result, ops)) else tuple(result)
 
 
 def retype(op: Op, types: Mapping[str, TileType | VectorType]) -> Op:

@@ -15,6 +15,7 @@ from wavespec.lower.base import Pass, written_name
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
+from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, tiles_have_layouts
 from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -91,6 +92,8 @@ class AssignLayouts(Pass):
     """
 
     name: ClassVar[str] = "assign-layouts"
+    requires = (products_have_instructions, tiles_have_extents)
+    ensures = (tiles_have_layouts,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         raise_all(_misfits(kernel))

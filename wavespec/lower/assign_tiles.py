@@ -15,6 +15,8 @@ from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, MMA, TAKE, TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.resolve_places import resolve_places
+from wavespec.lower.thread_properties import symbols_are_in_scope
+from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
@@ -169,6 +171,8 @@ class AssignTiles(Pass):
     """
 
     name: ClassVar[str] = "assign-tiles"
+    requires = (products_have_instructions,)
+    ensures = (tiles_have_extents, tiles_are_placed, symbols_are_in_scope)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         sizes = kernel.all_sizes

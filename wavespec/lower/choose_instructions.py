@@ -10,6 +10,11 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
 from wavespec.ir.tile_ops import MMA, READ, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import (
+    products_are_of_matrices,
+    products_have_instructions,
+    products_have_three_operands,
+)
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _SWAPPED = ":swapped"
@@ -97,6 +102,8 @@ class ChooseInstructions(Pass):
     """
 
     name: ClassVar[str] = "choose-instructions"
+    requires = (products_have_three_operands,)
+    ensures = (products_are_of_matrices, products_have_instructions)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         def change(op: Op) -> tuple[Op, ...]:

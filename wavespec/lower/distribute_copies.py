@@ -16,6 +16,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
+from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.ops.index_map import seen_by
 from wavespec.targets.machine import Machine
 
@@ -40,6 +41,8 @@ class DistributeCopies(Pass):
     """
 
     name: ClassVar[str] = "distribute-copies"
+    requires = (tiles_are_placed,)
+    ensures = (copies_are_distributed,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         added: list[Expr] = []

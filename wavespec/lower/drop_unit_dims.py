@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
 from wavespec.ir.tile_ops import INDEX, MMA, SIZE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import products_have_three_operands, unit_dims_are_dropped
 from wavespec.targets.machine import Machine
 
 
@@ -21,6 +22,8 @@ class DropUnitDims(Pass):
     """
 
     name: ClassVar[str] = "drop-unit-dims"
+    requires = (products_have_three_operands,)
+    ensures = (unit_dims_are_dropped,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution

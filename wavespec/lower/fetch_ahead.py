@@ -10,6 +10,7 @@ from wavespec.ir.expr import Expr, minimum
 from wavespec.ir.kernel import Kernel, Op, attribute_pairs, rewrite
 from wavespec.ir.thread_ops import FOR, LOAD
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
 _Place = tuple[str, Expr]
@@ -25,6 +26,7 @@ class FetchAhead(Pass):
     """
 
     name: ClassVar[str] = "fetch-ahead"
+    requires = (is_of_lanes,)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.globals.prefetch

@@ -11,6 +11,7 @@ from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.rewriting import renamed, substituted
 from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import loops_have_several_steps, tiles_are_placed
 from wavespec.targets.machine import Machine
 
 
@@ -26,6 +27,8 @@ class InlineSteps(Pass):
     """
 
     name: ClassVar[str] = "inline-steps"
+    requires = (tiles_are_placed,)
+    ensures = (loops_have_several_steps,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}

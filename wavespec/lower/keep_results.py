@@ -16,6 +16,7 @@ from wavespec.ir.thread_ops import CONSTANT
 from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, PURE, READ, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.stage_operands import origin_in
+from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, tiles_have_layouts
 from wavespec.ops.elementwise import MEANINGS
 from wavespec.ops.steps import Steps
 from wavespec.targets.machine import Machine
@@ -41,6 +42,7 @@ class KeepResults(Pass):
     """
 
     name: ClassVar[str] = "keep-results"
+    requires = (tiles_are_placed, tiles_have_layouts, edges_are_masked)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.core_cache_bytes > 0

@@ -8,6 +8,7 @@ from wavespec.diagnostics import Span, WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.tile_ops import ELEMENTWISE, READ, REDUCE, SCAN, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import copies_are_distributed, tiles_have_layouts
 from wavespec.targets.machine import Machine
 
 _ONE_BY_ONE = ELEMENTWISE | READ | REDUCE | SCAN | WRITE
@@ -34,6 +35,7 @@ class LimitCode(Pass):
     """
 
     name: ClassVar[str] = "limit-code"
+    requires = (tiles_have_layouts, copies_are_distributed)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.most_lines > 0

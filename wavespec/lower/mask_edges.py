@@ -9,6 +9,7 @@ from wavespec.ir.declarations import Kind
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.tile_ops import TILE_OPS
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed
 from wavespec.ops.index_map import dims_of
 from wavespec.targets.machine import Machine
 
@@ -26,6 +27,8 @@ class MaskEdges(Pass):
     """
 
     name: ClassVar[str] = "mask-edges"
+    requires = (tiles_are_placed,)
+    ensures = (edges_are_masked,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution

@@ -11,6 +11,7 @@ from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
 from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
 from wavespec.targets.machine import Machine
 
 
@@ -24,6 +25,8 @@ class PeelEdges(Pass):
     """
 
     name: ClassVar[str] = "peel-edges"
+    requires = (tiles_are_placed, edges_are_masked)
+    ensures = (whole_steps_check_nothing,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}

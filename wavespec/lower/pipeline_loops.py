@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.thread_ops import FOR, LANES_FILL, LET, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.promote_shared import SharedMemoryExceeded
+from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
 from wavespec.schedule.dependences import staged_memories
 from wavespec.schedule.errors import (
     MOST_PRODUCTS,
@@ -48,6 +49,7 @@ class PipelineLoops(Pass):
     """
 
     name: ClassVar[str] = "pipeline-loops"
+    requires = (is_of_lanes, buffers_are_in_range)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution

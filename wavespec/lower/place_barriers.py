@@ -20,6 +20,7 @@ from wavespec.ir.thread_ops import (
     WRITES_MEMORY,
 )
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import accesses_are_ordered, buffers_are_in_range, is_of_lanes
 from wavespec.schedule.buffer_ring import READS, TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine
 
@@ -58,6 +59,8 @@ class PlaceBarriers(Pass):
     """
 
     name: ClassVar[str] = "place-barriers"
+    requires = (is_of_lanes, buffers_are_in_range)
+    ensures = (accesses_are_ordered,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.threads == 1:  # one lane has nobody to wait for

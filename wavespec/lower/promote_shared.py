@@ -15,6 +15,13 @@ from wavespec.ir.tile_ops import MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.tile_properties import (
+    products_have_instructions,
+    reads_are_for_one_use,
+    staged_tensors_are_copied,
+    tiles_are_placed,
+    tiles_have_extents,
+)
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.staged_writes import staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
@@ -82,6 +89,8 @@ class PromoteShared(Pass):
     """
 
     name: ClassVar[str] = "promote-shared"
+    requires = (products_have_instructions, reads_are_for_one_use, tiles_have_extents, tiles_are_placed)
+    ensures = (staged_tensors_are_copied,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         operands: dict[str, tuple[Op, Fragment]] = {}

@@ -10,6 +10,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import MMA
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import is_of_tiles, products_have_three_operands
 from wavespec.targets.machine import Machine
 
 _COMPUTED, _MULTIPLIED = "f32", "bf16"
@@ -24,6 +25,8 @@ class ScaleOperands(Pass):
     """
 
     name: ClassVar[str] = "scale-operands"
+    requires = (is_of_tiles,)
+    ensures = (products_have_three_operands,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)

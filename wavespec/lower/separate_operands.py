@@ -10,6 +10,7 @@ from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import MMA, READ
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.tile_properties import products_have_instructions, reads_are_for_one_use
 from wavespec.targets.machine import Machine
 
 _Way = tuple[object, ...]
@@ -26,6 +27,8 @@ class SeparateOperands(Pass):
     """
 
     name: ClassVar[str] = "separate-operands"
+    requires = (products_have_instructions,)
+    ensures = (reads_are_for_one_use,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         ways: dict[str, dict[_Way, None]] = {}

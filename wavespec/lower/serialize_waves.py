@@ -16,6 +16,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.places_of_turns import PlacesOfTurns
 from wavespec.lower.promote_shared import SharedMemoryExceeded
+from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
 from wavespec.targets.machine import Machine
 
 
@@ -36,6 +37,8 @@ class SerializeWaves(Pass):
     """
 
     name: ClassVar[str] = "serialize-waves"
+    requires = (is_of_lanes, symbols_are_in_scope)
+    ensures = (waves_are_loops,)
 
     def applies_to(self, machine: Machine) -> bool:
         return not machine.concurrent_waves

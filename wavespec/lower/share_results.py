@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import PURE, READ, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import nothing_is_computed_twice, reads_are_for_one_use, tiles_have_layouts
 from wavespec.targets.machine import Machine
 
 _Key = tuple[Any, ...]
@@ -25,6 +26,9 @@ class ShareResults(Pass):
     """
 
     name: ClassVar[str] = "share-results"
+    requires = (tiles_have_layouts,)
+    ensures = (nothing_is_computed_twice,)
+    drops = (reads_are_for_one_use,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.distribution.schedules:

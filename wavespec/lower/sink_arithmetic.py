@@ -10,6 +10,7 @@ from typing import ClassVar
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import ATOMIC, BIND, LOAD, PURE, STORE
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, values_are_used
 from wavespec.targets.machine import Machine
 
 _LOADS_AHEAD = 16
@@ -28,6 +29,8 @@ class SinkArithmetic(Pass):
     """
 
     name: ClassVar[str] = "sink-arithmetic"
+    requires = (is_of_lanes, symbols_are_in_scope)
+    ensures = (values_are_used,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         read = {memory.name for memory in kernel.memories if memory.role == "input"}

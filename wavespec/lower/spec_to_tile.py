@@ -15,6 +15,7 @@ from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
 from wavespec.lower.expression_to_index import ExpressionToIndex
+from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema.checking import permutations
@@ -25,6 +26,8 @@ LARGEST_EXTENT = 2**31 - 2**16
 """Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing.  Calls
 with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
 
+ENSURES = (is_of_tiles,)
+"""What the first pass may build on."""
 
 _MOST_LOOPS_AND_PRODUCTS = 64
 """Loops and matrix products of one graph; lowering, and the compilers behind it, take long beyond."""

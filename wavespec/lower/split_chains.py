@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
 from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE, MMA, PURE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
 _REPEATABLE = PURE | LOAD | LOAD_TILE | MMA
@@ -24,6 +25,7 @@ class SplitChains(Pass):
     """
 
     name: ClassVar[str] = "split-chains"
+    requires = (is_of_lanes,)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.register_tile == "instruction"

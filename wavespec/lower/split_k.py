@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pair
 from wavespec.ir.layout import row_major, widest_spread
 from wavespec.ir.tile_ops import ITERATE, MMA, READ, REGISTER, WRITE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.schedule.buffer_ring import signal
 from wavespec.targets.machine import Machine
 
@@ -36,6 +37,7 @@ class SplitK(Pass):
     """
 
     name: ClassVar[str] = "split-k"
+    requires = (products_have_instructions, tiles_have_extents, tiles_are_placed)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution

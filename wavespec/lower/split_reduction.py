@@ -14,6 +14,11 @@ from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pa
 from wavespec.ir.tile_ops import COPY, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.tile_properties import (
+    operands_are_read_beside_products,
+    products_have_instructions,
+    products_read_their_operands,
+)
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
@@ -39,6 +44,8 @@ class SplitReduction(Pass):
     """
 
     name: ClassVar[str] = "split-reduction"
+    requires = (products_have_instructions, products_read_their_operands)
+    ensures = (operands_are_read_beside_products,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)

@@ -17,6 +17,7 @@ from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.stage_operands import origin_in
+from wavespec.lower.tile_properties import products_have_instructions, products_read_their_operands, tiles_are_placed
 from wavespec.targets.machine import Machine
 
 _ALONG = PURE | ALIKE | MMA | REDUCE
@@ -36,6 +37,7 @@ class StripTiles(Pass):
     """
 
     name: ClassVar[str] = "strip-tiles"
+    requires = (products_have_instructions, products_read_their_operands, tiles_are_placed)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.register_tile == "instruction"

@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import products_have_three_operands, sums_start_apart
 from wavespec.targets.machine import Machine
 
 
@@ -22,6 +23,8 @@ class SumApart(Pass):
     """
 
     name: ClassVar[str] = "sum-apart"
+    requires = (products_have_three_operands,)
+    ensures = (sums_start_apart,)
 
     def applies_to(self, machine: Machine) -> bool:
         return not machine.concurrent_waves

@@ -15,6 +15,15 @@ from wavespec.ir.tile_ops import COPY
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.limit_code import check_steps
 from wavespec.lower.promote_shared import check_shared
+from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
+from wavespec.lower.tile_properties import (
+    TILE_PROPERTIES,
+    copies_are_distributed,
+    edges_are_masked,
+    products_have_instructions,
+    tiles_are_placed,
+    tiles_have_layouts,
+)
 from wavespec.lower.whole_bytes import check_whole_bytes
 from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
@@ -35,6 +44,15 @@ class TileToThread(Pass):
     """
 
     name: ClassVar[str] = "tile-to-thread"
+    requires = (
+        products_have_instructions,
+        tiles_are_placed,
+        tiles_have_layouts,
+        copies_are_distributed,
+        edges_are_masked,
+    )
+    ensures = (is_of_lanes, buffers_are_in_range)
+    drops = TILE_PROPERTIES
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         steps = 0
