@@ -26,7 +26,7 @@ from torch import Tensor
 from benchmarks.every_kernel import EXTENTS, completed
 from tests.kernels import KERNELS, Row, Subject, make_inputs, tensors_of
 from wavespec.runtime import ArgumentError, Kernel, KernelArtifact
-from wavespec.runtime.artifact import load_artifact
+from wavespec.runtime.manifest import load_artifact
 from wavespec.runtime.size_expr import evaluate
 
 _TRIES = 20_000

@@ -104,7 +104,7 @@ def build_all(folder: Path, specs: Sequence[Path]) -> None:
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
     from wavespec.schema import load
-    from wavespec.schema.load_family import is_family_file
+    from wavespec.schema.families.load_family import is_family_file
 
     folder.mkdir(parents=True, exist_ok=True)
     for path in specs:

@@ -33,12 +33,12 @@ from wavespec.lower.base import Pass
 from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, build_variant, emit, stages_of
 from wavespec.schema import loads
-from wavespec.schema.json_schema import family_json_schema, json_schema
-from wavespec.schema.load_family import is_family_file, loads_family
-from wavespec.schema.models import TARGETS
+from wavespec.schema.families.load_family import is_family_file, loads_family
 from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, OPS, REDUCTIONS, SCANS
-from wavespec.schema.source_files import SPEC_SUFFIX
+from wavespec.schema.reading.json_schema import family_json_schema, json_schema
+from wavespec.schema.reading.source_files import SPEC_SUFFIX
 from wavespec.targets.machine import machines
+from wavespec.targets.names import TARGETS
 
 _DOCS = Path(__file__).parent
 _PART = re.compile(r"(<!-- generated: ([^>]*?) -->\n).*?(<!-- end generated -->)", re.DOTALL)

@@ -96,9 +96,18 @@ def _attention_decode_fake(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Ten
         lambda: "attention_decode: argument 'v' has another N in dim 2 than 'k'.",
     )
     return (
-        q.new_empty((q.shape[0], q.shape[1], ((k.shape[2] + 512) - 1) // 512, q.shape[2], v.shape[3]), dtype=torch.float32),
-        q.new_empty((q.shape[0], q.shape[1], ((k.shape[2] + 512) - 1) // 512, q.shape[2]), dtype=torch.float32),
-        q.new_empty((q.shape[0], q.shape[1], ((k.shape[2] + 512) - 1) // 512, q.shape[2]), dtype=torch.float32),
+        q.new_empty(
+            (q.shape[0], q.shape[1], ((k.shape[2] + 512) - 1) // 512, q.shape[2], v.shape[3]),
+            dtype=torch.float32,
+        ),
+        q.new_empty(
+            (q.shape[0], q.shape[1], ((k.shape[2] + 512) - 1) // 512, q.shape[2]),
+            dtype=torch.float32,
+        ),
+        q.new_empty(
+            (q.shape[0], q.shape[1], ((k.shape[2] + 512) - 1) // 512, q.shape[2]),
+            dtype=torch.float32,
+        ),
     )
 
 

@@ -119,7 +119,13 @@ def _write(
     _member(q, k, v, q_starts, k_starts, mask).write(q, k, v, q_starts, k_starts, out)
 
 
-def _attention_ragged_causal_fake(q: Tensor, k: Tensor, v: Tensor, q_starts: Tensor, k_starts: Tensor) -> Tensor:
+def _attention_ragged_causal_fake(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_starts: Tensor,
+    k_starts: Tensor,
+) -> Tensor:
     torch._check(q.dim() == 3, lambda: "attention_ragged: argument 'q' needs 3 dims.")
     torch._check(k.dim() == 3, lambda: "attention_ragged: argument 'k' needs 3 dims.")
     torch._check(

@@ -68,7 +68,15 @@ def _conv2d_nchw_fake(x: Tensor, w: Tensor) -> Tensor:
         w.shape[1] == x.shape[1],
         lambda: "conv2d_nchw: argument 'w' has another C in dim 1 than 'x'.",
     )
-    return x.new_empty((x.shape[0], w.shape[0], ((((x.shape[2] + (2 * 1)) - (1 * (w.shape[2] - 1))) - 1) // 1) + 1, ((((x.shape[3] + (2 * 1)) - (1 * (w.shape[3] - 1))) - 1) // 1) + 1), dtype=torch.float16)
+    return x.new_empty(
+        (
+            x.shape[0],
+            w.shape[0],
+            ((((x.shape[2] + (2 * 1)) - (1 * (w.shape[2] - 1))) - 1) // 1) + 1,
+            ((((x.shape[3] + (2 * 1)) - (1 * (w.shape[3] - 1))) - 1) // 1) + 1,
+        ),
+        dtype=torch.float16,
+    )
 
 
 def _conv2d_nchw_out_fake(x: Tensor, w: Tensor, out: Tensor) -> None:

@@ -73,7 +73,15 @@ def _conv2d_nhwc_fake(x: Tensor, w: Tensor) -> Tensor:
         w.shape[3] == x.shape[3],
         lambda: "conv2d_nhwc: argument 'w' has another C in dim 3 than 'x'.",
     )
-    return x.new_empty((x.shape[0], ((((x.shape[1] + (2 * 1)) - (1 * (w.shape[1] - 1))) - 1) // 1) + 1, ((((x.shape[2] + (2 * 1)) - (1 * (w.shape[2] - 1))) - 1) // 1) + 1, w.shape[0]), dtype=torch.bfloat16)
+    return x.new_empty(
+        (
+            x.shape[0],
+            ((((x.shape[1] + (2 * 1)) - (1 * (w.shape[1] - 1))) - 1) // 1) + 1,
+            ((((x.shape[2] + (2 * 1)) - (1 * (w.shape[2] - 1))) - 1) // 1) + 1,
+            w.shape[0],
+        ),
+        dtype=torch.bfloat16,
+    )
 
 
 def _conv2d_nhwc_out_fake(x: Tensor, w: Tensor, out: Tensor) -> None:

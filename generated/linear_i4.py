@@ -29,7 +29,8 @@ def linear_i4(x: Tensor, w: Tensor, scale: Tensor, *, out: Tensor | None = None)
 
     Args:
         x: bfloat16 [M, K]; copied first where it is not contiguous.
-        w: uint8 [N, K // 2], 2 elements of i4 in a byte, the first in the lowest bits; copied first where it is not contiguous.
+        w: uint8 [N, K // 2], 2 elements of i4 in a byte, the first in the lowest bits; copied first where it
+            is not contiguous.
         scale: bfloat16 [N, G]; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 

@@ -94,7 +94,12 @@ def _member(a: Tensor, b: Tensor, layout: str) -> KernelSet:
     try:
         return _MEMBERS[a.dtype, layout]
     except KeyError:
-        raise no_member("matmul_layouts", _MEMBERS, ("the dtype of 'a'", a.dtype), ("'layout'", layout)) from None
+        raise no_member(
+            "matmul_layouts",
+            _MEMBERS,
+            ("the dtype of 'a'", a.dtype),
+            ("'layout'", layout),
+        ) from None
 
 
 def _new(a: Tensor, b: Tensor, layout: str) -> Tensor:

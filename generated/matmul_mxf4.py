@@ -35,8 +35,10 @@ def matmul_mxf4(
     https://www.opencompute.org/documents/ocp-microscaling-formats-mx-v1-0-spec-final-pdf.
 
     Args:
-        a: float4_e2m1fn_x2 [M, K // 2], 2 elements of f4e2m1fn in a byte, the first in the lowest bits; copied first where it is not contiguous.
-        b: float4_e2m1fn_x2 [N, K // 2], 2 elements of f4e2m1fn in a byte, the first in the lowest bits; copied first where it is not contiguous.
+        a: float4_e2m1fn_x2 [M, K // 2], 2 elements of f4e2m1fn in a byte, the first in the lowest bits;
+            copied first where it is not contiguous.
+        b: float4_e2m1fn_x2 [N, K // 2], 2 elements of f4e2m1fn in a byte, the first in the lowest bits;
+            copied first where it is not contiguous.
         a_scale: float8_e8m0fnu [M, G]; copied first where it is not contiguous.
         b_scale: float8_e8m0fnu [N, G]; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "generated"
 sys.path.insert(0, str(ROOT))
 
-from wavespec.runtime.artifact import load_artifact  # noqa: E402
+from wavespec.runtime.manifest import load_artifact  # noqa: E402
 from wavespec.version import __version__  # noqa: E402
 
 

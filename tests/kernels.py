@@ -394,27 +394,44 @@ class Subject:
         tensors = self.spec.tensors.items()
         return tuple(name for role in ("inout", "output") for name, tensor in tensors if tensor.role == role)
 
+    def expected(self, inputs: Sequence[Tensor]) -> Expected:
+        """What the reference makes of `inputs`."""
+        from wavespec.sim.reference import reference
+
+        return Expected(
+            tensors_of(reference(self.spec, *inputs)), tensors_of(reference(self.spec, *inputs, compute=None))
+        )
+
     def check(
         self, inputs: Sequence[Tensor], results: Sequence[Tensor], sizes: Sizes, *, whole: bool | None = None
     ) -> None:
         """Assert that the `results` of one call are right."""
+        self.compare(self.expected(inputs), results, sizes, whole=whole)
+
+    def compare(
+        self, expected: Expected, results: Sequence[Tensor], sizes: Sizes, *, whole: bool | None = None
+    ) -> None:
+        """Assert that the `results` of one call are as `expected`."""
         try:
-            self._check(inputs, results, self.row.exact if whole is None else whole)
+            self._compare(expected, results, self.row.exact if whole is None else whole)
         except AssertionError as error:
             raise AssertionError(f"{self.name} of {dict(sizes)}: {error}") from error
 
-    def _check(self, inputs: Sequence[Tensor], results: Sequence[Tensor], whole: bool) -> None:
+    def _compare(self, expected: Expected, results: Sequence[Tensor], whole: bool) -> None:
         from wavespec.sim.packed import unpacked
-        from wavespec.sim.reference import reference
 
-        exact, theirs = (
-            tensors_of(reference(self.spec, *inputs)),
-            tensors_of(reference(self.spec, *inputs, compute=None)),
-        )
-        for name, result, right, own in zip(self.written, results, exact, theirs, strict=True):
+        for name, result, right, own in zip(self.written, results, expected.exact, expected.theirs, strict=True):
             dtype = self.spec.tensors[name].dtype
             assert result.dtype == TORCH[dtype], f"{name} is {result.dtype}"
             check_output(self.row, name, unpacked(result, dtype), right, own, whole=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a call should write: computed in f64, and by torch in the types of the spec."""
+
+    exact: tuple[Tensor, ...]
+    theirs: tuple[Tensor, ...]
 
 
 def make_inputs(
@@ -517,7 +534,7 @@ def _cases(subject: Subject, target: str) -> tuple[TargetCase, ...]:
 @cache
 def _specs(file: str) -> dict[str, KernelSpec]:
     from wavespec.schema import load
-    from wavespec.schema.load_family import load_family
+    from wavespec.schema.families.load_family import load_family
 
     path = SPECS / f"{file}.wave.yaml"
     if path in FAMILIES:

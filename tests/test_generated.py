@@ -137,7 +137,7 @@ def test_what_was_called_before_runs_where_compiler_pydantic_and_sympy_are_missi
     import_module("generated.gemm").gemm(ones, ones)
     script = """
 import sys
-for name in ("iree.compiler", "pydantic", "pydantic_core", "sympy", "yaml", "typer", "rich"):
+for name in ("iree.compiler", "jinja2", "pydantic", "pydantic_core", "sympy", "yaml", "typer", "rich"):
     sys.modules[name] = None
 import torch
 from generated.gemm import gemm

@@ -17,7 +17,7 @@ from wavespec.version import __version__
 ROOT = Path(__file__).parents[1]
 SCRIPT = """
 import sys
-for name in ("iree.compiler", "pydantic", "pydantic_core", "sympy", "yaml", "typer", "rich"):
+for name in ("iree.compiler", "jinja2", "pydantic", "pydantic_core", "sympy", "yaml", "typer", "rich"):
     sys.modules[name] = None
 import torch
 from wavespec_kernels.small import small

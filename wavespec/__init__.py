@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from wavespec.schema import KernelSpec, load, loads
     from wavespec.schema.builder import KernelBuilder
     from wavespec.schema.debug import debug
-    from wavespec.schema.expand import Family, expand
-    from wavespec.schema.family import FamilySpec
-    from wavespec.schema.family_builder import FamilyBuilder
-    from wavespec.schema.load_family import load_family
+    from wavespec.schema.families.expand import Family, expand
+    from wavespec.schema.families.family_builder import FamilyBuilder
+    from wavespec.schema.families.load_family import load_family
+    from wavespec.schema.language.family import FamilySpec
     from wavespec.sim.reference import reference
 
 _HOMES = {
     "ArgumentError": "wavespec.runtime.checks",
     "Diagnostic": "wavespec.diagnostics",
-    "Family": "wavespec.schema.expand",
-    "FamilyBuilder": "wavespec.schema.family_builder",
-    "FamilySpec": "wavespec.schema.family",
+    "Family": "wavespec.schema.families.expand",
+    "FamilyBuilder": "wavespec.schema.families.family_builder",
+    "FamilySpec": "wavespec.schema.language.family",
     "Kernel": "wavespec.runtime.kernel",
     "KernelBuilder": "wavespec.schema.builder",
     "KernelSpec": "wavespec.schema",
@@ -41,9 +41,9 @@ _HOMES = {
     "build": "wavespec.pipeline",
     "compile": "wavespec.pipeline",
     "debug": "wavespec.schema.debug",
-    "expand": "wavespec.schema.expand",
+    "expand": "wavespec.schema.families.expand",
     "load": "wavespec.schema",
-    "load_family": "wavespec.schema.load_family",
+    "load_family": "wavespec.schema.families.load_family",
     "loads": "wavespec.schema",
     "reference": "wavespec.sim.reference",
 }

@@ -12,12 +12,13 @@ from wavespec.cache import CompileCache
 from wavespec.emit.compiler import CompilerFailure
 from wavespec.part_cache import get_part, put_part
 from wavespec.pipeline import build_part, emit_variant, join_cases, join_variants, part_key
-from wavespec.runtime.artifact import KernelArtifact, unpack_artifact
+from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.manifest import unpack_artifact
 from wavespec.schema import KernelSpec
-from wavespec.schema.case_errors import naming_case
-from wavespec.schema.family_errors import naming_member
+from wavespec.schema.checking.case_errors import naming_case
+from wavespec.schema.families.family_errors import naming_member
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import cases_for_target, targets_of
-from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
 from wavespec.tune.compile_pool import CompileJob, CompilePool
 

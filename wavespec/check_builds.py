@@ -16,7 +16,7 @@ from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
 from wavespec.pipeline import emit, part_key
 from wavespec.schema import KernelSpec
-from wavespec.schema.case_errors import in_case
+from wavespec.schema.checking.case_errors import in_case
 from wavespec.schema.resolve import TargetCase, cases_for_target, targets_of
 from wavespec.targets.machine import Machine, machines
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from wavespec.runtime.artifact import ArtifactCase, ArtifactError, Binary, KernelArtifact, load_artifact
+from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
+from wavespec.runtime.code import ArtifactError, Binary
+from wavespec.runtime.manifest import load_artifact
 
 
 def with_code_of(artifact: KernelArtifact, manifest: Path) -> KernelArtifact:

@@ -20,23 +20,25 @@ from wavespec.diagnostics import WavespecError, quote_path
 from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import expression_to_size, size_assumptions
-from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory, wrapper_module
+from wavespec.emit.wrapper import wrapper_module
+from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory
 from wavespec.pipeline import build_variant, join_cases, join_variants
-from wavespec.runtime.artifact import KernelArtifact, artifact_files, file_stem, manifest_name, manifest_text
+from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.files import replace_file
+from wavespec.runtime.manifest import artifact_files, file_stem, manifest_name, manifest_text
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.base import SpecModel
-from wavespec.schema.case_errors import naming_case
-from wavespec.schema.check_family import place_of_size
-from wavespec.schema.expand import Family
-from wavespec.schema.family_errors import naming_member
-from wavespec.schema.json_schema import family_json_schema, json_schema
-from wavespec.schema.load_family import is_family_file, loads_family
-from wavespec.schema.models import TARGETS
-from wavespec.schema.partly_written import partly_written
+from wavespec.schema.checking.case_errors import naming_case
+from wavespec.schema.checking.partly_written import partly_written
+from wavespec.schema.families.check_family import place_of_size
+from wavespec.schema.families.expand import Family
+from wavespec.schema.families.family_errors import naming_member
+from wavespec.schema.families.load_family import is_family_file, loads_family
+from wavespec.schema.language.base import SpecModel
+from wavespec.schema.reading.json_schema import family_json_schema, json_schema
+from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
 from wavespec.schema.resolve import cases_for_target, constant_values, derivations, targets_of
-from wavespec.schema.source_files import SPEC_SUFFIX, read_text
 from wavespec.targets.machine import machines
+from wavespec.targets.names import TARGETS
 
 Files = Mapping[PurePosixPath, bytes]
 """Path below the destination: content."""
@@ -285,7 +287,7 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
 def _wrapper_input(
     spec: KernelSpec, source: str, digest: str, command: str, *, in_project: bool = False
 ) -> WrapperInput:
-    from wavespec.schema.constraints import Assume
+    from wavespec.schema.language.constraints import Assume
 
     zeroed = partly_written(spec)
     tensors = [

@@ -4,8 +4,9 @@ its own sha256, where those find it who have no compiler."""
 from __future__ import annotations
 
 from wavespec.cache import CompileCache
-from wavespec.runtime.artifact import ArtifactError, KernelArtifact, manifest_text, manifest_to_artifact
-from wavespec.runtime.code import cached_code
+from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.code import ArtifactError, cached_code
+from wavespec.runtime.manifest import manifest_text, manifest_to_artifact
 
 
 def get_part(cache: CompileCache, key: str) -> KernelArtifact | None:

@@ -24,12 +24,13 @@ from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.part_cache import get_part, put_part
-from wavespec.runtime.artifact import FORMAT_VERSION, ArtifactCase, KernelArtifact
+from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
+from wavespec.runtime.manifest import FORMAT_VERSION
 from wavespec.schema import KernelSpec
-from wavespec.schema.case_errors import naming_case, naming_target
+from wavespec.schema.checking.case_errors import naming_case, naming_target
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.schema.resolved import ResolvedKernel, resolve
-from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import Machine, machines
 from wavespec.version import __version__, fingerprint
 
@@ -105,11 +106,17 @@ def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) 
     timings = timings or Timings()
     with naming_target(machine.target):
         resolved = resolve(spec, machine.target)
-        kernel = _lowered(resolved, machine, timings)
-        interface = launch_interface(kernel, machine, resolved)
-        module = timings.run("mlir", lambda: thread_to_module(kernel, machine, interface))
-        check_lines(module.text, kernel, machine)
-        return module
+        return kernel_to_module(_lowered(resolved, machine, timings), machine, resolved, timings=timings)
+
+
+def kernel_to_module(
+    kernel: IRKernel, machine: Machine, resolved: ResolvedKernel, *, timings: Timings | None = None
+) -> EmittedModule:
+    """What `emit` makes, of the kernel after all passes."""
+    interface = launch_interface(kernel, machine, resolved)
+    module = (timings or Timings()).run("mlir", lambda: thread_to_module(kernel, machine, interface))
+    check_lines(module.text, kernel, machine)
+    return module
 
 
 def emit_variant(spec: KernelSpec, machine: Machine) -> KernelArtifact:

@@ -165,15 +165,22 @@ def emulator_directory() -> Path | None:
     return next((place for place in above if (place / "gfx_emulator.py").is_file()), None)
 
 
-def require_emulator() -> None:
-    """Skip the module where it cannot run."""
+def emulator_missing() -> str:
+    """Why the emulator cannot run; empty where it can be imported from now on."""
     directory = emulator_directory()
     if directory is None or not (directory / "gfx_emulator.py").is_file():
-        pytest.skip(f"no gfx_emulator.py: name its directory in {_VARIABLE}", allow_module_level=True)
+        return f"no gfx_emulator.py: name its directory in {_VARIABLE}"
     if shutil.which(DISASSEMBLER) is None:
-        pytest.skip(f"the emulator reads kernels through {DISASSEMBLER}: not found", allow_module_level=True)
+        return f"the emulator reads kernels through {DISASSEMBLER}: not found"
     if str(directory) not in sys.path:
         sys.path.append(str(directory))
+    return ""
+
+
+def require_emulator() -> None:
+    """Skip the module where it cannot run."""
+    if reason := emulator_missing():
+        pytest.skip(reason, allow_module_level=True)
 
 
 @functools.cache
@@ -192,10 +199,15 @@ def hsaco(gemm: AnyGemm) -> bytes:
 @functools.cache
 def loaded(gemm: AnyGemm) -> tuple[Any, dict[str, Any]]:
     """The kernel as the emulator runs it, and the figures in the notes of the code object."""
+    return load_object(hsaco(gemm))
+
+
+def load_object(data: bytes) -> tuple[Any, dict[str, Any]]:
+    """What `loaded` gives, of a code object."""
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # the emulator leaves closing to the collector
         path = Path(directory) / "gemm.hsaco"
-        path.write_bytes(hsaco(gemm))
+        path.write_bytes(data)
         code = importlib.import_module("hsaco").Hsaco(str(path))
         return _waves_apart()(str(path)), code.figures(next(iter(code.kernels)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -13,24 +14,34 @@ from tests.kernels import array_to_tensor, tensor_to_array
 from wavespec.emit.interface import launch_interface
 from wavespec.ir.dtype import DTYPES
 from wavespec.pipeline import lower
-from wavespec.runtime.launch_plan import make_plan
+from wavespec.runtime.launch_plan import LaunchPlan, make_plan
+from wavespec.schema import KernelSpec
+from wavespec.schema.checking.partly_written import partly_written
 from wavespec.schema.resolved import resolve
 from wavespec.sim.elements import poisoned
 from wavespec.targets.machine import machines
 
 
 def emulated(case: AnyGemm, sizes: Mapping[str, int], inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The tensors of ``case`` behind the call; its outputs come last.  The emulator raises at a race or an access out
-    of bounds."""
+    """The tensors of ``case`` behind the call.  The emulator raises at a race or an access out of bounds."""
     spec, (machine,) = case.spec, machines(case.target)
     plan = make_plan(launch_interface(lower(spec, machine), machine, resolve(spec, case.target)), sizes)
-    memory, given = importlib.import_module("gfx_emulator").Memory(), iter(inputs)
+    return run_emulated(loaded(case)[0], spec, plan, inputs)
+
+
+def run_emulated(code: Any, spec: KernelSpec, plan: LaunchPlan, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The tensors of `spec` behind a call of its machine code as `plan` says: inputs first, then outputs."""
+    memory, given, zeroed = importlib.import_module("gfx_emulator").Memory(), iter(inputs), partly_written(spec)
     addresses: dict[str, int] = {}
-    for (name, tensor), shape in zip(spec.tensors.items(), plan.shapes, strict=True):
-        if tensor.role == "output":
-            array = poisoned(DTYPES[tensor.dtype], int(np.prod(shape))).reshape(shape)
-        else:
+    tensors = sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")
+    for (name, tensor), shape in zip(tensors, plan.shapes, strict=True):
+        if tensor.role != "output":
             array = tensor_to_array(next(given), tensor.dtype)
+        else:
+            array = poisoned(DTYPES[tensor.dtype], int(np.prod(shape))).reshape(shape)
+            array = np.zeros_like(array) if name in zeroed else array
         addresses[name] = memory.add(array, name)
-    loaded(case)[0].run(plan.grid, [*addresses.values(), *plan.constants], mem=memory)
+    scratch = [memory.add(np.zeros(size, np.uint8), "scratch") for size in plan.scratch_bytes]
+    if plan.workgroups:
+        code.run(plan.grid, [*addresses.values(), *scratch, *plan.constants], mem=memory)
     return {name: array_to_tensor(memory.get(at), spec.tensors[name].dtype) for name, at in addresses.items()}

@@ -13,8 +13,8 @@ import torch
 
 from tests.amd.amd_gemms import Gemm, figures, loaded, opcodes, require_emulator
 from wavespec.schema import KernelSpec, load, spec_for_target
-from wavespec.schema.expressions import Num
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.language.expressions import Num
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import reference
 
 require_emulator()

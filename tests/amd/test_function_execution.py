@@ -13,7 +13,7 @@ import torch
 from tests.amd.amd_gemms import Gemm, loaded, require_emulator
 from tests.ops.epilogues import PLACES, epilogue, every_function, words_for
 from wavespec.schema import KernelSpec
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import reference
 
 require_emulator()

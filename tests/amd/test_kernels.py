@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 from torch import Tensor
 
-from tests.amd.amd_gemms import figures, loaded, require_emulator
+from tests.amd.amd_gemms import figures, require_emulator
+from tests.amd.emulated import emulated
 from tests.edges import EDGES, Edge
-from tests.kernels import Sizes, Subject, array_to_tensor, subjects, tensor_to_array
-from wavespec.emit.interface import launch_interface
-from wavespec.ir.dtype import DTYPES
-from wavespec.pipeline import lower
-from wavespec.runtime.launch_plan import LaunchPlan, make_plan
+from tests.kernels import Sizes, Subject, subjects
 from wavespec.schema import KernelSpec
-from wavespec.schema.partly_written import partly_written
-from wavespec.schema.resolved import resolve
-from wavespec.sim.elements import poisoned
-from wavespec.targets.machine import machines
 
 require_emulator()
 pytestmark = pytest.mark.amd
@@ -42,27 +33,10 @@ class Case:
     def spec(self) -> KernelSpec:
         return self.subject.cases(self.target)[self.number].spec
 
-    def plan(self, sizes: Sizes) -> LaunchPlan:
-        (machine,) = machines(self.target)
-        return make_plan(launch_interface(lower(self.spec, machine), machine, resolve(self.spec, self.target)), sizes)
-
     def run(self, sizes: Sizes, inputs: tuple[Tensor, ...]) -> list[Tensor]:
-        """The outputs; the emulator raises at a race or an access out of bounds."""
-        plan, given, zeroed = self.plan(sizes), iter(inputs), partly_written(self.spec)
-        memory, addresses = importlib.import_module("gfx_emulator").Memory(), list[int]()
-        tensors = sorted(self.spec.tensors.items(), key=lambda item: item[1].role == "output")
-        for (name, tensor), shape in zip(tensors, plan.shapes, strict=True):
-            if tensor.role != "output":
-                array = tensor_to_array(next(given), tensor.dtype)
-            else:
-                array = poisoned(DTYPES[tensor.dtype], int(np.prod(shape))).reshape(shape)
-                array = np.zeros_like(array) if name in zeroed else array
-            addresses.append(memory.add(array, name))
-        scratch = [memory.add(np.zeros(size, np.uint8), "scratch") for size in plan.scratch_bytes]
-        if plan.workgroups:
-            loaded(self)[0].run(plan.grid, [*addresses, *scratch, *plan.constants], mem=memory)
-        held = {name: memory.get(address) for address, (name, _) in zip(addresses, tensors, strict=False)}
-        return [array_to_tensor(held[name], self.spec.tensors[name].dtype) for name in self.subject.written]
+        """What a call writes; the emulator raises at a race or an access out of bounds."""
+        held = emulated(self, sizes, inputs)
+        return [held[name] for name in self.subject.written]
 
 
 @pytest.mark.parametrize("subject", subjects(*TARGETS), ids=lambda subject: subject.name)

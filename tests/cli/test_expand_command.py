@@ -9,7 +9,7 @@ import pytest
 from tests.cli.command import SMALL, Command
 from tests.schema.families import PRODUCT
 from wavespec.schema import load
-from wavespec.schema.load_family import load_family
+from wavespec.schema.families.load_family import load_family
 
 
 @pytest.fixture

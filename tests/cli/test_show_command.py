@@ -122,7 +122,7 @@ def test_an_interrupt_is_exit_code_130(wavespec: Command, monkeypatch: pytest.Mo
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("wavespec.schema.json_schema.json_schema", interrupted)
+    monkeypatch.setattr("wavespec.schema.reading.json_schema.json_schema", interrupted)
     assert wavespec("schema").code == 130
 
 

@@ -13,7 +13,7 @@ import torch
 
 from tests.cli.command import Command
 from tests.ops.mapped_kernels import product
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.tune import bundle
 from wavespec.tune.bench import bench
 from wavespec.tune.results import PLAN

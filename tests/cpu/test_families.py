@@ -20,9 +20,9 @@ from wavespec.diagnostics import WavespecError
 from wavespec.generate import family_files, write_files
 from wavespec.pipeline import build
 from wavespec.runtime import ArgumentError
-from wavespec.runtime.artifact import pack_artifact
-from wavespec.schema.family import Member
-from wavespec.schema.load_family import loads_family
+from wavespec.runtime.manifest import pack_artifact
+from wavespec.schema.families.load_family import loads_family
+from wavespec.schema.language.family import Member
 from wavespec.tune import compile_pool
 
 LAYOUTS = [("nt", torch.float16), ("nn", torch.float16), ("tn", torch.float16), ("nt", torch.bfloat16)]

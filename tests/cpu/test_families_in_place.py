@@ -13,7 +13,7 @@ from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.generate import family_files, write_files
 from wavespec.runtime import ArgumentError
-from wavespec.schema.load_family import loads_family
+from wavespec.schema.families.load_family import loads_family
 
 SCATTERED = """\
 apiVersion: wavespec/v1

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from wavespec.pipeline import best_variant, build
-from wavespec.runtime.artifact import pack_artifact, unpack_artifact
 from wavespec.runtime.kernel import Kernel
+from wavespec.runtime.manifest import pack_artifact, unpack_artifact
 from wavespec.schema import load
 
 X, W, GROUPS = torch.ones(9, 16).bfloat16(), torch.ones(3, 40, 16).bfloat16(), torch.tensor([2, 5, 5, 7]).int()

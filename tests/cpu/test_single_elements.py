@@ -8,7 +8,7 @@ import torch
 from tests.kernels import tensors_of
 from wavespec.pipeline import compile, emit
 from wavespec.schema import loads
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import machines
 
 SPEC = """\

@@ -16,7 +16,7 @@ import pytest
 import wavespec.schema
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import loads
-from wavespec.schema.load_family import loads_family
+from wavespec.schema.families.load_family import loads_family
 
 FOLDER = Path(__file__).parent
 CASES = sorted(FOLDER.glob("*.md"))

@@ -12,8 +12,8 @@ import pytest
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import STAGES
 from wavespec.schema import loads
-from wavespec.schema.constraints import CONSTRAINTS
-from wavespec.schema.load_family import loads_family
+from wavespec.schema.families.load_family import loads_family
+from wavespec.schema.language.constraints import CONSTRAINTS
 from wavespec.schema.ops import OPS
 from wavespec.schema.ops.argmax import ARG_REDUCE
 from wavespec.schema.ops.elementwise import ELEMENTWISE

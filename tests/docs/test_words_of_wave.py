@@ -9,7 +9,7 @@ import pytest
 
 from wavespec.pipeline import lower
 from wavespec.schema import loads
-from wavespec.schema.check_graph import plain_graph
+from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.targets.machine import machines
 
 _PAGE = Path(__file__).parents[2] / "docs" / "language.md"

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.lower.gemms import NVIDIA, Gemm
-from wavespec.emit.cuda import ThreadToCuda
 from wavespec.pipeline import build_variant
 
 TILES: dict[str, tuple[tuple[int, int, int], tuple[int, int], int]] = {
@@ -111,57 +109,7 @@ def test_pairs_are_stored_at_once_where_rows_are_even() -> None:
     assert "st.global.v2" in promised and not re.findall(r"st\.global\.[bf]32", promised)
 
 
-class _Emitter(ThreadToCuda):
-    """Workgroup ids alone, with the hardware's ids left as names."""
-
-    def ids(self) -> tuple[list[str], str, str]:
-        for name, size in (("M", 32), ("N", 32), ("wg0", 32), ("wg1", 32)):
-            self.indices.define(name, f"%{name}", size)
-        self.workgroup_ids()
-        self.order_workgroups()
-        return self.text.lines(), self.indices.symbols["wg0"].name, self.indices.symbols["wg1"].name
-
-
-@pytest.mark.parametrize("group", [1, 4, 8])
-@pytest.mark.parametrize("tiles", [(1, 1), (7, 3), (8, 5), (19, 4)])
-def test_raster_order_visits_every_tile_once(group: int, tiles: tuple[int, int]) -> None:
-    kernel = Gemm().lowered(NVIDIA)
-    lines, row, column = _Emitter(kernel, replace(NVIDIA, raster_group=group), "#layout").ids()
-    m, n = tiles[0] * 32 - 5, tiles[1] * 64 - 5
-    visited = [
-        evaluated(lines, {"M": m, "N": n}, (x, y), row, column) for y in range(tiles[1]) for x in range(tiles[0])
-    ]
-    assert sorted(visited) == [(x, y) for x in range(tiles[0]) for y in range(tiles[1])]
-    together = visited[: group * tiles[1]]
-    assert {x for x, _ in together} == set(range(min(group, tiles[0]))) or group == 1
-
-
 @pytest.mark.compiles
 @pytest.mark.parametrize("dims", [("value: 20", "", ""), ("", "value: 20", ""), ("value: 32", "value: 64", "value: 8")])
 def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str]) -> None:
     assert build_variant(Gemm(tile=(32, 64, 32), wave=(32, 32), dims=dims).spec, NVIDIA)[0].binaries
-
-
-def evaluated(lines: list[str], sizes: dict[str, int], ids: tuple[int, int], row: str, column: str) -> tuple[int, int]:
-    """Run the integer arithmetic of the prologue for one workgroup."""
-    verbs = {
-        "addi": int.__add__,
-        "subi": int.__sub__,
-        "muli": int.__mul__,
-        "divui": int.__floordiv__,
-        "remui": int.__mod__,
-        "minsi": min,
-        "shrui": int.__rshift__,
-    }
-    values = {f"%{name}": size for name, size in sizes.items()}
-    for line in lines:
-        name, _, what = line.partition(" = ")
-        if found := re.match(r"arith\.constant (-?\d+) ", what):
-            values[name] = int(found[1])
-        elif found := re.match(r"hal\.interface\.workgroup\.id\[(\d)\]", what):
-            values[name] = ids[int(found[1])]
-        elif found := re.match(r"arith\.index_cast (%\w+)", what):
-            values[name] = values[found[1]]
-        elif found := re.match(r"arith\.(\w+) (%\w+), (%\w+) : i32", what):
-            values[name] = verbs[found[1]](values[found[2]], values[found[3]])
-    return values[row], values[column]

@@ -1,7 +1,8 @@
 """``python -m tests.fuzz --minutes 10 [--broken | --mutate | --variations] [--seed S]``: 1 where a failure is found.
 
 ``--broken`` tries texts with mistakes, ``--mutate`` specs of the project with nodes changed, lowered for every target,
-``--variations`` those in other types, tiles and schedules, run on the CPU and in a simulator of a GPU.
+``--variations`` those in other types, tiles and schedules, run with the same inputs on the CPU, in a simulator of a GPU
+and, some of them, in an emulator of AMD's machine code.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import argparse
 import sys
 import time
 
-from tests.fuzz.search import search, search_mutations, search_variations
+from tests.fuzz.search import search, search_mutations
+from tests.fuzz.search_variations import search_variations
 
 
 def main() -> int:
@@ -20,6 +22,7 @@ def main() -> int:
     parser.add_argument("--mutate", action="store_true", help="specs of the project with nodes changed")
     parser.add_argument("--variations", action="store_true", help="specs of the project in other types and tiles")
     parser.add_argument("--count", type=int, default=0, help="of specs of the project, in place of minutes")
+    parser.add_argument("--first", type=int, default=0, help="number of the first kernel of --variations")
     parser.add_argument("--processes", type=int, default=1, help="that try specs of the project")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     arguments = parser.parse_args()
@@ -33,9 +36,11 @@ def main() -> int:
         print(text, flush=True)
 
     if arguments.variations:
-        outcomes = search_variations(arguments.seed, goes_on, processes=arguments.processes, tell=tell)
-        print(outcomes)
-        return 1 if outcomes.failures else 0
+        summary = search_variations(
+            arguments.seed, goes_on, first=arguments.first, processes=arguments.processes, tell=tell
+        )
+        print(summary)
+        return 1 if summary.findings else 0
     if arguments.mutate:
         outcomes, found = search_mutations(arguments.seed, goes_on, processes=arguments.processes, tell=tell)
         for place, count in found.counts.most_common():

@@ -10,9 +10,9 @@ from tests.schema.families import PRODUCT, SCORES
 from tests.specs import FAMILIES, KERNELS
 from wavespec.diagnostics import WavespecError, render_all
 from wavespec.schema import loads
-from wavespec.schema.expand import expand
-from wavespec.schema.load_family import loads_family
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.families.expand import expand
+from wavespec.schema.families.load_family import loads_family
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 _KERNELS = [path.read_text(encoding="utf-8") for path in KERNELS]
 _FAMILIES = [PRODUCT, SCORES, *(path.read_text(encoding="utf-8") for path in FAMILIES)]

@@ -10,10 +10,10 @@ from typing import Any, Final
 import yaml
 
 from tests.specs import FAMILIES, KERNELS
-from wavespec.schema.dtypes import DTYPES
-from wavespec.schema.load_family import loads_family
-from wavespec.schema.models import TARGETS
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.families.load_family import loads_family
+from wavespec.schema.language.dtypes import DTYPES
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.targets.names import TARGETS
 
 NUMBERS: Final = (0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 24, 32, 48, 64, 96, 100, 128, 160, 192, 256, 512, 1024, 1 << 20, -1)
 SCHEDULES: Final[tuple[dict[str, Any], ...]] = (

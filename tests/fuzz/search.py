@@ -8,19 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count, islice, takewhile
 from random import Random
 from typing import TypeVar
-
-import torch
 
 from tests.fuzz.broken_texts import broken_family, broken_kernel, judge_family, judge_kernel
 from tests.fuzz.judge import SECONDS, judge, time_limit
 from tests.fuzz.lowered import BUILDS, Found, judge_text, place_of, smaller
 from tests.fuzz.mutations import mutated_spec
 from tests.fuzz.random_specs import random_spec
-from tests.fuzz.variations import Call, judge_variation, random_calls
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,9 +25,6 @@ _Chunk = tuple[int, int, frozenset[str]]
 MOST_BYTES = 2 << 30
 _CHUNK = 100
 """Texts that one process tries before it says what it found."""
-_VARIATIONS_CHUNK = 10
-_PLANS = 6
-"""That a kernel is given for a machine, until one is not refused."""
 _CPU_EVERY = 16
 """One spec of so many is compiled for the CPU, which takes a hundred times as long as the rest."""
 
@@ -116,21 +110,6 @@ def search_mutations(
     return outcomes, found
 
 
-def search_variations(
-    seed: int, goes_on: Callable[[int], bool], *, processes: int = 1, tell: Callable[[str], None] = print
-) -> Outcomes:
-    """Try valid variations of kernels of the project, each on a CPU and on a simulated GPU."""
-    outcomes = Outcomes()
-    for counts, failed in _in_chunks(_variations, seed, goes_on, _VARIATIONS_CHUNK, processes):
-        outcomes.counts.update(counts)
-        outcomes.failures += failed
-        for failure in failed:
-            tell(failure)
-        if outcomes.counts["kernels"] % 100 == 0:
-            tell(str(outcomes))
-    return outcomes
-
-
 def _in_chunks(
     work: Callable[[_Chunk], R], seed: int, goes_on: Callable[[int], bool], size: int, processes: int
 ) -> Iterator[R]:
@@ -172,36 +151,6 @@ def _mutations(chunk: _Chunk) -> tuple[Counter[str], float, list[tuple[str, str]
             failed.append((place_of(error), text))
         slowest = max(slowest, time.process_time() - start)
     return counts, slowest, failed, BUILDS - known
-
-
-def _variations(chunk: _Chunk) -> tuple[Counter[str], list[str]]:
-    """The outcomes of `_VARIATIONS_CHUNK` kernels, and the failures with texts."""
-    torch.set_num_threads(1)  # as many processes run as there are cores to use
-    seed, first, _ = chunk
-    counts, failed = Counter[str](), list[str]()
-    for number in range(first, first + _VARIATIONS_CHUNK):
-        counts["kernels"] += 1
-        for plans in random_calls(Random(seed * 1_000_003 + number)):
-            for call in islice(plans, _PLANS):
-                try:
-                    outcome = judge_variation(call)
-                except Exception as error:  # whatever it is, it is what is searched for
-                    outcome = "wrong"
-                    failed.append(f"{number}: {type(error).__name__}: {error}\n{_smallest(call, place_of(error))}")
-                counts[f"{call.machine.target}: {outcome}"] += 1
-                if outcome not in ("refused", "long to compile"):
-                    break
-    return counts, failed
-
-
-def _smallest(call: Call, place: str) -> str:
-    """What fails in a place, in as few words as are found soon."""
-
-    def judge(text: str) -> None:
-        judge_variation(replace(call, subject=replace(call.subject, text=text)))
-
-    text = smaller(call.subject.text, place, judge)
-    return f"{call.machine.variant} {[dict(one) for one in call.sizes]}\n{text}"
 
 
 def limit_memory() -> None:

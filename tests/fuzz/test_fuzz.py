@@ -7,13 +7,13 @@ from random import Random
 
 from tests.fuzz.broken_texts import FOLDER
 from tests.fuzz.mutations import mutated_spec
-from tests.fuzz.search import search, search_mutations, search_variations
+from tests.fuzz.search import search, search_mutations
+from tests.fuzz.search_variations import search_variations
 from wavespec.cache import CompileCache
 from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import best_variant, build, emit
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.models import TARGETS
 from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.targets.machine import machines
 
@@ -39,9 +39,10 @@ def test_specs_with_nodes_changed_build_or_give_diagnostics() -> None:
 
 
 def test_valid_variations_are_computed_right() -> None:
-    outcomes = search_variations(2026, lambda number: number < 10)
-    assert outcomes.failures == []
-    assert sum(outcomes.counts[f"{target}: right"] for target in TARGETS) > 5, str(outcomes)
+    """On a CPU and a simulated GPU alike; the second one also as machine code of AMD, where its emulator is there."""
+    summary = search_variations(2026, lambda number: number < 2)
+    assert summary.findings == []
+    assert summary.compared == 2 and summary.calls.total() >= 12, str(summary)
 
 
 def test_what_check_passes_builds() -> None:

@@ -1,100 +1,139 @@
-"""A kernel of ``specs/`` in; the same in other types, tiles, orders, vectors and schedules, with sizes to run it at, and
-whether machines compute what the reference does, out.
+"""A kernel of ``specs/`` in; the same in other types, tiles, orders, vectors and schedules, with sizes to run it at, out.
 
-Whatever is varied, the kernel is right or refused: one that is checked is built, and every call of it works.
+Nothing here asks whether a machine takes the variation: `judge_variations.py` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from random import Random
 from typing import Any, Final, cast
 
 import yaml
 
-from tests.fuzz.broken_texts import check_diagnostics
-from tests.fuzz.judge import MOST_LINES, time_limit
-from tests.kernels import Sizes, Subject, subjects, tensors_of
-from tests.sim.plan_variations import Varied, simulated, variation
-from wavespec.cache import CompileCache
-from wavespec.diagnostics import WavespecError
-from wavespec.pipeline import build, emit, lower
+from tests.kernels import Sizes, Subject, subjects
+from tests.sim.plan_variations import LOADER, Varied, variation
 from wavespec.runtime.cpu_features import cpu_features
-from wavespec.runtime.kernel import Kernel
-from wavespec.schema.constraints import Assume
-from wavespec.schema.expressions import EvaluationError
-from wavespec.schema.resolve import complete_sizes, resolve_params, targets_of
+from wavespec.schema.language.constraints import Assume
+from wavespec.schema.language.expressions import EvaluationError
+from wavespec.schema.resolve import complete_sizes, resolve_params
+from wavespec.schema.resolved import ResolvedKernel
 from wavespec.targets.machine import Machine, machines
 
-SIZES: Final = 3
-"""That each kernel is run at."""
-_SECONDS = 20
-"""Of a processor, for what takes minutes in a simulator, or in a compiler, and is left out."""
-_MOST_WORK = 300_000
+_MOST_WORK = 150_000
 """Product of the sizes of dims, which is what a simulator has to do."""
 _OTHER_TYPES: Final = ({"f16": "bf16"}, {"bf16": "f16"}, {"f32": "f64"}, {"i32": "i64"})
+_GPUS: Final = ("sm_90", "gfx942", "sm_90", "gfx942", "sm_90", "gfx942", "sm_90", "gfx950")
+"""By turns."""
+_CLOSER: Final = 0.15
+"""How much more likely each setting stays as it is, each time that a plan was refused."""
+_DUMPER: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A kernel, where it runs, and at which sizes."""
+class Drawn:
+    """A kernel, in which types, and where it runs."""
 
-    subject: Varied
-    machine: Machine
-    sizes: tuple[Sizes, ...]
+    subject: Subject
+    types: dict[str, str]
+    cpu: Machine
+    gpu: Machine
+
+    def plans(self, target: str, random: Random) -> Iterator[Varied]:
+        """Without end, mostly meant for the target, each closer to what the kernel is without changes."""
+        closeness = 0.0
+        while True:
+            meant = target if random.random() < 0.9 or self.subject.spec.only else random.choice(_GPUS)
+            yield self._plan(meant, random, closeness)
+            closeness += _CLOSER
+
+    def _plan(self, target: str, random: Random, closeness: float) -> Varied:
+        def choose(some: Sequence[Any]) -> Any:
+            return some[0] if random.random() < closeness else random.choice(some)
+
+        tree: Tree = yaml.load(variation(self.subject, target, choose).text, Loader=LOADER)
+        _change_types([tree["tensors"], tree["graph"]], self.types)
+        for change in (_order, _vectors):
+            if random.random() < 0.2 * (1 - closeness):
+                change(tree, random)
+        return Varied(self.subject.file, self.subject.name, yaml.dump(tree, Dumper=_DUMPER, sort_keys=False, width=110))
 
 
-def random_calls(random: Random) -> Iterator[Iterator[Call]]:
-    """Of one kernel in one set of types: plans for a CPU that this machine is, and plans for one GPU, without end."""
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Sizes of a call, and whether its inputs are whole numbers."""
+
+    sizes: Sizes
+    whole: bool
+
+
+def draw(number: int, random: Random) -> Drawn:
+    """GPUs come by turns, by the number of the kernel."""
     own = [one for one in machines("cpu") if cpu_features().issuperset(one.requires)]
     cpu = own[0] if random.random() < 0.8 else random.choice(own)
-    gpu = machines(random.choice(("sm_90", "sm_90", "gfx942", "gfx950")))[0]
-    subject = random.choice(subjects(cpu.target, gpu.target))
+    gpu = machines(_GPUS[number % len(_GPUS)])[0]
     types = random.choice(_OTHER_TYPES) if random.random() < 0.25 else {}
-    for machine in (cpu, gpu):
-        if machine.target in targets_of(subject.spec):
-            yield (_random_call(subject, types, machine, random) for _ in repeat(None))
+    return Drawn(random.choice(subjects(cpu.target, gpu.target)), types, cpu, gpu)
 
 
-def _random_call(subject: Subject, types: dict[str, str], machine: Machine, random: Random) -> Call:
-    """Its plan is mostly one for the machine."""
-    target = machine.target if random.random() < 0.9 else random.choice(targets_of(subject.spec))
-    tree: Tree = yaml.safe_load(variation(subject, target, random.choice).text)
-    _change_types([tree["tensors"], tree["graph"]], types)
-    for change in (_order, _vectors):
-        if random.random() < 0.2:
-            change(tree, random)
-    varied = Varied(subject.file, subject.name, yaml.safe_dump(tree, sort_keys=False, width=110))
-    try:
-        sizes = tuple(random_sizes(varied, random) for _ in range(SIZES))
-    except WavespecError:
-        sizes = ()
-    return Call(varied, machine, sizes)
+def draw_samples(plans: Sequence[tuple[Varied, ResolvedKernel]], random: Random) -> tuple[Sample, ...]:
+    """Three: up to an edge of tiles of the plans, from one on, and of any sizes; whole numbers and others."""
+    tiles: dict[str, set[int]] = {}
+    for _, resolved in plans:
+        for one in (*resolved.workgroup, *resolved.loops, *resolved.waves):
+            tiles.setdefault(one.dim, set()).add(one.tile)
+    taken = [one for one, _ in plans]
+    exact = taken[0].row.exact
+    return (
+        Sample(_near(taken, tiles, random, lambda tile: random.choice((tile - 1, tile))), exact),
+        Sample(_near(taken, tiles, random, lambda tile: random.choice((tile, tile + 1, 2 * tile + 1))), True),
+        Sample(_any(taken, tiles, random), False),
+    )
 
 
-def random_sizes(subject: Varied, random: Random) -> Sizes:
-    """Those of the table, some of them in place of others: small ones, odd ones, and those around tiles."""
-    spec = subject.spec
-    params = resolve_params(spec)
-    near = [value + by for value in {*params.values()} if value <= 256 for by in (-1, 0, 1, value + 1)]
-    sizes = dict(random.choice(subject.row.small))
-    free = [name for name in sizes if spec.dims[name].value is None and spec.dims[name].equals is None]
-    drawn = {name: sizes[name] for name in free}
-    for name in random.sample(free, min(len(free), random.randrange(1, 4))):
-        step = spec.dims[name].multiple_of
-        drawn[name] = -(-random.choice([0, 1, 2, 3, 5, 17, 33, 67, *near]) // step) * step
-    return drawn if _is_valid(subject, drawn, params) else sizes
+def _near(
+    plans: Sequence[Varied], tiles: dict[str, set[int]], random: Random, place: Callable[[int], int]
+) -> dict[str, int]:
+    """Sizes of the table; those whose dims have tiles are at a place by an edge, as long as that is work for seconds."""
+    sizes = _of_table(plans, random)
+    names = [name for name in sizes if name in tiles]
+    for name in random.sample(names, len(names)):
+        step = plans[0].spec.dims[name].multiple_of
+        changed = sizes | {name: -(-place(random.choice(sorted(tiles[name]))) // step) * step}
+        if _is_valid(plans, changed):
+            sizes = changed
+    return sizes
 
 
-def _is_valid(subject: Varied, drawn: Sizes, params: dict[str, int]) -> bool:
+def _any(plans: Sequence[Varied], tiles: dict[str, set[int]], random: Random) -> dict[str, int]:
+    """Sizes of the table, some of them in place of others: small ones, odd ones, and those around tiles."""
+    sizes = _of_table(plans, random)
+    near = [tile + by for one in tiles.values() for tile in one if tile <= 256 for by in (-1, 0, 1, tile + 1)]
+    drawn = dict(sizes)
+    for name in random.sample(list(sizes), min(len(sizes), random.randrange(1, 4))):
+        step = plans[0].spec.dims[name].multiple_of
+        drawn[name] = -(-random.choice([0, 1, 2, 3, 5, 17, 33, 67, *sorted(near)]) // step) * step
+    return drawn if _is_valid(plans, drawn) else sizes
+
+
+def _of_table(plans: Sequence[Varied], random: Random) -> dict[str, int]:
+    dims = plans[0].spec.dims
+    sizes = random.choice(plans[0].row.small)
+    return {name: size for name, size in sizes.items() if dims[name].value is None and dims[name].equals is None}
+
+
+def _is_valid(plans: Sequence[Varied], drawn: Sizes) -> bool:
+    return all(_is_valid_for(one, drawn) for one in plans)
+
+
+def _is_valid_for(subject: Varied, drawn: Sizes) -> bool:
     spec, work = subject.spec, 1
     assumed = [one.condition for one in spec.constraints if isinstance(one, Assume)]
     try:
         sizes = complete_sizes(spec, drawn)
-        if not all(one.evaluate(params | sizes) for one in assumed):
+        if not all(one.evaluate(resolve_params(spec) | sizes) for one in assumed):
             return False
     except (ValueError, EvaluationError):
         return False
@@ -132,50 +171,3 @@ def _vectors(tree: Tree, random: Random) -> None:
     """Elements of a dim that are accessed at once."""
     dims = {random.choice(list(tree["dims"])): random.choice((1, 2, 4, 8))}
     tree["constraints"].append({"hardware": {"vector": dims}})
-
-
-def judge_variation(call: Call) -> str:
-    """The outcome in a few words; raises where a kernel is wrong, or is refused once it was checked."""
-    machine = call.machine
-    try:
-        with time_limit(_SECONDS):
-            spec = call.subject.cases(machine.target)[-1].spec
-            module = emit(spec, machine)
-    except WavespecError as error:
-        check_diagnostics(error)
-        return "refused"
-    except TimeoutError:
-        return "long to lower"
-    if machine.target == "cpu":
-        if module.text.count("\n") > MOST_LINES:
-            return "long to compile"
-        return _run(call, _on_cpu(call))
-    kernel = lower(spec, machine)
-    return _run(call, lambda sizes, inputs: simulated(call.subject, kernel, machine, sizes, inputs))
-
-
-def _on_cpu(call: Call) -> Callable[[Sizes, Sequence[Any]], Sequence[Any]]:
-    try:
-        compiled = Kernel(build(call.subject.spec, "cpu", only=call.machine, cache=CompileCache(enabled=False)))
-    except WavespecError as error:
-        raise AssertionError(f"accepted, then refused by {call.machine.variant}: {error}") from error
-    return lambda _, inputs: tensors_of(compiled(*[one.clone() for one in inputs]))
-
-
-def _run(call: Call, run: Callable[[Sizes, Sequence[Any]], Sequence[Any]]) -> str:
-    for sizes in map(call.subject.complete, call.sizes):
-        inputs = call.subject.inputs(sizes)
-        try:
-            with time_limit(_SECONDS):
-                results = run(sizes, inputs)
-        except TimeoutError:
-            return "long to run"
-        except AssertionError as error:
-            raise AssertionError(f"{call.machine.variant}: {error}") from error
-        except Exception as error:  # whatever a call raises, the kernel was accepted
-            raise AssertionError(f"{call.machine.variant} {dict(sizes)}: accepted, then refused: {error}") from error
-        try:
-            call.subject.check(inputs, results, sizes)
-        except AssertionError as error:
-            raise AssertionError(f"{call.machine.variant}: {error}") from error
-    return "right"

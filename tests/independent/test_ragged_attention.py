@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from tests.kernels import SPECS
 from wavespec.schema import KernelSpec, load
-from wavespec.schema.load_family import load_family
+from wavespec.schema.families.load_family import load_family
 from wavespec.sim.reference import reference
 
 STARTS, KEY_STARTS, PREFIX_STARTS = [0, 3, 3, 4, 11], [0, 5, 6, 6, 15], [0, 4, 4, 13, 14]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.schema.dtypes import DTYPES as WORDS
+from wavespec.schema.language.dtypes import DTYPES as WORDS
 
 FLOATS = [dtype for dtype in DTYPES.values() if dtype.is_float]
 

@@ -14,8 +14,8 @@ from tests.kernels import array_to_tensor, tensor_to_array
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import load, loads
+from wavespec.schema.reading.spec_to_yaml import data_to_yaml, spec_to_data
 from wavespec.schema.resolve import complete_sizes
-from wavespec.schema.spec_to_yaml import data_to_yaml, spec_to_data
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 

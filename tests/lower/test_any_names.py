@@ -23,10 +23,10 @@ from wavespec.ir.verifier import VerificationError, verify
 from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, compile, emit, lower
 from wavespec.schema import loads
-from wavespec.schema.models import TARGETS
-from wavespec.schema.names import ENTRY_POINTS, name_problem
+from wavespec.schema.language.names import ENTRY_POINTS, name_problem
 from wavespec.schema.ops import OPS
 from wavespec.targets.machine import machines
+from wavespec.targets.names import TARGETS
 
 # Every name stands in brackets: dims, a parameter, tensors, values and the kernel.
 TEMPLATE = """apiVersion: wavespec/v1

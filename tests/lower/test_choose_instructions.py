@@ -9,8 +9,9 @@ from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
-from wavespec.schema.builder import KernelBuilder, Value
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.symbols import Value
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 

@@ -14,7 +14,8 @@ from tests.lower.hopper_gemms import hopper_gemm
 from tests.lower.ir_text import Text, lines
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.expr import const, symbol
-from wavespec.lower.persist_workgroups import PersistWorkgroups, _places  # pyright: ignore[reportPrivateUsage]
+from wavespec.lower.persist_workgroups import PersistWorkgroups
+from wavespec.lower.tile_walk import in_bands
 
 STAGE = PersistWorkgroups.name
 
@@ -90,7 +91,7 @@ def test_a_spec_gets_there() -> None:
 def place_of(tile: int, rows: int, columns: int, group: int) -> tuple[int, int]:
     """The row and column that the bands give to a tile."""
     symbols: dict[str, int] = {"tile": tile}
-    for name, value in _places(symbol("tile", 0, None), (const(rows), const(columns)), group).items():
+    for name, value in in_bands(symbol("tile", 0, None), {"wg0": const(rows), "wg1": const(columns)}, group).items():
         symbols[name] = value.evaluate(symbols)
     return symbols["wg0"], symbols["wg1"]
 
@@ -111,7 +112,9 @@ def test_bands_go_plane_by_plane(grid: tuple[int, ...], group: int) -> None:
     found: list[tuple[int, ...]] = []
     for tile in range(math.prod(grid)):
         symbols: dict[str, int] = {"tile": tile}
-        for name, value in _places(symbol("tile", 0, None), tuple(map(const, grid)), group).items():
+        for name, value in in_bands(
+            symbol("tile", 0, None), {f"wg{axis}": const(extent) for axis, extent in enumerate(grid)}, group
+        ).items():
             symbols[name] = value.evaluate(symbols)
         found.append(tuple(symbols[f"wg{axis}"] for axis in range(len(grid))))
     assert sorted(found) == list(itertools.product(*map(range, grid)))

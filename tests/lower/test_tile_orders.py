@@ -15,7 +15,7 @@ from wavespec.ir.printer import print_kernel
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 

@@ -12,7 +12,7 @@ from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 

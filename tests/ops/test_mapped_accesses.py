@@ -14,7 +14,7 @@ from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import loads
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import reference
 from wavespec.targets.machine import Machine
 

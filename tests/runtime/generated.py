@@ -7,13 +7,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from wavespec.emit.wrapper import (
-    WrapperDim,
-    WrapperInput,
-    WrapperTensor,
-    artifacts_directory,
-    wrapper_module,
-)
+from wavespec.emit.wrapper import wrapper_module
+from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory
 from wavespec.runtime import KernelArtifact, save_artifact
 
 

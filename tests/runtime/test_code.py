@@ -20,9 +20,9 @@ from wavespec.cache import CompileCache
 from wavespec.generate import project_files, write_files
 from wavespec.pipeline import best_variant
 from wavespec.runtime import ArtifactError, Binary, KernelArtifact, load_artifact
-from wavespec.runtime.artifact import manifest_text
 from wavespec.runtime.code import StoredCode
 from wavespec.runtime.json_text import json_text
+from wavespec.runtime.manifest import manifest_text
 
 ROOT = Path(__file__).parents[2]
 CODE = b"machine code"

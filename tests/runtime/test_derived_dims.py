@@ -9,16 +9,18 @@ import pytest
 import torch
 
 from wavespec.emit.interface import launch_interface
-from wavespec.emit.wrapper import size_text, wrapper_module
+from wavespec.emit.shape_checks import size_text
+from wavespec.emit.wrapper import wrapper_module
 from wavespec.generate import _wrapper_input  # pyright: ignore[reportPrivateUsage]
 from wavespec.pipeline import lower
-from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact, artifact_to_manifest
+from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
+from wavespec.runtime.manifest import artifact_to_manifest
 from wavespec.schema import load, loads
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import complete_sizes
 from wavespec.schema.resolved import resolve
-from wavespec.schema.spec_to_yaml import dump_yaml
 from wavespec.targets.machine import machines
 
 SPEC = load(Path(__file__).parents[2] / "specs" / "conv2d_nhwc.wave.yaml")

@@ -161,9 +161,11 @@ import sys
 sys.dont_write_bytecode = True
 
 class Blocked:
-    names = ("pydantic", "sympy", "yaml", "iree.compiler", "typer", "rich")
+    names = ("pydantic", "sympy", "yaml", "jinja2", "iree.compiler", "typer", "rich")
     def find_spec(self, name, path=None, target=None):
-        ours = name.startswith(("wavespec.runtime", "wavespec.version"))
+        ours = name == "wavespec.ir" or name.startswith(
+            ("wavespec.runtime", "wavespec.version", "wavespec.ir.dtype")
+        )
         theirs = any(name == blocked or name.startswith(blocked + ".") for blocked in self.names)
         if theirs or (name.startswith("wavespec.") and not ours):
             raise ImportError(f"{name} is not installed here")

@@ -2,48 +2,25 @@
 
 from __future__ import annotations
 
-import ast
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.runtime.generated import wrapper_input
+from tests.runtime.module_text import HOSTILE, check_format, shape
 from tests.runtime.standins import gemm_interface, scaled_interface
-from wavespec.emit.wrapper import WrapperDim, WrapperInput, WrapperTensor, wrapper_module
+from wavespec.emit.wrapper import wrapper_module
+from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor
 
 _GEMM = wrapper_input(gemm_interface(multiple_of=8))
-_HOSTILE = [
-    '"""\nimport os\nos.system("true")\n"""',
-    "\\",
-    '\\"""',
-    'ends in a quote"',
-    'ends in four""""',
-    "line\r\nbreaks\x0b\x0c\x1c\u2028\u2029 and \x00 zero",
-    "\u202egnirts\u202c {braces} %s %(name)s {0.__class__}",
-    "\N{LATIN SMALL LIGATURE FI} · ᵀ \\N{BULLET} \\x41 \\u0041",
-    "'" * 7,
-    "a" * 500,
-    "",
-]
 
 
-def _shape(text: str) -> str:
-    """The syntax tree without the values of strings: what runs, apart from what is said."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node.value = ""
-    return ast.dump(tree)
-
-
-@pytest.mark.parametrize("text", _HOSTILE)
+@pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_changes_what_the_module_does(text: str) -> None:
-    expected = _shape(wrapper_module(_GEMM))
-    assert _shape(wrapper_module(replace(_GEMM, doc=text))) == expected
-    assert _shape(wrapper_module(replace(_GEMM, assumptions=(text,)))) == expected
+    expected = shape(wrapper_module(_GEMM))
+    assert shape(wrapper_module(replace(_GEMM, doc=text))) == expected
+    assert shape(wrapper_module(replace(_GEMM, assumptions=(text,)))) == expected
 
 
 _BAD_NAMES = [
@@ -108,16 +85,29 @@ _WIDE = WrapperInput(
     dims=(WrapperDim("B"), WrapperDim("H", size=8), *(WrapperDim(f"N{i}", multiple_of=16) for i in range(6))),
     command="wavespec build specs/inference/paged_attention_causal.wave.yaml",
 )
+_LONG = WrapperInput(
+    name="product",
+    doc="What it computes.",
+    source="specs/product.wave.yaml",
+    spec_sha256="ab" * 32,
+    tensors=(
+        WrapperTensor("activations_before", "f4e2m1fn", ("TOKENS", "K")),
+        WrapperTensor("weights_of_layer", "f4e2m1fn", ("OUTPUTS", "K")),
+        WrapperTensor("sums", "f32", ("HALF", "OUTPUTS", "HALF", "OUTPUTS"), output=True),
+    ),
+    dims=(
+        WrapperDim("TOKENS"),
+        WrapperDim("OUTPUTS"),
+        WrapperDim("K"),
+        WrapperDim("HALF", equals=("floordiv", ("add", "TOKENS", 2), 4)),
+    ),
+)
+_KERNELS = (_GEMM, wrapper_input(scaled_interface()), _WIDE, _LONG)
 
 
-@pytest.mark.parametrize("kernel", [_GEMM, wrapper_input(scaled_interface()), _WIDE], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", _KERNELS, ids=lambda kernel: kernel.name)
 def test_text_is_as_a_formatter_would_write_it(kernel: WrapperInput, tmp_path: Path) -> None:
-    path = tmp_path / "wrapper.py"
-    path.write_text(wrapper_module(kernel), encoding="utf-8")
-    for command in (["format", "--check", "--diff"], ["check", "--select", "E,F,UP,B,N"]):
-        arguments = [sys.executable, "-m", "ruff", *command, "--isolated", "--line-length", "110", str(path)]
-        run = subprocess.run(arguments, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stdout
+    check_format(wrapper_module(kernel), tmp_path)
 
 
 def test_same_input_same_bytes() -> None:

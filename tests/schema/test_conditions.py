@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavespec.schema.conditions import are_implied, narrowed_dims
-from wavespec.schema.expression_parser import parse_expression
-from wavespec.schema.expressions import Expression
-from wavespec.schema.models import Dim
+from wavespec.schema.language.conditions import are_implied, narrowed_dims
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.models import Dim
 
 DIMS = {"M": Dim(), "K": Dim(multiple_of=8), "F": Dim(value=48)}
 VALUES = {"BLOCK": 64, "F": 48}

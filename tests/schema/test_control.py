@@ -9,9 +9,10 @@ from tests.ops.ending_loops import FIRST, ROOT
 from wavespec.diagnostics import WavespecError
 from wavespec.lower.spec_to_tile import spec_to_tile
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.builder import KernelBuilder, end, start
+from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolved import resolve
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.symbols import end, start
 
 
 @pytest.mark.parametrize("spec", [*(Rows(loop).spec for loop in LOOPS), Product(loop="branch").spec])

@@ -11,7 +11,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import compile
 from wavespec.schema import loads
 from wavespec.schema.debug import debug
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import reference
 
 

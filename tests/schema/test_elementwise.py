@@ -13,9 +13,9 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ops.elementwise import MEANINGS
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
-from wavespec.schema.json_schema import json_schema
 from wavespec.schema.ops import FUNCTIONS, OPS, Binary, Elementwise, Ternary, Unary
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.json_schema import json_schema
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 WORDS = [function.word for function in FUNCTIONS]
 BIAS = "bias: {shape: [N], dtype: f32}"

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavespec.diagnostics import WavespecError
-from wavespec.schema.expression_parser import parse_expression
 from wavespec.schema.expression_to_sympy import expression_to_sympy
-from wavespec.schema.expressions import (
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.expressions import (
     FUNCTIONS,
     Binary,
     Call,

@@ -12,11 +12,11 @@ from tests.schema.families import PRODUCT, SCORES
 from tests.specs import FAMILIES
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import load, loads
-from wavespec.schema.expand import Family, expand, members_of_grid
-from wavespec.schema.family import FamilySpec, member_label
-from wavespec.schema.family_builder import FamilyBuilder
-from wavespec.schema.load_family import family_spec, load_family, loads_family
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.families.expand import Family, expand, members_of_grid
+from wavespec.schema.families.family_builder import FamilyBuilder
+from wavespec.schema.families.load_family import family_spec, load_family, loads_family
+from wavespec.schema.language.family import FamilySpec, member_label
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,12 @@ import pytest
 from tests.ops.epilogues import epilogue
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.builder import KernelBuilder, call
-from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.formula_parser import parse_formula
+from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.language.formula_parser import parse_formula
 from wavespec.schema.ops import ValueOp
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.symbols import call
 
 BIAS = "bias: {shape: [N], dtype: f32}"
 

@@ -12,9 +12,9 @@ import yaml
 
 from tests.specs import FAMILIES
 from tests.specs import KERNELS as SPECS
-from wavespec.schema.json_schema import family_json_schema, json_schema
 from wavespec.schema.ops import OPS
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.json_schema import family_json_schema, json_schema
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 SCHEMA = json_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

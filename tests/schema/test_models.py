@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pydantic import ValidationError
 
-from wavespec.schema.base import SpecModel
-from wavespec.schema.constraints import CONSTRAINTS, HardwareSettings, Workgroup
-from wavespec.schema.models import Dim, KernelSpec, Schedule, TargetOverride, Tensor, TensorOverride
+from wavespec.schema.language.base import SpecModel
+from wavespec.schema.language.constraints import CONSTRAINTS, HardwareSettings, Workgroup
+from wavespec.schema.language.models import Dim, KernelSpec, Schedule, TargetOverride, Tensor, TensorOverride
 from wavespec.schema.ops import OPS, Branch, Iterate, Mma, Read, Register, Write
 
 READ = Read(name="x", tensor="a")

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from wavespec.schema.names import name_problem
+from wavespec.schema.language.names import name_problem
 
 
 @pytest.mark.parametrize("name", ["a", "M", "BLOCK_M", "k_loop", "x1", "gemm_f32", "a" * 64, "tensor", "shape"])

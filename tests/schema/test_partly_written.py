@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.partly_written import partly_written
+from wavespec.schema.checking.partly_written import partly_written
 
 
 def spec(*graph: str) -> KernelSpec:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wavespec.schema.expression_parser import parse_expression
-from wavespec.schema.permutations import Undecided, clash_of
+from wavespec.schema.checking.permutations import Undecided, clash_of
+from wavespec.schema.language.expression_parser import parse_expression
 
 ALWAYS = (
     "index",

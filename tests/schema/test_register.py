@@ -7,7 +7,7 @@ import pytest
 from tests.lower.gemms import Gemm
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import loads
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 
 def test_infinity_is_a_number_of_floating_point_types() -> None:

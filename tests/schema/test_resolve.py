@@ -7,7 +7,7 @@ import pytest
 from tests.specs import KERNELS
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, constant_values, loads, resolve_params, spec_for_target
-from wavespec.schema.constraints import Hardware, Workgroup
+from wavespec.schema.language.constraints import Hardware, Workgroup
 from wavespec.schema.resolve import targets_of
 
 TEXT = """\

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.specs import KERNELS
 from wavespec.diagnostics import WavespecError
 from wavespec.schema import KernelSpec, check_spec, load, loads
-from wavespec.schema.builder import KernelBuilder, ceildiv, maximum, minimum
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.symbols import ceildiv, maximum, minimum
 
 SPECS = Path(__file__).parents[2] / "specs"
 

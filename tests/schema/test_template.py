@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wavespec.diagnostics import Source, WavespecError
-from wavespec.schema.template import Condition, Rendered, Template
-from wavespec.schema.template_places import TemplatePlace
+from wavespec.schema.families.template import Condition, Rendered, Template
+from wavespec.schema.families.template_places import TemplatePlace
 
 VALUES: dict[str, str | int] = {"DTYPE": "f16", "HEAD": 64}
 PARAMETERS = {"DTYPE": ["f16", "bf16"], "HEAD": [64]}

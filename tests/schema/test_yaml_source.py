@@ -7,7 +7,7 @@ import time
 import pytest
 
 from wavespec.diagnostics import WavespecError
-from wavespec.schema.yaml_source import MappingNode, Node, ScalarNode, SequenceNode, yaml_to_nodes
+from wavespec.schema.reading.yaml_source import MappingNode, Node, ScalarNode, SequenceNode, yaml_to_nodes
 
 SCALARS = {
     "": None,

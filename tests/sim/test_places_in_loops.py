@@ -10,7 +10,7 @@ import yaml
 from tests.kernels import Subject, subjects
 from tests.sim.plan_variations import Variation
 from wavespec.diagnostics import WavespecError
-from wavespec.schema.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 TARGETS = ("sm_90", "gfx942", "gfx950")
 _ROWS_AHEAD = {"rows.load": 0, "weights.load": 0, "rows.store": 1, "weights.store": 1, "rows": 2, "weights": 2}

@@ -14,7 +14,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.pipeline import lower
 from wavespec.runtime.artifact import PACKED
 from wavespec.runtime.checks import DTYPES as TORCH
-from wavespec.schema.dtypes import PACKED as GROUPS
+from wavespec.schema.language.dtypes import PACKED as GROUPS
 from wavespec.sim.packed import packed, unpacked, unpacked_codes
 from wavespec.sim.reference import reference
 from wavespec.sim.simt import simulate

@@ -10,8 +10,8 @@ import pytest
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, load, loads, spec_for_target
-from wavespec.schema.constraints import Tiling, Wave, Workgroup
-from wavespec.schema.expressions import Num
+from wavespec.schema.language.constraints import Tiling, Wave, Workgroup
+from wavespec.schema.language.expressions import Num
 from wavespec.schema.resolve import spec_with_override
 from wavespec.targets.machine import machines
 from wavespec.tune.candidates import Candidate, NothingToTune, candidates

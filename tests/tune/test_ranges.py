@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.cli.command import SMALL
 from tests.specs import KERNELS
 from wavespec.schema import load, loads
-from wavespec.schema.expression_parser import parse_expression
-from wavespec.schema.models import Case
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.models import Case
 from wavespec.schema.resolve import complete_sizes
 from wavespec.tune.ranges import ranges
 

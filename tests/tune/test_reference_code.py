@@ -12,8 +12,8 @@ from tests.kernels import Subject, subjects
 from tests.specs import KERNELS
 from wavespec.ops.repeat import ReferenceTooLong
 from wavespec.schema import load
-from wavespec.schema.models import TARGETS
 from wavespec.sim.reference import reference
+from wavespec.targets.names import TARGETS
 from wavespec.tune.reference_code import reference_code
 
 SUBJECTS = [pytest.param(one, id=one.name) for one in subjects(*TARGETS)]

@@ -28,7 +28,7 @@ def build(
     """Compile a spec, or all kernels of a family; write DIR/NAME.py, which calls it, and DIR/NAME.artifacts/."""
     failures.MODE.json = json
     from wavespec.generate import family_files, kernel_files, write_files
-    from wavespec.schema.family_errors import naming_member
+    from wavespec.schema.families.family_errors import naming_member
 
     targets = chosen_targets(target or [ALL])
     start = time.perf_counter()

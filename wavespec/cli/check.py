@@ -85,7 +85,7 @@ def _with_misfits(files: Sequence[_Read], targets: tuple[str, ...]) -> list[tupl
     """What was found in each file, and what the passes find wrong for each machine: instructions, tiles, memory."""
     from wavespec.check_builds import check_builds
     from wavespec.diagnostics import in_order
-    from wavespec.schema.family_errors import in_members
+    from wavespec.schema.families.family_errors import in_members
 
     misfits = iter(check_builds([spec for one in files for _, spec in one.kernels], targets))
     found: list[tuple[Diagnostic, ...]] = []

@@ -11,7 +11,7 @@ from wavespec.cli.specs import MemberOption
 from wavespec.diagnostics import WavespecError, printable, quote_path
 
 if TYPE_CHECKING:
-    from wavespec.schema.expand import Family
+    from wavespec.schema.families.expand import Family
 
 _MARK = "# Expanded by wavespec from"
 
@@ -34,10 +34,10 @@ def expand(
     ] = None,
 ) -> None:
     """Print the kernels of a family as its template gives them, or write them as specs of their own."""
-    from wavespec.schema.expand import member_text, members_of_grid
-    from wavespec.schema.family import member_label
-    from wavespec.schema.load_family import family_spec, load_family
-    from wavespec.schema.source_files import read_text
+    from wavespec.schema.families.expand import member_text, members_of_grid
+    from wavespec.schema.families.load_family import family_spec, load_family
+    from wavespec.schema.language.family import member_label
+    from wavespec.schema.reading.source_files import read_text
 
     if output is not None:
         _write(load_family(family), family, member, output)
@@ -54,8 +54,8 @@ def expand(
 
 def _write(family: Family, source: Path, member: str, folder: Path) -> None:
     from wavespec.runtime.files import replace_file
-    from wavespec.schema.source_files import SPEC_SUFFIX
-    from wavespec.schema.spec_to_yaml import dump_yaml
+    from wavespec.schema.reading.source_files import SPEC_SUFFIX
+    from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
     chosen = [family.member(member, "--member")] if member else family.members
     files = {folder / f"{one.name}{SPEC_SUFFIX}": one for one in chosen}

@@ -63,8 +63,8 @@ def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UnknownTarget: for a name that is none.
     """
-    from wavespec.schema.errors import UnknownTarget
-    from wavespec.schema.models import TARGETS
+    from wavespec.schema.language.errors import UnknownTarget
+    from wavespec.targets.names import TARGETS
 
     wrong = [name for name in names if name not in TARGETS and name != ALL]
     raise_all(UnknownTarget("--target", name, (*TARGETS, ALL)) for name in wrong)
@@ -73,8 +73,8 @@ def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
 
 def chosen_target(name: str) -> str:
     """`name`, if it is a target."""
-    from wavespec.schema.errors import UnknownTarget
-    from wavespec.schema.models import TARGETS
+    from wavespec.schema.language.errors import UnknownTarget
+    from wavespec.targets.names import TARGETS
 
     if name not in TARGETS:
         raise UnknownTarget("--target", name, TARGETS)

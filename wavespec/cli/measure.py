@@ -15,7 +15,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
 from wavespec.schema import KernelSpec
-from wavespec.schema.check_graph import plain_graph
+from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.ops import Mma
 from wavespec.sim.packed import unpacked
 from wavespec.sim.reference import interpret, reference, results

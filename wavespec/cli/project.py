@@ -21,7 +21,7 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON Schema of specs, for editors."""
-    from wavespec.schema.json_schema import family_json_schema, json_schema
+    from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 
     made = json_schema() if kind == "kernel" else family_json_schema()
     if output is None:

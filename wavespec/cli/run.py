@@ -129,7 +129,7 @@ def _asked(path: Path, dims: list[str] | None, member: str, target: str) -> list
 
 def _built(label: str, spec: KernelSpec, target: str) -> tuple[Kernel, str]:
     """The kernel, and the torch device it runs on."""
-    from wavespec.schema.family_errors import naming_member
+    from wavespec.schema.families.family_errors import naming_member
 
     with progress(f"building {spec.name} for {target}"), naming_member(label):
         import torch

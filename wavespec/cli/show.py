@@ -52,8 +52,8 @@ def show(
     """Print the kernel as IR, MLIR or ISA at any point on its way."""
     from wavespec.lower.contracts import CHECK_PASSES
     from wavespec.pipeline import STAGES
-    from wavespec.schema.case_errors import naming_case
-    from wavespec.schema.family_errors import naming_member
+    from wavespec.schema.checking.case_errors import naming_case
+    from wavespec.schema.families.family_errors import naming_member
 
     if stages:
         print("\n".join(STAGES))

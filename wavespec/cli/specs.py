@@ -12,7 +12,7 @@ from wavespec.diagnostics import WavespecError, quote_path
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
-    from wavespec.schema.expand import Family
+    from wavespec.schema.families.expand import Family
 
 MemberOption = Annotated[
     str,
@@ -95,6 +95,6 @@ def kernel_of(path: Path, member: str = "") -> tuple[str, KernelSpec]:
 
 def family_of(path: Path) -> Family | None:
     """The family in a file; `None` where it says that it is something else, or cannot be read."""
-    from wavespec.schema.load_family import is_family_file, load_family
+    from wavespec.schema.families.load_family import is_family_file, load_family
 
     return load_family(path) if is_family_file(path) else None

@@ -17,7 +17,7 @@ from wavespec.diagnostics import WavespecError, Where, printable, quote, quote_p
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
-    from wavespec.schema.tuned import TunedSpec
+    from wavespec.schema.reading.tuned import TunedSpec
     from wavespec.tune.bundle import Subject
     from wavespec.tune.results import Results
 
@@ -81,7 +81,7 @@ def tune(
     """Measure candidates for tiles, waves and schedules; keep the fastest in SPEC's .tuned.yaml."""
     failures.MODE.json = json
     from wavespec.schema.load import load_untuned
-    from wavespec.schema.tuned import tuned_path
+    from wavespec.schema.reading.tuned import tuned_path
 
     chosen_target(target)
     given = [name for name, value in (("--bundle", bundle), ("--results", results), ("--resume", resume)) if value]

@@ -35,7 +35,6 @@ class ThreadToCuda(ThreadToMlir):
                     f"llvm.getelementptr {start}[{bytes_.start}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"
                 )
         self.workgroup_ids()
-        self.order_workgroups()
         self.lanes_and_waves(self.text.op("nvvm.read.ptx.sreg.tid.x : i32"))
 
     def places(self) -> dict[str, range]:

@@ -9,8 +9,8 @@ from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
-from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
-from wavespec.schema.models import Dim as AskedDim
+from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.language.models import Dim as AskedDim
 from wavespec.schema.resolve import TargetCase, constant_values
 from wavespec.schema.resolved import ResolvedKernel
 from wavespec.targets.machine import Machine

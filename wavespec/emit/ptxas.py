@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wavespec.emit.compiler import CompilerFailure
-from wavespec.runtime.artifact import ArtifactCase, Binary, KernelArtifact
+from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
+from wavespec.runtime.code import Binary
 
 # Notes on lost performance, such as `(C7510) ... wgmma.mma_async instructions are serialized`, count as warnings.
 _WARNING = re.compile(r"ptxas warning\s*: (?P<warning>.*)|ptxas info\s*: (?P<note>\(C\d+\).*)")

@@ -61,7 +61,6 @@ class ThreadToRocm(ThreadToMlir):
             if m.space == "shared"
         }
         self.workgroup_ids()
-        self.order_workgroups()
         thread = self.text.op(f"gpu.thread_id x upper_bound {self.kernel.threads}")
         self.thread = self.text.op(f"arith.index_cast {thread} : index to i32")
         self.lanes_and_waves(self.thread)

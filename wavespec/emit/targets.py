@@ -19,7 +19,8 @@ from wavespec.emit.ptx import descriptors_by_value
 from wavespec.emit.rocm import ThreadToRocm
 from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.ir.kernel import Kernel
-from wavespec.runtime.artifact import Binary, KernelArtifact
+from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.code import Binary
 from wavespec.targets.machine import Machine
 
 _LAYOUT = "#layout"

@@ -12,7 +12,6 @@ from wavespec.emit.loops import emit_loop
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.pack_bits import pack_bits
-from wavespec.emit.raster import walk_of, walked_ids
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, sliced, vector_type
 from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
@@ -176,29 +175,14 @@ class ThreadToMlir:
         return [memory for memory in self.kernel.memories if memory.space == "global"]
 
     def workgroup_ids(self) -> None:
+        """Define the symbols of a workgroup's place along the axes of the launch: `id0` where a `let` says which tile that
+        is, `launch0` where axes of the grid share one of the launch, else that of the grid itself."""
         declared = {symbol.args[0] for symbol in self.kernel.symbols}
-        ids = [(self._launch_id(axis), axis) for axis in range(3)]
-        for name, axis in (*ids, ("workgroup", 0)):
-            if name in declared:
+        of_axes = [(axis, [f"{name}{axis}" for name in ("id", "launch", "wg")]) for axis in range(3)]
+        for axis, names in (*of_axes, (0, ["workgroup"])):
+            for name in [name for name in names if name in declared][:1]:
                 index = self.text.op(f"hal.interface.workgroup.id[{axis}] : index")
                 self.indices.define(name, self.text.op(f"arith.index_cast {index} : index to i32"), 32)
-
-    def order_workgroups(self) -> None:
-        """Let workgroups that run together share what they read: bands of rows, as the schedule or the machine says."""
-        # A dim of fixed size that is one tile long has no id: nothing to reorder.
-        axes = [axis for axis in range(len(self.kernel.grid)) if self._launch_id(axis) in self.indices.symbols]
-        group, chiplets = walk_of(self.kernel, self.machine, axes[:2] == [0, 1])
-        if not axes or (group, chiplets) == (1, 1):
-            return
-        grid = [self.indices.integer(self.kernel.grid[axis], 32) for axis in axes]
-        ids = [self.indices.symbols[self._launch_id(axis)].name for axis in axes]
-        for axis, place in zip(axes, walked_ids(self.text, grid, ids, group, chiplets), strict=True):
-            self.indices.define(self._launch_id(axis), place, 32)
-
-    def _launch_id(self, axis: int) -> str:
-        """The symbol of a workgroup's place along an axis of the launch."""
-        declared = {symbol.args[0] for symbol in self.kernel.symbols}
-        return f"launch{axis}" if f"launch{axis}" in declared else f"wg{axis}"
 
     def lanes_and_waves(self, thread: str) -> None:
         """Define ``lane`` and the wave symbols from the flat thread number, an ``i32``; the last wave symbol runs

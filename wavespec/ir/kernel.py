@@ -239,7 +239,7 @@ def _nowhere(*_: str | int) -> Where:
 
 @dataclass(frozen=True, slots=True)
 class LoopSchedule:
-    """What a spec says of the steps of a loop: `wavespec.schema.models.LoopSchedule`, with the defaults filled in.
+    """What a spec says of the steps of a loop, `LoopSchedule` of `schema.language.models`, with its defaults filled in.
 
     ``buffers``: copies of a staged tile, 0 = as few as the stages allow.  ``unroll``: steps written out in one round, 0
     = as the plan has them.  ``where``: the place of a part in the spec;

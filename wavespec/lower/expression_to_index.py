@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
-from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.resolve import part_of
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, symbol
-from wavespec.ir.kernel import Kernel, Op, attribute_pairs
+from wavespec.ir.expr import Expr, symbol
+from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import grid_is_of_a_launch, is_of_lanes
+from wavespec.lower.tile_walk import MOST_TILES, let, product
 from wavespec.targets.machine import Machine
 
 _AXES = 3  # of a launch, on every machine
-_MOST_WORKGROUPS = 2**30  # sums with small numbers stay within 32 bits
 
 
 class FoldGrid(Pass):
@@ -39,9 +39,9 @@ class FoldGrid(Pass):
         orders = {split.axis: split.order for split in kernel.distribution.workgroup if split.order is not None}
         for number, axes in enumerate(places):
             if axes != [number] or number in orders:
-                added.append(symbol(f"launch{number}", 0, _MOST_WORKGROUPS))
+                added.append(symbol(f"launch{number}", 0, MOST_TILES))
                 lets += _places(kernel, axes, added[-1], orders)
-        grid = tuple(_product(kernel.grid[axis] for axis in axes) for axes in places)
+        grid = tuple(product(kernel.grid[axis] for axis in axes) for axes in places)
         return replace(kernel.with_symbols(*added), grid=grid, joined=(), body=(*lets, *kernel.body))
 
 
@@ -63,17 +63,6 @@ def _places(kernel: Kernel, axes: list[int], number: Expr, orders: Mapping[int, 
         is_last, extent = axis == axes[-1], kernel.grid[axis]
         if any(known.args[0] == f"wg{axis}" for known in kernel.symbols):
             place = number if is_last else number % extent
-            lets.append(_let(f"wg{axis}", tile_at(orders.get(axis), place, extent)))
+            lets.append(let(f"wg{axis}", tile_at(orders.get(axis), place, extent)))
         number = number if is_last else number // extent
     return lets
-
-
-def _product(extents: Iterable[Expr]) -> Expr:
-    total = const(1)
-    for extent in extents:
-        total = total * extent
-    return total
-
-
-def _let(name: str, value: Expr) -> Op:
-    return Op("let", attributes=attribute_pairs({"symbol": name, "value": value}))

@@ -34,6 +34,7 @@ from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.tile_to_thread import TileToThread
+from wavespec.lower.walk_grid import WalkGrid
 
 PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
@@ -67,4 +68,5 @@ PASSES: tuple[Pass, ...] = (
     HoistInvariants(),
     PlaceBarriers(),
     FoldGrid(),
+    WalkGrid(),
 )

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
+from wavespec.ir.expr import ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
-from wavespec.schema.check_schedules import UselessSetting
+from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, let, product
+from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
-
-_MOST_TILES = 2**30  # sums with small numbers stay within 32 bits
-_LARGEST_GROUP = 64
-_BAND = {
-    "band_tiles": symbol("band_tiles", 1, _MOST_TILES),
-    "band_start": symbol("band_start", 0, _MOST_TILES),
-    "band_place": symbol("band_place", 0, _MOST_TILES),
-    "band_height": symbol("band_height", 1, _LARGEST_GROUP),
-}
-"""Tiles of a whole band; first row of the band of a tile, the tile's number inside of it, and rows of the band."""
 
 
 class PersistenceNotPossible(WavespecError, code="persistence-not-possible"):
@@ -65,61 +55,27 @@ class PersistWorkgroups(Pass):
             raise PersistenceNotPossible(plan.workgroups_span, machine)
         rows = ceildiv(kernel.grid[0], kernel.cluster)
         places = (rows, *kernel.grid[1:])
-        tiles = const(1)
-        for extent in places:
-            tiles = tiles * extent
+        named = {f"wg{axis}": extent for axis, extent in enumerate(places)}
+        tiles = product(places)
         most = machine.clusters[kernel.cluster] if kernel.cluster > 1 else plan.workers or machine.processors
         # Symbols of their own keep the arithmetic in 32 bits.
-        count, workers = symbol("tiles", 0, _MOST_TILES), symbol("workers", 1, most)
-        first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, _MOST_TILES)
-        tile, rank = symbol("tile", 0, _MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
+        count, workers = symbol("tiles", 0, MOST_TILES), symbol("workers", 1, most)
+        first, turn = symbol("workgroup", 0, most * kernel.cluster - 1), symbol("round", 0, MOST_TILES)
+        tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
         by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
-        values = {"tile": first // kernel.cluster + turn * workers, **_places(tile, places, group)}
+        values = {"tile": first // kernel.cluster + turn * workers, **in_bands(tile, named, group)}
         values["wg0"] = values["wg0"] * kernel.cluster + rank
         values |= {
             f"wg{split.axis}": tile_at(split.order, values[f"wg{split.axis}"], kernel.grid[split.axis])
             for split in plan.workgroup
         }
-        declared = [count, workers, first, turn, tile, rank, *(_BAND[name] for name in values if name in _BAND)]
-        known = {known.args[0] for known in (*kernel.symbols, *declared) if not known.is_const}
-        lets = tuple(_let(name, value) for name, value in values.items() if name in known)
+        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank), values)
         rounds = (count - first // kernel.cluster + workers - 1) // workers
         bounds = {"induction": "round", "lower": const(0), "upper": rounds, "step": const(1), "unroll": 1}
         loop = Op("for", attributes=attribute_pairs(bounds), region=Region((), (*lets, *kernel.body), ()))
-        before = [_let("tiles", tiles)]
-        before += [_let("workers", minimum(count, most))] if most > 1 else []
-        before += [_let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
+        before = [let("tiles", tiles)]
+        before += [let("workers", minimum(count, most))] if most > 1 else []
+        before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
         grid = (minimum(tiles, most) * kernel.cluster,)
-        return replace(kernel.with_symbols(*declared), grid=grid, joined=(), body=(*before, loop))
-
-
-def _let(name: str, value: Expr) -> Op:
-    return Op("let", attributes=attribute_pairs({"symbol": name, "value": value}))
-
-
-def _places(tile: Expr, grid: tuple[Expr, ...], group: int) -> dict[str, Expr]:
-    """The place in the grid of tile number ``tile``, along each axis; axis 0 runs first, inside of a band."""
-    if len(grid) < 2 or group == 1:
-        return _in_order(tile, grid, 0)
-    rows, columns, *others = grid
-    band, start, inside, height = _BAND.values()
-    planes = _in_order(tile // (rows * columns), others, 2) if others else {}
-    tile = tile % (rows * columns) if others else tile
-    return planes | {
-        "band_tiles": columns * group,
-        "band_start": tile // band * group,
-        "band_place": tile % band,
-        "band_height": maximum(1, minimum(rows - start, group)),
-        "wg0": start + inside % height,
-        "wg1": inside // height,
-    }
-
-
-def _in_order(number: Expr, grid: Sequence[Expr], first: int) -> dict[str, Expr]:
-    """The places that a number stands for along the axes from ``first`` on, the first of which runs fastest."""
-    places: dict[str, Expr] = {}
-    for axis, extent in enumerate(grid[:-1], first):
-        places[f"wg{axis}"] = number % extent
-        number = number // extent
-    return places | {f"wg{first + len(grid) - 1}": number}
+        return replace(kernel, grid=grid, joined=(), body=(*before, loop))

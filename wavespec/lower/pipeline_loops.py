@@ -29,7 +29,7 @@ from wavespec.schedule.modulo_plan import modulo_plan
 from wavespec.schedule.ping_pong import ping_pong_plan
 from wavespec.schedule.prefetch import prefetch_plan, program_plan, words
 from wavespec.schedule.software_pipeline import SoftwarePipeline
-from wavespec.schema.check_schedules import UselessSetting
+from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
 

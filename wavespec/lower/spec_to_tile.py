@@ -17,8 +17,8 @@ from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
-from wavespec.schema import permutations
-from wavespec.schema.models import Schedule
+from wavespec.schema.checking import permutations
+from wavespec.schema.language.models import Schedule
 from wavespec.schema.resolved import ResolvedKernel, Tiles
 
 LARGEST_EXTENT = 2**31 - 2**16

@@ -18,7 +18,7 @@ from wavespec.ir.expr import Expr, const, divisor, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
-from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.ops import Read, Take, Write
 from wavespec.schema.ops.mapping import values_of
 

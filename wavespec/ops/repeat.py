@@ -9,7 +9,7 @@ from wavespec.ir.expr import const, maximum, symbol
 from wavespec.ops.contexts import ReferenceContext, TileContext
 from wavespec.ops.index_map import evaluate
 from wavespec.ops.iterate import loop_to_tile
-from wavespec.schema.expressions import Compare, Num
+from wavespec.schema.language.expressions import Compare, Num
 from wavespec.schema.ops import Repeat
 
 if TYPE_CHECKING:

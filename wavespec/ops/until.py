@@ -8,7 +8,7 @@ from wavespec.diagnostics import Span, Where
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Value
 from wavespec.ops.contexts import TileContext
-from wavespec.schema.expressions import Expression
+from wavespec.schema.language.expressions import Expression
 
 
 def goes_on(

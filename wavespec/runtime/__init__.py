@@ -6,24 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wavespec.runtime.artifact import (
-        ArtifactCase,
-        ArtifactError,
-        Assumption,
-        Binary,
-        Dim,
-        KernelArtifact,
-        TensorMap,
-        TensorParameter,
-        load_artifact,
-        pack_artifact,
-        save_artifact,
-        unpack_artifact,
-    )
+    from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact, TensorMap, TensorParameter
     from wavespec.runtime.checks import ArgumentError, ArgumentTypeError, no_backward
+    from wavespec.runtime.code import ArtifactError, Binary
     from wavespec.runtime.family import no_member, size_in
     from wavespec.runtime.kernel import Kernel
     from wavespec.runtime.kernel_set import KernelSet
+    from wavespec.runtime.manifest import load_artifact, pack_artifact, save_artifact, unpack_artifact
     from wavespec.runtime.size_expr import SizeExpr
     from wavespec.runtime.torch_ops import define_operator
 
@@ -31,9 +20,9 @@ _HOMES = {
     "ArgumentError": "wavespec.runtime.checks",
     "ArgumentTypeError": "wavespec.runtime.checks",
     "ArtifactCase": "wavespec.runtime.artifact",
-    "ArtifactError": "wavespec.runtime.artifact",
+    "ArtifactError": "wavespec.runtime.code",
     "Assumption": "wavespec.runtime.artifact",
-    "Binary": "wavespec.runtime.artifact",
+    "Binary": "wavespec.runtime.code",
     "Dim": "wavespec.runtime.artifact",
     "Kernel": "wavespec.runtime.kernel",
     "KernelArtifact": "wavespec.runtime.artifact",
@@ -42,13 +31,13 @@ _HOMES = {
     "TensorMap": "wavespec.runtime.artifact",
     "TensorParameter": "wavespec.runtime.artifact",
     "define_operator": "wavespec.runtime.torch_ops",
-    "load_artifact": "wavespec.runtime.artifact",
+    "load_artifact": "wavespec.runtime.manifest",
     "no_backward": "wavespec.runtime.checks",
     "no_member": "wavespec.runtime.family",
-    "pack_artifact": "wavespec.runtime.artifact",
-    "save_artifact": "wavespec.runtime.artifact",
+    "pack_artifact": "wavespec.runtime.manifest",
+    "save_artifact": "wavespec.runtime.manifest",
     "size_in": "wavespec.runtime.family",
-    "unpack_artifact": "wavespec.runtime.artifact",
+    "unpack_artifact": "wavespec.runtime.manifest",
 }
 
 __all__ = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from wavespec.runtime.artifact import ArtifactError, Binary
+from wavespec.runtime.code import ArtifactError, Binary
 
 # https://docs.kernel.org/arch/x86/xstate.html: a process has to ask before its first AMX tile instruction.
 _SYS_ARCH_PRCTL = 158

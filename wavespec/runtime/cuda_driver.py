@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from wavespec.runtime.artifact import ArtifactError
+from wavespec.runtime.code import ArtifactError
 
 _LIBRARY: Final = "libcuda.so.1"
 _POINTER, _U32, _INT = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int

@@ -16,8 +16,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import TENSOR_MAP_BYTES, ArtifactError, Binary, KernelArtifact
+from wavespec.runtime.artifact import TENSOR_MAP_BYTES, KernelArtifact
 from wavespec.runtime.checks import ArgumentError
+from wavespec.runtime.code import ArtifactError, Binary
 from wavespec.runtime.cuda_driver import CudaDriver, DriverError, cuda_driver
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.tensor_maps import TensorMaps

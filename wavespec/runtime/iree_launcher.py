@@ -26,8 +26,9 @@ from iree.runtime._binding import disable_leak_checker
 from torch import Tensor
 from torch.utils.dlpack import to_dlpack
 
-from wavespec.runtime.artifact import ArtifactError, Binary, KernelArtifact
+from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.checks import DTYPES
+from wavespec.runtime.code import ArtifactError, Binary
 from wavespec.runtime.launch_plan import LaunchPlan
 
 # iree/hal/buffer_heap.c refuses to import memory that is aligned to less. torch aligns what it allocates to

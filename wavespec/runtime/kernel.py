@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import ArtifactError, KernelArtifact
+from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.caller import Call, Caller, Launcher
 from wavespec.runtime.checks import (
     DTYPES,
@@ -21,6 +21,7 @@ from wavespec.runtime.checks import (
     check_plain,
     tracing_context,
 )
+from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.cpu_features import choose_binary, cpu_features
 from wavespec.runtime.launch_plan import make_plan
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import ArtifactError, load_artifact, read_manifest
 from wavespec.runtime.caller import Call, Caller
+from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.kernel import Kernel
+from wavespec.runtime.manifest import load_artifact, read_manifest
 
 
 class KernelSet(Caller):

@@ -18,228 +18,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from wavespec.diagnostics import WavespecError, raise_all
-from wavespec.schema.check import check_kernel
-from wavespec.schema.errors import UnknownOp, WrongOperandCount
-from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
-from wavespec.schema.models import API_VERSION, KernelSpec
+from wavespec.schema.checking.check_spec import check_kernel
+from wavespec.schema.language.errors import UnknownOp, WrongOperandCount
+from wavespec.schema.language.expressions import Expression, Name
+from wavespec.schema.language.models import API_VERSION, KernelSpec
 from wavespec.schema.ops import FUNCTIONS, OPS, REDUCTIONS, SCANS, Elementwise, Reduction
 from wavespec.schema.ops.scan import ScanRow
-from wavespec.schema.pydantic_to_error import pydantic_to_error
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Symbol:
-    """A dim, a parameter, or arithmetic of them: `BLOCK_M / 2`, `K > 4 * BLOCK_K`."""
-
-    expression: Expression
-
-    def __str__(self) -> str:
-        return str(self.expression)
-
-    def __add__(self, other: Symbol | int) -> Symbol:
-        return self._binary("+", other)
-
-    def __radd__(self, other: int) -> Symbol:
-        return _symbol(other)._binary("+", self)
-
-    def __sub__(self, other: Symbol | int) -> Symbol:
-        return self._binary("-", other)
-
-    def __rsub__(self, other: int) -> Symbol:
-        return _symbol(other)._binary("-", self)
-
-    def __mul__(self, other: Symbol | int) -> Symbol:
-        return self._binary("*", other)
-
-    def __rmul__(self, other: int) -> Symbol:
-        return _symbol(other)._binary("*", self)
-
-    def __truediv__(self, other: Symbol | int) -> Symbol:
-        return self._binary("/", other)
-
-    def __rtruediv__(self, other: int) -> Symbol:
-        return _symbol(other)._binary("/", self)
-
-    def __floordiv__(self, other: Symbol | int) -> Symbol:
-        return self._binary("//", other)
-
-    def __rfloordiv__(self, other: int) -> Symbol:
-        return _symbol(other)._binary("//", self)
-
-    def __mod__(self, other: Symbol | int) -> Symbol:
-        return self._binary("%", other)
-
-    def __rmod__(self, other: int) -> Symbol:
-        return _symbol(other)._binary("%", self)
-
-    def __neg__(self) -> Symbol:
-        return Symbol(Unary("-", self.expression))
-
-    def __lt__(self, other: Symbol | int) -> Symbol:
-        return self._compare("<", other)
-
-    def __le__(self, other: Symbol | int) -> Symbol:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: Symbol | int) -> Symbol:
-        return self._compare(">", other)
-
-    def __ge__(self, other: Symbol | int) -> Symbol:
-        return self._compare(">=", other)
-
-    def equals(self, other: Symbol | int) -> Symbol:
-        """`self == other` as a condition; `==` itself compares Python objects."""
-        return self._compare("==", other)
-
-    def _binary(self, op: str, other: Symbol | int) -> Symbol:
-        return Symbol(Binary(op, self.expression, _symbol(other).expression))
-
-    def _compare(self, op: str, other: Symbol | int) -> Symbol:
-        return Symbol(Compare(op, self.expression, _symbol(other).expression))
-
-
-def minimum(*operands: Symbol | int) -> Symbol:
-    return Symbol(Call("min", tuple(_symbol(operand).expression for operand in operands)))
-
-
-def maximum(*operands: Symbol | int) -> Symbol:
-    return Symbol(Call("max", tuple(_symbol(operand).expression for operand in operands)))
-
-
-def ceildiv(left: Symbol | int, right: Symbol | int) -> Symbol:
-    return Symbol(Call("ceildiv", (_symbol(left).expression, _symbol(right).expression)))
-
-
-def start(dim: Symbol | str) -> Symbol:
-    """The first element of the current tile of a dim, in a condition or a bound of a loop."""
-    return _place("start", dim)
-
-
-def end(dim: Symbol | str) -> Symbol:
-    """One past the last element of the current tile of a dim."""
-    return _place("end", dim)
-
-
-def size(dim: Symbol | str) -> Symbol:
-    """The size of a dim."""
-    return _place("size", dim)
-
-
-def _place(function: str, dim: Symbol | str) -> Symbol:
-    return Symbol(Call(function, (Name(str(dim)),)))
-
-
-class Arithmetic:
-    """What values, and expressions of them, can be written with: operators that make text."""
-
-    __slots__ = ()
-
-    def __add__(self, other: Operand) -> Formula:
-        return _formula(self, "+", other)
-
-    def __radd__(self, other: float) -> Formula:
-        return _formula(other, "+", self)
-
-    def __sub__(self, other: Operand) -> Formula:
-        return _formula(self, "-", other)
-
-    def __rsub__(self, other: float) -> Formula:
-        return _formula(other, "-", self)
-
-    def __mul__(self, other: Operand) -> Formula:
-        return _formula(self, "*", other)
-
-    def __rmul__(self, other: float) -> Formula:
-        return _formula(other, "*", self)
-
-    def __truediv__(self, other: Operand) -> Formula:
-        return _formula(self, "/", other)
-
-    def __rtruediv__(self, other: float) -> Formula:
-        return _formula(other, "/", self)
-
-    def __floordiv__(self, other: Operand) -> Formula:
-        return _formula(self, "//", other)
-
-    def __mod__(self, other: Operand) -> Formula:
-        return _formula(self, "%", other)
-
-    def __pow__(self, other: Operand) -> Formula:
-        return _formula(self, "**", other)
-
-    def __and__(self, other: Operand) -> Formula:
-        return _formula(self, "&", other)
-
-    def __or__(self, other: Operand) -> Formula:
-        return _formula(self, "|", other)
-
-    def __lt__(self, other: Operand) -> Formula:
-        return _formula(self, "<", other)
-
-    def __le__(self, other: Operand) -> Formula:
-        return _formula(self, "<=", other)
-
-    def __gt__(self, other: Operand) -> Formula:
-        return _formula(self, ">", other)
-
-    def __ge__(self, other: Operand) -> Formula:
-        return _formula(self, ">=", other)
-
-    def __neg__(self) -> Formula:
-        return Formula(f"-{_operand(self)}")
-
-    def __invert__(self) -> Formula:
-        return Formula(f"~{_operand(self)}")
-
-
-@dataclass(frozen=True, slots=True)
-class Value(Arithmetic):
-    """A value of the graph, or a tensor, by its name."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Formula(Arithmetic):
-    """An expression of values that is not in the graph yet: `KernelBuilder.formula` gives it a name."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-Operand = Arithmetic | Symbol | float
-IndexMap = Mapping[str, Arithmetic | Symbol | str | int]
-"""Dim of a tensor: index of the element."""
-
-
-def call(function: str, *operands: Operand) -> Formula:
-    """A function of expressions, such as an elementwise op or an element type, of values: `call("exp", x)`."""
-    return Formula(f"{function}({', '.join(map(str, operands))})")
-
-
-def _formula(left: Operand, sign: str, right: Operand) -> Formula:
-    return Formula(f"{_operand(left)} {sign} {_operand(right)}")
-
-
-def _operand(operand: Operand) -> str:
-    text = str(operand)
-    return text if isinstance(operand, Value | float | int) or text.isidentifier() else f"({text})"
-
-
-@dataclass(slots=True)
-class Loop:
-    """An `iterate` or `if`: `loop["acc"]` is the incoming value inside the `with`, and the last one after it."""
-
-    name: str
-    is_open: bool = True
-
-    def __getitem__(self, carried: str) -> Value:
-        return Value(carried if self.is_open else f"{self.name}.{carried}")
+from wavespec.schema.reading.pydantic_to_error import pydantic_to_error
+from wavespec.schema.symbols import Formula, IndexMap, Loop, Symbol, Value, as_symbol
 
 
 def _until(until: Symbol | str | None) -> dict[str, Expression | str]:
@@ -266,7 +52,7 @@ class KernelBuilder:
         return Symbol(Name(name))
 
     def param(self, name: str, value: Symbol | int) -> Symbol:
-        self._sections["params"][name] = _symbol(value).expression
+        self._sections["params"][name] = as_symbol(value).expression
         return Symbol(Name(name))
 
     def input(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
@@ -282,7 +68,7 @@ class KernelBuilder:
     def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int, order: str | None = None) -> None:
         """`order`: an expression of `index` and `count`, as in YAML."""
         chosen = {} if order is None else {"order": order}
-        self._constrain("workgroup", dim=str(dim), tile=_symbol(tile).expression, axis=axis, **chosen)
+        self._constrain("workgroup", dim=str(dim), tile=as_symbol(tile).expression, axis=axis, **chosen)
 
     def tiling(
         self,
@@ -292,18 +78,18 @@ class KernelBuilder:
         count: Symbol | int | None = None,
     ) -> None:
         written = {"start": start, "count": count}
-        bounds = {key: _symbol(value).expression for key, value in written.items() if value is not None}
-        self._constrain("tiling", dim=str(dim), tile=_symbol(tile).expression, **bounds)
+        bounds = {key: as_symbol(value).expression for key, value in written.items() if value is not None}
+        self._constrain("tiling", dim=str(dim), tile=as_symbol(tile).expression, **bounds)
 
     def device(self, dim: Symbol | str, tile: Symbol | int) -> None:
-        self._constrain("device", dim=str(dim), tile=_symbol(tile).expression)
+        self._constrain("device", dim=str(dim), tile=as_symbol(tile).expression)
 
     def wave(self, dim: Symbol | str, tile: Symbol | int, axis: int = 0) -> None:
-        self._constrain("wave", dim=str(dim), tile=_symbol(tile).expression, axis=axis)
+        self._constrain("wave", dim=str(dim), tile=as_symbol(tile).expression, axis=axis)
 
     def hardware(self, mma: str | None = None, vector: Mapping[str, Symbol | int] | None = None) -> None:
         """Features of the machine; `vector`: neighbours along dims that each lane takes together."""
-        vectors = {dim: _symbol(count).expression for dim, count in (vector or {}).items()}
+        vectors = {dim: as_symbol(count).expression for dim, count in (vector or {}).items()}
         chosen = {} if mma is None else {"mma": mma}
         self._constrain("hardware", settings={**chosen, "vector": vectors})
 
@@ -456,7 +242,9 @@ class KernelBuilder:
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
         written = {"start": start, "end": end, "step": step}
-        bounds: dict[str, Any] = {key: _symbol(value).expression for key, value in written.items() if value is not None}
+        bounds: dict[str, Any] = {
+            key: as_symbol(value).expression for key, value in written.items() if value is not None
+        }
         bounds |= _until(until)
         self._op("iterate", name, dim=str(dim), **bounds, carry=carried, body=body)
 
@@ -471,7 +259,7 @@ class KernelBuilder:
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        self._op("repeat", name, steps=_symbol(steps).expression, **_until(until), carry=carried, body=body)
+        self._op("repeat", name, steps=as_symbol(steps).expression, **_until(until), carry=carried, body=body)
 
     @contextmanager
     def branch(self, name: str, condition: Symbol, **carry: Value) -> Generator[Loop, None, None]:
@@ -595,7 +383,7 @@ def _override(
     stages: int | None,
 ) -> dict[str, Any]:
     override: dict[str, Any] = {
-        "params": {key: _symbol(value).expression for key, value in (params or {}).items()},
+        "params": {key: as_symbol(value).expression for key, value in (params or {}).items()},
         "tensors": {key: {"space": space} for key, space in (spaces or {}).items()},
     }
     if mma is not None:
@@ -607,7 +395,3 @@ def _override(
 
 def _index_map(at: IndexMap | None) -> dict[str, str | int]:
     return {str(dim): index if isinstance(index, int) else str(index) for dim, index in (at or {}).items()}
-
-
-def _symbol(value: Symbol | int) -> Symbol:
-    return value if isinstance(value, Symbol) else Symbol(Num(value))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.diagnostics import WavespecError, name_hints, quote, raise_all
-from wavespec.schema.check import check_kernel
-from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.models import KernelSpec, Tensor
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.checking.check_spec import check_kernel
+from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.ops import AnyOp, Cast, Debug, Read, Register, Repeat, Structured, ValueOp, Write
 from wavespec.schema.ops.base import ValueType
 

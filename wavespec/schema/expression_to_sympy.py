@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wavespec.schema.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 
 
 def expression_to_sympy(expression: Expression) -> Any:

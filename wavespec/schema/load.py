@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 from wavespec.diagnostics import Diagnostic, WavespecError, Where, in_order, quote, raise_all
-from wavespec.schema.check import check_kernel
-from wavespec.schema.errors import MissingField, WrongType
-from wavespec.schema.family import FamilySpec
-from wavespec.schema.models import KernelSpec
-from wavespec.schema.source_files import UnsafePath, extended_path, project_root, read_text
-from wavespec.schema.tuned import (
+from wavespec.schema.checking.check_spec import check_kernel
+from wavespec.schema.language.errors import MissingField, WrongType
+from wavespec.schema.language.family import FamilySpec
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.reading.source_files import UnsafePath, extended_path, project_root, read_text
+from wavespec.schema.reading.tuned import (
     TunedAsSpec,
     TunedForAnother,
     TunedSpec,
@@ -20,8 +20,8 @@ from wavespec.schema.tuned import (
     spec_with_tuned,
     tuned_path,
 )
-from wavespec.schema.yaml_source import Entry, MappingNode, Node, ScalarNode, yaml_to_nodes
-from wavespec.schema.yaml_to_spec import nodes_to_family, nodes_to_spec, nodes_to_tuned
+from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, yaml_to_nodes
+from wavespec.schema.reading.yaml_to_spec import nodes_to_family, nodes_to_spec, nodes_to_tuned
 
 _MOST_EXTENDS = 8
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
-from wavespec.schema.base import Path, Position
-from wavespec.schema.conditions import narrowed_dims
-from wavespec.schema.constraints import AnyConstraint, Hardware
-from wavespec.schema.errors import UnknownTarget
-from wavespec.schema.expressions import EvaluationError, Expression
-from wavespec.schema.models import TARGETS, Case, KernelSpec, Override, TargetOverride, Tensor
+from wavespec.schema.language.base import Path, Position
+from wavespec.schema.language.conditions import narrowed_dims
+from wavespec.schema.language.constraints import AnyConstraint, Hardware
+from wavespec.schema.language.errors import UnknownTarget
+from wavespec.schema.language.expressions import EvaluationError, Expression
+from wavespec.schema.language.models import Case, KernelSpec, Override, TargetOverride, Tensor
+from wavespec.targets.names import TARGETS
 
 
 class CyclicParams(WavespecError, code="cyclic-params"):

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wavespec.diagnostics import Span, Where
-from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.check_schedules import is_for_one_target
-from wavespec.schema.conditions import narrowed_dims
-from wavespec.schema.constraints import Assume, Hardware, HardwareSettings, Tiling, Wave, Workgroup
-from wavespec.schema.expressions import Expression
-from wavespec.schema.models import Dim, KernelSpec, Schedule, Tensor
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.checking.check_schedules import is_for_one_target
+from wavespec.schema.checking.partly_written import partly_written
+from wavespec.schema.language.conditions import narrowed_dims
+from wavespec.schema.language.constraints import Assume, Hardware, HardwareSettings, Tiling, Wave, Workgroup
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.models import Dim, KernelSpec, Schedule, Tensor
 from wavespec.schema.ops import AnyOp
-from wavespec.schema.partly_written import partly_written
 from wavespec.schema.resolve import (
     complete_sizes,
     derivations,

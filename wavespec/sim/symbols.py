@@ -28,7 +28,7 @@ class SymbolValues:
         self.values: dict[str, Any] = {**sizes, "lane": lanes % kernel.lanes}
         first_id = workgroup[0] if workgroup else 0
         self.values |= {"workgroup": first_id, "rank": first_id % kernel.cluster}
-        for name in ("wg", "launch"):
+        for name in ("wg", "launch", "id"):
             self.values |= {f"{name}{axis}": number for axis, number in enumerate(workgroup)}
         rest = lanes // kernel.lanes
         if first // kernel.lanes < kernel.wave_count:

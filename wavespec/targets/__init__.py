@@ -1,7 +1,6 @@
 """Target names in, machine rows out: every chip the compiler knows is one YAML file beside this one."""
 
 from wavespec.targets.machine import (
-    TARGETS,
     Fragment,
     GlobalMemory,
     Machine,
@@ -9,5 +8,6 @@ from wavespec.targets.machine import (
     SharedMemory,
     machines,
 )
+from wavespec.targets.names import TARGETS
 
 __all__ = ["TARGETS", "Fragment", "GlobalMemory", "Machine", "MatrixInstruction", "SharedMemory", "machines"]

@@ -15,9 +15,8 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import symbol
 from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.targets.names import TARGETS
 from wavespec.targets.records import record
-
-TARGETS = ("cpu", "sm_90", "gfx942", "gfx950")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import KernelArtifact, unpack_artifact
+from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.checks import DTYPES
 from wavespec.runtime.kernel import Kernel
+from wavespec.runtime.manifest import unpack_artifact
 from wavespec.tune.judge import Accuracy, accuracy_of, random_integers, random_tensor
 from wavespec.tune.results import FINAL_ROUNDS, UNTUNED, Results, start_or_resume
 

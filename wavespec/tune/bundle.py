@@ -22,10 +22,10 @@ from wavespec.diagnostics import WavespecError
 from wavespec.emit.compiler import compiler_version
 from wavespec.runtime.files import replace_file
 from wavespec.schema import KernelSpec
-from wavespec.schema.expression_parser import parse_expression
-from wavespec.schema.models import Case, Override, TargetOverride
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.models import Case, Override, TargetOverride
+from wavespec.schema.reading.spec_to_yaml import dump_yaml, spec_to_data
 from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes, spec_for_target
-from wavespec.schema.spec_to_yaml import dump_yaml, spec_to_data
 from wavespec.targets.machine import Machine
 from wavespec.tune.bench import kernel_file
 from wavespec.tune.candidates import candidates
@@ -38,7 +38,7 @@ from wavespec.version import fingerprint
 
 _MOST_CANDIDATES = 64
 """Per workload."""
-_MEASURING = (
+MEASURING = (
     "__init__.py",
     "version.py",
     "ir/__init__.py",
@@ -156,7 +156,7 @@ def write_bundle(subject: Subject, folder: Path, end: float, report: Callable[[s
 def add_measuring(folder: Path) -> None:
     """Add what a machine without wavespec needs to measure the bundle."""
     package = Path(__file__).parents[1]
-    for name in _MEASURING:
+    for name in MEASURING:
         source, place = package / name, folder / "wavespec" / name
         if source.is_dir():
             shutil.copytree(source, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))

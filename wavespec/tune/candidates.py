@@ -14,9 +14,9 @@ from typing import Any
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Op
 from wavespec.pipeline import lower
-from wavespec.schema.constraints import AnyConstraint, Hardware, HardwareSettings, Tiling, Wave, Workgroup
-from wavespec.schema.expressions import Num
-from wavespec.schema.models import KernelSpec, Override, Schedule
+from wavespec.schema.language.constraints import AnyConstraint, Hardware, HardwareSettings, Tiling, Wave, Workgroup
+from wavespec.schema.language.expressions import Num
+from wavespec.schema.language.models import KernelSpec, Override, Schedule
 from wavespec.targets.machine import Machine, MatrixInstruction
 from wavespec.tune.cost_model import Product, Split, clocks, fits
 

@@ -15,8 +15,8 @@ from typing import Any
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import build_variant, emit_variant, join_variants
-from wavespec.runtime.artifact import pack_artifact
 from wavespec.runtime.files import replace_file
+from wavespec.runtime.manifest import pack_artifact
 from wavespec.schema.load import loads_plain
 from wavespec.targets.machine import machines
 

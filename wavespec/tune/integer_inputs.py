@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wavespec.schema import KernelSpec
-from wavespec.schema.check_graph import plain_graph
-from wavespec.schema.expressions import Expression, Name
+from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.language.expressions import Expression, Name
 from wavespec.schema.ops import AnyOp, Binary, Cast, Index, Read, Structured, Take, Ternary, ValueOp, Write
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")

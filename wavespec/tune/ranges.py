@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil, gcd, sqrt
 
-from wavespec.schema.models import Dim, KernelSpec
+from wavespec.schema.language.models import Dim, KernelSpec
 
 # Wide accesses have at most 16 elements; a larger multiple would keep sizes out that run just as well.
 _MULTIPLE = 16

@@ -8,14 +8,14 @@ from typing import Any
 
 from wavespec.diagnostics import WavespecError, quote, raise_all
 from wavespec.schema import KernelSpec
-from wavespec.schema.conditions import are_implied
-from wavespec.schema.expression_parser import parse_expression
-from wavespec.schema.models import API_VERSION
+from wavespec.schema.language.conditions import are_implied
+from wavespec.schema.language.expression_parser import parse_expression
+from wavespec.schema.language.models import API_VERSION
+from wavespec.schema.reading.spec_to_yaml import data_to_yaml, spec_to_data
+from wavespec.schema.reading.tuned import TunedSpec
+from wavespec.schema.reading.yaml_source import yaml_to_nodes
+from wavespec.schema.reading.yaml_to_spec import nodes_to_tuned
 from wavespec.schema.resolve import constant_values, spec_for_target
-from wavespec.schema.spec_to_yaml import data_to_yaml, spec_to_data
-from wavespec.schema.tuned import TunedSpec
-from wavespec.schema.yaml_source import yaml_to_nodes
-from wavespec.schema.yaml_to_spec import nodes_to_tuned
 from wavespec.tune.results import UNTUNED, Results
 
 _LEAST_GAIN = 1.02

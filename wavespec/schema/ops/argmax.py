@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import create_model
 
 from wavespec.diagnostics import listing, quote
-from wavespec.schema.dtypes import DTYPES, is_computed
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.dtypes import DTYPES, is_computed
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import check_carries_on

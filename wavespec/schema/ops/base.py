@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from wavespec.diagnostics import WavespecError
-from wavespec.schema.base import Worded
-from wavespec.schema.dtypes import DType
-from wavespec.schema.names import Name
+from wavespec.schema.language.base import Worded
+from wavespec.schema.language.dtypes import DType
+from wavespec.schema.language.names import Name
 
 
 @dataclass(frozen=True, slots=True)

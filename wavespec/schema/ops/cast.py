@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wavespec.diagnostics import quote
-from wavespec.schema.dtypes import DType
-from wavespec.schema.names import Reference
+from wavespec.schema.language.dtypes import DType
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DtypeMismatch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wavespec.schema.names import Reference
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import EffectOp, Scope, ValueType
 
 

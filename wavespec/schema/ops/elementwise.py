@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import create_model
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.dtypes import DType, fits, is_computed, is_float, is_wider
-from wavespec.schema.names import Reference
+from wavespec.schema.language.dtypes import DType, fits, is_computed, is_float, is_wider
+from wavespec.schema.language.errors import NumberOutOfRange
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DtypeMismatch
-from wavespec.schema.yaml_source import NumberOutOfRange
 
 
 class NoValue(WavespecError, code="no-value"):

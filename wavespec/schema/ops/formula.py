@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.base import Path, Position
-from wavespec.schema.dtypes import DTYPES, DType
-from wavespec.schema.expression_parser import MalformedExpression
-from wavespec.schema.expressions import LONGEST_EXPRESSION, Binary, Call, Compare, Expression, Name, Num, Unary
-from wavespec.schema.formula_parser import parse_formula
-from wavespec.schema.names import LONGEST_NAME, name_problem
+from wavespec.schema.language.base import Path, Position
+from wavespec.schema.language.dtypes import DTYPES, DType
+from wavespec.schema.language.expression_parser import MalformedExpression
+from wavespec.schema.language.expressions import LONGEST_EXPRESSION, Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.language.formula_parser import parse_formula
+from wavespec.schema.language.names import LONGEST_NAME, name_problem
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Elementwise, NoValue

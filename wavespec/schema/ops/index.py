@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wavespec.schema.names import Name
+from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
-from wavespec.schema.expression_parser import SpecExpression
-from wavespec.schema.expressions import EvaluationError, Expression
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.expression_parser import SpecExpression
+from wavespec.schema.language.expressions import EvaluationError, Expression
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
 from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.until import check_until

@@ -8,11 +8,11 @@ from typing import Annotated
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, listing, quote
-from wavespec.schema.dtypes import is_float
-from wavespec.schema.expressions import Binary, Call, Expression, Num
-from wavespec.schema.expressions import Name as NameNode
-from wavespec.schema.index_parser import IndexExpression
-from wavespec.schema.names import Name
+from wavespec.schema.language.dtypes import is_float
+from wavespec.schema.language.expressions import Binary, Call, Expression, Num
+from wavespec.schema.language.expressions import Name as NameNode
+from wavespec.schema.language.index_parser import IndexExpression
+from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Op, Scope
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, listing, quote
-from wavespec.schema.dtypes import ACCUMULATORS, SCALED
-from wavespec.schema.names import Reference
+from wavespec.schema.language.dtypes import ACCUMULATORS, SCALED
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 
 

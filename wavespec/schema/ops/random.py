@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import quote
-from wavespec.schema.dtypes import fits
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.dtypes import fits
+from wavespec.schema.language.errors import NumberOutOfRange
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
-from wavespec.schema.yaml_source import NumberOutOfRange
 
 
 class Random(ValueOp):

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, create_model
 
 from wavespec.diagnostics import quote
-from wavespec.schema.dtypes import is_computed, is_float
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.dtypes import is_computed, is_float
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import check_carries_on

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from wavespec.schema.dtypes import DType, fits
-from wavespec.schema.names import Name
+from wavespec.schema.language.dtypes import DType, fits
+from wavespec.schema.language.errors import NumberOutOfRange
+from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.read import named_dims
-from wavespec.schema.yaml_source import NumberOutOfRange
 
 
 class Register(ValueOp):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.expression_parser import SpecExpression
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.expression_parser import SpecExpression
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueType
 from wavespec.schema.ops.iterate import CarryNotRedefined
 from wavespec.schema.ops.structured import Structured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, get_args
 
-from wavespec.schema.names import Name
+from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 
 SizeDType = Literal["i32", "i64", "f64", "f32", "bf16", "f16"]

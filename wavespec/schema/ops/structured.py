@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 from wavespec.schema.ops.read import named_dims

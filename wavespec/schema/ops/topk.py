@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.argmax import check_init, ranked_value
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.expressions import Expression
+from wavespec.schema.language.expressions import Expression
 from wavespec.schema.ops.base import Scope, ValueType
 from wavespec.schema.ops.branch import NoCondition
 from wavespec.schema.ops.structured import Structured

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
-from wavespec.schema.names import Name, Reference
+from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import EffectOp, Scope, TensorType, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch

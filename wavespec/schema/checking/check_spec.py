@@ -1,0 +1,318 @@
+"""A spec of good form goes in; everything in it that makes no sense comes out, as errors and warnings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, enumeration, in_order, quote
+from wavespec.schema.checking.check_assumptions import check_assumptions
+from wavespec.schema.checking.check_cases import check_cases
+from wavespec.schema.checking.check_constraints import check_constraints, check_tilings
+from wavespec.schema.checking.check_graph import RedefinedName, check_graph
+from wavespec.schema.checking.check_schedules import check_schedules
+from wavespec.schema.checking.check_tiles import check_tiles
+from wavespec.schema.language.base import SpecModel
+from wavespec.schema.language.constraints import Assume
+from wavespec.schema.language.dtypes import PACKED
+from wavespec.schema.language.errors import BadName
+from wavespec.schema.language.expressions import Binary, Call, EvaluationError, Expression
+from wavespec.schema.language.expressions import Name as NameNode
+from wavespec.schema.language.models import Dim, KernelSpec, Tensor
+from wavespec.schema.language.names import ENTRY_POINTS
+from wavespec.schema.ops.write import WriteToInput
+from wavespec.schema.resolve import (
+    CyclicParams,
+    NoConstantValue,
+    UndefinedName,
+    constant_values,
+    derivations,
+    part_of,
+)
+
+
+class RepeatedDim(WavespecError, code="repeated-dim"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where, f"{quote(dim)} is twice in one shape.", hints=["Give the second axis a dim of its own."]
+        )
+
+
+class NothingToStage(WavespecError, code="nothing-to-stage"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        message = f"{quote(tensor)} is a single number, which shared memory has no tiles of."
+        super().__init__(where, message, hints=["Leave out 'space'."])
+
+
+class NothingToStream(WavespecError, code="nothing-to-stream"):
+    def __init__(self, where: Where, tensor: str, role: str) -> None:
+        message = f"{quote(tensor)} has the role '{role}'; stores that pass the caches by are those of outputs."
+        super().__init__(where, message, hints=["Leave out 'space'."])
+
+
+class PackedDim(WavespecError, code="packed-dim"):
+    def __init__(self, where: Where, tensor: str, dtype: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(tensor)} has {PACKED[dtype]} elements of {dtype} in whole bytes, but any number of them along "
+            f"{quote(dim)}.",
+            hints=[f"Promise whole bytes: {dim}: {{multiple_of: {PACKED[dtype]}}}."],
+        )
+
+
+class PackedTensor(WavespecError, code="packed-tensor"):
+    """A tensor whose elements would share bytes where they cannot."""
+
+
+class ContradictoryDim(WavespecError, code="contradictory-dim"):
+    """The fields of a dim leave no size."""
+
+
+class UnboundDim(WavespecError, code="unbound-dim"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"No input has the dim {quote(dim)}, so a call cannot tell its size.",
+            hints=[
+                f"Give it one size ({dim}: {{value: ...}}), say what it follows from ({dim}: {{equals: ...}}), "
+                "or delete it."
+            ],
+        )
+
+
+class NoOutput(WavespecError, code="no-output"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(where, "No tensor is an output.", hints=["Give the result 'role: output'."])
+
+
+class IncompleteWorkload(WavespecError, code="incomplete-workload"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(where, f"The workload has no size for {quote(dim)}.")
+
+
+class ImpossibleSize(WavespecError, code="impossible-size"):
+    """A size that the dim's own promises exclude."""
+
+
+def check_kernel(
+    spec: KernelSpec, broken: frozenset[str] = frozenset(), *, is_whole: bool = True
+) -> list[WavespecError]:
+    """Every mistake of meaning. `broken` names are defined in a way that is reported already.
+
+    A spec that is not whole has lost parts to such reports, so that nothing is called missing in it.
+    """
+    errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec, broken), *_overrides(spec, broken)]
+    errors += _workloads(spec, broken)
+    errors += _divisors(spec)
+    errors += check_constraints(spec, broken, is_whole=is_whole)
+    errors += check_assumptions(spec)
+    errors += check_cases(spec, broken)
+    errors += check_tiles(spec, broken)
+    of_graph = check_graph(spec, broken, is_whole=is_whole)
+    errors += of_graph
+    if is_whole:
+        errors += check_tilings(spec) if all(error.severity == "warning" for error in of_graph) else ()
+        errors += _bindings(spec)
+        # What a plain spec took over from the whole one may be of use to others.
+        errors += check_schedules(spec) if spec.has_own_schedule is None else ()
+    return _of_one_cause(errors, is_whole=is_whole)
+
+
+def _of_one_cause(errors: Sequence[WavespecError], *, is_whole: bool) -> list[WavespecError]:
+    """The errors without those that follow from others.
+
+    1. A name that is not there is said once, with the lines of its other uses.
+    2. What is written to no output is the output that is missing; where roles may have been lost, it may be one.
+    """
+    writes = [error for error in errors if error.code == WriteToInput.code]
+    errors = [error for error in errors if not (error.code == NoOutput.code and writes)]
+    if not is_whole:
+        errors = [error for error in errors if error not in writes]
+    first: dict[str, WavespecError] = {}
+    others: dict[str, list[Span]] = {}
+    kept: list[WavespecError] = []
+    for error in errors:
+        (found,) = error.diagnostics[:1]
+        name = found.message if error.code == UndefinedName.code and found.span else ""
+        if name in first and found.span:
+            others.setdefault(name, []).append(found.span)
+        else:
+            kept.append(error)
+            if name:
+                first[name] = error
+    for name, spans in others.items():
+        (found,) = first[name].diagnostics
+        lines = sorted({span.line for span in spans} - {found.span.line if found.span else 0})
+        if lines:
+            also = f"It is in line{'s' if lines[1:] else ''} {enumeration(map(str, lines))} as well."
+            first[name].diagnostics = (replace(found, notes=(*found.notes, also)),)
+    return kept
+
+
+def check_spec(spec: KernelSpec) -> tuple[Diagnostic, ...]:
+    """Every mistake and every suspicious thing of a spec, sorted by position; for specs written in Python."""
+    return in_order(diagnostic for error in check_kernel(spec) for diagnostic in error.diagnostics)
+
+
+def _names(spec: KernelSpec) -> Iterator[WavespecError]:
+    seen: dict[str, tuple[str, Span | None]] = {}
+    for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
+        names: Mapping[str, object] = getattr(spec, section)
+        for name in names:
+            if name in seen:
+                yield RedefinedName(spec.where_key(section, name), name, *seen[name])
+            else:
+                seen[name] = (what, spec.key_span_of(section, name))
+    if spec.name in ENTRY_POINTS:
+        problem = "means something in machine code, where kernels are found by name"
+        yield BadName(spec.where("name"), spec.name, problem)
+    for name, tensor in spec.tensors.items():
+        if name == "out" and tensor.role != "output":
+            problem = "names the result in generated code; an input needs another name"
+            yield BadName(spec.where_key("tensors", name), name, problem)
+
+
+def _space(tensor: Tensor, space: str, where: Where, name: str) -> Iterator[WavespecError]:
+    if space == "shared" and not tensor.shape:
+        yield NothingToStage(where, name)
+    if space == "streamed" and tensor.role != "output":
+        yield NothingToStream(where, name, tensor.role)
+
+
+def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    for name, tensor in spec.tensors.items():
+        yield from _space(tensor, tensor.space, spec.where("tensors", name, "space"), name)
+        if tensor.dtype in PACKED:
+            yield from _packed(spec, name, tensor)
+        for index, dim in enumerate(tensor.shape):
+            where = spec.where("tensors", name, "shape", index)
+            if dim not in spec.dims and dim not in broken:
+                yield UndefinedName(where, dim, "a dim", list(spec.dims))
+            if dim in tensor.shape[:index]:
+                yield RepeatedDim(where, dim)
+
+
+def _packed(spec: KernelSpec, name: str, tensor: Tensor) -> Iterator[WavespecError]:
+    """Elements share bytes along the last dim, which no byte may cross the end of."""
+    group, dtype = PACKED[tensor.dtype], tensor.dtype
+    if not tensor.shape:
+        message = f"{quote(name)} is a single {dtype}, and {group} of them fill whole bytes."
+        yield PackedTensor(spec.where("tensors", name, "dtype"), message)
+    elif (dim := spec.dims.get(tensor.shape[-1])) and math.gcd(dim.value or dim.multiple_of, group) < group:
+        yield PackedDim(spec.where("tensors", name, "shape", len(tensor.shape) - 1), name, dtype, tensor.shape[-1])
+
+
+def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    for name, dim in spec.dims.items():
+        if dim.max is not None and dim.max < dim.min:
+            message = f"{quote(name)} is at least {dim.min} and at most {dim.max}: no size fits."
+            yield ContradictoryDim(spec.where("dims", name, "max"), message)
+        elif dim.value is not None and (problem := size_problem(dim, dim.value)):
+            yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
+        elif dim.value is not None and dim.equals is not None:
+            message = f"{quote(name)} has one size, and follows from others as well."
+            yield ContradictoryDim(spec.where("dims", name, "equals"), message)
+        for node in dim.equals.walk() if dim.equals is not None else ():
+            known = (*spec.dims, *spec.params)
+            if isinstance(node, NameNode) and node.name not in (*known, *broken):
+                place = part_of(spec.where("dims", name, "equals"), node)
+                yield UndefinedName(place, node.name, "a dim or a parameter", list(known))
+        if dim.equals is not None and dim.equals.is_condition:
+            message = f"{quote(str(dim.equals))} is a condition; a size is an integer."
+            yield ContradictoryDim(spec.where("dims", name, "equals"), message)
+    try:
+        derivations(spec)
+    except CyclicParams as error:
+        yield error
+
+
+def _divisors(spec: KernelSpec) -> Iterator[WavespecError]:
+    """Divisions by 0 in what is computed from the sizes of a call, whatever those are."""
+    try:
+        values = constant_values(spec)
+    except WavespecError:  # reported where parameters are checked
+        return
+    overrides = [over for settings in spec.targets.values() for over in (settings, *settings.cases)]
+    everything = (*spec.constraints, *(one for over in overrides for one in over.constraints or ()))
+    written = [(dim.equals, spec.where("dims", name, "equals")) for name, dim in spec.dims.items()]
+    written += [(one.condition, one.where("condition")) for one in everything if isinstance(one, Assume)]
+    for settings in spec.targets.values():
+        written += [(one, case.where("when", at)) for case in settings.cases for at, one in enumerate(case.when)]
+    for expression, where in written:
+        for node in expression.walk() if expression is not None else ():
+            if (divisor := _divisor(node)) is None or any(name not in values for name in divisor.names()):
+                continue
+            try:
+                is_zero = divisor.evaluate(values) == 0
+            except EvaluationError:  # of a division inside of it, which comes by itself
+                continue
+            if is_zero:
+                yield NoConstantValue(part_of(where, divisor), f"{quote(str(node))} divides by 0.")
+
+
+def _divisor(node: Expression) -> Expression | None:
+    match node:
+        case Binary(op="/" | "//" | "%", right=divisor) | Call(function="ceildiv", arguments=(_, divisor)):
+            return divisor
+        case _:
+            return None
+
+
+def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    sections: tuple[tuple[str, str, Mapping[str, object]], ...] = (
+        ("params", "a parameter of the kernel", spec.params),
+        ("tensors", "a tensor of the kernel", spec.tensors),
+    )
+    for target, settings in spec.targets.items():
+        for override in (settings, *settings.cases):
+            for section, what, known in sections:
+                overridden: Mapping[str, object] = getattr(override, section)
+                for name in overridden:
+                    if name not in known and name not in broken:
+                        yield UndefinedName(_key(override, section, name, target), name, what, list(known))
+            for name, tensor in override.tensors.items():
+                if name in spec.tensors:
+                    yield from _space(spec.tensors[name], tensor.space, tensor.where("space"), name)
+
+
+def _key(override: SpecModel, section: str, name: str, target: str) -> Where:
+    return override.key_span_of(section, name) or f"targets.{target}.{section}.{name}"
+
+
+def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+    for index, workload in enumerate(spec.workloads):
+        for name, size in workload.items():
+            dim = spec.dims.get(name)
+            if dim is None:
+                if name not in broken:
+                    yield UndefinedName(spec.where_key("workloads", index, name), name, "a dim", list(spec.dims))
+            elif problem := size_problem(dim, size):
+                yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
+        for name, dim in spec.dims.items():
+            if name not in workload and dim.value is None and dim.equals is None:
+                yield IncompleteWorkload(spec.where("workloads", index), name)
+
+
+def size_problem(dim: Dim, size: int) -> str | None:
+    """Why no call of the kernel has this size, as the end of a sentence; `None` where one may have it."""
+    if dim.value is not None and size != dim.value:
+        return f"but its one size is {dim.value}"
+    if size % dim.multiple_of:
+        return f"not a multiple of {dim.multiple_of}"
+    if size < dim.min:
+        return f"less than its smallest size {dim.min}"
+    if dim.max is not None and size > dim.max:
+        return f"more than its largest size {dim.max}"
+    return None
+
+
+def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
+    inputs = {dim for tensor in spec.tensors.values() if tensor.role != "output" for dim in tensor.shape}
+    # A dim that a tensor spells in another way is missing there, and not too much here.
+    is_spelt = all(dim in spec.dims for tensor in spec.tensors.values() for dim in tensor.shape)
+    for name, dim in spec.dims.items():
+        if is_spelt and dim.value is None and dim.equals is None and name not in inputs:
+            yield UnboundDim(spec.where_key("dims", name), name)
+    if all(tensor.role == "input" for tensor in spec.tensors.values()):
+        yield NoOutput(spec.where_key("tensors"))

@@ -1,0 +1,108 @@
+"""A checked spec in, the outputs out of which a call may leave elements unwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from random import Random
+
+from wavespec.schema.language.expressions import EvaluationError, Name, Num
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.ops import AnyOp, Branch, Iterate, Write
+from wavespec.schema.ops.mapping import index_names, values_of
+from wavespec.schema.ops.structured import Structured
+from wavespec.schema.resolve import complete_sizes, resolve_params
+
+_DRAWS, _ENOUGH = 200, 16
+"""How often small sizes are drawn, and how many of them that fit together are enough."""
+_MOST_PLACES, _LARGEST_NUMBER = 1 << 14, 64
+
+
+def partly_written(spec: KernelSpec) -> frozenset[str]:
+    """Outputs with elements that may be written by nobody: they start as zeros.
+
+    Places of a write depend on values, or it stands in a branch, or in a loop that leaves out steps; or its places
+    follow from sizes, and some small sizes show elements that none of them is.
+    """
+    known = (*spec.dims, *spec.params)
+
+    def leaves_out(write: Write, *, is_sure: bool) -> bool:
+        if not is_sure or values_of(write.at, known, {}):
+            return True
+        return bool(write.at) and not _covers_all(spec, write)
+
+    return frozenset(
+        write.to
+        for write, is_sure in _writes(spec.graph, is_sure=True)
+        if spec.tensors[write.to].role == "output" and leaves_out(write, is_sure=is_sure)
+    )
+
+
+def _writes(statements: Iterable[AnyOp], *, is_sure: bool) -> Iterator[tuple[Write, bool]]:
+    """Every write, and whether all of its steps are done in every call."""
+    for statement in statements:
+        if isinstance(statement, Write):
+            yield statement, is_sure
+        if isinstance(statement, Structured):
+            whole = is_sure and not (isinstance(statement, Branch) or _leaves_out(statement))
+            for field in statement.bodies:
+                yield from _writes(getattr(statement, field), is_sure=whole)
+
+
+def _leaves_out(loop: Structured) -> bool:
+    return isinstance(loop, Iterate) and any((loop.start, loop.end, loop.step, loop.until))
+
+
+def _covers_all(spec: KernelSpec, write: Write) -> bool:
+    """Whether `write` reaches every element at all small sizes that are tried: some around each number in its places,
+    so that remainders, quotients and limits by it show."""
+    params = resolve_params(spec)
+    nodes = [node for place in write.at.values() for node in place.walk()]
+    numbers = {int(node.value) for node in nodes if isinstance(node, Num)}
+    numbers |= {params[node.name] for node in nodes if isinstance(node, Name) and node.name in params}
+    if max(map(abs, numbers), default=0) > _LARGEST_NUMBER:
+        return False
+    found = [_covers(spec, params, write, sizes) for sizes in _small_sizes(spec, sorted(numbers))]
+    return True in found and False not in found
+
+
+def _small_sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[dict[str, int]]:
+    """Sizes of all dims, near the smallest that each may have or near one of `numbers`; the same ones every time."""
+    random, found = Random(0), 0
+    for _ in range(_DRAWS):
+        sizes = dict[str, int]()
+        for name, dim in spec.dims.items():
+            if dim.value is None and dim.equals is None:
+                near = random.choice((dim.min, *numbers)) // dim.multiple_of
+                size = dim.multiple_of * max(near + random.randint(0, 3), 1)
+                sizes[name] = size if dim.max is None else min(size, dim.max)
+        try:
+            whole = complete_sizes(spec, sizes)
+        except ValueError:
+            continue
+        if all(
+            size >= max(spec.dims[name].min, 1) and not size % spec.dims[name].multiple_of
+            for name, size in whole.items()
+        ):
+            found += 1
+            yield whole
+        if found == _ENOUGH:
+            return
+
+
+def _covers(spec: KernelSpec, params: Mapping[str, int], write: Write, sizes: Mapping[str, int]) -> bool | None:
+    """Whether every element is reached along the dims that have places; none where these are too many to try."""
+    dims = [dim for dim in spec.tensors[write.to].shape if dim in write.at]
+    names = sorted({name for place in write.at.values() for name in index_names(place) if name in spec.dims})
+    if max(prod(sizes[name] for name in names), prod(sizes[dim] for dim in dims)) > _MOST_PLACES:
+        return None
+    missed = set(product(*(range(sizes[dim]) for dim in dims)))
+    values = {**params, **{f"size({dim})": size for dim, size in sizes.items()}}
+    for index in product(*(range(sizes[name]) for name in names)):
+        at = {**values, **dict(zip(names, index, strict=True))}
+        try:
+            missed.discard(tuple(int(write.at[dim].evaluate(at)) for dim in dims))
+        except EvaluationError:
+            return False
+    return not missed

@@ -1,0 +1,1 @@
+"""Families: a template and a grid of parameters go in; kernels, with places in the template, come out."""

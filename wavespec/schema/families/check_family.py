@@ -1,0 +1,170 @@
+"""A family of good form, and its members, go in; what makes no sense together comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wavespec.diagnostics import Related, WavespecError, Where, listing, quote
+from wavespec.schema.checking.check_graph import RedefinedName
+from wavespec.schema.checking.check_spec import size_problem
+from wavespec.schema.families.family_errors import in_members
+from wavespec.schema.language.errors import WrongType
+from wavespec.schema.language.family import FamilySpec, Member, Pick, parse_pick
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.resolve import UndefinedName
+
+
+class RepeatedValue(WavespecError, code="repeated-value"):
+    def __init__(self, where: Where, value: str | int) -> None:
+        super().__init__(where, f"{quote(str(value))} is twice among the values.")
+
+
+class AmbiguousMembers(WavespecError, code="ambiguous-members"):
+    def __init__(self, where: Where, first: Member, second: Member, free: Sequence[str]) -> None:
+        super().__init__(
+            where,
+            f"A call cannot tell {first.label} from {second.label}.",
+            hints=[f"Add {listing(free, 'or')} to 'pick', or leave one of them out with 'when'."],
+        )
+
+
+class UnreachableMember(WavespecError, code="unreachable-member"):
+    """The call that picks a member does not fit it."""
+
+
+class AmbiguousSize(WavespecError, code="ambiguous-size"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(dim)} is in no place that is the same for all members, so a call cannot tell its size.",
+            hints=["Pick by the dtype of an argument or by a keyword, or by a dim that does not move."],
+        )
+
+
+class MembersDiffer(WavespecError, code="members-differ"):
+    def __init__(self, where: Where, first: Member, second: Member, related: Sequence[Related]) -> None:
+        super().__init__(
+            where,
+            f"Members have one signature, but {first.label} is {_signature(first.spec)} "
+            f"and {second.label} is {_signature(second.spec)}.",
+            related=related,
+        )
+
+
+def check_spec(spec: FamilySpec) -> Iterator[WavespecError]:
+    """Mistakes that show without the members."""
+    for name, values in spec.parameters.items():
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                yield RepeatedValue(spec.where("parameters", name, index), value)
+    for name in spec.pick:
+        if name not in spec.parameters:
+            where = spec.where_key("pick", name)
+            yield UndefinedName(where, name, "a parameter of the family", list(spec.parameters))
+
+
+def check_members(spec: FamilySpec, members: Sequence[Member]) -> Iterator[WavespecError]:
+    """Mistakes that show when each member is right by itself."""
+    first = members[0]
+    for member in members[1:]:
+        if _signature(member.spec) != _signature(first.spec):
+            span = first.spec.key_span_of("tensors")
+            yield MembersDiffer(spec.where("template") if span is None else span, first, member, [])
+            return
+    picks = {name: pick for name, text in spec.pick.items() if (pick := parse_pick(text)) is not None}
+    errors = [error for name, pick in picks.items() for error in _pick_errors(spec, name, pick, members)]
+    misfits = [
+        (member.label, diagnostic)
+        for name, pick in ({} if errors else picks).items()
+        for member in members
+        for error in _misfits(name, pick, member)
+        for diagnostic in error.diagnostics
+    ]
+    yield from errors
+    if misfits:
+        yield WavespecError.of(in_members(misfits, [member.label for member in members]))
+    elif not errors:
+        yield from _ambiguities(spec, list(picks), members)
+
+
+def place_of_size(members: Sequence[Member], dim: str) -> tuple[str, int] | None:
+    """Input and axis that have the size of `dim` in all members."""
+    common: set[tuple[str, int]] | None = None
+    for member in members:
+        places = {
+            (name, axis)
+            for name, tensor in member.spec.tensors.items()
+            if tensor.role != "output"
+            for axis, found in enumerate(tensor.shape)
+            if found == dim
+        }
+        common = places if common is None else common & places
+    order = list(members[0].spec.tensors)
+    return min(common, key=lambda place: (order.index(place[0]), place[1])) if common else None
+
+
+def _pick_errors(spec: FamilySpec, name: str, pick: Pick, members: Sequence[Member]) -> Iterator[WavespecError]:
+    where = spec.where("pick", name)
+    kernel = members[0].spec
+    inputs = [tensor for tensor, declared in kernel.tensors.items() if declared.role != "output"]
+    match pick.what:
+        case "keyword":
+            if pick.name in kernel.tensors or pick.name in ("out", spec.name):
+                yield RedefinedName(where, pick.name, "an argument", kernel.key_span_of("tensors", pick.name))
+            first, *others = spec.parameters[name]
+            for index, value in enumerate(others, 1):
+                if isinstance(value, str) != isinstance(first, str):
+                    kind = "text" if isinstance(first, str) else "an integer"
+                    place = spec.where("parameters", name, index)
+                    yield WrongType(place, f"{kind}, as the value in front of it", quote(str(value)))
+        case "dtype" if pick.name not in inputs:
+            yield UndefinedName(where, pick.name, "an input of the members", inputs)
+        case "dtype":
+            pass
+        case "size":
+            if missing := next((member for member in members if pick.name not in member.spec.dims), None):
+                yield UndefinedName(where, pick.name, "a dim of all members", list(missing.spec.dims))
+            elif place_of_size(members, pick.name) is None:
+                yield AmbiguousSize(where, pick.name)
+            else:
+                for index, value in enumerate(spec.parameters[name]):
+                    if isinstance(value, str):
+                        place = spec.where("parameters", name, index)
+                        yield WrongType(place, "an integer, for a size", f"the text {quote(value)}")
+
+
+def _misfits(parameter: str, pick: Pick, member: Member) -> Iterator[WavespecError]:
+    """Why a call that picks the member would not fit it."""
+    value = member.values[parameter]
+    if pick.what == "dtype" and value != (dtype := member.spec.tensors[pick.name].dtype):
+        yield UnreachableMember(
+            member.spec.where("tensors", pick.name, "dtype"),
+            f"Calls with {quote(pick.name)} of {value} pick this member, which takes {dtype}.",
+            label=f"{parameter} is {value}",
+        )
+    if pick.what != "size" or not isinstance(value, int):
+        return
+    if problem := size_problem(member.spec.dims[pick.name], value):
+        message = f"{quote(pick.name)} of calls that pick this member is {value}, {problem}."
+        yield UnreachableMember(member.spec.where("dims", pick.name), message)
+
+
+def _ambiguities(spec: FamilySpec, picked: Sequence[str], members: Sequence[Member]) -> Iterator[WavespecError]:
+    taken: dict[tuple[str | int, ...], Member] = {}
+    for member in members:
+        key = tuple(member.values[name] for name in picked)
+        if earlier := taken.get(key):
+            free = [
+                name for name in spec.parameters if name not in picked and earlier.values[name] != member.values[name]
+            ]
+            yield AmbiguousMembers(spec.where_key("pick"), earlier, member, free)
+            return
+        taken[key] = member
+
+
+def _signature(spec: KernelSpec) -> str:
+    """`(a, b) -> (c)`."""
+    inputs, outputs = (
+        ", ".join(name for name, tensor in spec.tensors.items() if tensor.role == role) for role in ("input", "output")
+    )
+    return f"({inputs}) -> ({outputs})"

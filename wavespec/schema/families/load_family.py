@@ -1,0 +1,59 @@
+"""A file with a family, or its text, goes in; the family with all its members, or all its mistakes, comes out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from wavespec.diagnostics import WavespecError
+from wavespec.schema.families.expand import Family, expand
+from wavespec.schema.language.errors import UnknownValue
+from wavespec.schema.language.family import FamilySpec
+from wavespec.schema.load import family_from_text
+from wavespec.schema.reading.source_files import read_text
+from wavespec.schema.reading.yaml_source import MappingNode, ScalarNode, yaml_to_nodes
+
+
+def load_family(path: str | os.PathLike[str]) -> Family:
+    """Read and expand the family at `path`, and check its members.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake, sorted by position.
+    """
+    file = Path(path)
+    return loads_family(read_text(file, None, follow_links=True), os.fspath(path), file.parent)
+
+
+def loads_family(text: str, file: str = "<text>", directory: str | os.PathLike[str] | None = None) -> Family:
+    """Like `load_family`, for text; `file` is its name in messages, `directory` the folder that it is in, if any.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake, sorted by position.
+    """
+    base = None if directory is None else Path(directory) / os.path.basename(file)
+    return expand(family_spec(text, file), base)
+
+
+def family_spec(text: str, file: str = "<text>") -> FamilySpec:
+    """The family that a text has, not expanded.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake of form.
+    """
+    spec = family_from_text(text, file)
+    if spec is not None:
+        return spec
+    node, _ = yaml_to_nodes(text, file)
+    kind = node.get("kind") if isinstance(node, MappingNode) else None
+    found = str(kind.value) if isinstance(kind, ScalarNode) else "nothing"
+    raise UnknownValue((kind or node).span, found, ["Family"], "kind")
+
+
+def is_family_file(path: str | os.PathLike[str]) -> bool:
+    """Whether the file at `path` says that it is a family; `False` too where it cannot be read."""
+    try:
+        node, _ = yaml_to_nodes(read_text(Path(path), None, follow_links=True), os.fspath(path))
+    except WavespecError:
+        return False
+    kind = node.get("kind") if isinstance(node, MappingNode) else None
+    return isinstance(kind, ScalarNode) and kind.value == "Family"

@@ -1,0 +1,117 @@
+"""The mistakes of form that a spec can have, apart from what it means: fields, words, types and ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
+from wavespec.schema.language.names import name_problem
+
+LANGUAGE_PAGE = "docs/language.md"
+"""Where every word of the language is documented."""
+ANY_NAME = "*"
+"""Among the names of broken parts: a statement has no name, so an unknown value may be its result."""
+
+
+class UnknownField(WavespecError, code="unknown-field"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str], owner: str) -> None:
+        allowed = list(allowed)
+        hints = name_hints(name, allowed, "Its fields are") or (f"{owner} has no fields.",)
+        super().__init__(where, f"{owner} has no field {quote(name)}.", hints=hints)
+
+
+class MissingField(WavespecError, code="missing-field"):
+    def __init__(self, where: Where, name: str, owner: str) -> None:
+        super().__init__(where, f"{owner} needs the field {quote(name)}.")
+
+
+_SAID_WITH = {
+    **dict.fromkeys(("extract", "extract_slice", "flip", "gather", "roll", "slice"), "take"),
+    **dict.fromkeys(("broadcast", "permute", "reshape", "shuffle", "transpose", "view"), "take"),
+    **{"fill": "register", "scalar": "register", "self_index": "index", "select": "where"},
+}
+"""What other languages call an op, and the op that it is here."""
+
+
+class UnknownOp(WavespecError, code="unknown-op"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        allowed, here = list(allowed), _SAID_WITH.get(name)
+        known = name_hints(name, allowed, "The ops are", LANGUAGE_PAGE)
+        hints = (f"It is said with {quote(here)}.",) if here in allowed else known
+        super().__init__(where, f"{quote(name)} is not an op.", hints=hints)
+
+
+class UnknownConstraint(WavespecError, code="unknown-constraint"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        hints = name_hints(name, allowed, "The constraints are")
+        super().__init__(where, f"{quote(name)} is not a constraint.", hints=hints)
+
+
+class UnknownDtype(WavespecError, code="unknown-dtype"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        super().__init__(where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are"))
+
+
+class UnknownTarget(WavespecError, code="unknown-target"):
+    def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
+        super().__init__(where, f"{quote(name)} is not a target.", hints=name_hints(name, allowed, "The targets are"))
+
+
+class UnknownValue(WavespecError, code="unknown-value"):
+    def __init__(self, where: Where, found: str, allowed: Iterable[str], field: str) -> None:
+        allowed = list(allowed)
+        message = f"{quote(field)} is {listing(allowed, 'or')}, not {quote(found)}."
+        super().__init__(where, message, hints=guess_hints(found, allowed) if len(allowed) > 1 else ())
+
+
+class WrongType(WavespecError, code="wrong-type"):
+    def __init__(self, where: Where, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(where, f"Expected {expected}, found {found}.", hints=[hint] if hint else [])
+
+
+class OutOfRange(WavespecError, code="out-of-range"):
+    """A number or a length is outside its limits; `limit` reads "at least 1"."""
+
+    def __init__(self, where: Where, field: str, limit: str, found: str, hint: str = "") -> None:
+        super().__init__(where, f"{quote(field)} is {limit}, not {found}.", hints=[hint] if hint else [])
+
+
+class NumberOutOfRange(WavespecError, code="number-out-of-range"):
+    def __init__(self, where: Where, text: str, limit: str) -> None:
+        super().__init__(where, f"{quote(text)} needs more than {limit}.")
+
+
+class BadName(WavespecError, code="bad-name"):
+    """`problem` is the end of a sentence, from `name_problem`."""
+
+    def __init__(self, where: Where, name: str, problem: str) -> None:
+        longer = f"{name}_"
+        hints = () if name_problem(longer) else (f"{quote(longer)} is a name.",)
+        super().__init__(where, f"{quote(name)} {problem}.", hints=hints)
+
+
+class MissingName(WavespecError, code="missing-name"):
+    """`inner`: the op that is written below the word, as if that were a name."""
+
+    def __init__(self, where: Where, word: str, inner: str = "") -> None:
+        if inner:
+            message = f"{quote(word)} is an op, and no name of the value that {quote(inner)} makes."
+            hint = f"Call the value something else: '- {word}_: {{{inner}: ...}}'."
+        else:
+            message, hint = f"{quote(word)} makes a value, which needs a name.", f"Write '- name: {{{word}: ...}}'."
+        super().__init__(where, message, hints=[hint])
+
+
+class NamedEffect(WavespecError, code="named-effect"):
+    def __init__(self, where: Where, word: str, name: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(word)} makes no value, so {quote(name)} would name nothing.",
+            hints=[f"Write '- {{{word}: ...}}'."],
+        )
+
+
+class WrongOperandCount(WavespecError, code="wrong-operand-count"):
+    def __init__(self, where: Where, word: str, operands: Iterable[str], found: int) -> None:
+        operands = list(operands)
+        super().__init__(where, f"{quote(word)} takes {len(operands)} operands ({', '.join(operands)}), not {found}.")

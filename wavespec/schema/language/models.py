@@ -1,0 +1,232 @@
+"""The models of a kernel spec: what a `.wave.yaml` file says, as frozen typed Python."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic_core import PydanticCustomError
+
+from wavespec.schema.language.base import SpecModel
+from wavespec.schema.language.constraints import AnyConstraint, HardwareSettings
+from wavespec.schema.language.dtypes import DType
+from wavespec.schema.language.expression_parser import SpecExpression
+from wavespec.schema.language.names import Name, Reference
+from wavespec.schema.ops import AnyOp
+from wavespec.targets.names import TargetName
+
+API_VERSION = "wavespec/v1"
+
+Space = Literal["global", "shared", "streamed"]
+
+
+def _printable(text: str) -> str:
+    if not all(character.isprintable() or character in "\t\n" for character in text):
+        raise PydanticCustomError("bad_name", "{problem}", {"problem": "has an unprintable character"})
+    return text
+
+
+Doc = Annotated[str, Field(max_length=10_000), AfterValidator(_printable)]
+Extent = Annotated[int, Field(ge=0, lt=2**62)]
+FixedExtent = Annotated[int, Field(ge=1, lt=2**62)]
+
+
+class Dim(SpecModel):
+    """The size of tensors along one axis, bound when the kernel is called."""
+
+    multiple_of: Annotated[int, Field(ge=1, lt=2**31)] = 1
+    """A promise, checked at the call: the size is a multiple of this."""
+    value: FixedExtent | None = None
+    """The one size that is allowed; absent for any."""
+    min: Extent = 0
+    """The smallest size."""
+    max: FixedExtent | None = None
+    """The largest size; absent for no limit."""
+    equals: SpecExpression | None = None
+    """What the size follows from: an expression of other dims and parameters, `(H - R) // STRIDE + 1`, computed at the
+    call; where an input has the dim, it is checked. Absent: some input has the dim."""
+
+
+class Tensor(SpecModel):
+    """An argument or a result of the kernel."""
+
+    shape: Annotated[tuple[Name, ...], Field(max_length=16)]
+    """Its dims, outermost first."""
+    dtype: DType
+    """Its element type."""
+    space: Space = "global"
+    """`shared`: the compiler stages its tiles through shared memory; `global`: it is accessed directly. `streamed`, of
+    outputs: whole vectors are stored past the caches, on CPUs; for results that are larger than the caches."""
+    role: Literal["input", "output", "inout"] = "input"
+    """An argument of the kernel, or a result. `inout`: an argument that the kernel changes in place; what it does not
+    write stays."""
+
+
+class WaveRegisters(SpecModel):
+    """Registers of one lane, where the machine can hand them from waves to waves."""
+
+    producer: Annotated[int, Field(ge=24, le=256, multiple_of=8)]
+    """Of waves that only copy."""
+    consumer: Annotated[int, Field(ge=24, le=256, multiple_of=8)]
+    """Of waves that compute."""
+
+
+class WaveSchedule(SpecModel):
+    """Roles of the waves of a workgroup."""
+
+    producers: Annotated[int, Field(ge=0, le=1)] = 0
+    """Waves that only copy, beside those that compute. 0: every wave does both."""
+    order: Literal["together", "ping_pong"] = "together"
+    """`together`: the waves that compute share one tile. `ping_pong`: they take turns at multiplying."""
+    registers: WaveRegisters | None = None
+    """How the registers are shared between producers and the others; absent: evenly."""
+
+
+class WorkgroupSchedule(SpecModel):
+    """The order in which tiles of the result are computed."""
+
+    group: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Workgroups along axis 0 that run together with their neighbours along axis 1, at each place of further axes;
+    absent: the machine's choice in grids of these two axes."""
+    chiplets: bool | None = None
+    """Whether each chiplet gets neighbours, where the machine hands workgroups out to chiplets in turns; absent: where
+    tiles come in such groups."""
+    cluster: Annotated[int, Field(ge=1, le=16)] = 1
+    """Neighbours along axis 0 that run at the same time and copy what they share once, each a part, for all of them."""
+    split: Annotated[int, Field(ge=1, le=16)] = 1
+    """Workgroups that share out the steps of the loop over a tile, and add up their sums through each other's shared
+    memory. For grids with fewer tiles than the machine has processors."""
+    persistent: bool = False
+    """One workgroup per processor walks over the tiles, so that copies for the next tile run under this one's end."""
+    count: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine."""
+
+
+class LoopSchedule(SpecModel):
+    """How the steps of one loop overlap. A node is a name of the loop's body; of a tile staged through shared memory,
+    `x.load` is its way out of the tensor, `x.store` its way into shared memory and `x` its way into registers."""
+
+    stages: Annotated[int, Field(ge=1, le=32)] | None = None
+    """Steps in flight at once, as in the schedule."""
+    auto: Literal["prefetch", "modulo"] | None = None
+    """Who decides, as in the schedule."""
+    nodes: Annotated[dict[Reference, Annotated[int, Field(ge=0, le=31)]], Field(max_length=256)] = Field(
+        default_factory=dict
+    )
+    """The stage of each node: 0 runs furthest ahead. A node that is left out is in the last stage."""
+    clusters: Annotated[tuple[tuple[Reference, ...], ...], Field(max_length=256)] = ()
+    """Groups of nodes, in the order in which one round of the loop runs them; nodes left out come last."""
+    buffers: Annotated[int, Field(ge=1, le=32)] | None = None
+    """Copies of every staged tile; absent: as few as the stages allow."""
+    unroll: Annotated[int, Field(ge=1, le=8)] | None = None
+    """Steps written out in one round of the loop; absent: as many as have buffers of their own, where that saves
+    arithmetic, else one."""
+
+
+class Schedule(SpecModel):
+    """How steps of a loop overlap in time. Never changes a result."""
+
+    stages: Annotated[int, Field(ge=1, le=32)] = 1
+    """Buffers of shared memory in flight: 1 loads and computes in turn, 2 loads the next tile meanwhile."""
+    auto: Literal["prefetch", "modulo"] | None = None
+    """`prefetch`: loads run ahead of the computation. `modulo`: every operation has its place in a pattern that
+    repeats, as tight as the machine's units allow."""
+    loops: Annotated[dict[Name, LoopSchedule], Field(max_length=64)] = Field(default_factory=dict)
+    """What differs for the loops named here."""
+    waves: WaveSchedule | None = None
+    """Roles of the waves of a workgroup."""
+    workgroups: WorkgroupSchedule | None = None
+    """The order in which tiles of the result are computed."""
+
+
+class TensorOverride(SpecModel):
+    """What differs for a tensor on one target."""
+
+    space: Space
+    """Where its tiles are staged, or that stores pass the caches by."""
+
+
+class Override(SpecModel):
+    """What replaces parts of a kernel on one target, or for some sizes."""
+
+    params: Annotated[dict[Name, SpecExpression], Field(max_length=64)] = Field(default_factory=dict)
+    """Parameters with another value."""
+    hardware: HardwareSettings | None = None
+    """Settings that replace those of the `hardware` constraint."""
+    tensors: Annotated[dict[Name, TensorOverride], Field(max_length=64)] = Field(default_factory=dict)
+    """Tensors that are staged elsewhere."""
+    constraints: Annotated[tuple[AnyConstraint, ...], Field(max_length=64)] | None = None
+    """All constraints, in place of the kernel's."""
+    schedule: Schedule | None = None
+    """The schedule, in place of the kernel's."""
+
+
+class Conditional(SpecModel):
+    """What holds for the calls of some sizes only."""
+
+    when: Annotated[tuple[SpecExpression, ...], Field(min_length=1, max_length=64)]
+    """Conditions on the sizes of a call, written as in `assume`, all of which have to hold: `K % 8 == 0`."""
+
+
+class Case(Override, Conditional):
+    """What differs for some sizes, over what the target says. The compiler relies on the conditions."""
+
+
+class TargetOverride(Override):
+    """What differs on one target, and nothing else. It never changes a result."""
+
+    cases: Annotated[tuple[Case, ...], Field(max_length=64)] = ()
+    """Other settings for some sizes; the first case whose conditions all hold for a call is taken."""
+
+
+class KernelSpec(SpecModel):
+    """A kernel: what it computes, how the work is split, and what differs per machine."""
+
+    apiVersion: Literal["wavespec/v1"]
+    """The version of the language."""
+    kind: Literal["Kernel"]
+    """What the file describes."""
+    name: Name
+    """The name of the kernel and of its Python function."""
+    doc: Doc = ""
+    """What the kernel computes, in one formula."""
+    dims: Annotated[dict[Name, Dim], Field(min_length=1, max_length=64)]
+    """Sizes of the tensors: symbols bound when the kernel is called."""
+    params: Annotated[dict[Name, SpecExpression], Field(max_length=64)] = Field(default_factory=dict)
+    """Compile-time symbols: the tuning knobs. Integers, or expressions of other parameters."""
+    tensors: Annotated[dict[Name, Tensor], Field(min_length=1, max_length=64)]
+    """Arguments and results, in the order of the call."""
+    constraints: Annotated[tuple[AnyConstraint, ...], Field(max_length=64)] = ()
+    """How the work is split, apart from what is computed."""
+    graph: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]
+    """The computation: ops on whole tensors, in order."""
+    schedule: Schedule | None = None
+    """How steps of a loop overlap in time."""
+    targets: Annotated[dict[TargetName, TargetOverride], Field(max_length=16)] = Field(
+        default_factory=dict[TargetName, TargetOverride]
+    )
+    """What differs per machine."""
+    only: Annotated[tuple[TargetName, ...], Field(min_length=1, max_length=16)] | None = None
+    """The targets that the kernel is for, where others lack its types; absent: all of them."""
+    workloads: Annotated[tuple[dict[Name, Extent], ...], Field(max_length=256)] = ()
+    """Sizes of the dims for `check` and `bench`."""
+
+    _has_own_schedule: bool | None = PrivateAttr(default=None)
+
+    @property
+    def has_own_schedule(self) -> bool | None:
+        """Whether the schedule of a plain spec was written for its target or case alone; `None` for a whole spec."""
+        return self._has_own_schedule
+
+    def with_own_schedule(self, is_own: bool) -> KernelSpec:
+        """The spec as a plain one."""
+        plain = self.model_copy()
+        plain._has_own_schedule = is_own
+        return plain
+
+    def in_words(self, *path: str | int) -> str:
+        return ".".join([self.name, *map(str, path)])
+
+    def __eq__(self, other: object) -> bool:
+        # The order of the tensors is the order of the call; that of dims and parameters means nothing.
+        return super().__eq__(other) and isinstance(other, KernelSpec) and list(self.tensors) == list(other.tensors)

@@ -1,0 +1,121 @@
+"""The models go in; the JSON Schema of their YAML comes out, for editors to complete and underline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wavespec.schema.language.base import Worded
+from wavespec.schema.language.constraints import CONSTRAINTS
+from wavespec.schema.language.family import FamilySpec
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.names import NAME_PATTERN
+from wavespec.schema.ops import OPS, ValueOp
+
+SCHEMA_ID = "urn:wavespec:v1:kernel"
+FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Schema = dict[str, Any]
+
+
+def json_schema() -> Schema:
+    """Draft 2020-12, one document; every description is the docstring of the model or field."""
+    root = KernelSpec.model_json_schema()
+    definitions: Schema = root.pop("$defs")
+    for model in (*CONSTRAINTS, *OPS.values()):
+        definitions[model.__name__] = _worded(model, definitions[model.__name__])
+    definitions["Constraint"] = {
+        "description": "How the work is split: one of the constraints.",
+        "anyOf": [_reference(model) for model in CONSTRAINTS],
+    }
+    definitions["Statement"] = _statement()
+    schema: Schema = _surface({**root, "$defs": definitions})
+    _allow_extends(schema)
+    return {"$schema": _DIALECT, "$id": SCHEMA_ID, **schema}
+
+
+def family_json_schema() -> Schema:
+    """The same for files with `kind: Family`, whose template is text to an editor."""
+    return {"$schema": _DIALECT, "$id": FAMILY_SCHEMA_ID, **_surface(FamilySpec.model_json_schema())}
+
+
+def _worded(model: type[Worded], schema: Schema) -> Schema:
+    """`{op: mma, lhs: ..., rhs: ..., acc: ...}` of the model becomes `{mma: [lhs, rhs, acc]}`."""
+    properties: Schema = schema["properties"]
+    heads = [properties[field] for field in model.headline]
+    head: Schema = dict(heads[0])
+    if len(heads) > 1:
+        head = {
+            "type": "array",
+            "prefixItems": heads,
+            "items": False,
+            "minItems": len(heads),
+            "description": f"{', '.join(model.headline)}.",
+        }
+    fields = model.surface_fields()
+    required = [name for name in schema.get("required", []) if name in fields]
+    return {
+        "type": "object",
+        "description": schema["description"],
+        "properties": {model.word: head, **{name: properties[name] for name in fields}},
+        "required": [model.word, *required],
+        "additionalProperties": False,
+    }
+
+
+def _statement() -> Schema:
+    named = [_reference(op) for op in OPS.values() if issubclass(op, ValueOp)]
+    effects = [_reference(op) for op in OPS.values() if not issubclass(op, ValueOp)]
+    words = sorted(OPS)
+    return {
+        "description": "`name: {op: operands, field: value}`, or an effect, which has no name.",
+        "anyOf": [
+            {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "propertyNames": {"pattern": NAME_PATTERN, "not": {"enum": words}},
+                "additionalProperties": {"anyOf": [{"type": "string", "minLength": 1}, *named]},
+            },
+            *effects,
+        ],
+    }
+
+
+def _surface(schema: Any) -> Any:
+    """Everywhere: unions of models become the definitions made above, and titles, which say nothing, go."""
+    if isinstance(schema, list):
+        return [_surface(item) for item in schema]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(schema, dict):
+        return schema
+    mapping: Schema = schema  # pyright: ignore[reportUnknownVariableType]
+    if "discriminator" in mapping:
+        union = "Statement" if mapping["discriminator"]["propertyName"] == "op" else "Constraint"
+        rest = {key: value for key, value in mapping.items() if key in ("description", "default")}
+        return {"$ref": f"#/$defs/{union}", **rest}
+    if "patternProperties" in mapping:
+        mapping = {**mapping, "additionalProperties": False}
+    return {key: _surface(value) for key, value in mapping.items() if not (key == "title" and isinstance(value, str))}
+
+
+def _allow_extends(schema: Schema) -> None:
+    """A spec that extends another may leave out whatever that one says; without it everything is required."""
+    properties: Schema = schema["properties"]
+    tensor: Schema = schema["$defs"]["Tensor"]
+    always = ["apiVersion", "kind"]
+    whole = {
+        "required": schema["required"],
+        "properties": {"tensors": {"additionalProperties": {"required": tensor.pop("required")}}},
+    }
+    schema["required"] = always
+    properties["extends"] = {
+        "type": "string",
+        "pattern": r"\.wave\.yaml$",
+        "description": "A spec to start from: a relative path inside the project. This file goes over it.",
+    }
+    schema["if"] = {"required": ["extends"]}
+    schema["else"] = whole
+
+
+def _reference(model: type[Worded]) -> Schema:
+    return {"$ref": f"#/$defs/{model.__name__}"}
