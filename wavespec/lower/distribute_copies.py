@@ -13,6 +13,7 @@ from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import dim_of_wave
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.ops.index_map import seen_by
@@ -34,8 +35,8 @@ class DistributeCopies(Pass):
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
-            4. waves that only copy, tensors whose rows the machine copies by itself: ``boxes`` alone, each
-               (start, extent) per dim.
+            4. waves that only copy, tensors whose rows the machine copies by itself, and that no workgroup finds
+               empty: ``boxes`` alone, each (start, extent) per dim.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -48,7 +49,8 @@ class DistributeCopies(Pass):
             if op.name != "copy":
                 return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
-            if kernel.producers and not op.get("at") and (boxes := boxes_of(source, shared, machine)):
+            by_itself = kernel.producers and not op.get("at") and not may_be_empty(kernel, source)
+            if by_itself and (boxes := boxes_of(source, shared, machine)):
                 return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)

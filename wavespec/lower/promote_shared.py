@@ -14,6 +14,7 @@ from wavespec.ir.names import dim_of_wave, operand_name
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import may_be_empty
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.staged_writes import staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
@@ -97,9 +98,9 @@ class PromoteShared(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             whole = op.name == "write" and not op.get("at") and not op.get("combine")
             if whole and kernel.producers and kernel.distribution.split == 1:
-                row, dims = products[0]
-                staged = staging_of(kernel.memory(op["memory"]), row, dims, kernel.wave_count, machine)
-                if staged:
+                memory, (row, dims) = kernel.memory(op["memory"]), products[0]
+                staged = staging_of(memory, row, dims, kernel.wave_count, machine)
+                if staged and not may_be_empty(kernel, memory):
                     added.update((memory.name, memory) for memory in staged)
                     return (op.with_(staged=tuple(memory.name for memory in staged)),)
             if op.name != "read" or op.get("direct"):
