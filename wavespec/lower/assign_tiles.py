@@ -14,6 +14,7 @@ from wavespec.ir.names import wave_name
 from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, MMA, TAKE, TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import dims_not_needed, is_needed_once
 from wavespec.lower.resolve_places import resolve_places
 from wavespec.lower.thread_properties import symbols_are_in_scope
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
@@ -164,7 +165,8 @@ class AssignTiles(Pass):
             instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.  Dims that share an axis of the
             launch have one each in the grid, ``joined``.
-            A dim with a tiling that no loop walks over has one tile, at 0.
+            A dim with a tiling that no loop walks over has one tile, at 0.  The grid has a tile of an empty dim
+            too, where something is written that lacks the dim, and so do loops that write such a thing.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``products-repeated`` at the
             constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation;
             ``turns-not-possible``, ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
@@ -218,7 +220,7 @@ class AssignTiles(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             if op.is_(ITERATE):
-                return (_loop(op, sizes[op["dim"]], extents[op["dim"]]) if op["dim"] else op,)
+                return (_loop(kernel, op, sizes[op["dim"]], extents[op["dim"]]) if op["dim"] else op,)
             wanted = TILE_OPS[op.name].set_by(self.name)
             if "origin" in wanted:
                 op = op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in _placed_dims(kernel, op)))
@@ -324,6 +326,7 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         axes[0] = const(kernel.cluster)
         added.append(symbol("wg0", 0, kernel.cluster - 1))
     kernel = _with_axes(kernel, first=len(axes))
+    not_needed = dims_not_needed(kernel)
     for split in kernel.distribution.workgroup:
         size, axis = sizes[split.dim], split.axis
         last = None if size.high is None else max(0, (size.high - 1) // split.tile)
@@ -331,7 +334,7 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
             last += -(last + 1) % kernel.cluster
         added.append(symbol(f"wg{axis}", 0, last))
         origins[split.dim] = added[-1] * split.tile
-        axes[axis] = ceildiv(size, split.tile)
+        axes[axis] = maximum(int(split.dim in not_needed), ceildiv(size, split.tile))
     added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
     added.append(symbol("lane", 0, kernel.lanes - 1))
     walked = {op.get("dim") for op in kernel.walk() if op.is_(ITERATE)}
@@ -377,9 +380,11 @@ def _with_places(
     return replace(kernel, symbols=kept, body=resolve_places(kernel.body, sizes, origins, tiles, split))
 
 
-def _loop(op: Op, size: Expr, tile: int) -> Op:
-    """The loop over the tiles that have an element between its bounds."""
+def _loop(kernel: Kernel, op: Op, size: Expr, tile: int) -> Op:
+    """The loop over the tiles that have an element between its bounds, or over the one of an empty dim."""
     extent = minimum(size, maximum(0, op.get("extent", size)))
+    if is_needed_once(kernel, op):
+        extent = maximum(1, size)
     op = op.with_(induction=f"at_{op['dim']}", extent=extent, step=const(tile), unroll=1)
     lower = op.get("lower")
     return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))

@@ -14,6 +14,7 @@ from wavespec.ir.names import dim_of_wave
 from wavespec.ir.tile_ops import COPY, MMA, READ
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
@@ -36,8 +37,8 @@ class DistributeCopies(Pass):
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
-            4. waves that only copy, tensors whose rows the machine copies by itself: ``boxes`` alone, each
-               (start, extent) per dim.
+            4. waves that only copy, tensors whose rows the machine copies by itself, and that no workgroup finds
+               empty: ``boxes`` alone, each (start, extent) per dim.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -52,7 +53,8 @@ class DistributeCopies(Pass):
             if not op.is_(COPY):
                 return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
-            if kernel.producers and not op.get("at") and (boxes := boxes_of(source, shared, machine)):
+            by_itself = kernel.producers and not op.get("at") and not may_be_empty(kernel, source)
+            if by_itself and (boxes := boxes_of(source, shared, machine)):
                 return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)

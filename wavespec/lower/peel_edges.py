@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
 from wavespec.ir.tile_ops import ITERATE, MMA
@@ -34,6 +34,8 @@ class PeelEdges(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             if not op.is_(ITERATE) or op.node in scheduled or op["unroll"] == 0:
+                return (op,)
+            if op["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
                 return (op,)
             if any(op.get(key) is not None for key in ("lower", "stride", "goes_on")):
                 return (op,)

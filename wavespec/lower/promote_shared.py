@@ -15,6 +15,7 @@ from wavespec.ir.tile_ops import MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.tile_properties import (
     products_have_instructions,
     reads_are_for_one_use,
@@ -107,9 +108,9 @@ class PromoteShared(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             whole = op.is_(WRITE) and not op.get("at") and not op.get("combine")
             if whole and kernel.producers and kernel.distribution.split == 1:
-                row, dims = products[0]
-                staged = staging_of(kernel.memory(op["memory"]), row, dims, kernel.wave_count, machine)
-                if staged:
+                memory, (row, dims) = kernel.memory(op["memory"]), products[0]
+                staged = staging_of(memory, row, dims, kernel.wave_count, machine)
+                if staged and not may_be_empty(kernel, memory):
                     added.update((memory.name, memory) for memory in staged)
                     return (op.with_(staged=tuple(memory.name for memory in staged)),)
             if not op.is_(READ) or op.get("direct"):

@@ -13,6 +13,7 @@ from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.thread_ops import ACCUMULATE, BIND, CONSTANT, FOR, LOAD, MMA, READS_MEMORY, SLICE, STORE, WRITES_MEMORY
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.empty_dims import of_grid
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.places_of_turns import PlacesOfTurns
 from wavespec.lower.promote_shared import SharedMemoryExceeded
@@ -26,7 +27,7 @@ class SerializeWaves(Pass):
     Before: operations speak of wave symbols; loops carry registers of every wave.
     After:  ``for`` loops over the wave symbols, the last wave symbol innermost.  What depends on no wave symbol
             (packing a panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.
-            The kernel has no waves left.  Waves beyond the edge of a tensor are not run.
+            The kernel has no waves left.  Waves beyond the edge of a tensor are not run, but one of an empty dim.
     Cases:  a loop around all waves cannot keep their registers.
             1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its
                sum there, and announces that when it starts (``prefetch``, where the machine has it).
@@ -61,6 +62,7 @@ class _Serializer:
         self.kernel, self.machine = kernel, machine
         self.order = [name for name, _ in kernel.waves]
         self.fresh = fresh_names(kernel)
+        self.found_empty = of_grid(kernel)
         self.depths: dict[str, int] = {}
         self.memory_depths: dict[str, int] = {}
         self.private: list[Memory] = []
@@ -161,7 +163,7 @@ class _Serializer:
     def _without_checks(self, op: Op, name: str, count: int) -> Op:
         """The access without the check that the bounds of the loop over single rows have made."""
         split, size = self._split(name)
-        if not op.get("mask") or split.tile != count:
+        if not op.get("mask") or split.tile != count or split.dim in self.found_empty:
             return op
         checked = (self.kernel.symbol(f"wg{split.axis}") * split.tile + self.kernel.symbol(name), size)
         return op.with_(mask=tuple(pair for pair in op["mask"] if pair != checked))
@@ -169,7 +171,8 @@ class _Serializer:
     def _waves_inside(self, name: str, count: int) -> Expr:
         split, size = self._split(name)
         start = self.kernel.symbol(f"wg{split.axis}") * split.tile
-        return minimum(count, ceildiv(size - start, split.tile // count))
+        inside = ceildiv(size - start, split.tile // count)
+        return minimum(count, maximum(1, inside) if split.dim in self.found_empty else inside)
 
     def _split(self, name: str) -> tuple[Split, Expr]:
         """What the waves of that name are the parts of, and the size of its dim."""

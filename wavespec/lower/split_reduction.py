@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, ceildiv, const, minimum, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.tile_ops import COPY, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import of_grid
 from wavespec.lower.tile_properties import (
     operands_are_read_beside_products,
     products_have_instructions,
@@ -147,14 +148,15 @@ def _check_length(kernel: Kernel, mma: Op, row: MatrixInstruction, depth: int, m
 
 def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:
     """Elements of a tile of ``dim`` that exist at the tile's place, rounded up to ``granule``: where a loop in it
-    may end."""
+    may end; of an empty dim, one such part, which is masked."""
     split = next((s for s in (*kernel.distribution.workgroup, *kernel.distribution.loops) if s.dim == dim), None)
     if split is None:
         return const(tile)
     size = kernel.size(dim)
     looped = split in kernel.distribution.loops
     start = kernel.symbol(f"at_{dim}") if looped else kernel.symbol(f"wg{split.axis}") * split.tile
-    return minimum(tile, ceildiv(size - start, granule) * granule)
+    there = ceildiv(size - start, granule) * granule
+    return minimum(tile, maximum(granule, there) if dim in of_grid(kernel) else there)
 
 
 def wide_steps(row: MatrixInstruction, machine: Machine) -> int:
