@@ -208,7 +208,7 @@ def test_a_kernel_that_has_it_and_one_that_has_not(one: Property) -> None:
         (properties.whole_steps_check_nothing, TILES.kernel(masked('("M", "K",)', extra="lower = [64], "))),
         (properties.nothing_is_computed_twice, NAMED.kernel(ONES + ONES.replace("%one", "%two"))),
     ],
-    ids=str,
+    ids=lambda given: str(given) if isinstance(given, Property) else "",
 )  # fmt: skip
 def test_what_it_leaves_alone(one: Property, kernel: Kernel) -> None:
     check(kernel, NVIDIA, [one], "here")

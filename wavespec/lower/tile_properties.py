@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, maximum
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import ACROSS, COPY, ELEMENTWISE, INDEX, ITERATE, MMA, PURE, READ, SIZE, TILE_OPS, WRITE
 from wavespec.lower.contracts import Breach, Property, property_of
@@ -193,6 +193,8 @@ def whole_steps_check_nothing(kernel: Kernel, machine: Machine) -> Iterator[Brea
     for loop in _loops_of_no_product(kernel):
         if loop["unroll"] == 0 or any(loop.get(key) is not None for key in ("lower", "stride", "goes_on")):
             continue
+        if loop["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
+            continue
         for op in loop.walk()[1:]:
             start = _origin(op).get(loop["dim"], const(0))
             if start is kernel.symbol(loop["induction"]) and not start.is_const and _is_checked(op, loop["dim"]):
@@ -218,8 +220,6 @@ def nothing_is_computed_twice(kernel: Kernel, machine: Machine) -> Iterator[Brea
 
     if not kernel.distribution.schedules:
         yield from block(kernel.body, frozenset())
-
-
 
 
 def _products(kernel: Kernel) -> Iterator[Op]:
@@ -276,8 +276,11 @@ def _whole_steps(kernel: Kernel, loop: Op) -> Mapping[str, str]:
     dim = loop.get("dim")
     if not dim or dim not in kernel.all_sizes:
         return {}
-    size, step = kernel.all_sizes[dim], loop["step"]
-    return {dim: loop["induction"]} if loop["extent"] is size - size % step else {}
+    step = loop["step"]
+    sizes = [kernel.all_sizes[dim]]
+    if step != const(1):  # of an empty dim a loop may have a step, which is none of the whole ones
+        sizes.append(maximum(1, sizes[0]))
+    return {dim: loop["induction"]} if any(loop["extent"] is size - size % step for size in sizes) else {}
 
 
 TILE_PROPERTIES: Final[tuple[Property, ...]] = tuple(one for one in globals().values() if isinstance(one, Property))
