@@ -31,7 +31,7 @@ from wavespec.ir.thread_ops import THREAD_OPS
 from wavespec.ir.tile_ops import TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.lower.order import PASSES
-from wavespec.pipeline import FIRST_STAGE, STAGES, build_variant, emit, lower
+from wavespec.pipeline import FIRST_STAGE, build_variant, emit, stages_of
 from wavespec.schema import loads
 from wavespec.schema.families.load_family import is_family_file, loads_family
 from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, OPS, REDUCTIONS, SCANS
@@ -67,12 +67,12 @@ def stages(name: str, target: str) -> str:
 
     lines: list[str] = []
     before = ""
-    for stage in STAGES[:-2]:
-        after = print_kernel(lower(spec, machine, after=stage))
+    for stage, kernel, changed in stages_of(spec, machine):
         lines += [f"### {stage}", "", _summary(stage), ""]
         skipped = any(one.name == stage and not one.applies_to(machine) for one in PASSES)
         same = "It is for other machines." if skipped else "It leaves this kernel as it was."
-        lines += [same, ""] if after == before else _code(_changes(before, after), "diff")
+        after = print_kernel(kernel)
+        lines += _code(_changes(before, after), "diff") if changed else [same, ""]
         before = after
     lines += [
         "### mlir",

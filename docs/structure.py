@@ -51,17 +51,47 @@ def comparisons_with_names(trees: Trees) -> int:
     return sum(is_one(node) for tree in outside for node in ast.walk(tree))
 
 
-def attributes_by_name(trees: Trees) -> int:
-    """``op["memory"]``, wherever operations are looked at."""
+def comparisons_with_operations(trees: Trees) -> int:
+    """``op.is_(LOAD, STORE)``: with one that is named, not with all that have a trait."""
+
+    def is_by_trait(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "having"
+
+    named = (node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.AnnAssign))
+    traits = {ast.unparse(node.target) for node in named if node.value is not None and is_by_trait(node.value)}
+
+    def is_one(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "is_":
+            return False
+        return not {ast.unparse(part) for argument in node.args for part in ast.walk(argument)} <= traits
+
+    return sum(is_one(node) for tree in trees.values() for node in ast.walk(tree))
+
+
+def attributes_by_name(trees: Trees) -> list[str]:
+    """The keys of ``op["memory"]``, wherever operations are looked at."""
     rooms = ("lower/", "schedule/", "ops/", "emit/", "sim/", "ir/")
     nodes = (node for name, tree in trees.items() if name.startswith(rooms) for node in ast.walk(tree))
-    return sum(
-        isinstance(node, ast.Subscript)
+    return [
+        node.slice.value
+        for node in nodes
+        if isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Name)
         and isinstance(node.slice, ast.Constant)
         and isinstance(node.slice.value, str)
-        for node in nodes
-    )
+    ]
+
+
+def untyped_attributes(trees: Trees) -> int:
+    """``op["value"]`` and ``op.attribute(key)``: of which the type checker knows nothing."""
+    keys = trees.get("ir/attribute_keys.py")
+    known = set[object]()
+    for node in ast.walk(keys) if keys else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) not in ("Mixed", "Table"):
+            known |= {part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    dynamic = sum(isinstance(node, ast.Attribute) and node.attr == "attribute" for node in nodes)
+    return dynamic + sum(key not in known for key in attributes_by_name(trees))
 
 
 def walkers(trees: Trees) -> int:
@@ -148,7 +178,9 @@ MEASURES: Mapping[str, Callable[[Sources, Trees], Any]] = {
     "lines": lambda texts, _: sum(text.count("\n") for text in texts.values()),
     "modules": lambda texts, _: len(texts),
     "comparisons of an operation's name with a literal": lambda _, trees: comparisons_with_names(trees),
-    "attributes of operations by a literal": lambda _, trees: attributes_by_name(trees),
+    "comparisons of an operation with a declared one": lambda _, trees: comparisons_with_operations(trees),
+    "attributes of operations by a literal": lambda _, trees: len(attributes_by_name(trees)),
+    "of these and others, unknown to the type checker": lambda _, trees: untyped_attributes(trees),
     "walkers over expressions": lambda _, trees: walkers(trees),
     "tables of element types": lambda _, trees: tables_of_types(trees),
     "longest function, lines": lambda _, trees: in_words(max(functions(trees))),

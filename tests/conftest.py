@@ -22,6 +22,7 @@ _MOST_WORKERS = 8  # each has torch and a compiler in memory
 if "PYTEST_XDIST_WORKER" in os.environ:  # torch's threads would spin on cores that other processes need
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+os.environ.setdefault("WAVESPEC_CHECK_PASSES", "1")  # every lowering; `=0` for figures of time
 gc.set_threshold(20_000)  # as the command line does: lowering makes objects, but no cycles
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)

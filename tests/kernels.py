@@ -197,7 +197,7 @@ KERNELS: dict[str, Row] = {
         special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
     ),
     "attention_decode": Row(
-        sized(f"{_HEADS} S", (1, 2, 3, 600, 24, 20, 2), (1, 1, 1, 0, 64, 64, 0)),
+        sized(f"{_HEADS} S", (1, 2, 3, 600, 24, 20, 2), (1, 1, 1, 0, 64, 64, 0), (1, 2, 3, 600, 24, 0, 2)),
         sized(f"{_HEADS} S", (2, 3, 1, 1025, 128, 128, 3)),
     ),
     "attention_extend": Row(

@@ -7,10 +7,10 @@ specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
@@ -22,7 +22,7 @@ from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
-from wavespec.lower.spec_to_tile import spec_to_tile
+from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.part_cache import get_part, put_part
 from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
@@ -67,15 +67,38 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
         return _lowered(resolve(spec, machine.target), machine, timings or Timings(), after=after)
 
 
+class Stage(NamedTuple):
+    """A kernel after one stage; ``changed``: whether the stage did anything to it."""
+
+    name: str
+    kernel: IRKernel
+    changed: bool
+
+
+def stages_of(spec: KernelSpec, machine: Machine) -> Iterator[Stage]:
+    """The kernel after each stage up to the last pass, one after the other; errors as in `lower`."""
+    with naming_target(machine.target):
+        yield from _stages(resolve(spec, machine.target), machine, Timings())
+
+
 def _lowered(resolved: ResolvedKernel, machine: Machine, timings: Timings, *, after: str = "") -> IRKernel:
+    for stage in _stages(resolved, machine, timings):
+        if stage.name == (after or PASSES[-1].name):
+            return stage.kernel
+    raise ValueError(f"there is no stage '{after}'")
+
+
+def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Iterator[Stage]:
     kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved))
     verify(kernel)  # passes look at what they change alone
     check_arguments(kernel, machine)
-    for one in PASSES if after != FIRST_STAGE else ():
-        kernel = timings.run(one.name, lambda one=one, kernel=kernel: one(kernel, machine))
-        if one.name == after:
-            break
-    return kernel
+    yield Stage(FIRST_STAGE, kernel, True)
+    held = ENSURES
+    for one in PASSES:
+        before = kernel
+        kernel = timings.run(one.name, lambda one=one, kernel=kernel, held=held: one(kernel, machine, held))
+        held = one.holding(held, machine)
+        yield Stage(one.name, kernel, kernel is not before)
 
 
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:

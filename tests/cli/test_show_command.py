@@ -12,6 +12,9 @@ import pytest
 from tests.cli.command import GEMM, Command
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.lower.contracts import CHECK_PASSES
+from wavespec.lower.fold_grid import FoldGrid
+from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.pipeline import STAGES
 from wavespec.version import __version__
 
@@ -39,6 +42,19 @@ def test_isa_is_assembly(wavespec: Command, small: Path, target: str, word: str)
 
 def test_stages_are_listed(wavespec: Command, small: Path) -> None:
     assert wavespec("show", small, "--stages").out.split() == list(STAGES)
+
+
+def test_contracts_of_passes_are_checked_on_request(
+    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CHECK_PASSES, "0")
+    monkeypatch.setattr(FoldGrid, "requires", (is_of_tiles,))
+    assert wavespec("show", small, "--target", "gfx942").code == 0
+    result = wavespec("show", small, "--target", "gfx942", "--check-passes")
+    assert result.code != 0
+    assert "before pass 'fold-grid', which requires it: kernel 'small': it is at thread level" in " ".join(
+        result.err.split()
+    )
 
 
 def test_an_unknown_stage_lists_them(wavespec: Command, small: Path) -> None:

@@ -70,9 +70,9 @@ role {{first = [2], registers = 40, waves = 1}} () do
         signal_wait {{index = [{turn} % {STAGES}], phase = [1 - {turn}//{STAGES} % 2], signal = "k_loop.empty"}}
         signal_arrive {{bytes = {bytes_}, index = [{turn} % {STAGES}], signal = "k_loop.full"}}
         bulk_copy {{box = ({ROWS}, 64,), buffer = [{turn} % {STAGES}], index = [{turn} % {STAGES}], memory = "a.shared",
-          offset = [0], origin = ([wg0*{ROWS}], [at_K],), signal = "k_loop.full", source = "a"}}
+          offset = [0], corner = ([wg0*{ROWS}], [at_K],), signal = "k_loop.full", source = "a"}}
         bulk_copy {{box = ({COLUMNS}, 64,), buffer = [{turn} % {STAGES}], index = [{turn} % {STAGES}], memory = "b.shared",
-          offset = [0], origin = ([wg1*{COLUMNS}], [at_K],), signal = "k_loop.full", source = "b"}}
+          offset = [0], corner = ([wg1*{COLUMNS}], [at_K],), signal = "k_loop.full", source = "b"}}
         yield
       end
       yield
@@ -135,7 +135,7 @@ def _epilogue(dtype: str) -> str:
             meet,
             "if {mask = (([lane], [1],),)} () do",
             f'bulk_store {{box = (64, 64,), buffer = [{slab % 2}], memory = "c.shared", offset = [wave_M*4096], '
-            f'origin = ([wg0*{ROWS} + wave_M*64], [wg1*{COLUMNS} + {slab * 64}],), target = "c"}}',
+            f'corner = ([wg0*{ROWS} + wave_M*64], [wg1*{COLUMNS} + {slab * 64}],), target = "c"}}',
             "bulk_commit",
             "yield",
             "end",
@@ -171,7 +171,7 @@ def single_product(row: str, dtype: str, n: int, k: int, *, registers: bool = Fa
         ]
         copies += [
             f'bulk_copy {{box = {box}, buffer = [0], index = [0], memory = "{name}.shared", offset = [{offset}], '
-            f'origin = {origin}, signal = "ready", source = "{name}"}}'
+            f'corner = {origin}, signal = "ready", source = "{name}"}}'
             for offset, box, origin in boxes
         ]
     products: list[str] = []

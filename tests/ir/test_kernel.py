@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.ir.kernels import F16, STEP, K, M, N, thread_kernel, tile_kernel
+from wavespec.diagnostics import Span
+from wavespec.ir.comparing import is_same
 from wavespec.ir.expr import const, symbol
-from wavespec.ir.kernel import Memory, Op, TileType, VectorType, retype, rewrite
+from wavespec.ir.kernel import Kernel, Memory, Op, TileType, VectorType, retype, rewrite
 
 
 def test_lookups() -> None:
@@ -62,3 +64,40 @@ def test_tile_types() -> None:
     assert str(TileType(("M", "K"), (0, 32), F16)) == "tile<M, K: 32, f16>"
     with pytest.raises(AssertionError, match="not a vector"):
         _ = loop.result.vector
+
+
+def test_rewriting_nothing_gives_back_the_same_operations() -> None:
+    body = thread_kernel().body
+    assert any(op.region for op in body)
+    assert rewrite(body, lambda op: (op,)) is body
+    loop = next(op for op in body if op.region)
+    changed = rewrite(body, lambda op: (op.with_(unroll=7),) if op is loop else (op,))
+    assert [old is new for old, new in zip(body, changed, strict=True)] == [op is not loop for op in body]
+    assert rewrite(body, lambda op: (op,) if op is not body[-1] else ()) == body[:-1]
+
+
+def test_kernels_are_the_same_when_they_agree_in_what_operations_say_of_the_spec() -> None:
+    kernel = thread_kernel()
+    (loop, number) = next((op, number) for number, op in enumerate(kernel.body) if op.region)
+
+    def with_loop(made: Op) -> Kernel:
+        return replace(kernel, body=(*kernel.body[:number], made, *kernel.body[number + 1 :]))
+
+    def with_first(**changes: object) -> Kernel:
+        first, *others = loop.body.ops
+        return with_loop(replace(loop, region=replace(loop.body, ops=(replace(first, **changes), *others))))
+
+    assert is_same(kernel, kernel) and is_same(kernel, replace(kernel))
+    assert is_same(kernel, with_first()), "operations that were made anew, but say the same"
+    assert with_first(node="other") == kernel and not is_same(kernel, with_first(node="other"))
+    assert not is_same(kernel, with_first(span=Span("gemm.wave.yaml", 1, 1, 1, 2)))
+    assert not is_same(kernel, replace(kernel, grid=(K,)))
+    assert not is_same(kernel, replace(kernel, memories=kernel.memories[1:]))
+    assert not is_same(kernel, replace(kernel, body=kernel.body[1:]))
+    assert not is_same(kernel, with_loop(replace(loop, region=replace(loop.body, yields=()))))
+
+
+def test_zeros_of_different_signs_are_not_the_same() -> None:
+    zero = Op("constant", attributes=(("value", 0.0),))
+    kernel = replace(thread_kernel(), body=(zero,))
+    assert not is_same(kernel, replace(kernel, body=(zero.with_(value=-0.0),)))

@@ -4,12 +4,68 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lower.gemms import AMD, CPU, NVIDIA, lines, run, source
-from wavespec.ir.kernel import Kernel
+from tests.lower.gemms import AMD, CPU, NVIDIA, run, source
+from tests.lower.gemms import lines as operations
+from tests.lower.ir_text import Text, lines
+from wavespec.lower.drop_unit_dims import DropUnitDims
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.resolve import cases_for_target
 from wavespec.targets.machine import Machine
+
+BATCHES = Text("""
+    tile kernel @batched target sm_90 lanes 1
+    symbol B in 0..64 by 1
+    symbol M in 0..4096 by 1
+    symbol N in 0..4096 by 1
+    symbol K in 0..4096 by 1
+    split workgroup B 1 2
+    split workgroup M 64 0
+    split workgroup N 64 1
+    split loop K 32 0
+    plan "auto" stages 1 group 0
+    memory @a : f16 (B: [B], M: [M], K: [K]) global input
+    memory @b : f16 (B: [B], N: [N], K: [K]) global input
+    memory @c : f32 (B: [B], M: [M], N: [N]) global output
+""")
+PRODUCTS = """
+    %zero = register {value = 0.0} : tile<B, M, N, f32>
+    %sum = iterate %zero {dim = "K"} : tile<B, M, N, f32> (%acc : tile<B, M, N, f32>) do
+      %a = read {memory = "a"} : tile<B, M, K, f16>
+      %b = read {memory = "b"} : tile<B, N, K, f16>
+      %acc.1 = mma %a, %b, %acc : tile<B, M, N, f32>
+      yield %acc.1
+    end
+    write %sum {memory = "c"}
+"""
+
+
+def test_batches_leave_the_tiles() -> None:
+    assert BATCHES.after(DropUnitDims(), NVIDIA, PRODUCTS) == lines(PRODUCTS.replace("<B, ", "<"))
+
+
+def test_tiles_of_more_than_one_stay() -> None:
+    kernel = BATCHES.changed(("B 1 2", "B 2 2")).kernel(PRODUCTS)
+    assert DropUnitDims()(kernel, NVIDIA) is kernel
+
+
+def test_operands_of_products_stay_matrices() -> None:
+    text = BATCHES.changed(("M 64 0", "M 1 0"))
+    assert text.after(DropUnitDims(), NVIDIA, PRODUCTS) == lines(PRODUCTS.replace("<B, ", "<"))
+
+
+def test_dims_that_a_reduction_is_over_stay() -> None:
+    sums = """
+        %a = read {memory = "a"} : tile<B, M, K, f16>
+        %sum = reduce %a {dim = "B", divided = false, function = "add"} : tile<M, K, f16>
+    """
+    kernel = BATCHES.kernel(sums)
+    assert DropUnitDims()(kernel, NVIDIA) is kernel
+
+
+def test_an_index_along_them_is_a_number() -> None:
+    index = '%i = index {dim = "B"} : tile<B, M, i32>'
+    assert BATCHES.after(DropUnitDims(), NVIDIA, index) == lines(index.replace("<B, ", "<"))
 
 
 def batched(*changes: tuple[str, str]) -> KernelSpec:
@@ -20,31 +76,9 @@ def batched(*changes: tuple[str, str]) -> KernelSpec:
     return loads(text, "batched_matmul.wave.yaml")
 
 
-def dims(kernel: Kernel) -> set[tuple[str, ...]]:
-    return {value.tile.dims for op in kernel.walk() for value in op.results}
-
-
-def test_batches_leave_the_tiles() -> None:
-    before = lower(batched(), NVIDIA, after="spec-to-tile")
-    after = lower(batched(), NVIDIA, after="drop-unit-dims")
-    assert dims(before) == {("B", "M", "N"), ("B", "M", "K"), ("B", "N", "K")}
-    assert dims(after) == {("M", "N"), ("M", "K"), ("N", "K")}
-
-
-def test_tiles_of_more_than_one_stay() -> None:
-    kernel = lower(batched(("B, tile: 1", "B, tile: 2")), NVIDIA, after="drop-unit-dims")
-    assert ("B", "M", "N") in dims(kernel)
-
-
-def test_operands_of_products_stay_matrices() -> None:
-    spec = batched(("M, tile: BLOCK_M", "M, tile: 1"), ("  - {wave: M, tile: WAVE_M}\n", ""))
-    kernel = lower(spec, NVIDIA, after="drop-unit-dims")
-    assert dims(kernel) == {("M", "N"), ("M", "K"), ("N", "K")}
-
-
 def test_accesses_keep_their_place() -> None:
     kernel = lower(batched(), AMD, after="promote-shared")
-    assert all('("B", [wg2],)' in line for line in lines(kernel, "copy", "write"))
+    assert all('("B", [wg2],)' in line for line in operations(kernel, "copy", "write"))
     assert kernel.memory("a.shared").dims == ("M", "K")
 
 

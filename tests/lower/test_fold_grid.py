@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.lower.gemms import AMD, MACHINES, NVIDIA
-from wavespec.ir.kernel import Kernel
+from tests.lower.ir_text import Text, body_text, lines
 from wavespec.lower.fold_grid import FoldGrid
+from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.sim.simt import simulate
@@ -40,13 +41,74 @@ constraints:
     )
 
 
-def lets(kernel: Kernel) -> list[str]:
-    return [op["symbol"] for op in kernel.body if op.name == "let"]
+FOUR = Text("""
+    thread kernel @k target sm_90 lanes 32
+    symbol A in 0..64 by 1
+    symbol B in 0..64 by 1
+    symbol C in 0..64 by 1
+    symbol D in 0..64 by 1
+    symbol wg0 in 0..63 by 1
+    symbol wg1 in 0..63 by 1
+    symbol wg2 in 0..63 by 1
+    symbol wg3 in 0..63 by 1
+    plan "auto" stages 1 group 0
+    grid [A]
+    grid [B]
+    grid [C]
+    grid [D]
+    memory @y : f32 (A: [A], B: [B], C: [C], D: [D]) global output
+""")
+ONE = """
+    %one = constant {value = 1.0} : f32x1
+    store %one {memory = "y", offset = [wg0*64 + wg1*32 + wg2*16 + wg3]}
+"""
+
+
+def folded(*changes: tuple[str, str]) -> tuple[list[str], str]:
+    """The grid, and the operations in front."""
+    kernel = FoldGrid()(FOUR.changed(*changes).kernel(ONE), NVIDIA)
+    assert body_text(kernel).endswith(lines(ONE)[1:]), "what was there stays"
+    return [str(extent) for extent in kernel.grid], body_text(kernel)[: -len(lines(ONE)[1:])]
 
 
 def test_axes_of_a_launch_stay() -> None:
-    kernel = lower(spec(2, 1, 0), NVIDIA)
-    assert len(kernel.grid) == 3 and not lets(kernel)
+    kernel = FOUR.changed(("    grid [D]\n", ""), ("    symbol wg3 in 0..63 by 1\n", "")).kernel(
+        ONE.replace(" + wg3", "")
+    )
+    assert FoldGrid()(kernel, NVIDIA) is kernel
+
+
+def test_axes_beyond_the_third_join_it() -> None:
+    assert folded() == (
+        ["A", "B", "C*D"],
+        lines("""
+            let {symbol = "wg2", value = [launch2%C]}
+            let {symbol = "wg3", value = [launch2//C]}
+        """),
+    )
+
+
+def test_of_axes_that_share_one_the_first_runs_fastest() -> None:
+    assert folded(("grid [B]", "grid [B] joined")) == (
+        ["A*B", "C", "D"],
+        lines("""
+            let {symbol = "wg0", value = [launch0%A]}
+            let {symbol = "wg1", value = [launch0//A]}
+            let {symbol = "wg2", value = [launch1]}
+            let {symbol = "wg3", value = [launch2]}
+        """),
+    )
+
+
+def test_places_with_one_tile_need_no_symbol() -> None:
+    kernel = FOUR.changed(("    symbol wg2 in 0..63 by 1\n", "")).kernel(ONE.replace(" + wg2*16", ""))
+    assert 'symbol = "wg2"' not in body_text(FoldGrid()(kernel, NVIDIA))
+
+
+def test_workgroups_that_walk_over_tiles_say_themselves_where_they_are() -> None:
+    kernel = FOUR.changed(("group 0", "group 0 persistent")).kernel(ONE)
+    walking = PersistWorkgroups()(kernel, NVIDIA)
+    assert FoldGrid()(walking, NVIDIA) is walking
 
 
 @pytest.mark.parametrize("axes", [(4, 3, 2, 1, 0), (0, 1, 2, 3, 4), (3, 2, 4, 0, 1)], ids=str)
@@ -88,19 +150,6 @@ def test_dims_that_share_an_axis_compute_every_element(axes: tuple[int, ...], ma
     report = simulate(kernel, machine, {"x": x}, dict(zip(list(TILES)[-len(axes) :], sizes, strict=True)))
     assert report.ok, report.render()
     assert (report.tensors["y"] == 2 * x).all()
-
-
-def test_of_dims_that_share_an_axis_the_first_runs_fastest() -> None:
-    kernel = lower(spec(0, 1, 0), NVIDIA, after=FoldGrid.name)
-    sizes = {"C": 3, "D": 5, "E": 17}
-    rows, columns = (extent.evaluate(sizes) for extent in kernel.grid)
-    assert (rows, columns) == (3 * 2, 3)
-    found: list[tuple[int, int]] = []
-    for number in range(rows):
-        known = {**sizes, "launch0": number, "launch1": 0}
-        known |= {op["symbol"]: op["value"].evaluate(known) for op in kernel.body if op.name == "let"}
-        found.append((known["wg0"], known["wg1"]))
-    assert found == [(c, e) for e in range(2) for c in range(3)]
 
 
 def test_an_axis_may_stay_empty() -> None:

@@ -6,7 +6,11 @@ import time
 
 import pytest
 
+from tests.lower.gemms import NVIDIA
+from tests.lower.ir_text import Text
 from wavespec.diagnostics import WavespecError
+from wavespec.ir.kernel import Kernel
+from wavespec.lower.limit_code import LimitCode
 from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
 from wavespec.targets.machine import machines
@@ -46,6 +50,28 @@ add_one.wave.yaml:11:26: error[too-much-code]: The tiles become at least 3145728
     = hint: Use smaller tiles: more workgroups, more waves, or a loop with more steps."""
     )
     assert time.process_time() - start < 2  # it took more than 200 seconds
+
+
+def adding(registers: int) -> Kernel:
+    """A kernel whose one lane adds up tiles of as many vector registers."""
+    elements = registers * V3.vector_bytes // 4
+    tile = f"tile<N: {elements}, f32, {{N = 0; {registers} by N 8 | 8 by N 1}}>"
+    return Text("""
+        tile kernel @k target cpu lanes 1
+        plan "auto" stages 1 group 0
+    """).kernel(f"""
+        %a = register {{value = 1.0}} : {tile}
+        %b = elementwise %a, %a {{function = "add"}} : {tile}
+    """)
+
+
+def test_vector_registers_of_tiles_are_counted() -> None:
+    kernel = adding(V3.most_lines)
+    assert LimitCode()(kernel, V3) is kernel
+    with pytest.raises(WavespecError, match=f"at least {V3.most_lines + 1} lines of code"):
+        LimitCode()(adding(V3.most_lines + 1), V3)
+    more = adding(V3.most_lines + 1)
+    assert LimitCode()(more, NVIDIA) is more, "where no compiler takes long there is no limit"
 
 
 @pytest.mark.slow

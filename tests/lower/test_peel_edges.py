@@ -5,31 +5,71 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm
+from tests.lower.gemms import AMD, CPU, NVIDIA
+from tests.lower.ir_text import ROWS, Text, lines
 from tests.ops.rows import Rows
-from wavespec.ir.kernel import Kernel, Op
+from wavespec.lower.peel_edges import PeelEdges
 from wavespec.pipeline import lower
 from wavespec.targets.machine import Machine
 
-
-def loops(kernel: Kernel) -> list[Op]:
-    return [op for op in kernel.walk() if op.name in ("iterate", "for")]
+SUM = """
+    %zero = register {value = 0.0} : tile<M: 4, f32>
+    %sum = iterate %zero {dim = "N", extent = [N], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, f32> (%acc : tile<M: 4, f32>) do
+      %part = read {masked = ("M", "N",), memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, f32>
+      %acc.1 = reduce %part, %acc {dim = "N", divided = false, function = "add", masked = true, origin = (("N", [at_N],),), size = [N]} : tile<M: 4, f32>
+      yield %acc.1
+    end
+    write %sum {masked = ("M",), memory = "y", origin = (("M", [wg0*4],),)}
+"""
 
 
 def test_checks_are_left_in_the_last_step_alone() -> None:
-    whole, edge = loops(lower(Rows(tile=(4, 64)).spec, NVIDIA, after="peel-edges"))
-    assert (str(whole["extent"]), str(edge["lower"]), str(edge["extent"])) == ("N - N%64", "N - N%64", "N")
-    masks = [[op["masked"] for op in loop.body.ops if op.name in ("read", "join")] for loop in (whole, edge)]
-    assert masks == [[("M",), False], [("M", "N"), True]]
-    assert edge.operands == whole.results
+    assert ROWS.after(PeelEdges(), NVIDIA, SUM) == lines("""
+        %zero = register {value = 0.0} : tile<M: 4, f32>
+        %sum.1 = iterate %zero {dim = "N", extent = [N - N%64], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, f32> (%acc.2 : tile<M: 4, f32>) do
+          %part.1 = read {masked = ("M",), memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, f32>
+          %acc.3 = reduce %part.1, %acc.2 {dim = "N", divided = false, function = "add", masked = false, origin = (("N", [at_N],),), size = [N]} : tile<M: 4, f32>
+          yield %acc.3
+        end
+        %sum = iterate %sum.1 {dim = "N", extent = [N], induction = "at_N", lower = [N - N%64], step = [64], unroll = 1} : tile<M: 4, f32> (%acc : tile<M: 4, f32>) do
+          %part = read {masked = ("M", "N",), memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, f32>
+          %acc.1 = reduce %part, %acc {dim = "N", divided = false, function = "add", masked = true, origin = (("N", [at_N],),), size = [N]} : tile<M: 4, f32>
+          yield %acc.1
+        end
+        write %sum {masked = ("M",), memory = "y", origin = (("M", [wg0*4],),)}
+    """)
 
 
-def test_loop_without_an_edge_stays_one() -> None:
-    assert len(loops(lower(Rows(tile=(4, 64), promise="multiple_of: 64").spec, NVIDIA, after="peel-edges"))) == 1
+@pytest.mark.parametrize(
+    ("text", "body"),
+    [
+        (
+            ROWS.changed(("symbol N in 0..4096 by 1", "symbol N in 0..4096 by 64")),
+            SUM.replace('masked = ("M", "N",)', 'masked = ("M",)').replace("masked = true", "masked = false"),
+        ),
+        (ROWS, SUM.replace("step = ", "lower = [64], step = ")),
+        (ROWS, SUM.replace("unroll = 1", "unroll = 0")),
+        (ROWS, SUM.replace('"at_N", step', '"at_N", goes_on = [1], step')),
+    ],
+    ids=["checks nothing along its dim", "starts somewhere", "is written out", "may end early"],
+)
+def test_loop_stays_one_that(text: Text, body: str) -> None:
+    kernel = text.kernel(body)
+    assert PeelEdges()(kernel, NVIDIA) is kernel
 
 
 def test_loops_of_products_stay() -> None:
-    assert all(op.get("lower") is None for op in loops(Gemm().lowered(AMD, "peel-edges")))
+    product = """
+        %acc = register {value = 0.0} : tile<M: 4, D: 4, f32>
+        %b = register {value = 1.0} : tile<D: 4, N: 64, f32>
+        %sum = iterate %acc {dim = "N", extent = [N], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, D: 4, f32> (%c : tile<M: 4, D: 4, f32>) do
+          %a = read {masked = ("M", "N",), memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, f32>
+          %c.1 = mma %a, %b, %c {instruction = "fma_f32_32x64x4", k = "N", m = "M", n = "D"} : tile<M: 4, D: 4, f32>
+          yield %c.1
+        end
+    """
+    kernel = ROWS.kernel(product)
+    assert PeelEdges()(kernel, NVIDIA) is kernel
 
 
 def test_single_rows_in_turn_are_not_checked_twice() -> None:

@@ -9,35 +9,83 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lower.gemms import AMD, NVIDIA, Gemm
+from tests.lower.gemms import AMD, NVIDIA
 from tests.lower.hopper_gemms import hopper_gemm
+from tests.lower.ir_text import Text, lines
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.expr import const, symbol
-from wavespec.ir.kernel import Kernel
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.tile_walk import in_bands
 
 STAGE = PersistWorkgroups.name
 
 
-def kernel_of(schedule: str) -> Kernel:
-    return hopper_gemm(schedule=f"waves: {{producers: 1}}, workgroups: {schedule}").lowered(NVIDIA, STAGE)
+TILES = Text("""
+    thread kernel @k target sm_90 lanes 32
+    symbol A in 0..64 by 1
+    symbol B in 0..64 by 1
+    symbol wg0 in 0..63 by 1
+    symbol wg1 in 0..63 by 1
+    plan "auto" stages 1 group 8 persistent
+    grid [A]
+    grid [B]
+    memory @y : f32 (A: [A], B: [B]) global output
+""")
+ONE = """
+    %one = constant {value = 1.0} : f32x1
+    store %one {memory = "y", offset = [wg0*64 + wg1]}
+"""
 
 
-def test_one_workgroup_per_processor_walks_over_the_tiles() -> None:
-    kernel = kernel_of("{persistent: true, group: 1}")
+def test_one_workgroup_per_processor_walks_over_bands_of_tiles() -> None:
+    assert TILES.after(PersistWorkgroups(), NVIDIA, ONE) == lines("""
+        let {symbol = "tiles", value = [A*B]}
+        let {symbol = "workers", value = [min(tiles, 132)]}
+        for {induction = "round", lower = [0], step = [1], unroll = 1, upper = [(tiles + workers - workgroup - 1)//workers]} () do
+          let {symbol = "tile", value = [workgroup + round*workers]}
+          let {symbol = "band_tiles", value = [B*8]}
+          let {symbol = "band_start", value = [(tile//band_tiles)*8]}
+          let {symbol = "band_place", value = [tile%band_tiles]}
+          let {symbol = "band_height", value = [max(min(A - band_start, 8), 1)]}
+          let {symbol = "wg0", value = [band_start + band_place%band_height]}
+          let {symbol = "wg1", value = [band_place//band_height]}
+          %one = constant {value = 1.0} : f32x1
+          store %one {memory = "y", offset = [wg0*64 + wg1]}
+          yield
+        end
+    """)
+
+
+def test_tiles_are_shared_out_evenly() -> None:
+    kernel = PersistWorkgroups()(TILES.kernel(ONE), NVIDIA)
     (workers,) = kernel.grid
-    sizes = {"M": 128 * 20, "N": 64 * 30, "K": 8}
-    assert workers.evaluate(sizes) == NVIDIA.processors
-    assert workers.evaluate({"M": 1, "N": 64, "K": 8}) == 1, "no more workgroups than tiles"
+    assert workers.evaluate({"A": 20, "B": 30}) == NVIDIA.processors
+    assert workers.evaluate({"A": 1, "B": 1}) == 1, "no more workgroups than tiles"
     *_, loop = kernel.body
     known = {"tiles": 600, "workers": NVIDIA.processors}
     rounds = [loop["upper"].evaluate({**known, "workgroup": number}) for number in range(NVIDIA.processors)]
     assert sum(rounds) == 20 * 30 and max(rounds) - min(rounds) == 1
 
 
+def test_a_schedule_may_say_how_many_there_are() -> None:
+    kernel = PersistWorkgroups()(TILES.changed(("persistent", "persistent workers 5")).kernel(ONE), NVIDIA)
+    assert [str(extent) for extent in kernel.grid] == ["min(A*B, 5)"]
+
+
 def test_the_grid_stays_where_nothing_is_asked() -> None:
-    assert len(kernel_of("{group: 4}").grid) == 2
+    kernel = TILES.changed((" persistent", "")).kernel(ONE)
+    assert PersistWorkgroups()(kernel, NVIDIA) is kernel
+
+
+def test_a_machine_without_a_number_of_processors_refuses() -> None:
+    with pytest.raises(WavespecError) as caught:
+        PersistWorkgroups()(TILES.kernel(ONE), AMD)
+    assert caught.value.code == "persistence-not-possible"
+
+
+def test_a_spec_gets_there() -> None:
+    kernel = hopper_gemm(schedule="waves: {producers: 1}, workgroups: {persistent: true}").lowered(NVIDIA, STAGE)
+    assert len(kernel.grid) == 1 and [op["induction"] for op in kernel.body if op.name == "for"] == ["round"]
 
 
 def place_of(tile: int, rows: int, columns: int, group: int) -> tuple[int, int]:
@@ -57,13 +105,6 @@ def test_every_tile_has_one_place_and_every_place_one_tile(rows: int, columns: i
 
 def test_a_band_of_rows_is_done_column_by_column() -> None:
     assert [place_of(tile, 6, 3, 4) for tile in range(8)] == [(row, column) for column in (0, 1) for row in range(4)]
-
-
-def test_a_machine_without_a_number_of_processors_refuses() -> None:
-    gemm = Gemm(schedule="workgroups: {persistent: true}")
-    with pytest.raises(WavespecError) as caught:
-        gemm.lowered(AMD)
-    assert caught.value.code == "persistence-not-possible"
 
 
 @given(st.tuples(*[st.integers(1, 4)] * 4), st.integers(1, 5))

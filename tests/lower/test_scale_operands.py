@@ -10,6 +10,8 @@ import torch
 
 from tests.kernels import tensor_to_elements
 from tests.lower.gemms import AMD
+from tests.lower.ir_text import Text, lines
+from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.pipeline import lower
 from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
@@ -56,13 +58,40 @@ graph:
     )
 
 
-def test_every_product_has_three_operands() -> None:
-    before, after = (
-        lower(scaled("f4e2m1fn", "f8e5m2"), AMD, after=name) for name in ("spec-to-tile", "scale-operands")
+SCALED = Text("""
+    tile kernel @scaled target gfx942 lanes 1
+    plan "auto" stages 1 group 0
+""")
+OPERANDS = """
+    %a = register {value = 1.0} : tile<M, K, f4e2m1fn>
+    %b = register {value = 1.0} : tile<N, K, f8e5m2>
+    %left = register {value = 1.0} : tile<M, K, f8e8m0fnu>
+    %right = register {value = 1.0} : tile<N, K, f8e8m0fnu>
+    %acc = register {value = 0.0} : tile<M, N, f32>
+"""
+
+
+def test_factors_are_multiplied_by_their_scales() -> None:
+    product = "    %c = mma %a, %b, %acc, %left, %right : tile<M, N, f32>\n"
+    assert SCALED.after(ScaleOperands(), AMD, OPERANDS + product) == lines(
+        OPERANDS
+        + """
+    %a.1 = cast %a : tile<M, K, f32>
+    %a.2 = cast %left : tile<M, K, f32>
+    %a.3 = elementwise %a.1, %a.2 {function = "mul"} : tile<M, K, f32>
+    %a.4 = cast %a.3 : tile<M, K, bf16>
+    %b.1 = cast %b : tile<N, K, f32>
+    %b.2 = cast %right : tile<N, K, f32>
+    %b.3 = elementwise %b.1, %b.2 {function = "mul"} : tile<N, K, f32>
+    %b.4 = cast %b.3 : tile<N, K, bf16>
+    %c = mma %a.4, %b.4, %acc : tile<M, N, f32>
+""".lstrip("\n")
     )
-    assert [len(op.operands) for op in before.walk() if op.name == "mma"] == [5]
-    (op,) = (op for op in after.walk() if op.name == "mma")
-    assert [str(value.tile.dtype) for value in op.operands] == ["bf16", "bf16", "f32"]
+
+
+def test_products_without_scales_stay() -> None:
+    kernel = SCALED.kernel(OPERANDS + "    %c = mma %a, %b, %acc : tile<M, N, f32>")
+    assert ScaleOperands()(kernel, AMD) is kernel
 
 
 @pytest.mark.parametrize(("left", "right"), list(product(ELEMENTS, repeat=2))[::3])

@@ -111,7 +111,7 @@ def test_workgroups_cannot_join_what_others_have() -> None:
 WIDE, PRODUCT = Rows(tile=(2, 512), wave=(1, 128)), Rows("prod", init=1)
 BUGS = {
     "sums that not every wave has laid down": (WIDE, dropped("barrier", 0)),
-    "lanes that leave out a neighbour": (WIDE, altered("shuffle", "mask", lambda mask: mask if mask != 1 else 2)),
+    "lanes that leave out a neighbour": (WIDE, altered("shuffle", "bits", lambda mask: mask if mask != 1 else 2)),
     "padding that counts": (PRODUCT, altered("pad", "value", lambda _: 2.0)),
     "padding from one element too late": (PRODUCT, altered("pad", "limit", lambda limit: limit + 1)),
 }

@@ -68,6 +68,23 @@ def test_values_and_sizes_leave_elements_unwritten(graph: tuple[str, ...], is_pa
     assert partly_written(spec(*graph)) == ({"y"} if is_partly else set())
 
 
+def test_the_size_of_an_empty_dim_leaves_an_element_unwritten() -> None:
+    text = """apiVersion: wavespec/v1
+kind: Kernel
+name: rows
+dims: {M: {}, T: {equals: "max(M, 1)"}}
+tensors:
+  x: {shape: [M], dtype: f32}
+  y: {shape: [T], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 16, axis: 0}
+graph:
+  - row: {read: x}
+  - {write: row, to: y, at: {T: M}}
+"""
+    assert partly_written(loads(text, "rows.wave.yaml")) == {"y"}
+
+
 def test_inout_tensors_hold_what_the_caller_gave() -> None:
     text = "{write: part, to: y, at: {M: where_to}}"
     changed = spec("part: {read: x}", text)

@@ -65,9 +65,9 @@ memory @empty : i64 () signal x{STAGES} arrivals 2
         if {{mask = {_ONE_LANE}}} () do
           signal_wait {{signal = "empty", index = [{_STEP}%{STAGES}], phase = [1 - {_STEP}//{STAGES}%2]}}
           signal_arrive {{signal = "full", index = [{_STEP}%{STAGES}], bytes = 24576}}
-          bulk_copy {{source = "a", origin = ([wg0*128], [at_K],), box = (128, 64,), memory = "a.shared", offset = [0],
+          bulk_copy {{source = "a", corner = ([wg0*128], [at_K],), box = (128, 64,), memory = "a.shared", offset = [0],
             buffer = [{_STEP}%{STAGES}], signal = "full", index = [{_STEP}%{STAGES}]}}
-          bulk_copy {{source = "b", origin = ([wg1*64], [at_K],), box = (64, 64,), memory = "b.shared", offset = [0],
+          bulk_copy {{source = "b", corner = ([wg1*64], [at_K],), box = (64, 64,), memory = "b.shared", offset = [0],
             buffer = [{_STEP}%{STAGES}], signal = "full", index = [{_STEP}%{STAGES}]}}
           yield
         end
@@ -107,7 +107,7 @@ memory @empty : i64 () signal x{STAGES} arrivals 2
       barrier {{first = [wave_M], waves = 1}}
       if {{mask = {_ONE_LANE}}} () do
         bulk_store {{memory = "c.shared", offset = [wave_M*4096], buffer = [0], target = "c",
-          origin = ([wg0*128 + wave_M*64], [wg1*64],), box = (64, 64,)}}
+          corner = ([wg0*128 + wave_M*64], [wg1*64],), box = (64, 64,)}}
         bulk_commit
         yield
       end

@@ -28,7 +28,7 @@ def copy_in(rows: int, columns: int, origin: tuple[int, int], *, announced: int 
     count = rows * columns * 2 if announced is None else announced
     return one_lane(
         f'signal_arrive {{signal = "full", index = [0], bytes = {count}}}',
-        f'bulk_copy {{source = "A", origin = ([{origin[0]}], [{origin[1]}],), box = ({rows}, {columns},), memory = "S",'
+        f'bulk_copy {{source = "A", corner = ([{origin[0]}], [{origin[1]}],), box = ({rows}, {columns},), memory = "S",'
         ' offset = [0], buffer = [0], signal = "full", index = [0]}',
     )
 
@@ -127,7 +127,7 @@ def store_out(
     *, fence: str = "fence_async", barrier: str = "barrier", wait: str = "bulk_wait {pending = 0}", after: str = ""
 ) -> str:
     store = (
-        'bulk_store {memory = "S", offset = [0], buffer = [0], target = "B", origin = ([20], [-2],), box = (32, 8,)}'
+        'bulk_store {memory = "S", offset = [0], buffer = [0], target = "B", corner = ([20], [-2],), box = (32, 8,)}'
     )
     return f"""
     %a = load {{memory = "A", offset = [lane*8]}} : f16x8

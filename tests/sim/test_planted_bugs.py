@@ -41,9 +41,9 @@ def swapped_origins(op: Op) -> tuple[Op, ...]:
     """Rows of ``a`` are taken from where those of ``b`` are, and the other way round."""
     if op.name != "bulk_copy":
         return (op,)
-    rows, depth = op["origin"]
+    rows, depth = op["corner"]
     other = {"wg0": symbol("wg1", 0, 100000), "wg1": symbol("wg0", 0, 100000)}
-    return (op.with_(origin=(rows.substitute(other), depth)),)
+    return (op.with_(corner=(rows.substitute(other), depth)),)
 
 
 def met_by_one_lane(op: Op) -> tuple[Op, ...]:
@@ -80,7 +80,7 @@ SPECIALIZED: dict[str, tuple[Bug, str]] = {
     "barrier that only one lane comes to": (planted(met_by_one_lane), "divergent-operation"),
     "swapped operands": (planted(swapped_origins), "wrong"),
     "wrong swizzle of the staging tile": (unswizzled("store_matrix"), "wrong"),
-    "origin off by one": (altered("bulk_copy", "origin", lambda at: (at[0] + 1, at[1]), source="a"), "wrong"),
+    "origin off by one": (altered("bulk_copy", "corner", lambda at: (at[0] + 1, at[1]), source="a"), "wrong"),
     "matrix unit that starts a chunk too far": (altered("mma_async", "a_offset", lambda at: at + 8), "wrong"),
     "tile that no workgroup walks to": (
         altered("for", "upper", lambda upper: upper - 1, induction="tile"),

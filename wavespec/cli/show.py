@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,8 +45,12 @@ def show(
     ] = None,
     member: MemberOption = "",
     stages: Annotated[bool, typer.Option("--stages", help="List the stages and stop.")] = False,
+    check_passes: Annotated[
+        bool, typer.Option("--check-passes", help="Check what each pass requires and ensures, as tests do.")
+    ] = False,
 ) -> None:
     """Print the kernel as IR, MLIR or ISA at any point on its way."""
+    from wavespec.lower.contracts import CHECK_PASSES
     from wavespec.pipeline import STAGES
     from wavespec.schema.checking.case_errors import naming_case
     from wavespec.schema.families.family_errors import naming_member
@@ -53,6 +58,8 @@ def show(
     if stages:
         print("\n".join(STAGES))
         return
+    if check_passes:
+        os.environ[CHECK_PASSES] = "1"
     stage = chosen_stage(after or STAGES[-3], STAGES)
     machine = machine_of(chosen_target(target), variant)
     label, kernel = kernel_of(spec, member)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from wavespec.emit.llvm_cpu import LOCAL, ThreadToCpu
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, CONSTANT, COPY_ASYNC, LOAD_MATRIX, MMA, SHUFFLE, STAGGER
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 # Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
@@ -23,7 +25,7 @@ _SCRATCH_BYTES = 2 * _ROWS * 2 * _ROW_BYTES
 
 def uses_tiles(kernel: Kernel, machine: Machine) -> bool:
     """Whether a thread kernel multiplies in tile registers."""
-    return any(op.name == "mma" and _is_tiled(op, machine) for op in kernel.walk())
+    return any(op.is_(MMA) and _is_tiled(op, machine) for op in kernel.walk())
 
 
 def _is_tiled(op: Op, machine: Machine) -> bool:
@@ -57,13 +59,15 @@ class ThreadToAmx(ThreadToCpu):
     Operands are loaded into tiles just before their product, from where they were staged.
     """
 
+    refuses = BESIDE_LANES | SHUFFLE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
+
     def prologue(self) -> None:
         super().prologue()
         self.operands: dict[str, _Rows] = {}
         self.sums: dict[str, _Sums] = {}
         self.pointers: dict[str, str] = {}
         self.in_tiles = ""
-        self.zeros = {op.result.name for op in self.kernel.walk() if op.name == "constant" and op["value"] == 0}
+        self.zeros = {op.result.name for op in self.kernel.walk() if op.is_(CONSTANT) and op["value"] == 0}
         for name, space in (
             ("left", _SCRATCH_BYTES // 2),
             ("right", _SCRATCH_BYTES // 2),
@@ -164,7 +168,7 @@ class ThreadToAmx(ThreadToCpu):
             return False
         sums = [op.body.arguments[0].name]
         for inner in op.walk():
-            if inner.name == "mma" and _is_tiled(inner, self.machine):
+            if inner.is_(MMA) and _is_tiled(inner, self.machine):
                 if inner.operands[2].name != sums[-1]:
                     return False
                 sums.append(inner.result.name)

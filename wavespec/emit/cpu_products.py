@@ -10,6 +10,7 @@ from wavespec.emit.thread_to_mlir import ThreadToMlir
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Region, Value, VectorType
+from wavespec.ir.thread_ops import MMA
 from wavespec.targets.machine import MatrixInstruction
 
 
@@ -127,7 +128,7 @@ class CpuProducts(ThreadToMlir):
 
     def _row_beside(self, op: Op) -> MatrixInstruction | None:
         """The row of a product that keeps something beside its sums, whichever way round it is used."""
-        row = self.machine.instruction(op["instruction"].partition(":")[0]) if op.name == "mma" else None
+        row = self.machine.instruction(op["instruction"].partition(":")[0]) if op.is_(MMA) else None
         return row if row is not None and _has_beside(row) else None
 
     def _beside(self, sums: Value, row: MatrixInstruction) -> Value:

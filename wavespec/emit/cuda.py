@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from wavespec.emit.cuda_products import mma_sync, mma_sync_split, outer_product, outer_product_of_sums, word_type
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.thread_to_mlir import BESIDE_LANES, ThreadToMlir
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.thread_ops import ACCUMULATE, ASYNC_WAIT, CAST, LOAD_TILE, PREFETCH, SLICE, STAGGER, STORE
 from wavespec.targets.machine import MatrixInstruction
 
 _SHARED = "#gpu.address_space<workgroup>"
@@ -21,6 +22,8 @@ class ThreadToCuda(ThreadToMlir):
 
     Bare pointers, 64-bit addresses where a tensor may be large, one masked kernel for all sizes.
     """
+
+    refuses = BESIDE_LANES | ACCUMULATE | PREFETCH | LOAD_TILE | STAGGER
 
     def prologue(self) -> None:
         self.pointers: dict[str, str] = {}
@@ -137,11 +140,11 @@ class ThreadToCuda(ThreadToMlir):
         """Stores whose alignment the sizes of a call decide come in runs; a run has one uniform branch."""
         start = 0
         for at, op in enumerate(ops):
-            if op.name == "store" and op["valid"] is not None and at >= start:
-                others = (i for i in range(at, len(ops)) if ops[i].name not in ("store", "slice", "cast"))
+            if op.is_(STORE) and op["valid"] is not None and at >= start:
+                others = (i for i in range(at, len(ops)) if not ops[i].is_(STORE, SLICE, CAST))
                 end = next(others, len(ops))
-                super().block([*ops[start:at], *(one for one in ops[at:end] if one.name != "store")])
-                self._store_run([one for one in ops[at:end] if one.name == "store"])
+                super().block([*ops[start:at], *(one for one in ops[at:end] if not one.is_(STORE))])
+                self._store_run([one for one in ops[at:end] if one.is_(STORE)])
                 start = end
         super().block(ops[start:])
 
@@ -160,7 +163,7 @@ class ThreadToCuda(ThreadToMlir):
         self.text.open()
         self.indices.open()
         for (op, memory, names), whole in zip(parts, wholes, strict=True):
-            inside = () if op["valid"] is None else ((const(0), op["valid"]),)
+            inside = () if (valid := op["valid"]) is None else ((const(0), valid),)
             with self.when((*op["mask"], *inside)):
                 self._store_text(memory, op["offset"], whole, len(names))
         self.indices.close()
@@ -169,7 +172,7 @@ class ThreadToCuda(ThreadToMlir):
         self.indices.open()
         for op, memory, names in parts:
             for number, name in enumerate(names):
-                inside = () if op["valid"] is None else ((const(number), op["valid"]),)
+                inside = () if (valid := op["valid"]) is None else ((const(number), valid),)
                 with self.when((*op["mask"], *inside)):
                     self._store_text(memory, op["offset"] + number, name, 1)
         self.indices.close()
@@ -206,7 +209,7 @@ class ThreadToCuda(ThreadToMlir):
         self.text.do(f"nvvm.cp.async.shared.global {to}, {start}, {bytes_}, cache = {cache}{size} : {types}")
 
     def asynchronous(self, op: Op) -> None:
-        wait = op.name == "async_wait"
+        wait = op.is_(ASYNC_WAIT)
         self.text.do(f"nvvm.cp.async.wait.group {op['pending']}" if wait else "nvvm.cp.async.commit.group")
 
     def exp2(self, name: str, size: int) -> str:

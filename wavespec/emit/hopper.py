@@ -9,20 +9,35 @@ from wavespec.emit.hopper_copies import BulkCopies
 from wavespec.emit.hopper_products import packed, tied, undefined, unpacked, wgmma
 from wavespec.emit.matrix_descriptor import matrix_descriptor
 from wavespec.emit.registers import Part, mlir_type, vector_type
+from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    BARRIER,
+    CONSTANT,
+    FOR,
+    LOAD_TILE,
+    MMA_ASYNC,
+    MMA_COMMIT,
+    MMA_FENCE,
+    MMA_WAIT,
+    PREFETCH,
+    ROLE,
+    STAGGER,
+)
 from wavespec.targets.machine import Machine
-
-_OPERATIONS = frozenset(("role", "signal_wait", "bulk_copy", "bulk_store", "mma_async", "store_matrix"))
 
 
 def needs_hopper(kernel: Kernel) -> bool:
     """Whether a kernel has operations that only `ThreadToHopper` emits."""
-    return any(op.name in _OPERATIONS for op in kernel.walk())
+    return any(op.is_(BESIDE_LANES) for op in kernel.walk())
 
 
 class ThreadToHopper(BulkCopies):
     """What `BulkCopies` does, and the operations of specialised waves and of the asynchronous matrix unit."""
+
+    refuses = ACCUMULATE | PREFETCH | LOAD_TILE | STAGGER
 
     def __init__(self, kernel: Kernel, machine: Machine, layout: str, *, bounded_waits: bool = False) -> None:
         super().__init__(kernel, machine, layout, bounded_waits=bounded_waits)
@@ -44,11 +59,14 @@ class ThreadToHopper(BulkCopies):
     # ---------------------------------------------------------------------------------------------------------- roles
 
     def block(self, ops: Sequence[Op]) -> None:
-        for of_roles, run in groupby(ops, key=lambda op: op.name == "role"):
+        for of_roles, run in groupby(ops, key=lambda op: op.is_(ROLE)):
             if of_roles:
                 self._roles(list(run))
             else:
                 super().block(list(run))
+
+    def _role(self, op: Op) -> None:
+        self._roles([op])
 
     def _roles(self, roles: Sequence[Op]) -> None:
         """Arms of one branch, which all lanes of a wave take the same way."""
@@ -83,7 +101,7 @@ class ThreadToHopper(BulkCopies):
         """What was computed stays above the fence; the assembler would serialise products that it finds between."""
         for value in self._batches[id(op)]:
             maker = self._makers.get(value.name)
-            if maker is not None and maker.name not in ("constant", "for", "mma_async", "mma_wait"):
+            if maker is not None and not maker.is_(CONSTANT, FOR, MMA_ASYNC, MMA_WAIT):
                 self._tie(value, value)
         self.text.do("nvvm.wgmma.fence.aligned")
 
@@ -95,9 +113,9 @@ class ThreadToHopper(BulkCopies):
         *words, total = op.operands
         element, count = mlir_type(row.acc.dtype), row.acc.layout.elements
         maker = self._makers.get(total.name)
-        fresh = maker is not None and maker.name == "constant" and maker["value"] == 0
+        fresh = maker is not None and maker.is_(CONSTANT) and maker["value"] == 0
         a = self._words(words[0], "i32") if words else self._descriptor(op, left)
-        majors = "k" if words else op[f"{left}_major"], op[f"{right}_major"]
+        majors = "k" if words else op.attribute(f"{left}_major"), op.attribute(f"{right}_major")
         struct = undefined(self.text, element, count) if fresh else self._struct(total, element)
         result = wgmma(self.text, row, a, self._descriptor(op, right), struct, majors, fresh=fresh)
         registers = unpacked(self.text, result, element, count)
@@ -130,10 +148,10 @@ class ThreadToHopper(BulkCopies):
 
     def _descriptor(self, op: Op, side: str) -> str:
         """Constant bits and the address of a tile in units of 16 bytes, which is the same for all lanes of a wave."""
-        memory = self.kernel.memory(op[f"{side}_memory"])
+        memory = self.kernel.memory(op.attribute(f"{side}_memory"))
         assert memory.arrangement is not None
-        bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, op[f"{side}_major"])
-        offset: Expr = op[f"{side}_offset"] + op[f"{side}_buffer"] * memory.elements
+        bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, op.attribute(f"{side}_major"))
+        offset: Expr = op.attribute(f"{side}_offset") + op.attribute(f"{side}_buffer") * memory.elements
         constant = offset.constant_part()
         start = self.text.op(f"llvm.ptrtoint {self._address(memory, offset - constant)} : !llvm.ptr<3> to i32")
         units = self.text.op(f"arith.shrui {start}, {self.text.constant(4, 'i32')} : i32")
@@ -160,7 +178,7 @@ def _barrier_numbers(kernel: Kernel, machine: Machine) -> dict[tuple[Expr, int],
     numbers: dict[tuple[Expr, int], Expr] = {}
     free = 1
     for op in kernel.walk():
-        if op.name != "barrier" or op.get("first") is None:
+        if not op.is_(BARRIER) or op.get("first") is None:
             continue
         first, waves = as_expr(op["first"]), op["waves"]
         if (first, waves) not in numbers:
@@ -173,8 +191,8 @@ def _barrier_numbers(kernel: Kernel, machine: Machine) -> dict[tuple[Expr, int],
 def _batches(ops: Sequence[Op]) -> Iterator[tuple[int, tuple[Value, ...]]]:
     """Of each `mma_fence`, by identity: the values that the products of its group take."""
     for at, op in enumerate(ops):
-        if op.name == "mma_fence":
-            group = takewhile(lambda other: other.name != "mma_commit", ops[at + 1 :])
-            yield id(op), tuple({v.name: v for one in group if one.name == "mma_async" for v in one.operands}.values())
+        if op.is_(MMA_FENCE):
+            group = takewhile(lambda other: not other.is_(MMA_COMMIT), ops[at + 1 :])
+            yield id(op), tuple({v.name: v for one in group if one.is_(MMA_ASYNC) for v in one.operands}.values())
         if op.region is not None:
             yield from _batches(op.region.ops)

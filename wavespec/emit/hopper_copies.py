@@ -182,7 +182,7 @@ class BulkCopies(ThreadToCuda):
 
     def _box(self, op: Op) -> str:
         """Coordinates of the first element, the contiguous dim first."""
-        return ", ".join(self.indices.integer(coordinate, 32) for coordinate in reversed(op["origin"]))
+        return ", ".join(self.indices.integer(coordinate, 32) for coordinate in reversed(op["corner"]))
 
     def _map(self, tensor: str, box: tuple[int, ...], memory: Memory) -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""

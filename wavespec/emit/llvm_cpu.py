@@ -9,11 +9,27 @@ from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.shared_divisor import is_moderate, quotient
+from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    ATOMIC,
+    COPY_ASYNC,
+    ELEMENTWISE,
+    FOR,
+    LOAD,
+    LOAD_MATRIX,
+    LOAD_TILE,
+    SHUFFLE,
+    STAGGER,
+    STORE,
+)
 
 LOCAL = "#iree_codegen.workgroup_local"
 _MANY_ACCESSES = 256
@@ -27,6 +43,8 @@ class ThreadToCpu(CpuProducts):
     Runs of loads or stores that need bound checks are tested once: all inside takes the plain form, else every access is
     masked.  Interior tiles so pay one branch, and the compiler sees plain vector moves.
     """
+
+    refuses = BESIDE_LANES | SHUFFLE | LOAD_TILE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
 
     index_bits = 64
 
@@ -82,7 +100,7 @@ class ThreadToCpu(CpuProducts):
         loads be carried, which for 800 of them takes 16 of 18 seconds and finds nothing.  It gives up at an access that
         it must not move, of which this is the cheapest.
         """
-        if any(inner.name == "for" for one in op.body.ops for inner in one.walk()):
+        if any(inner.is_(FOR) for one in op.body.ops for inner in one.walk()):
             return
         accesses = (inner for one in op.body.ops for inner in one.walk() if inner.get("memory"))
         if sum(map(self._vectors_accessed, accesses)) > _MANY_ACCESSES:
@@ -103,9 +121,9 @@ class ThreadToCpu(CpuProducts):
             self.text.span = ops[start].span
             if self._shares_divisor(ops[start]):
                 self._quotients(ops[start:stop])
-            elif ops[start].name == "accumulate":
+            elif ops[start].is_(ACCUMULATE):
                 self._accumulated(ops[start:stop])
-            elif stop > start + 1 and ops[start].name == "atomic":
+            elif stop > start + 1 and ops[start].is_(ATOMIC):
                 self._atomics(ops[start:stop])
             elif stop > start + 1:
                 self._together(ops[start:stop])
@@ -115,14 +133,14 @@ class ThreadToCpu(CpuProducts):
 
     def _joins(self, first: Op, other: Op) -> bool:
         """Whether an operation shares the test of the one before."""
-        if first.name == "accumulate" == other.name:
+        if first.is_(ACCUMULATE) and other.is_(ACCUMULATE):
             return first["onto"] == other["onto"]
         if self._shares_divisor(first) and self._shares_divisor(other):
             return first.operands[1] == other.operands[1]
         return first.name == other.name and _bounded(first) and _bounded(other)
 
     def _shares_divisor(self, op: Op) -> bool:
-        return op.name == "elementwise" and op["function"] == "div" and op.operands[1].name in self.shared
+        return op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands[1].name in self.shared
 
     def _together(self, ops: Sequence[Op]) -> None:
         """Loads or stores with bound checks: one test, two forms."""
@@ -174,6 +192,9 @@ class ThreadToCpu(CpuProducts):
         names = (Part(f"{result}#{number}", size) for number, size in enumerate(sizes * len(ops)))
         for op in ops:
             self.values[op.result.name] = tuple(itertools.islice(names, len(sizes)))
+
+    def accumulate(self, op: Op, memory: Memory) -> None:
+        self._accumulated([op])
 
     def _accumulated(self, ops: Sequence[Op]) -> None:
         """Sums into memory.  Each value is read, added and stored on its own, so that few of them need a register at a time."""
@@ -406,7 +427,7 @@ class ThreadToCpu(CpuProducts):
 
 
 def _bounded(op: Op) -> bool:
-    return op.name in ("load", "store", "accumulate", "atomic") and (bool(op["mask"]) or op.get("valid") is not None)
+    return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
 
 
 def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
@@ -415,8 +436,8 @@ def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
     for op in ops:
         elements = (op.result if op.results else op.operands[0]).vector.elements
         pairs = list(op["mask"])
-        if op.get("valid") is not None:
-            pairs.append((0 - op["valid"] + elements - 1, 0 - op["valid"] + op["valid"]))
+        if (valid := op.get("valid")) is not None:
+            pairs.append((0 - valid + elements - 1, 0 - valid + valid))
         for left, right in pairs:
             key = (left - left.constant_part(), right)
             largest[key] = max(largest.get(key, left.constant_part()), left.constant_part())

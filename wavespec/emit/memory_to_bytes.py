@@ -2,7 +2,7 @@
 registers hold a bit for a bool, and a byte for each small element.
 
 Two operations are met by emitters alone. `unpack`: bytes, in order, become the elements that begin in the first one, at
-the bit ``shift``. `pack_bits`: elements, as many as fill whole bytes, become these.
+the bit ``offset``. `pack_bits`: elements, as many as fill whole bytes, become these.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs, rewrite
+from wavespec.ir.thread_ops import CAST, LOAD, STORE
 
 _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
@@ -32,17 +33,17 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
         return Value(f"{value.name}.byte{next(count)}", VectorType(_BYTE, elements))
 
     def change(op: Op) -> tuple[Op, ...]:
-        memory = op.get("memory") if op.name in ("load", "store") else None
+        memory = op.get("memory") if op.is_(LOAD, STORE) else None
         if memory in packed:
-            convert = _unpacked if op.name == "load" else _shared
+            convert = _unpacked if op.is_(LOAD) else _shared
             return tuple(convert(op, packed[memory], count))
         if memory not in flags:
             return (op,)
-        if op.name == "load":
+        if op.is_(LOAD):
             loaded = as_bytes(op.result, op.result.vector.elements)
-            return replace(op, results=(loaded,)), replace(op, name="cast", operands=(loaded,), attributes=())
+            return replace(op, results=(loaded,)), replace(op, name=CAST.name, operands=(loaded,), attributes=())
         stored = as_bytes(op.operands[0], op.operands[0].vector.elements)
-        return replace(op, name="cast", results=(stored,), attributes=()), replace(op, operands=(stored,))
+        return replace(op, name=CAST.name, results=(stored,), attributes=()), replace(op, operands=(stored,))
 
     def of_bytes(memory: Memory) -> Memory:
         if memory.name in packed:
@@ -104,4 +105,4 @@ def _joined(load: Op, loads: list[Op], result: Value, shift: Expr) -> Iterator[O
     total = Value(f"{result.name}.bytes", VectorType(_BYTE, sum(value.vector.elements for value in values)))
     yield from loads
     yield Op("pack", values, (total,), span=load.span, node=load.node)
-    yield Op("unpack", (total,), (result,), attribute_pairs({"shift": shift}), span=load.span, node=load.node)
+    yield Op("unpack", (total,), (result,), attribute_pairs({"offset": shift}), span=load.span, node=load.node)

@@ -8,12 +8,24 @@ from collections.abc import Sequence
 from wavespec.emit.indices import lower_bound, uniform_and_varying
 from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.thread_to_mlir import BESIDE_LANES, ThreadToMlir
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    ASYNC_WAIT,
+    CAST,
+    COPY_ASYNC,
+    LET,
+    LOAD_MATRIX,
+    LOAD_TILE,
+    PREFETCH,
+    SLICE,
+    STORE,
+)
 from wavespec.runtime.artifact import Assumption
 from wavespec.targets.machine import MatrixInstruction
 
@@ -39,6 +51,8 @@ class ThreadToRocm(ThreadToMlir):
     whether the scalar offset takes part in the check; both give the same answer here, because a tile begins
     inside of its tensor and a loop ends before its dim does.
     """
+
+    refuses = BESIDE_LANES | ACCUMULATE | PREFETCH | LOAD_TILE | LOAD_MATRIX
 
     def prologue(self) -> None:
         zero = self.text.constant(0, "index")
@@ -128,8 +142,8 @@ class ThreadToRocm(ThreadToMlir):
         name = self.text.op(
             f"rocdl.raw.ptr.buffer.load {descriptor}, {self._masked(op, memory, lane)}, {scalar}, 0 : {raw}"
         )
-        if op["valid"] is not None:
-            name = self._zeroed(name, op["valid"], size, dtype)
+        if (valid := op["valid"]) is not None:
+            name = self._zeroed(name, valid, size, dtype)
         name = self._as_type(name, raw, type_)
         return (Part(name, size),)
 
@@ -199,26 +213,26 @@ class ThreadToRocm(ThreadToMlir):
         return self.starts[memory.name]
 
     def asynchronous(self, op: Op) -> None:
-        self.text.do(f"rocdl.wait.asyncmark {op['pending']}" if op.name == "async_wait" else "rocdl.asyncmark")
+        self.text.do(f"rocdl.wait.asyncmark {op['pending']}" if op.is_(ASYNC_WAIT) else "rocdl.asyncmark")
 
     def wave_number(self, name: str) -> str:
         """In a scalar register, where copies name their place in shared memory by it."""
-        copies = any(op.name == "copy_async" for op in self.kernel.walk())
+        copies = any(op.is_(COPY_ASYNC) for op in self.kernel.walk())
         return self.text.op(f"rocdl.readfirstlane {name} : i32") if copies else name
 
     def block(self, ops: Sequence[Op]) -> None:
         """Stores that may stick out of a row share one branch: most workgroups store whole vectors only."""
         start = 0
         for at, op in enumerate(ops):
-            if op.name == "store" and op["valid"] is not None and at >= start:
+            if op.is_(STORE) and op["valid"] is not None and at >= start:
                 end = next((i for i in range(at, len(ops)) if not self._in_run(ops[i])), len(ops))
-                super().block([*ops[start:at], *(one for one in ops[at:end] if one.name != "store")])
-                self._store_run([one for one in ops[at:end] if one.name == "store"])
+                super().block([*ops[start:at], *(one for one in ops[at:end] if not one.is_(STORE))])
+                self._store_run([one for one in ops[at:end] if one.is_(STORE)])
                 start = end
         super().block(ops[start:])
 
     def _in_run(self, op: Op) -> bool:
-        return op.name in ("slice", "cast") or (op.name == "store" and self.memory_of(op).space == "global")
+        return op.is_(SLICE, CAST) or (op.is_(STORE) and self.memory_of(op).space == "global")
 
     def _store_run(self, stores: Sequence[Op]) -> None:
         whole: list[tuple[Op, Memory, Part]] = []
@@ -227,8 +241,8 @@ class ThreadToRocm(ThreadToMlir):
             (value,) = op.operands
             size = value.vector.elements
             whole.append((op, self.memory_of(op), Part(self.whole(value), size)))
-            if op["valid"] is not None:
-                uniform, lane = uniform_and_varying(op["valid"], self.varying)
+            if (valid := op["valid"]) is not None:
+                uniform, lane = uniform_and_varying(valid, self.varying)
                 base = uniform - uniform.constant_part()
                 assert lane.low is not None, f"no bound is known of {lane}"
                 missing[base] = max(missing.get(base, 0), size - lane.low - uniform.constant_part())
@@ -259,11 +273,12 @@ class ThreadToRocm(ThreadToMlir):
     def _store_global(self, op: Op, memory: Memory, parts: Sequence[Part]) -> None:
         """One store per part; several parts stand for a vector of which only ``valid`` elements exist."""
         descriptor, lane, scalar = self._place(op, memory)
+        valid = op["valid"]
         offset = 0
         for part in parts:
             raw = _raw_type(part.size * memory.dtype.bytes)
             data = self._as_type(part.name, vector_type(memory.dtype, part.size), raw)
-            extra: Mask = ((const(offset), op["valid"]),) if op["valid"] is not None and len(parts) > 1 else ()
+            extra: Mask = ((const(offset), valid),) if valid is not None and len(parts) > 1 else ()
             place = self._masked(op, memory, lane, extra)
             if offset:
                 place = self.text.op(
@@ -388,7 +403,7 @@ class ThreadToRocm(ThreadToMlir):
 
 
 def _let_symbols(kernel: Kernel) -> frozenset[str]:
-    return frozenset(op["symbol"] for op in kernel.walk() if op.name == "let")
+    return frozenset(op["symbol"] for op in kernel.walk() if op.is_(LET))
 
 
 def _lds_type(memory: Memory) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from wavespec.emit.elementwise import compare, elementwise
 from wavespec.emit.indices import Indices
@@ -14,10 +15,26 @@ from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.pack_bits import pack_bits
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, sliced, vector_type
 from wavespec.emit.unpack import unpack
+from wavespec.ir.declarations import Group
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size
+from wavespec.ir.thread_ops import (
+    BULK_COMMIT,
+    BULK_COPY,
+    BULK_STORE,
+    BULK_WAIT,
+    FENCE_ASYNC,
+    MMA_ASYNC,
+    MMA_COMMIT,
+    MMA_FENCE,
+    MMA_WAIT,
+    ROLE,
+    SIGNAL_ARRIVE,
+    SIGNAL_WAIT,
+    STORE_MATRIX,
+)
 from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -28,6 +45,23 @@ _ATOMIC = {
     "uint": {"add": "add", "maximum": "umax", "minimum": "umin"},
 }
 """What LLVM calls the functions of an atomic operation."""
+
+BESIDE_LANES: Final = (
+    ROLE
+    | SIGNAL_ARRIVE
+    | SIGNAL_WAIT
+    | BULK_COPY
+    | BULK_STORE
+    | BULK_COMMIT
+    | BULK_WAIT
+    | FENCE_ASYNC
+    | MMA_FENCE
+    | MMA_ASYNC
+    | MMA_COMMIT
+    | MMA_WAIT
+    | STORE_MATRIX
+)
+"""Waves with roles, copy engines and matrix units that work on their own: what few machines have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +79,9 @@ class KernelFunction:
 
 class ThreadToMlir:
     """Walks a thread kernel once.  Subclasses say how memory, matrix instructions and barriers are spelled."""
+
+    refuses: ClassVar[Group] = BESIDE_LANES
+    """What the machines have no instructions for; all other operations have a method, called like them."""
 
     index_bits = 32
     """Of loop counters, and of addresses where their range is known to fit."""
@@ -202,7 +239,10 @@ class ThreadToMlir:
     def block(self, ops: Sequence[Op]) -> None:
         for op in ops:
             self.text.span = op.span
-            getattr(self, f"_{op.name}")(op)
+            method = None if op.is_(self.refuses) else getattr(self, f"_{op.name}", None)
+            if method is None:
+                raise ValueError(f"{type(self).__name__} has no instructions for '{op.name}' ({op.span})")
+            method(op)
 
     def parts(self, value: Value, sizes: Sequence[int]) -> Parts:
         """The registers of a value in parts of the given sizes."""
@@ -312,7 +352,7 @@ class ThreadToMlir:
 
     def _unpack(self, op: Op) -> None:
         kind = op.result.vector
-        shift = self.indices.integer(op["shift"], 32)
+        shift = self.indices.integer(op["offset"], 32)
         name = unpack(self.text, self.whole(op.operands[0]), kind.dtype, kind.elements, shift)
         self.values[op.result.name] = (Part(name, kind.elements),)
 
@@ -444,13 +484,13 @@ class ThreadToMlir:
             if bits > 32:
                 whole = self.text.op(f"llvm.bitcast {part.name} : {type_} to {pair}")
                 words = [self.text.op(f"vector.extract {whole}[{i}] : i32 from {pair}") for i in range(bits // 32)]
-                words = [self.shuffle(word, op["mask"]) for word in words]
+                words = [self.shuffle(word, op["bits"]) for word in words]
                 name = self.text.op(f"vector.from_elements {', '.join(words)} : {pair}")
                 name = self.text.op(f"llvm.bitcast {name} : {pair} to {type_}")
             else:
                 word = part.name if type_ == small else self.text.op(f"llvm.bitcast {part.name} : {type_} to {small}")
                 word = word if bits == 32 else self.text.op(f"arith.extui {word} : {small} to i32")
-                name = self.shuffle(word, op["mask"])
+                name = self.shuffle(word, op["bits"])
                 name = name if bits == 32 else self.text.op(f"arith.trunci {name} : i32 to {small}")
                 name = name if type_ == small else self.text.op(f"llvm.bitcast {name} : {small} to {type_}")
             moved.append(Part(name, 1))

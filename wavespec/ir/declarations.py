@@ -20,8 +20,8 @@ class Trait(Enum):
     PURE = "makes values of values and does nothing else"
     ALIKE = "operands and results are distributed over lanes in the same way"
     ACROSS = "joins elements along its `dim`, all of which a workgroup has to have"
-    LOADS = "reads the memory that it names"
-    STORES = "changes the memory that it names, from registers"
+    READS_MEMORY = "reads the memory that it names"
+    WRITES_MEMORY = "changes the memory that it names, from registers"
     FILLS = "writes shared memory with what a tensor holds, or may be the second half of that"
     MOVES = "puts elements elsewhere in registers, with their values as they are but for their type"
     NAMES_A_SYMBOL = "says what a symbol stands for from here on"
@@ -94,8 +94,18 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
-    """One operation of one level.
+class Group:
+    """Some operations: what `Op.is_` is asked, as in ``op.is_(LOAD, STORE)`` or ``op.is_(PURE | LOAD)``."""
+
+    names: frozenset[str]
+
+    def __or__(self, other: Group) -> Group:
+        return Group(self.names | other.names)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Declaration(Group):
+    """One operation of one level: a group of its own.
 
     ``signature``: operands and results as the docs have them; ``operands`` and ``results``: the fewest and the most
     there are, None for any number.
@@ -139,10 +149,11 @@ class Declarations:
         results: Count = 0,
         region: bool = False,
         attributes: Mapping[str, Kind | Attribute] = MappingProxyType({}),
-    ) -> None:
+    ) -> Declaration:
         """Add an operation; attributes that are just a kind are there in every one of it."""
         whole = {key: Attribute(one) if isinstance(one, Kind) else one for key, one in attributes.items()}
-        self._by_name[name] = Declaration(
+        declared = self._by_name[name] = Declaration(
+            frozenset((name,)),
             name,
             self.level,
             signature,
@@ -154,6 +165,7 @@ class Declarations:
             region,
             frozenset(key for key, one in whole.items() if one.absent is None),
         )
+        return declared
 
     def get(self, name: str) -> Declaration | None:
         return self._by_name.get(name)
@@ -164,6 +176,6 @@ class Declarations:
     def all(self) -> Iterable[Declaration]:
         return self._by_name.values()
 
-    def having(self, *traits: Trait) -> frozenset[str]:
-        """The names of the operations with one of these traits."""
-        return frozenset(one.name for one in self.all() if one.traits.intersection(traits))
+    def having(self, *traits: Trait) -> Group:
+        """The operations with one of these traits."""
+        return Group(frozenset(one.name for one in self.all() if one.traits.intersection(traits)))

@@ -6,156 +6,19 @@ operation per instruction-sized step.  ``docs/architecture.md`` prints one kerne
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final, Literal, cast
+from typing import Literal
 
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.layout import Arrangement, Layout
+from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
-
-
-@dataclass(frozen=True, slots=True)
-class TileType:
-    """A tile: its dims, their extents in elements (0 = whole tensor, not yet tiled), element type and distribution."""
-
-    dims: tuple[str, ...]
-    extents: tuple[int, ...]
-    dtype: DType
-    layout: Layout | None = None
-
-    def extent(self, dim: str) -> int:
-        return self.extents[self.dims.index(dim)]
-
-    def __str__(self) -> str:
-        shape = "".join(f"{d}: {e}, " if e else f"{d}, " for d, e in zip(self.dims, self.extents, strict=True))
-        return f"tile<{shape}{self.dtype}{f', {self.layout}' if self.layout else ''}>"
-
-
-@dataclass(frozen=True, slots=True)
-class VectorType:
-    """``elements`` registers of one lane."""
-
-    dtype: DType
-    elements: int
-
-    def __str__(self) -> str:
-        return f"{self.dtype}x{self.elements}"
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One SSA value; names are unique in a kernel."""
-
-    name: str
-    type: TileType | VectorType
-
-    @property
-    def tile(self) -> TileType:
-        assert isinstance(self.type, TileType), f"%{self.name} is {self.type}, not a tile"
-        return self.type
-
-    @property
-    def vector(self) -> VectorType:
-        assert isinstance(self.type, VectorType), f"%{self.name} is {self.type}, not a vector"
-        return self.type
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """The body of a structured operation: its arguments, operations and what it hands on."""
-
-    arguments: tuple[Value, ...]
-    ops: tuple[Op, ...]
-    yields: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """One operation.  ``attributes`` holds numbers, texts, expressions, layouts, None, and tuples of them.
-
-    ``node``: the name of the graph that it comes from, as schedules say it: ``x``, ``x.load`` or ``x.store``.
-    """
-
-    name: str
-    operands: tuple[Value, ...] = ()
-    results: tuple[Value, ...] = ()
-    attributes: tuple[tuple[str, Any], ...] = ()
-    region: Region | None = None
-    span: Span | None = field(default=None, compare=False)
-    node: str = field(default="", compare=False)
-    # Every pass asks for these of every operation that the pass before it left alone.
-    _inside: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
-    _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
-
-    def __getitem__(self, key: str) -> Any:
-        for name, value in self.attributes:
-            if name == key:
-                return value
-        raise KeyError(f"'{self.name}' has no attribute '{key}'")
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return next((value for name, value in self.attributes if name == key), default)
-
-    @property
-    def result(self) -> Value:
-        assert len(self.results) == 1, f"'{self.name}' has {len(self.results)} results"
-        return self.results[0]
-
-    @property
-    def body(self) -> Region:
-        assert self.region is not None, f"'{self.name}' has no body"
-        return self.region
-
-    def with_(self, **attributes: Any) -> Op:
-        """The same operation with some attributes set."""
-        return replace(self, attributes=attribute_pairs({**dict(self.attributes), **attributes}))
-
-    def expressions(self) -> list[Expr]:
-        """Every index expression among the attributes, not those of operations inside."""
-        found: list[Expr] = []
-        for _, value in self.attributes:
-            _collect(value, found)
-        return found
-
-    @property
-    def symbols(self) -> frozenset[str]:
-        """The names of all symbols in `expressions`."""
-        if self._symbols is None:
-            object.__setattr__(self, "_symbols", _NO_NAMES.union(*[expr.symbols for expr in self.expressions()]))
-        return cast("frozenset[str]", self._symbols)
-
-    def walk(self) -> tuple[Op, ...]:
-        """This operation and all operations inside it, in program order."""
-        if self.region is None:
-            return (self,)
-        if self._inside is None:
-            inside: list[Op] = [self]
-            for op in self.region.ops:
-                inside.extend(op.walk())
-            object.__setattr__(self, "_inside", tuple(inside))
-        return cast("tuple[Op, ...]", self._inside)
-
-
-_NO_NAMES: Final = frozenset[str]()
-
-
-def _collect(value: object, found: list[Expr]) -> None:
-    """Put the expressions in a value of an attribute into `found`: no generator, as every pass asks for all of them."""
-    if isinstance(value, Expr):
-        found.append(value)
-    elif isinstance(value, tuple):
-        for item in cast("tuple[object, ...]", value):
-            _collect(item, found)
-
-
-def attribute_pairs(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Attributes in canonical order."""
-    return tuple(sorted(attributes.items()))
-
+from wavespec.ir.op import Op, Region, TileType, Value, VectorType
+from wavespec.ir.op import attribute_pairs as attribute_pairs
 
 Space = Literal["global", "shared", "private", "signal"]
 
@@ -404,13 +267,18 @@ class Kernel:
 
 
 def rewrite(ops: tuple[Op, ...], change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:
-    """Apply ``change`` to every operation, innermost first; each becomes any number of operations."""
+    """Apply ``change`` to every operation, innermost first; each becomes any number of operations.
+
+    What ``change`` gives back as it is stays the same object, up to all of ``ops``.
+    """
     result: list[Op] = []
     for op in ops:
         if op.region:
-            op = replace(op, region=replace(op.region, ops=rewrite(op.region.ops, change)))
+            inside = rewrite(op.region.ops, change)
+            if inside is not op.region.ops:
+                op = replace(op, region=replace(op.region, ops=inside))
         result.extend(change(op))
-    return tuple(result)
+    return ops if len(result) == len(ops) and all(map(operator.is_, result, ops)) else tuple(result)
 
 
 def retype(op: Op, types: Mapping[str, TileType | VectorType]) -> Op:

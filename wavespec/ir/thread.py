@@ -241,7 +241,7 @@ class ThreadBuilder:
 
     def shuffle(self, value: Value, mask: int, hint: str = "shuffled") -> Value:
         result = Value(self.fresh(hint), value.type)
-        self.add("shuffle", (value,), (result,), mask=mask)
+        self.add("shuffle", (value,), (result,), bits=mask)
         return result
 
     def pad(self, value: Value, start: Expr, stride: int, limit: Expr, number: float | int) -> Value:

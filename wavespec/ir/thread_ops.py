@@ -20,8 +20,10 @@ _FALSE = Attribute(Kind.FLAG, absent="false")
 
 # Values of values
 
-_declare("constant", "-> T x n", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER})
-_declare(
+CONSTANT: Final = _declare(
+    "constant", "-> T x n", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER}
+)
+COORDINATES: Final = _declare(
     "coordinates",
     "-> T x n",
     "an index expression of `places` for each element",
@@ -29,7 +31,7 @@ _declare(
     results=1,
     attributes={"places": Kind.EXPRESSIONS},
 )
-_declare(
+ELEMENTWISE: Final = _declare(
     "elementwise",
     "T x n ... -> T x n",
     "one step; `wavespec/sim/elements.py` has all functions. `lt`, `le`, `eq` and `ne` give bool, `where` takes one "
@@ -39,7 +41,7 @@ _declare(
     results=1,
     attributes={"function": Kind.TEXT},
 )
-_declare(
+CAST: Final = _declare(
     "cast",
     "T x n -> U x n",
     "`bias`: a whole number added on the way, in U, wrapping round",
@@ -49,9 +51,13 @@ _declare(
     results=1,
     attributes={"bias": Attribute(Kind.INTEGER, absent="0")},
 )
-_declare("bitcast", "T x n -> U x n", "the same bits; T and U have as many", Trait.PURE, operands=1, results=1)
-_declare("pack", "T x n ... -> T x sum", "concatenation", Trait.PURE, Trait.MOVES, operands=(1, None), results=1)
-_declare(
+BITCAST: Final = _declare(
+    "bitcast", "T x n -> U x n", "the same bits; T and U have as many", Trait.PURE, operands=1, results=1
+)
+PACK: Final = _declare(
+    "pack", "T x n ... -> T x sum", "concatenation", Trait.PURE, Trait.MOVES, operands=(1, None), results=1
+)
+SLICE: Final = _declare(
     "slice",
     "T x n -> T x size",
     "`size` elements from `start` on",
@@ -61,7 +67,7 @@ _declare(
     results=1,
     attributes={"start": Kind.INTEGER, "size": Kind.INTEGER},
 )
-_declare(
+TRANSPOSE: Final = _declare(
     "transpose",
     "T x (r·c·u) -> T x (r·c·u)",
     "row-major to column-major, moving units of `unit` elements",
@@ -71,8 +77,8 @@ _declare(
     results=1,
     attributes={"rows": Kind.INTEGER, "columns": Kind.INTEGER, "unit": Kind.INTEGER},
 )
-_declare("broadcast", "T x 1 -> T x n", "the one element n times", Trait.PURE, operands=1, results=1)
-_declare(
+BROADCAST: Final = _declare("broadcast", "T x 1 -> T x n", "the one element n times", Trait.PURE, operands=1, results=1)
+REDUCE: Final = _declare(
     "reduce",
     "T x n -> T x 1",
     "joins all elements by `function`, in any order",
@@ -81,7 +87,7 @@ _declare(
     results=1,
     attributes={"function": Kind.TEXT},
 )
-_declare(
+PAD: Final = _declare(
     "pad",
     "T x n -> T x n",
     "element i becomes `value` unless `start` + i * `stride` < `limit`",
@@ -90,15 +96,15 @@ _declare(
     results=1,
     attributes={"start": Kind.EXPRESSION, "stride": Kind.INTEGER, "limit": Kind.EXPRESSION, "value": Kind.NUMBER},
 )
-_declare(
+SHUFFLE: Final = _declare(
     "shuffle",
     "T x n -> T x n",
-    "what the lane has whose number differs in the bits of `mask`",
+    "what the lane has whose number differs in these `bits`",
     operands=1,
     results=1,
-    attributes={"mask": Kind.INTEGER},
+    attributes={"bits": Kind.INTEGER},
 )
-_declare(
+MMA: Final = _declare(
     "mma",
     "a, b, acc -> acc",
     "a product by a matrix instruction, or by several",
@@ -114,58 +120,58 @@ _PLACE: Final[Mapping[str, Kind | Attribute]] = {"memory": Kind.MEMORY, "offset"
 _ACCESS: Final[Mapping[str, Kind | Attribute]] = {**_PLACE, "buffer": Kind.EXPRESSION}
 _GUARDED: Final[Mapping[str, Kind | Attribute]] = {**_ACCESS, "mask": Kind.MASK, "valid": Kind.EXTENT}
 
-_declare(
+LOAD: Final = _declare(
     "load",
     "-> T x n",
     "`rank`: which workgroup of the cluster has the shared memory",
-    Trait.LOADS,
+    Trait.READS_MEMORY,
     results=1,
     attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one")},
 )
-_declare("store", "T x n ->", "", Trait.STORES, Trait.FILLS, operands=1, attributes=_GUARDED)
-_declare(
+STORE: Final = _declare("store", "T x n ->", "", Trait.WRITES_MEMORY, Trait.FILLS, operands=1, attributes=_GUARDED)
+ACCUMULATE: Final = _declare(
     "accumulate",
     "T x n ->",
     "a store, with what the memory holds added where `onto` holds",
-    Trait.LOADS,
-    Trait.STORES,
+    Trait.READS_MEMORY,
+    Trait.WRITES_MEMORY,
     operands=1,
     attributes={**_GUARDED, "onto": Kind.MASK},
 )
-_declare(
+ATOMIC: Final = _declare(
     "atomic",
     "T x n ->",
     "each element in one indivisible step becomes `function` (`add`, `maximum` or `minimum`) of what the memory "
     "holds and it; lanes may name the same element",
-    Trait.STORES,
+    Trait.WRITES_MEMORY,
     operands=1,
     attributes={**_PLACE, "function": Kind.TEXT, "mask": Kind.MASK},
 )
-_declare("prefetch", "->", "a hint that this lane soon accesses what is there", attributes=_PLACE)
-_declare(
+PREFETCH: Final = _declare("prefetch", "->", "a hint that this lane soon accesses what is there", attributes=_PLACE)
+LOAD_TILE: Final = _declare(
     "load_tile",
     "-> T x (r·c)",
     "`rows` of `columns` consecutive elements, `stride` elements apart",
-    Trait.LOADS,
+    Trait.READS_MEMORY,
     results=1,
     attributes={**_ACCESS, "rows": Kind.INTEGER, "columns": Kind.INTEGER, "stride": Kind.INTEGER},
 )
-_declare(
+LOAD_MATRIX: Final = _declare(
     "load_matrix",
     "-> T x e·c",
     "`count` = c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane "
     "receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 1 of 4 bytes, 2 of 2 bytes or 4 "
     "of 1 byte",
-    Trait.LOADS,
+    Trait.READS_MEMORY,
     Trait.BY_ALL_LANES,
     results=1,
     attributes={**_ACCESS, "count": Kind.INTEGER},
 )
-_declare(
+STORE_MATRIX: Final = _declare(
     "store_matrix",
     "T x e·c ->",
     "the inverse of load_matrix, for 2-byte elements",
-    Trait.STORES,
+    Trait.WRITES_MEMORY,
     Trait.BY_ALL_LANES,
     operands=1,
     attributes={**_ACCESS, "count": Kind.INTEGER},
@@ -173,7 +179,7 @@ _declare(
 
 # Memory, by copies that go on while the lane does
 
-_declare(
+COPY_ASYNC: Final = _declare(
     "copy_async",
     "->",
     "`elements` from global to shared memory, zero-filled where masked off; complete after the async_wait that "
@@ -181,34 +187,36 @@ _declare(
     Trait.FILLS,
     attributes={**_GUARDED, "source": Kind.MEMORY, "source_offset": Kind.EXPRESSION, "elements": Kind.INTEGER},
 )
-_declare("async_commit", "->", "closes a group of copies")
-_declare("async_wait", "->", "`pending` groups of this lane may stay in flight", attributes={"pending": Kind.INTEGER})
-_declare(
+ASYNC_COMMIT: Final = _declare("async_commit", "->", "closes a group of copies")
+ASYNC_WAIT: Final = _declare(
+    "async_wait", "->", "`pending` groups of this lane may stay in flight", attributes={"pending": Kind.INTEGER}
+)
+BULK_COPY: Final = _declare(
     "bulk_copy",
     "->",
-    "this lane has a box of a tensor (`origin`: a coordinate per dim, `box`: an extent per dim) copied to shared "
+    "this lane has a box of a tensor (`corner`: a coordinate per dim, `box`: an extent per dim) copied to shared "
     "memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal. "
     "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each",
     Trait.FILLS,
     attributes={
         **_ACCESS,
         "source": Kind.MEMORY,
-        "origin": Kind.EXPRESSIONS,
+        "corner": Kind.EXPRESSIONS,
         "box": Kind.NUMBERS,
         "signal": Kind.MEMORY,
         "index": Kind.EXPRESSION,
         "everywhere": _FALSE,
     },
 )
-_declare(
+BULK_STORE: Final = _declare(
     "bulk_store",
     "->",
     "this lane has a box of shared memory, row after row in the memory's swizzle, copied to a tensor; what lies "
     "beyond the tensor is left out",
-    attributes={**_ACCESS, "target": Kind.MEMORY, "origin": Kind.EXPRESSIONS, "box": Kind.NUMBERS},
+    attributes={**_ACCESS, "target": Kind.MEMORY, "corner": Kind.EXPRESSIONS, "box": Kind.NUMBERS},
 )
-_declare("bulk_commit", "->", "closes a group of bulk stores of this lane")
-_declare(
+BULK_COMMIT: Final = _declare("bulk_commit", "->", "closes a group of bulk stores of this lane")
+BULK_WAIT: Final = _declare(
     "bulk_wait",
     "->",
     "`pending` groups of this lane may still be reading shared memory",
@@ -217,35 +225,35 @@ _declare(
 
 # Waves that wait for one another
 
-_declare(
+BARRIER: Final = _declare(
     "barrier",
     "->",
     "`waves` of the workgroup from `first` on meet; shared memory is coherent after it",
     Trait.BY_ALL_LANES,
     attributes={"first": Attribute(Kind.EXPRESSION, absent="all"), "waves": Attribute(Kind.INTEGER, absent="all")},
 )
-_declare("schedule_fence", "->", "no compiler moves operations across")
-_declare(
+SCHEDULE_FENCE: Final = _declare("schedule_fence", "->", "no compiler moves operations across")
+SCHEDULE_GROUP: Final = _declare(
     "schedule_group",
     "->",
     "of the operations since the last fence, the compiler issues `count` of a `kind` here, behind those of the "
     "groups before",
     attributes={"kind": Kind.TEXT, "count": Kind.INTEGER},
 )
-_declare(
+PRIORITY: Final = _declare(
     "priority",
     "->",
     "from here on this wave goes before others of a lower level when both are ready",
     attributes={"level": Kind.INTEGER},
 )
-_declare(
+STAGGER: Final = _declare(
     "stagger",
     "->",
     "from here on the first half of the waves is one barrier ahead of the other (`ahead` 1), or together with it "
     "again (0): the other half, or the first, waits for one barrier more",
     attributes={"ahead": Kind.INTEGER},
 )
-_declare(
+SIGNAL_ARRIVE: Final = _declare(
     "signal_arrive",
     "->",
     "this lane arrives (`everywhere`: on the signal of every workgroup of the cluster), and announces `bytes` of "
@@ -259,7 +267,7 @@ _declare(
         "release": _FALSE,
     },
 )
-_declare(
+SIGNAL_WAIT: Final = _declare(
     "signal_wait",
     "->",
     "until the phase of that parity is complete; parity 1 passes a fresh signal. `acquire`: the other half of "
@@ -269,13 +277,15 @@ _declare(
 
 # The asynchronous matrix unit
 
-_declare(
+FENCE_ASYNC: Final = _declare(
     "fence_async",
     "->",
     "what this lane wrote to shared memory is visible to matrix units and bulk copies that are ordered after it",
 )
-_declare("mma_fence", "->", "registers of this lane are ready for the mma_async that follow", Trait.BY_ALL_LANES)
-_declare(
+MMA_FENCE: Final = _declare(
+    "mma_fence", "->", "registers of this lane are ready for the mma_async that follow", Trait.BY_ALL_LANES
+)
+MMA_ASYNC: Final = _declare(
     "mma_async",
     "acc -> acc; a, acc -> acc",
     "the matrix unit reads tiles of shared memory from these offsets on (of elements, before any swizzle), `a` too "
@@ -295,8 +305,8 @@ _declare(
         "a_major": Attribute(Kind.TEXT, absent="a is a value"),
     },
 )
-_declare("mma_commit", "->", "closes a group of mma_async")
-_declare(
+MMA_COMMIT: Final = _declare("mma_commit", "->", "closes a group of mma_async")
+MMA_WAIT: Final = _declare(
     "mma_wait",
     "T x n ... -> the same",
     "`pending` groups may stay in flight; the results are complete",
@@ -308,7 +318,7 @@ _declare(
 
 # Control
 
-_declare(
+FOR: Final = _declare(
     "for",
     "carried -> carried",
     "region arguments = carried values; `once`: a branch, which runs one step or none, from 0 to `upper`; "
@@ -327,14 +337,14 @@ _declare(
         "goes_on": Attribute(Kind.EXPRESSION, absent="1"),
     },
 )
-_declare(
+LET: Final = _declare(
     "let",
     "->",
     "from here on in this block the symbol stands for the value",
     Trait.NAMES_A_SYMBOL,
     attributes={"symbol": Kind.SYMBOL, "value": Kind.EXPRESSION},
 )
-_declare(
+BIND: Final = _declare(
     "bind",
     "T x 1 ->",
     "the same, with the integer that a lane holds for the value; `uniform`: that all lanes of the workgroup hold",
@@ -342,14 +352,14 @@ _declare(
     operands=1,
     attributes={"symbol": Kind.SYMBOL, "uniform": _FALSE},
 )
-_declare(
+IF: Final = _declare(
     "if",
     "->",
     "only the lanes for which `mask` holds run the region, which has no values",
     region=True,
     attributes={"mask": Kind.MASK},
 )
-_declare(
+ROLE: Final = _declare(
     "role",
     "->",
     "only these waves run the region; the roles of a block run at the same time. `registers` of a lane, 0 = as "
@@ -359,7 +369,10 @@ _declare(
 )
 
 PURE: Final = THREAD_OPS.having(Trait.PURE)
+FILLS: Final = THREAD_OPS.having(Trait.FILLS)
+LANES_FILL: Final = STORE | COPY_ASYNC
+"""Of `FILLS` what each lane does for its own part: complete for all where lanes meet, and counted on no signal."""
 MOVES: Final = THREAD_OPS.having(Trait.MOVES)
-LOADS: Final = THREAD_OPS.having(Trait.LOADS)
-STORES: Final = THREAD_OPS.having(Trait.STORES)
+READS_MEMORY: Final = THREAD_OPS.having(Trait.READS_MEMORY)
+WRITES_MEMORY: Final = THREAD_OPS.having(Trait.WRITES_MEMORY)
 NAMES_A_SYMBOL: Final = THREAD_OPS.having(Trait.NAMES_A_SYMBOL)

@@ -41,8 +41,10 @@ _MAPPED: Final[Mapping[str, Kind | Attribute]] = {
 }
 """Of accesses to a tensor, which may have a mapping."""
 
-_declare("register", "-> tile", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER})
-_declare(
+REGISTER: Final = _declare(
+    "register", "-> tile", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER}
+)
+INDEX: Final = _declare(
     "index",
     "-> tile",
     "the index along `dim` of each element",
@@ -50,14 +52,14 @@ _declare(
     results=1,
     attributes={"dim": Kind.TEXT, "origin": _ORIGIN},
 )
-_declare(
+SIZE: Final = _declare(
     "size",
     "-> tile",
     "`extent`, a size known at the call, in every element",
     results=1,
     attributes={"extent": Kind.EXPRESSION},
 )
-_declare(
+ELEMENTWISE: Final = _declare(
     "elementwise",
     "tile ... -> tile",
     "`function` of the elements at the same place",
@@ -67,7 +69,7 @@ _declare(
     results=1,
     attributes={"function": Kind.TEXT},
 )
-_declare(
+CAST: Final = _declare(
     "cast",
     "tile -> tile",
     "each element as another type; `bias`: added on the way, as in the `cast` of lanes",
@@ -77,8 +79,10 @@ _declare(
     results=1,
     attributes={"bias": Attribute(Kind.INTEGER, absent="0", set_by="stage-operands")},
 )
-_declare("bitcast", "tile -> tile", "the same bits as another type", Trait.PURE, Trait.ALIKE, operands=1, results=1)
-_declare(
+BITCAST: Final = _declare(
+    "bitcast", "tile -> tile", "the same bits as another type", Trait.PURE, Trait.ALIKE, operands=1, results=1
+)
+RANDOM: Final = _declare(
     "random",
     "seed -> tile",
     "a number for each place along the dims `over` of `sizes`",
@@ -86,13 +90,13 @@ _declare(
     results=1,
     attributes={"over": Kind.NAMES, "sizes": Kind.EXPRESSIONS, "origin": _ORIGIN},
 )
-_declare(
+READ: Final = _declare(
     "read",
     "values of places ... -> tile",
     "a tile of a tensor, or of what is staged of one. `by_unit`: the matrix unit reads it itself; `direct`: not "
     "through shared memory; `clamped`: dims that are read inside of the tensor whatever the place; `bias`: added to "
     "every element",
-    Trait.LOADS,
+    Trait.READS_MEMORY,
     Trait.ALIKE,
     operands=ANY,
     results=1,
@@ -106,12 +110,12 @@ _declare(
         "bias": _BIAS,
     },
 )
-_declare(
+WRITE: Final = _declare(
     "write",
     "tile, values of places ... ->",
     "a tile of a tensor. `combine`: joined with what is there in one indivisible step; `staged`: the dims that go "
     "through shared memory",
-    Trait.STORES,
+    Trait.WRITES_MEMORY,
     Trait.ALIKE,
     operands=(1, None),
     attributes={
@@ -122,7 +126,7 @@ _declare(
         "staged": Attribute(Kind.NAMES, absent="none", set_by="promote-shared"),
     },
 )
-_declare(
+COPY: Final = _declare(
     "copy",
     "->",
     "a tile of the tensor `source` to shared memory. `through`: how places follow from values; `boxes`: extents "
@@ -145,7 +149,7 @@ _declare(
         "asynchronous": Attribute(Kind.FLAG, absent="false", set_by="distribute-copies"),
     },
 )
-_declare(
+MMA: Final = _declare(
     "mma",
     "a, b, acc, scales ... -> acc",
     "acc + a · b. `m`, `n` and `k`: its dims as `instruction` has them; scales of a and b are gone after "
@@ -160,7 +164,7 @@ _declare(
         "k": _later(Kind.TEXT, "choose-instructions"),
     },
 )
-_declare(
+REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",
     "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them",
@@ -173,7 +177,7 @@ _declare(
         "divided": Kind.FLAG,
     },
 )
-_declare(
+JOIN: Final = _declare(
     "join",
     "carried, tile -> carried",
     "the elements of a step of a reduction, each joined with what was carried for its place",
@@ -182,7 +186,7 @@ _declare(
     results=1,
     attributes={**_STEP, "function": Kind.TEXT},
 )
-_declare(
+SCAN: Final = _declare(
     "scan",
     "tile, from ... -> tile",
     "what `function` has joined up to each element along `dim`",
@@ -191,7 +195,7 @@ _declare(
     results=1,
     attributes={"dim": Kind.TEXT, "function": Kind.TEXT},
 )
-_declare(
+TOPK: Final = _declare(
     "topk",
     "tile ..., from ... -> tile ...",
     "the largest along `dim`, as many as `k` has; elements of 64 bits are two tiles",
@@ -200,7 +204,7 @@ _declare(
     results=(1, None),
     attributes={**_ALONG, "k": Kind.TEXT},
 )
-_declare(
+TAKE: Final = _declare(
     "take",
     "values of places ..., tile -> tile",
     "elements of the tile at places that values say",
@@ -208,7 +212,7 @@ _declare(
     results=1,
     attributes={"at": Kind.PLACES, "over": Kind.NAMES, "origin": _ORIGIN},
 )
-_declare(
+PAD: Final = _declare(
     "pad",
     "tile -> tile",
     "`value` in place of elements from `size` on along `dim`",
@@ -217,7 +221,7 @@ _declare(
     results=1,
     attributes={**_STEP, "value": Kind.NUMBER},
 )
-_declare(
+CLUSTER_SUM: Final = _declare(
     "cluster_sum",
     "tile -> tile",
     "the sum over the workgroups of a cluster, through their shared memory",
@@ -231,7 +235,7 @@ _declare(
         "origin": Kind.PLACES,
     },
 )
-_declare(
+ITERATE: Final = _declare(
     "iterate",
     "carried -> carried",
     "a loop over each `stride`-th tile of `dim`, or over steps where it is empty; `once` and `goes_on` as in the "
@@ -251,7 +255,7 @@ _declare(
         "goes_on": Attribute(Kind.EXPRESSION, absent="1"),
     },
 )
-_declare(
+BIND: Final = _declare(
     "bind",
     "tile of no dims ->",
     "from here on the symbol stands for the value",

@@ -10,11 +10,12 @@ from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import ACROSS, ALIKE
+from wavespec.ir.tile_ops import ACROSS, ALIKE, CLUSTER_SUM, MMA, READ, REDUCE, SCAN, TAKE, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
+from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, tiles_have_layouts
 from wavespec.ops.topk import result_layout
 from wavespec.targets.machine import Machine, MatrixInstruction
 
@@ -91,13 +92,15 @@ class AssignLayouts(Pass):
     """
 
     name: ClassVar[str] = "assign-layouts"
+    requires = (products_have_instructions, tiles_have_extents)
+    ensures = (tiles_have_layouts,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         raise_all(_misfits(kernel))
         layouts: dict[str, Layout] = {}
         products: dict[str, str] = {}
         for op in kernel.walk():
-            if op.name == "mma":
+            if op.is_(MMA):
                 a, b, acc = _mma_layouts(kernel, op, instruction_of(op, machine), machine)
                 layouts |= {
                     op.operands[0].name: a,
@@ -107,13 +110,13 @@ class AssignLayouts(Pass):
                 }
                 values = (*op.operands, op.result)
                 products |= dict.fromkeys((value.name for value in values), op.node or op.result.name)
-            if op.name == "cluster_sum":
+            if op.is_(CLUSTER_SUM):
                 layouts[op.result.name] = _over_lanes(kernel, op)
         links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
         links += _kept(kernel)
         _follow(links, layouts)
         for op in kernel.walk():
-            if op.name == "topk":
+            if op.is_(TOPK):
                 (value, *_) = op.operands
                 if value.name not in layouts:
                     layouts[value.name] = spread_tile(kernel, value.tile, machine)
@@ -134,11 +137,11 @@ class AssignLayouts(Pass):
                 types[value.name] = replace(value.tile, layout=layouts[value.name])
                 if machine.registers and _registers(value, layouts) > machine.registers:
                     raise _too_many_registers(kernel, machine, layouts, op)
-            if op.name in (*ALIKE, "take") and not op.get("by_unit"):
-                whole, *parts = (*op.results, *(op.operands[1:] if op.name == "take" else op.operands))
+            if op.is_(ALIKE, TAKE) and not op.get("by_unit"):
+                whole, *parts = (*op.results, *(op.operands[1:] if op.is_(TAKE) else op.operands))
                 for value in parts:
                     _check_met(op, whole, value, kernel, layouts, links, products)
-            if op.name in ("reduce", "scan") and op.results:
+            if op.is_(REDUCE, SCAN) and op.results:
                 for value in (op.result, *op.operands[1:]):
                     _check_met(op, op.operands[0], value, kernel, layouts, links, products)
             for whole, *parts in _alike(op) if op.region else ():
@@ -184,9 +187,9 @@ def _share_operands(
 ) -> None:
     """Waves that multiply the same part of a computed operand each compute a part of that, unless they have to reduce
     what they compute it from: then each does all of it."""
-    reduced = {op.operands[0].name for op in kernel.walk() if op.name in ACROSS}
+    reduced = {op.operands[0].name for op in kernel.walk() if op.is_(ACROSS)}
     for op in kernel.walk():
-        if op.name != "write" or kernel.memory(op["memory"]).space != "shared" or op.operands[0].name in layouts:
+        if not op.is_(WRITE) or kernel.memory(op["memory"]).space != "shared" or op.operands[0].name in layouts:
             continue
         (value, *_) = op.operands
         own = {value.name: spread_tile(kernel, value.tile, machine, by_all_waves=True)}
@@ -198,7 +201,7 @@ def _share_operands(
 def _misfits(kernel: Kernel) -> Iterator[WavespecError]:
     """Vectors that lanes cannot have."""
     tiles = [value.tile for op in kernel.walk() for value in op.results]
-    has_products = any(op.name == "mma" for op in kernel.walk())
+    has_products = any(op.is_(MMA) for op in kernel.walk())
     for split in kernel.distribution.vectors:
         dim, count = split.dim, split.tile
         parts = [tile.extent(dim) // kernel.waves_along(dim) for tile in tiles if dim in tile.dims]
@@ -266,22 +269,22 @@ def _alike(op: Op) -> list[tuple[Value, ...]]:
     if op.region:
         groups = (op.results, op.operands, op.region.arguments, op.region.yields)
         return [tuple(values[i] for values in groups) for i in range(len(op.results))]
-    if op.name in ("reduce", "scan"):  # what it starts from, and the result of the first, lack a dim of the operand
+    if op.is_(REDUCE, SCAN):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
-    if op.name == "topk":
+    if op.is_(TOPK):
         words = len(op.results)
         return [op.operands[:words], (*op.results, *op.operands[words:])]
-    if op.name == "take":
+    if op.is_(TAKE):
         return [(op.result, *op.operands[1:])]
-    return [(*op.results, *op.operands)] if op.name in ALIKE else []
+    return [(*op.results, *op.operands)] if op.is_(ALIKE) else []
 
 
 def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:
     """What is read back, after what was written there for want of registers."""
     private = {memory.name for memory in kernel.memories if memory.space == "private"}
     accesses = [op for op in kernel.walk() if op.get("memory") in private]
-    written = {op["memory"]: op.operands[0] for op in accesses if op.name == "write"}
-    return ((written[op["memory"]], op.result) for op in accesses if op.name == "read")
+    written = {op["memory"]: op.operands[0] for op in accesses if op.is_(WRITE)}
+    return ((written[op["memory"]], op.result) for op in accesses if op.is_(READ))
 
 
 def _covers(known: Value, value: Value) -> bool:

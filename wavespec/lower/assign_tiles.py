@@ -11,10 +11,13 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import ACROSS, TILE_OPS
+from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, MMA, TAKE, TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import dims_not_needed, is_needed_once
 from wavespec.lower.resolve_places import resolve_places
+from wavespec.lower.thread_properties import symbols_are_in_scope
+from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
@@ -162,21 +165,24 @@ class AssignTiles(Pass):
             instruction, whatever the wave constraint says.
             Where waves that compute take turns at whole tiles, there are two of each.  Dims that share an axis of the
             launch have one each in the grid, ``joined``.
-            A dim with a tiling that no loop walks over has one tile, at 0.
+            A dim with a tiling that no loop walks over has one tile, at 0.  The grid has a tile of an empty dim
+            too, where something is written that lacks the dim, and so do loops that write such a thing.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``products-repeated`` at the
             constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation;
             ``turns-not-possible``, ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
     """
 
     name: ClassVar[str] = "assign-tiles"
+    requires = (products_have_instructions,)
+    ensures = (tiles_have_extents, tiles_are_placed, symbols_are_in_scope)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         sizes = kernel.all_sizes
-        products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.name == "mma"]
+        products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.is_(MMA)]
         written = _of_dims(kernel.distribution, sizes)
         plan = _with_short_chains(written, products)
         kernel = replace(kernel, distribution=plan)
-        walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+        walked = {op["dim"] for op in kernel.walk() if op.is_(ITERATE)}
         raise_all(_larger(plan, written, sizes, walked, machine))
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
@@ -213,8 +219,8 @@ class AssignTiles(Pass):
         kernel = _with_places(kernel, sizes, origins, extents)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name == "iterate":
-                return (_loop(op, sizes[op["dim"]], extents[op["dim"]]) if op["dim"] else op,)
+            if op.is_(ITERATE):
+                return (_loop(kernel, op, sizes[op["dim"]], extents[op["dim"]]) if op["dim"] else op,)
             wanted = TILE_OPS[op.name].set_by(self.name)
             if "origin" in wanted:
                 op = op.with_(origin=tuple((dim, origins.get(dim, const(0))) for dim in _placed_dims(kernel, op)))
@@ -320,6 +326,7 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         axes[0] = const(kernel.cluster)
         added.append(symbol("wg0", 0, kernel.cluster - 1))
     kernel = _with_axes(kernel, first=len(axes))
+    not_needed = dims_not_needed(kernel)
     for split in kernel.distribution.workgroup:
         size, axis = sizes[split.dim], split.axis
         last = None if size.high is None else max(0, (size.high - 1) // split.tile)
@@ -327,10 +334,10 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
             last += -(last + 1) % kernel.cluster
         added.append(symbol(f"wg{axis}", 0, last))
         origins[split.dim] = added[-1] * split.tile
-        axes[axis] = ceildiv(size, split.tile)
+        axes[axis] = maximum(int(split.dim in not_needed), ceildiv(size, split.tile))
     added += [symbol(name, 0, count - 1) for name, count in kernel.waves]
     added.append(symbol("lane", 0, kernel.lanes - 1))
-    walked = {op.get("dim") for op in kernel.walk() if op.name == "iterate"}
+    walked = {op.get("dim") for op in kernel.walk() if op.is_(ITERATE)}
     for split in (split for split in kernel.distribution.loops if split.dim in walked):
         size = sizes[split.dim]
         last = None if size.high is None else max(0, (size.high - 1) // split.tile * split.tile)
@@ -373,9 +380,11 @@ def _with_places(
     return replace(kernel, symbols=kept, body=resolve_places(kernel.body, sizes, origins, tiles, split))
 
 
-def _loop(op: Op, size: Expr, tile: int) -> Op:
-    """The loop over the tiles that have an element between its bounds."""
+def _loop(kernel: Kernel, op: Op, size: Expr, tile: int) -> Op:
+    """The loop over the tiles that have an element between its bounds, or over the one of an empty dim."""
     extent = minimum(size, maximum(0, op.get("extent", size)))
+    if is_needed_once(kernel, op):
+        extent = maximum(1, size)
     op = op.with_(induction=f"at_{op['dim']}", extent=extent, step=const(tile), unroll=1)
     lower = op.get("lower")
     return op if lower is None else op.with_(lower=maximum(0, lower // tile * tile))
@@ -391,7 +400,7 @@ def _placed_dims(kernel: Kernel, op: Op) -> tuple[str, ...]:
 def _taken_apart(kernel: Kernel, parted: Collection[str]) -> Iterator[WavespecError]:
     """Values of which elements are taken that others have: ``parted`` are dims that have several tiles."""
     for op in kernel.walk():
-        if op.name == "take":
+        if op.is_(TAKE):
             yield from (TakenApart(op.span, op.operands[0].name, dim) for dim in moved_dims(op) if dim in parted)
 
 
@@ -401,9 +410,9 @@ def _unplaced(
     """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
-        if op.name == "bind" and op.operands[0].tile.dims:
+        if op.is_(BIND) and op.operands[0].tile.dims:
             yield NotUniform(op.span, op.operands[0])
-        if op.name in ACROSS and op["dim"] in tiled:
+        if op.is_(ACROSS) and op["dim"] in tiled:
             yield ReductionSplit(op.span, op["dim"])
         for value in op.results:
             for dim in value.tile.dims:

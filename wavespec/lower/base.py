@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from wavespec.ir.comparing import is_same
 from wavespec.ir.kernel import Kernel, Value
 from wavespec.ir.verifier import VerificationError, verify
+from wavespec.lower import contracts
+from wavespec.lower.contracts import Property
 from wavespec.targets.machine import Machine
 
 
 class Pass:
     """One rewriting of the kernel.  Subclasses set `name` and write `apply`, and `applies_to` where machines are left
-    out; a class docstring says before and after."""
+    out; a class docstring says before and after, and what of that can be checked stands in the contract."""
 
     name: ClassVar[str]
+    requires: ClassVar[tuple[Property, ...]] = ()
+    """What the kernel has to have; earlier passes ensure it."""
+    ensures: ClassVar[tuple[Property, ...]] = ()
+    """What it has from here on, until a pass drops it."""
+    drops: ClassVar[tuple[Property, ...]] = ()
+    """What it may no longer have."""
 
     def applies_to(self, machine: Machine) -> bool:
         """Whether there is anything to do for a machine, whatever the kernel; else the pass is skipped."""
@@ -25,14 +34,35 @@ class Pass:
         """The rewritten kernel; user mistakes raise `WavespecError`."""
         raise NotImplementedError
 
-    def __call__(self, kernel: Kernel, machine: Machine) -> Kernel:
+    def holding(self, held: tuple[Property, ...], machine: Machine) -> tuple[Property, ...]:
+        """What a kernel has after the pass that had ``held`` before."""
+        if not self.applies_to(machine):
+            return held
+        return tuple(dict.fromkeys((*(one for one in held if one not in self.drops), *self.ensures)))
+
+    def __call__(self, kernel: Kernel, machine: Machine, held: tuple[Property, ...] = ()) -> Kernel:
+        """The rewritten kernel, verified; ``kernel`` itself where the pass changes nothing of it.
+
+        Where contracts are checked, it has what the pass ensures, and what it is known to have had (``held``).
+        """
         if not self.applies_to(machine):
             return kernel
+        checked = contracts.are_checked()
+        if checked:
+            unknown = [one for one in self.requires if one not in held]
+            contracts.check(kernel, machine, unknown, f"before pass '{self.name}', which requires it")
         result = self.apply(kernel, machine)
-        try:
-            verify(result, kernel)
-        except VerificationError as error:
-            raise VerificationError(f"after pass '{self.name}': {error}") from None
+        if is_same(kernel, result):
+            result = kernel
+        else:
+            try:
+                verify(result, kernel)
+            except VerificationError as error:
+                raise VerificationError(f"after pass '{self.name}': {error}") from None
+        if checked:
+            known = held if result is kernel else ()
+            left = [one for one in self.holding(held, machine) if one not in known]
+            contracts.check(result, machine, left, f"after pass '{self.name}'")
         return result
 
 

@@ -8,7 +8,13 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
+from wavespec.ir.tile_ops import MMA, READ, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import (
+    products_are_of_matrices,
+    products_have_instructions,
+    products_have_three_operands,
+)
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _SWAPPED = ":swapped"
@@ -96,20 +102,22 @@ class ChooseInstructions(Pass):
     """
 
     name: ClassVar[str] = "choose-instructions"
+    requires = (products_have_three_operands,)
+    ensures = (products_are_of_matrices, products_have_instructions)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         def change(op: Op) -> tuple[Op, ...]:
-            return (self._choose(kernel, op, machine),) if op.name == "mma" else (op,)
+            return (self._choose(kernel, op, machine),) if op.is_(MMA) else (op,)
 
         chosen = replace(kernel, body=rewrite(kernel.body, change))
-        products = [op for op in chosen.walk() if op.name == "mma"]
+        products = [op for op in chosen.walk() if op.is_(MMA)]
         if len({op["instruction"].endswith(_SWAPPED) for op in products}) == 1 or not products:
             return chosen
         square = {op.result.name for op in products if (row := instruction_of(op, machine)).m == row.n}
 
         def turn(op: Op) -> tuple[Op, ...]:
             """Products that meet in one kernel are distributed in the same way."""
-            if op.name != "mma" or op.result.name not in square or op["instruction"].endswith(_SWAPPED):
+            if not op.is_(MMA) or op.result.name not in square or op["instruction"].endswith(_SWAPPED):
                 return (op,)
             return (op.with_(instruction=op["instruction"] + _SWAPPED),)
 
@@ -150,11 +158,11 @@ class ChooseInstructions(Pass):
         return op.with_(instruction=row.name + (_SWAPPED if swapped else ""), m=m, n=n, k=k)
 
     def _written(self, kernel: Kernel) -> list[Memory]:
-        return [kernel.memory(op["memory"]) for op in kernel.walk() if op.name == "write"]
+        return [kernel.memory(op["memory"]) for op in kernel.walk() if op.is_(WRITE)]
 
 
 def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -> None:
-    read = next((op for op in kernel.walk() if op.name == "read" and op.result.name == operand), None)
+    read = next((op for op in kernel.walk() if op.is_(READ) and op.result.name == operand), None)
     if read is not None and row.reads_shared and "mn" not in row.majors:
         memory = kernel.memory(read["memory"])
         if memory.contiguous_dim != k:

@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
+from wavespec.ir.tile_ops import ITERATE, REDUCE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import tiles_are_placed, tiles_have_extents
 from wavespec.ops.reduce import identity
 from wavespec.targets.machine import Machine
 
@@ -27,6 +29,7 @@ class DeferReductions(Pass):
     """
 
     name: ClassVar[str] = "defer-reductions"
+    requires = (tiles_have_extents, tiles_are_placed)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)
@@ -34,7 +37,7 @@ class DeferReductions(Pass):
         room = (machine.vector_bytes * _VECTORS or _BYTES) * lanes
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "iterate":
+            if not op.is_(ITERATE):
                 return (op,)
             starts: list[Op] = []
             ends: list[Op] = []
@@ -51,7 +54,7 @@ def _deferrable(loop: Op, number: int) -> Op | None:
     """The reduction that makes a carried value, if it is all that the loop has to do with it."""
     argument, last = loop.body.arguments[number], loop.body.yields[number]
     made = next((op for op in loop.body.ops if last in op.results), None)
-    if made is None or made.name != "reduce" or made["dim"] != loop["dim"] or made.operands[1:] != (argument,):
+    if made is None or not made.is_(REDUCE) or made["dim"] != loop["dim"] or made.operands[1:] != (argument,):
         return None
     used = [v for op in loop.body.ops for inner in op.walk() for v in _used(inner)]
     alone = used.count(argument) == 1 and last not in used and loop.body.yields.count(last) == 1

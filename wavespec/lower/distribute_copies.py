@@ -11,10 +11,13 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import dim_of_wave
+from wavespec.ir.tile_ops import COPY, MMA, READ
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
+from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.ops.index_map import seen_by
 from wavespec.targets.machine import Machine
 
@@ -34,21 +37,24 @@ class DistributeCopies(Pass):
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
-            4. waves that only copy, tensors whose rows the machine copies by itself: ``boxes`` alone, each
-               (start, extent) per dim.
+            4. waves that only copy, tensors whose rows the machine copies by itself, and that no workgroup finds
+               empty: ``boxes`` alone, each (start, extent) per dim.
     """
 
     name: ClassVar[str] = "distribute-copies"
+    requires = (tiles_are_placed,)
+    ensures = (copies_are_distributed,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         added: list[Expr] = []
         in_lane_order = copies_in_lane_order(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "copy":
+            if not op.is_(COPY):
                 return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
-            if kernel.producers and not op.get("at") and (boxes := boxes_of(source, shared, machine)):
+            by_itself = kernel.producers and not op.get("at") and not may_be_empty(kernel, source)
+            if by_itself and (boxes := boxes_of(source, shared, machine)):
                 return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
@@ -118,12 +124,12 @@ def _read_extents(kernel: Kernel, staged: Memory, machine: Machine) -> dict[str,
     that no waves share, and of one step along k; the whole tile where it is used otherwise than in products."""
     extents: dict[str, int] = {}
     shared = {dim_of_wave(name) for name, _ in kernel.waves}
-    used = {value.name for op in kernel.walk() if op.name != "mma" for value in op.operands}
+    used = {value.name for op in kernel.walk() if not op.is_(MMA) for value in op.operands}
     for op in kernel.walk():
-        if op.name == "read" and op["memory"] == staged.name and op.result.name in used:
+        if op.is_(READ) and op["memory"] == staged.name and op.result.name in used:
             extents |= {dim: extent.value for dim, extent in zip(staged.dims, staged.shape, strict=True)}
     for op in kernel.walk():
-        if op.name == "mma":
+        if op.is_(MMA):
             row, acc = instruction_of(op, machine), op.result.tile
             free = [(d, extent if d in shared else acc.extent(d)) for d, extent in ((op["m"], row.m), (op["n"], row.n))]
             for dim, extent in (*free, (op["k"], op.operands[0].tile.extent(op["k"]))):

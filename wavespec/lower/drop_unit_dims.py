@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
+from wavespec.ir.tile_ops import INDEX, MMA, SIZE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import products_have_three_operands, unit_dims_are_dropped
 from wavespec.targets.machine import Machine
 
 
@@ -20,6 +22,8 @@ class DropUnitDims(Pass):
     """
 
     name: ClassVar[str] = "drop-unit-dims"
+    requires = (products_have_three_operands,)
+    ensures = (unit_dims_are_dropped,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
@@ -37,13 +41,13 @@ class DropUnitDims(Pass):
 
 def _needed(op: Op) -> Iterator[str]:
     """Dims that an operation is about; an index, and a size, are numbers as well."""
-    if op.name not in ("index", "size") and "dim" in dict(op.attributes):
+    if not op.is_(INDEX, SIZE) and "dim" in dict(op.attributes):
         yield op["dim"]
 
 
 def _of_matrices(op: Op, units: set[str]) -> Iterator[str]:
     """Dims without which the operands of a product would have fewer than two dims."""
-    if op.name != "mma":
+    if not op.is_(MMA):
         return
     lhs, rhs, acc = (value.tile.dims for value in op.operands)
     yield from (dim for dim in lhs if dim in rhs and dim not in acc)

@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, minimum
 from wavespec.ir.kernel import Kernel, Op, attribute_pairs, rewrite
+from wavespec.ir.thread_ops import FOR, LOAD
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
 _Place = tuple[str, Expr]
@@ -24,6 +26,7 @@ class FetchAhead(Pass):
     """
 
     name: ClassVar[str] = "fetch-ahead"
+    requires = (is_of_lanes,)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.globals.prefetch
@@ -32,7 +35,7 @@ class FetchAhead(Pass):
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:
-            return (_fetching(op, kernel, inputs),) if op.name == "for" and not op.operands else (op,)
+            return (_fetching(op, kernel, inputs),) if op.is_(FOR) and not op.operands else (op,)
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
@@ -45,7 +48,7 @@ def _fetching(outer: Op, kernel: Kernel, inputs: set[str]) -> Op:
     fetched: set[_Place] = set()
     ops: list[Op] = []
     for op in outer.body.ops:
-        places = _places(op, inputs, outer["induction"]) if op.name == "for" else set[_Place]()
+        places = _places(op, inputs, outer["induction"]) if op.is_(FOR) else set[_Place]()
         again = (places & seen) - fetched
         seen |= places
         fetched |= again
@@ -55,7 +58,7 @@ def _fetching(outer: Op, kernel: Kernel, inputs: set[str]) -> Op:
 
 def _places(loop: Op, inputs: set[str], row: str) -> set[_Place]:
     """What the body of a loop loads of the row, without bound checks."""
-    loads = (op for op in loop.body.ops if op.name == "load" and op["memory"] in inputs)
+    loads = (op for op in loop.body.ops if op.is_(LOAD) and op["memory"] in inputs)
     whole = (op for op in loads if not op["mask"] and op["valid"] is None)
     return {(op["memory"], op["offset"]) for op in whole if row in op["offset"].symbols}
 
@@ -64,7 +67,7 @@ def _with_hints(loop: Op, places: set[_Place], following: Mapping[str, Expr]) ->
     ops: list[Op] = []
     for op in loop.body.ops:
         ops.append(op)
-        if op.name == "load" and (op["memory"], op["offset"]) in places:
+        if op.is_(LOAD) and (op["memory"], op["offset"]) in places:
             place = {"memory": op["memory"], "offset": op["offset"].substitute(following)}
             ops.append(Op("prefetch", attributes=attribute_pairs(place), span=op.span, node=op.node))
     return replace(loop, region=replace(loop.body, ops=tuple(ops)))

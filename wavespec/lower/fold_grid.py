@@ -10,6 +10,7 @@ from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import grid_is_of_a_launch, is_of_lanes
 from wavespec.lower.tile_walk import MOST_TILES, let, product
 from wavespec.targets.machine import Machine
 
@@ -26,6 +27,8 @@ class FoldGrid(Pass):
     """
 
     name: ClassVar[str] = "fold-grid"
+    requires = (is_of_lanes,)
+    ensures = (grid_is_of_a_launch,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.distribution.persistent:

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from wavespec.ir.expr import const, less
 from wavespec.ir.kernel import Kernel, Op, rewrite
-from wavespec.ir.thread_ops import NAMES_A_SYMBOL, PURE
+from wavespec.ir.thread_ops import BIND, FOR, LOAD, NAMES_A_SYMBOL, PURE
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import invariants_are_outside, is_of_lanes, symbols_are_in_scope
 from wavespec.targets.machine import Machine
 
 
@@ -25,12 +26,14 @@ class HoistInvariants(Pass):
     """
 
     name: ClassVar[str] = "hoist-invariants"
+    requires = (is_of_lanes, symbols_are_in_scope)
+    ensures = (invariants_are_outside,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "for" or op.get("once"):  # a branch is there to leave things out
+            if not op.is_(FOR) or op.get("once"):  # a branch is there to leave things out
                 return (op,)
             before, inside = _split(op, inputs)
             return (*before, replace(op, region=replace(op.body, ops=inside)))
@@ -43,18 +46,18 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     asked = loop.get("goes_on")
     enters = ((loop["lower"], loop["upper"]), *(() if asked is None else ((const(0), asked),)))
     runs = asked is None and less(loop["lower"], loop["upper"])
-    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.name in NAMES_A_SYMBOL)}
+    changing = {loop["induction"], *(op["symbol"] for op in loop.body.ops if op.is_(NAMES_A_SYMBOL))}
     local = {value.name for value in loop.body.arguments}
     before: list[Op] = []
     inside: list[Op] = []
     for op in loop.body.ops:
-        pure = op.name in PURE or (op.name == "load" and op["memory"] in inputs and (runs or op["mask"]))
+        pure = op.is_(PURE) or (op.is_(LOAD) and op["memory"] in inputs and (runs or op["mask"]))
         fixed = not any(v.name in local for v in op.operands) and changing.isdisjoint(op.symbols)
-        binds = op.name == "bind" and fixed and (asked is None or op["symbol"] not in asked.symbols)
+        binds = op.is_(BIND) and fixed and (asked is None or op["symbol"] not in asked.symbols)
         if binds:
             changing.discard(op["symbol"])
         moves = (pure and fixed) or binds
-        if moves and op.name == "load" and not runs:
+        if moves and op.is_(LOAD) and not runs:
             op = op.with_(mask=(*enters, *op["mask"]))
         (before if moves else inside).append(op)
         if not moves:

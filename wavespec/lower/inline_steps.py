@@ -9,7 +9,9 @@ from typing import ClassVar
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.rewriting import renamed, substituted
+from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import loops_have_several_steps, tiles_are_placed
 from wavespec.targets.machine import Machine
 
 
@@ -25,6 +27,8 @@ class InlineSteps(Pass):
     """
 
     name: ClassVar[str] = "inline-steps"
+    requires = (tiles_are_placed,)
+    ensures = (loops_have_several_steps,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
@@ -50,7 +54,7 @@ def _block(ops: Sequence[Op], names: dict[str, Value], scheduled: set[str]) -> t
 
 
 def _has_one_step(op: Op, scheduled: set[str]) -> bool:
-    if op.name != "iterate" or op.node in scheduled or any(inner.name == "mma" for inner in op.walk()):
+    if not op.is_(ITERATE) or op.node in scheduled or any(inner.is_(MMA) for inner in op.walk()):
         return False
     if op.get("goes_on") is not None:
         return False

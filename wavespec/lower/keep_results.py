@@ -12,9 +12,11 @@ from wavespec.ir.expr import ceildiv, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs
 from wavespec.ir.layout import row_major
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.tile_ops import PURE
+from wavespec.ir.thread_ops import CONSTANT
+from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, PURE, READ, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.stage_operands import origin_in
+from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, tiles_have_layouts
 from wavespec.ops.elementwise import MEANINGS
 from wavespec.ops.steps import Steps
 from wavespec.targets.machine import Machine
@@ -23,7 +25,7 @@ _STEPS = 10
 """Of arithmetic that a store and a load of the nearest cache are cheaper than."""
 
 _PLACE = ("memory", "origin", "masked")
-_REPEATABLE = PURE | {"read"}
+_REPEATABLE = PURE | READ
 
 _Key = tuple[Any, ...]
 
@@ -40,13 +42,14 @@ class KeepResults(Pass):
     """
 
     name: ClassVar[str] = "keep-results"
+    requires = (tiles_are_placed, tiles_have_layouts, edges_are_masked)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.core_cache_bytes > 0
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         outputs = {memory.name for memory in kernel.memories if memory.role == "output"}
-        changing = any(op.name == "read" and op["memory"] in outputs for op in kernel.walk())
+        changing = any(op.is_(READ) and op["memory"] in outputs for op in kernel.walk())
         if kernel.distribution.schedules or changing:
             return kernel
         body, memories = list(kernel.body), dict[str, Memory]()
@@ -65,7 +68,7 @@ class KeepResults(Pass):
 
 def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
     """The write of a loop to a tensor that nothing else touches."""
-    writes = [op for op in loop.body.ops if op.name == "write"] if loop.name == "iterate" else []
+    writes = [op for op in loop.body.ops if op.is_(WRITE)] if loop.is_(ITERATE) else []
     if len(writes) != 1 or writes[0]["memory"] not in outputs or writes[0].get("at"):
         return None
     return writes[0] if sum(op.get("memory") == writes[0]["memory"] for op in kernel.walk()) == 1 else None
@@ -74,13 +77,13 @@ def _only_write(kernel: Kernel, loop: Op, outputs: set[str]) -> Op | None:
 def _kept(kernel: Kernel, first: Op, later: Op, write: Op, room: int) -> tuple[Op, Op, Memory] | None:
     """Both loops with what the first leaves to the later one, and where, if they have something in common."""
     same = ("dim", "lower", "extent", "step", "stride", "induction")
-    if first.name != "iterate" or "goes_on" in {key for loop in (first, later) for key, _ in loop.attributes}:
+    if not first.is_(ITERATE) or "goes_on" in {key for loop in (first, later) for key, _ in loop.attributes}:
         return None
     if any(first.get(key) != later.get(key) for key in same):
         return None
-    made = {_key(op, _makers(first)): op for op in first.body.ops if op.name == "elementwise"}
+    made = {_key(op, _makers(first)): op for op in first.body.ops if op.is_(ELEMENTWISE)}
     for op in reversed(later.body.ops):
-        if op.name != "elementwise" or op.result.type != write.operands[0].type or _cost(op, _makers(later)) < _STEPS:
+        if not op.is_(ELEMENTWISE) or op.result.type != write.operands[0].type or _cost(op, _makers(later)) < _STEPS:
             continue
         known = made.get(_key(op, _makers(later)))
         if known is None or known.result.type != op.result.type:
@@ -122,14 +125,14 @@ def _makers(loop: Op) -> dict[str, Op]:
 def _key(op: Op, makers: Mapping[str, Op]) -> _Key:
     """What is equal for operations that compute the same; values from outside the loop go by name."""
     operands = tuple(_key(makers[v.name], makers) if v.name in makers else v.name for v in op.operands)
-    same = op.name in _REPEATABLE
+    same = op.is_(_REPEATABLE)
     return op.name, op.attributes, operands, op.result.type, "" if same else op.result.name
 
 
 def _cost(op: Op, makers: Mapping[str, Op]) -> int:
     """Steps for one element, from the reads on."""
     inside = (makers[v.name] for v in op.operands if v.name in makers)
-    own = _steps(op["function"], len(op.operands)) if op.name == "elementwise" else 0
+    own = _steps(op["function"], len(op.operands)) if op.is_(ELEMENTWISE) else 0
     return own + sum(_cost(one, makers) for one in inside)
 
 
@@ -139,7 +142,7 @@ def _steps(function: str, operands: int) -> int:
     build = ThreadBuilder(lambda hint: f"{hint}.{next(numbers)}")
     values = [Value(f"operand.{i}", VectorType(DTYPES["f32"], 1)) for i in range(operands)]
     MEANINGS[function].steps(Steps(build, values[-1], "step"), *values)
-    return sum(op.name != "constant" for op in build.ops)
+    return sum(not op.is_(CONSTANT) for op in build.ops)
 
 
 def _needed(ops: Sequence[Op], yields: Sequence[Value]) -> list[Op]:
@@ -147,7 +150,7 @@ def _needed(ops: Sequence[Op], yields: Sequence[Value]) -> list[Op]:
     used = {value.name for value in yields}
     kept: list[Op] = []
     for op in reversed(ops):
-        if op.name in _REPEATABLE and op.result.name not in used:
+        if op.is_(_REPEATABLE) and op.result.name not in used:
             continue
         used |= {value.name for inner in op.walk() for value in (*inner.operands, *_yields(inner))}
         kept.append(op)

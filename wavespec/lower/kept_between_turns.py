@@ -9,7 +9,7 @@ from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op, Value, rewrite
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.thread_ops import STORES
+from wavespec.ir.thread_ops import BIND, BROADCAST, CONSTANT, COORDINATES, FOR, LOAD, SLICE, WRITES_MEMORY
 
 _Place = tuple[str, Expr]
 """A memory, and the offset at which the place of a wave starts in it."""
@@ -83,7 +83,7 @@ class KeptBetweenTurns:
         return tuple(result)
 
     def _is_turn(self, op: Op) -> bool:
-        return op.name == "for" and op["induction"] in self.waves
+        return op.is_(FOR) and op["induction"] in self.waves
 
     def _loop(self, op: Op, scope: _Scope, depth: int) -> Op:
         """A loop with turns inside: what it stores may be there from the step before, or from another wave's turn,
@@ -96,7 +96,7 @@ class KeptBetweenTurns:
         return replace(op, region=replace(op.body, ops=inside))
 
     def _note_stores(self, op: Op, without: Collection[str]) -> None:
-        stores = (inner["memory"] for inner in op.walk() if inner.name in STORES)
+        stores = (inner["memory"] for inner in op.walk() if inner.is_(WRITES_MEMORY))
         self._stored |= {name: self._number for name in stores if name not in without}
 
     # ----------------------------------------------------------------------------------------------------------- uses
@@ -113,7 +113,7 @@ class KeptBetweenTurns:
             return
         scope.known.add(key)
         made = self._made[key].op
-        if made.name != "bind" and not self._is_repeated(key, scope):
+        if not made.is_(BIND) and not self._is_repeated(key, scope):
             build, value = ThreadBuilder(self.fresh), next(v for v in made.results if v.name == key)
             build.span, build.node = made.span, made.node
             if key not in self._kept:
@@ -132,16 +132,12 @@ class KeptBetweenTurns:
     def _is_repeated(self, key: str, scope: _Scope) -> bool:
         """Whether a value is made again rather than kept."""
         made = self._made[key]
-        match made.op.name:
-            case "constant" | "coordinates" | "broadcast":
-                return True
-            case "slice":
-                (whole,) = made.op.operands
-                return whole.name in scope.known or self._is_repeated(whole.name, scope)
-            case "load":
-                return self._stored.get(made.op["memory"], -1) < made.number
-            case _:
-                return False
+        if made.op.is_(SLICE):
+            (whole,) = made.op.operands
+            return whole.name in scope.known or self._is_repeated(whole.name, scope)
+        if made.op.is_(LOAD):
+            return self._stored.get(made.op["memory"], -1) < made.number
+        return made.op.is_(CONSTANT, COORDINATES, BROADCAST)
 
     def _with_store(self, op: Op) -> tuple[Op, ...]:
         build = ThreadBuilder(self.fresh)
@@ -155,7 +151,7 @@ class KeptBetweenTurns:
 def _makes(op: Op) -> Iterator[str]:
     """Names of the values, or the name of the symbol, that an operation makes."""
     yield from (value.name for value in op.results)
-    if op.name == "bind":
+    if op.is_(BIND):
         yield op["symbol"]
 
 

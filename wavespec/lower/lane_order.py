@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wavespec.ir.kernel import Kernel, Memory
+from wavespec.ir.tile_ops import COPY
 from wavespec.targets.machine import Machine
 
 
@@ -18,7 +19,7 @@ def copies_in_lane_order(kernel: Kernel, machine: Machine) -> bool:
     overlapping = any(one.stages > 1 or one.auto or one.nodes or one.clusters for one in schedules)
     if not machine.globals.async_copies.in_lane_order or not overlapping or plan.roles.order == "ping_pong":
         return False
-    copies = [op for op in kernel.walk() if op.name == "copy"]
+    copies = [op for op in kernel.walk() if op.is_(COPY)]
     if any(op.get("at") for op in copies):  # lanes may find their elements anywhere
         return False
     tiles = [(kernel.memory(op["source"]), kernel.memory(op["memory"])) for op in copies]

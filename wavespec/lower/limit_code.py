@@ -6,10 +6,12 @@ from typing import ClassVar
 
 from wavespec.diagnostics import Span, WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.tile_ops import ELEMENTWISE, READ, REDUCE, SCAN, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import copies_are_distributed, tiles_have_layouts
 from wavespec.targets.machine import Machine
 
-_ONE_BY_ONE = ("elementwise", "read", "reduce", "scan", "write")
+_ONE_BY_ONE = ELEMENTWISE | READ | REDUCE | SCAN | WRITE
 """Operations that become a step, or more, for each vector register of a tile."""
 
 
@@ -33,6 +35,7 @@ class LimitCode(Pass):
     """
 
     name: ClassVar[str] = "limit-code"
+    requires = (tiles_have_layouts, copies_are_distributed)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.most_lines > 0
@@ -71,14 +74,14 @@ def _largest_tile(kernel: Kernel) -> Span | None:
 def _steps(op: Op, kernel: Kernel, machine: Machine) -> int:
     """Vector registers of what one lane has of a tile.  Elements at places that values say may be moved in loops, and
     those in the memory of the workgroup many at a time."""
-    if op.name not in _ONE_BY_ONE:
+    if not op.is_(_ONE_BY_ONE):
         return 0
     if op.get("memory") and kernel.memory(op["memory"]).space != "global":
         return 0
     tile = (op.operands or op.results)[0].tile
     assert tile.layout is not None
     if op.get("at"):
-        by_values = len(op.operands) > (op.name == "write")
+        by_values = len(op.operands) > op.is_(WRITE)
         return 0 if by_values else tile.layout.elements // tile.layout.fragment_elements
     # Where lanes have no vector registers, one step takes a widest access of an operand.
     native_bits = (machine.vector_bytes or machine.globals.access_bytes) * 8

@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.declarations import Kind
+from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.tile_ops import TILE_OPS
 from wavespec.lower.base import Pass
+from wavespec.lower.empty_dims import dims_found_empty
+from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed
 from wavespec.ops.index_map import dims_of
 from wavespec.targets.machine import Machine
 
@@ -19,22 +22,27 @@ class MaskEdges(Pass):
     Before: accesses to global memory have an origin.
     After:  ``read``, ``write`` and ``copy`` of global memory have ``masked``, the dims that need a bound check: those
             whose size is not known to be a multiple of the tile; with a mapping, dims of the tile.  A promise in the
-            spec (``multiple_of``, a fixed size) removes it.  A read in place has ``clamped`` too, dims of the result:
-            beyond their edge it may read the last element again, because what is computed there is never stored, and
-            needs no check.  ``reduce``, ``topk``, ``pad`` and ``join`` have ``masked`` where elements beyond the edge
-            have to be left out.
+            spec (``multiple_of``, a fixed size) removes it, unless workgroups find the dim empty.  A read in place has
+            ``clamped`` too, dims of the result: beyond their edge it may read the last element again, because what is
+            computed there is never stored, and needs no check.  ``reduce``, ``topk``, ``pad`` and ``join`` have
+            ``masked`` where elements beyond the edge have to be left out.
     """
 
     name: ClassVar[str] = "mask-edges"
+    requires = (tiles_are_placed,)
+    ensures = (edges_are_masked,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        plan = kernel.distribution
+        plan, empty = kernel.distribution, dims_found_empty(kernel)
         tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         tiles |= {split.dim: split.tile * plan.cluster for split in plan.workgroup if split.axis == 0}
 
+        def is_partial(dim: str, size: Expr) -> bool:
+            return dim in tiles and (dim in empty or size.divisor % tiles[dim] != 0)
+
         def masked(memory: Memory) -> tuple[str, ...]:
             sizes = zip(memory.dims, memory.shape, strict=True)
-            return tuple(dim for dim, size in sizes if dim in tiles and size.divisor % tiles[dim])
+            return tuple(dim for dim, size in sizes if is_partial(dim, size))
 
         def change(op: Op) -> tuple[Op, ...]:
             declared = TILE_OPS[op.name].attributes.get("masked")
@@ -42,17 +50,17 @@ class MaskEdges(Pass):
                 return (op,)
             if declared.kind is Kind.FLAG:
                 dim, here = op["dim"], op.get("origin") is not None
-                return (op.with_(masked=here and dim in tiles and op["size"].divisor % tiles[dim] != 0),)
-            name = op.get("source") or op.get("memory")
+                return (op.with_(masked=here and is_partial(dim, op["size"])),)
+            name = op.get("source") or op["memory"]
             if kernel.memory(name).space != "global":
                 return (op,)
             if op.get("at"):
                 sizes = kernel.all_sizes
-                return (op.with_(masked=tuple(d for d in dims_of(op) if d in tiles and sizes[d].divisor % tiles[d])),)
+                return (op.with_(masked=tuple(dim for dim in dims_of(op) if is_partial(dim, sizes[dim]))),)
             edges, clamped = masked(kernel.memory(name)), op.get("clamped")
             if clamped is None:
                 return (op.with_(masked=edges),)
-            beyond = tuple(dim for dim in edges if dim in clamped)
+            beyond = tuple(dim for dim in edges if dim in clamped and dim not in empty)
             return (op.with_(masked=tuple(dim for dim in edges if dim not in beyond), clamped=beyond),)
 
         return replace(kernel, body=rewrite(kernel.body, change))

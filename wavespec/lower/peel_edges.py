@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
+from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
 from wavespec.targets.machine import Machine
 
 
@@ -23,18 +25,22 @@ class PeelEdges(Pass):
     """
 
     name: ClassVar[str] = "peel-edges"
+    requires = (tiles_are_placed, edges_are_masked)
+    ensures = (whole_steps_check_nothing,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "iterate" or op.node in scheduled or op["unroll"] == 0:
+            if not op.is_(ITERATE) or op.node in scheduled or op["unroll"] == 0:
+                return (op,)
+            if op["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
                 return (op,)
             if any(op.get(key) is not None for key in ("lower", "stride", "goes_on")):
                 return (op,)
             inside = [inner for inner in op.walk() if inner is not op]
-            if any(inner.name == "mma" for inner in inside) or not any(_is_masked(inner, op) for inner in inside):
+            if any(inner.is_(MMA) for inner in inside) or not any(_is_masked(inner, op) for inner in inside):
                 return (op,)
             return _peeled(op, fresh)
 

@@ -10,6 +10,7 @@ from wavespec.ir.expr import ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, let, product
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
@@ -37,6 +38,8 @@ class PersistWorkgroups(Pass):
     """
 
     name: ClassVar[str] = "persist-workgroups"
+    requires = (is_of_lanes,)
+    ensures = (tiles_are_walked_over,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution

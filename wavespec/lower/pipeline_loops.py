@@ -9,8 +9,10 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, raise_all
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.thread_ops import FOR, LANES_FILL, LET, MMA
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.promote_shared import SharedMemoryExceeded
+from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
 from wavespec.schedule.dependences import staged_memories
 from wavespec.schedule.errors import (
     MOST_PRODUCTS,
@@ -47,6 +49,7 @@ class PipelineLoops(Pass):
     """
 
     name: ClassVar[str] = "pipeline-loops"
+    requires = (is_of_lanes, buffers_are_in_range)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
@@ -54,7 +57,7 @@ class PipelineLoops(Pass):
             if plan.schedules or plan.auto:
                 raise PlannedByRoles(plan.schedules[0].where() if plan.schedules else plan.stages_span)
             return kernel
-        loops = [op.node for op in kernel.walk() if op.name == "for" and op.node]
+        loops = [op.node for op in kernel.walk() if op.is_(FOR) and op.node]
         for schedule in kernel.distribution.schedules:
             if schedule.loop not in loops:
                 raise UnknownLoop(schedule.where_key(), schedule.loop, loops)
@@ -62,9 +65,9 @@ class PipelineLoops(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             nonlocal kernel
-            if op.name == "for" and op.node and _has_staged_branch(kernel, op):
+            if op.is_(FOR) and op.node and _has_staged_branch(kernel, op):
                 notes.append(f"{op.node}: steps do not overlap, because of the branch in them.")
-            if op.name != "for" or op.get("once") or not staged_memories(kernel, op.body.ops):
+            if not op.is_(FOR) or op.get("once") or not staged_memories(kernel, op.body.ops):
                 return (op,)
             if op.get("goes_on") is not None and not _is_planned(kernel, op):
                 if _overlaps(kernel, op):
@@ -122,7 +125,7 @@ def _is_planned(kernel: Kernel, loop: Op) -> bool:
 def _is_innermost(loop: Op) -> bool:
     made = {value.name for op in loop.body.ops for value in op.results}
     # `let` says which tile a round of the grid is for, and places are made of that.
-    plain = all(op.region is None and op.name != "let" and not op.get("uniform") for op in loop.body.ops)
+    plain = all(op.region is None and not op.is_(LET) and not op.get("uniform") for op in loop.body.ops)
     return plain and all(value.name in made for value in loop.body.yields)
 
 
@@ -203,7 +206,7 @@ def _check_shared(kernel: Kernel, loop: str, machine: Machine) -> None:
 
 def _check_registers(kernel: Kernel, ops: tuple[Op, ...], loop: str, machine: Machine) -> None:
     limit = machine.registers_of(kernel.threads)
-    rounds = [op for op in ops if op.name == "for"]
+    rounds = [op for op in ops if op.is_(FOR)]
     needed = max(sum(map(words, op.operands)) for op in rounds)
     if limit and needed > limit:
         where = kernel.distribution.schedule_of(loop).where() or rounds[0].span  # there may be no schedule
@@ -211,7 +214,7 @@ def _check_registers(kernel: Kernel, ops: tuple[Op, ...], loop: str, machine: Ma
 
 
 def _check_length(kernel: Kernel, ops: tuple[Op, ...], loop: str) -> None:
-    count = sum(inner.name == "mma" for op in ops for inner in op.walk())
+    count = sum(inner.is_(MMA) for op in ops for inner in op.walk())
     if count > MOST_PRODUCTS:
         raise ScheduleTooLong(kernel.distribution.schedule_of(loop).where(), loop, count)
 
@@ -229,7 +232,7 @@ def _check_possible(kernel: Kernel, machine: Machine) -> None:
     names = {memory.name for memory in staged if memory.staged}
     if not staged:
         raise StagesNotPossible(where, stages, "no tensor is staged", "Mark the operands with 'space: shared'.")
-    ways = {op.name for op in kernel.walk() if op.name in ("store", "copy_async") and op["memory"] in names}
+    ways = {op.name for op in kernel.walk() if op.is_(LANES_FILL) and op["memory"] in names}
     if len(ways) > 1:
         why = "one tile is copied by itself and another goes through registers"
         raise StagesNotPossible(where, stages, why, "Promise the same of the rows of both tensors, or use one stage.")

@@ -8,7 +8,19 @@ from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op, attribute_pairs
+from wavespec.ir.thread_ops import (
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    BARRIER,
+    COPY_ASYNC,
+    IF,
+    READS_MEMORY,
+    ROLE,
+    STAGGER,
+    WRITES_MEMORY,
+)
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import accesses_are_ordered, buffers_are_in_range, is_of_lanes
 from wavespec.schedule.buffer_ring import READS, TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine
 
@@ -47,16 +59,18 @@ class PlaceBarriers(Pass):
     """
 
     name: ClassVar[str] = "place-barriers"
+    requires = (is_of_lanes, buffers_are_in_range)
+    ensures = (accesses_are_ordered,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.threads == 1:  # one lane has nobody to wait for
             return kernel
-        roles = [op for op in kernel.body if op.name == "role"]
+        roles = [op for op in kernel.body if op.is_(ROLE)]
         if not roles:
             scope = _Scope(kernel, _shared(kernel, kernel.body), ())
             body, _ = _block(scope, kernel.body, frozenset(), 1)
             return replace(kernel, body=body)
-        body = (_of_role(kernel, op, roles) if op.name == "role" else op for op in kernel.body)
+        body = (_of_role(kernel, op, roles) if op.is_(ROLE) else op for op in kernel.body)
         return replace(kernel, body=tuple(body))
 
 
@@ -69,7 +83,7 @@ class _Scope:
     waves: tuple[tuple[str, Any], ...]
 
     def is_barrier(self, op: Op) -> bool:
-        return op.name == "barrier" and dict(op.attributes) == dict(self.waves)
+        return op.is_(BARRIER) and dict(op.attributes) == dict(self.waves)
 
 
 def _shared(kernel: Kernel, ops: Iterable[Op]) -> frozenset[str]:
@@ -105,14 +119,14 @@ def _block(scope: _Scope, ops: tuple[Op, ...], pending: _Pending, needed: int) -
                 pending = _met(pending, needed)
         if scope.is_barrier(op):
             pending = _met(pending, needed)
-        elif op.name == "stagger":
+        elif op.is_(STAGGER):
             # Going apart is a barrier for one half: accesses before it take one more for the other half.
             pending = _met(pending, 2) if op["ahead"] else pending
             needed = 1 + op["ahead"]
             pending = frozenset(before for before in pending if before.age != _LANDED or before.passed < needed)
-        elif op.name == "async_commit":
+        elif op.is_(ASYNC_COMMIT):
             pending = frozenset(replace(a, age=a.age + 1) if a.age != _LANDED else a for a in pending)
-        elif op.name == "async_wait":
+        elif op.is_(ASYNC_WAIT):
             limit = op["pending"]
             pending = frozenset(replace(a, age=_LANDED) if a.age > limit else a for a in pending)
         elif access:
@@ -128,7 +142,7 @@ def _met(pending: _Pending, needed: int) -> _Pending:
 
 
 def _loop(scope: _Scope, op: Op, pending: _Pending, needed: int) -> tuple[Op, _Pending]:
-    if op.name == "if" or op.get("once"):
+    if op.is_(IF) or op.get("once"):
         ops, after = _block(scope, op.body.ops, pending, needed)
         return replace(op, region=replace(op.body, ops=ops)), after | pending
     induction: str = op["induction"]
@@ -165,15 +179,15 @@ def _loop(scope: _Scope, op: Op, pending: _Pending, needed: int) -> tuple[Op, _P
 
 
 def _access(scope: _Scope, op: Op) -> _Access | None:
-    if op.name not in ("load", "store", "load_matrix", "copy_async") or op["memory"] not in scope.memories:
+    if not op.is_(READS_MEMORY, WRITES_MEMORY, COPY_ASYNC) or op["memory"] not in scope.memories:
         return None
     if op.get("rank") is not None:  # signals order what workgroups of a cluster read of each other
         return None
     return _Access(
         op["memory"],
-        op["buffer"],
-        op.name in ("store", "copy_async"),
-        0 if op.name == "copy_async" else _LANDED,
+        op.get("buffer"),
+        op.is_(WRITES_MEMORY, COPY_ASYNC),
+        0 if op.is_(COPY_ASYNC) else _LANDED,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, rewrite
-from wavespec.ir.thread_ops import LOADS, STORES
+from wavespec.ir.thread_ops import FOR, READS_MEMORY, WRITES_MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class PlacesOfTurns:
                     buffers[name] = buffers[name] * self.waves[symbol] + self.symbol(symbol)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name not in STORES | LOADS or op["memory"] not in buffers:
+            if not op.is_(WRITES_MEMORY, READS_MEMORY) or op["memory"] not in buffers:
                 return (op,)
             return (op.with_(buffer=op["buffer"] * self.copies[op["memory"]] + buffers[op["memory"]]),)
 
@@ -66,12 +66,13 @@ class PlacesOfTurns:
     ) -> Iterator[_Access]:
         for op in ops:
             if op.region:
-                turn = op.name == "for" and op["induction"] in self.waves
+                turn = op.is_(FOR) and op["induction"] in self.waves
                 inner = (*turns, (op["induction"], next(numbers))) if turn else turns
                 yield from self._accesses(op.region.ops, inner, numbers)
-            elif op.name in STORES | LOADS and op["memory"] in self.memories:
+            elif op.is_(WRITES_MEMORY, READS_MEMORY) and op["memory"] in self.memories:
                 own = op["offset"].symbols | op["buffer"].symbols
-                yield _Access(op["memory"], op.name in STORES, op.name in LOADS, own.intersection(self.waves), turns)
+                stores, loads = op.is_(WRITES_MEMORY), op.is_(READS_MEMORY)
+                yield _Access(op["memory"], stores, loads, own.intersection(self.waves), turns)
 
     def _apart(self, accesses: Sequence[_Access]) -> list[str]:
         """Symbols of the waves that store to one place before any of them loads."""

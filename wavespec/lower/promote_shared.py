@@ -11,9 +11,18 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave, operand_name
+from wavespec.ir.tile_ops import MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import may_be_empty
+from wavespec.lower.tile_properties import (
+    products_have_instructions,
+    reads_are_for_one_use,
+    staged_tensors_are_copied,
+    tiles_are_placed,
+    tiles_have_extents,
+)
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.staged_writes import staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
@@ -81,12 +90,14 @@ class PromoteShared(Pass):
     """
 
     name: ClassVar[str] = "promote-shared"
+    requires = (products_have_instructions, reads_are_for_one_use, tiles_have_extents, tiles_are_placed)
+    ensures = (staged_tensors_are_copied,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         operands: dict[str, tuple[Op, Fragment]] = {}
         products: list[tuple[MatrixInstruction, tuple[str, str]]] = []
         for op in kernel.walk():
-            if op.name == "mma":
+            if op.is_(MMA):
                 row = instruction_of(op, machine)
                 products.append((row, (op["m"], op["n"])))
                 operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
@@ -95,14 +106,14 @@ class PromoteShared(Pass):
         stages = kernel.distribution.stages if kernel.producers else 1
 
         def change(op: Op) -> tuple[Op, ...]:
-            whole = op.name == "write" and not op.get("at") and not op.get("combine")
+            whole = op.is_(WRITE) and not op.get("at") and not op.get("combine")
             if whole and kernel.producers and kernel.distribution.split == 1:
-                row, dims = products[0]
-                staged = staging_of(kernel.memory(op["memory"]), row, dims, kernel.wave_count, machine)
-                if staged:
+                memory, (row, dims) = kernel.memory(op["memory"]), products[0]
+                staged = staging_of(memory, row, dims, kernel.wave_count, machine)
+                if staged and not may_be_empty(kernel, memory):
                     added.update((memory.name, memory) for memory in staged)
                     return (op.with_(staged=tuple(memory.name for memory in staged)),)
-            if op.name != "read" or op.get("direct"):
+            if not op.is_(READ) or op.get("direct"):
                 return (op,)
             source, value = seen_by(op, kernel), op.result
             product, fragment = operands.get(value.name, (None, None))
@@ -147,7 +158,7 @@ class PromoteShared(Pass):
             return (copy, read)
 
         body = rewrite(kernel.body, change)
-        retyped = {op.result.name: op.result for new in body for op in new.walk() if op.name == "read"}
+        retyped = {op.result.name: op.result for new in body for op in new.walk() if op.is_(READ)}
 
         def use(op: Op) -> tuple[Op, ...]:
             return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
@@ -179,7 +190,7 @@ def _through(kernel: Kernel, op: Op) -> tuple[tuple[str, str, tuple[tuple[str, E
 def _reads_behind(kernel: Kernel, op: Op) -> tuple[list[Op], list[str]]:
     """The reads, the last one first, that the place of a tile depends on, and the names of what else it does."""
     missing, found = dict.fromkeys(value.name for value in op.operands), list[Op]()
-    for read in reversed([known for known in kernel.walk() if known.name == "read"]):
+    for read in reversed([known for known in kernel.walk() if known.is_(READ)]):
         if read.result.name in missing:
             del missing[read.result.name]
             missing |= dict.fromkeys(value.name for value in read.operands)
@@ -204,9 +215,9 @@ def _by_name(value: Value) -> str:
 
 def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:
     """Names of what is read in the block of the product that uses it."""
-    read = {op.result.name for op in ops if op.name == "read"}
+    read = {op.result.name for op in ops if op.is_(READ)}
     for op in ops:
-        if op.name == "mma":
+        if op.is_(MMA):
             yield from (value.name for value in op.operands if value.name in read)
         if op.region:
             yield from _beside_product(op.region.ops)

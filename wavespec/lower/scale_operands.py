@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
+from wavespec.ir.tile_ops import MMA
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import is_of_tiles, products_have_three_operands
 from wavespec.targets.machine import Machine
 
 _COMPUTED, _MULTIPLIED = "f32", "bf16"
@@ -23,12 +25,14 @@ class ScaleOperands(Pass):
     """
 
     name: ClassVar[str] = "scale-operands"
+    requires = (is_of_tiles,)
+    ensures = (products_have_three_operands,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "mma" or len(op.operands) == 3:
+            if not op.is_(MMA) or len(op.operands) == 3:
                 return (op,)
             lhs, rhs, acc, *scales = op.operands
             made: list[Op] = []

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.tile_ops import MMA, READ
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.tile_properties import products_have_instructions, reads_are_for_one_use
 from wavespec.targets.machine import Machine
 
 _Way = tuple[object, ...]
@@ -25,6 +27,8 @@ class SeparateOperands(Pass):
     """
 
     name: ClassVar[str] = "separate-operands"
+    requires = (products_have_instructions,)
+    ensures = (reads_are_for_one_use,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         ways: dict[str, dict[_Way, None]] = {}
@@ -32,7 +36,7 @@ class SeparateOperands(Pass):
             for value, way in _uses(op, machine):
                 ways.setdefault(value.name, {})[way] = None
         several = {name: sorted(every, key=_OTHER.__eq__) for name, every in ways.items() if len(every) > 1}
-        reads = [op for op in kernel.walk() if op.name == "read" and op.result.name in several]
+        reads = [op for op in kernel.walk() if op.is_(READ) and op.result.name in several]
         if not reads:
             return kernel
         fresh, values = fresh_names(kernel), dict[tuple[str, _Way], Value]()
@@ -46,7 +50,7 @@ class SeparateOperands(Pass):
 def _uses(op: Op, machine: Machine) -> Iterator[tuple[Value, _Way]]:
     """What an operation, and its region in the end, uses, and what has to be alike for uses to share a read."""
     fragments = {}
-    if op.name == "mma":
+    if op.is_(MMA):
         row = instruction_of(op, machine)
         fragments = {0: row.a, 1: row.b}
     for number, value in enumerate(op.operands):
@@ -65,7 +69,7 @@ def _separated(ops: tuple[Op, ...], values: dict[tuple[str, _Way], Value], machi
             inside = _separated(region.ops, values, machine)
             region = replace(region, ops=inside, yields=tuple(used[len(op.operands) :]))
         op = replace(op, operands=tuple(used[: len(op.operands)]), region=region)
-        made = [(way, value) for (name, way), value in values.items() if op.name == "read" and name == op.result.name]
+        made = [(way, value) for (name, way), value in values.items() if op.is_(READ) and name == op.result.name]
         for way, value in made:
             result.append(replace(op.with_(direct=True) if way == _OTHER else op, results=(value,)))
         if not made:

@@ -11,11 +11,13 @@ from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribu
 from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.thread_ops import LOADS, STORES
+from wavespec.ir.thread_ops import ACCUMULATE, BIND, CONSTANT, FOR, LOAD, MMA, READS_MEMORY, SLICE, STORE, WRITES_MEMORY
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.empty_dims import of_grid
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.places_of_turns import PlacesOfTurns
 from wavespec.lower.promote_shared import SharedMemoryExceeded
+from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
 from wavespec.targets.machine import Machine
 
 
@@ -25,7 +27,7 @@ class SerializeWaves(Pass):
     Before: operations speak of wave symbols; loops carry registers of every wave.
     After:  ``for`` loops over the wave symbols, the last wave symbol innermost.  What depends on no wave symbol
             (packing a panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.
-            The kernel has no waves left.  Waves beyond the edge of a tensor are not run.
+            The kernel has no waves left.  Waves beyond the edge of a tensor are not run, but one of an empty dim.
     Cases:  a loop around all waves cannot keep their registers.
             1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its
                sum there, and announces that when it starts (``prefetch``, where the machine has it).
@@ -36,6 +38,8 @@ class SerializeWaves(Pass):
     """
 
     name: ClassVar[str] = "serialize-waves"
+    requires = (is_of_lanes, symbols_are_in_scope)
+    ensures = (waves_are_loops,)
 
     def applies_to(self, machine: Machine) -> bool:
         return not machine.concurrent_waves
@@ -58,6 +62,7 @@ class _Serializer:
         self.kernel, self.machine = kernel, machine
         self.order = [name for name, _ in kernel.waves]
         self.fresh = fresh_names(kernel)
+        self.found_empty = of_grid(kernel)
         self.depths: dict[str, int] = {}
         self.memory_depths: dict[str, int] = {}
         self.private: list[Memory] = []
@@ -72,7 +77,7 @@ class _Serializer:
         for inner in op.walk():
             for value in inner.operands:
                 deepest = max(deepest, self.depths.get(value.name, 0))
-            if inner.name in ("load", "load_tile"):
+            if inner.is_(READS_MEMORY):
                 deepest = max(deepest, self.memory_depths.get(inner["memory"], 0))
             for name in inner.symbols:
                 deepest = max(deepest, self._depth_of_symbol(name))
@@ -86,7 +91,7 @@ class _Serializer:
         """Serialise a list that no wave loop is around yet."""
         ops = list(ops)
         for number, op in enumerate(ops):
-            if op.name == "for" and self._mixes_levels(op):
+            if op.is_(FOR) and self._mixes_levels(op):
                 rest = ops[number + 1 :]
                 before, loop, after = self.without_carried(op, rest) if op.operands else ([], op, rest)
                 return self.nest(ops[:number] + before) + self.block_loop(loop) + self.block(after)
@@ -100,7 +105,7 @@ class _Serializer:
         is private each wave may make for itself."""
         depths = [(self._note(inner), inner) for inner in op.body.ops]
         deepest = max((depth for depth, _ in depths), default=0)
-        if any(inner.name == "for" and self._mixes_levels(inner) for inner in op.body.ops):
+        if any(inner.is_(FOR) and self._mixes_levels(inner) for inner in op.body.ops):
             return True
         laid_down = {name for depth, inner in depths if depth == deepest for name in self._staged(inner)}
         outer = [inner for depth, inner in depths if depth < deepest]
@@ -108,13 +113,13 @@ class _Serializer:
 
     def _staged(self, op: Op) -> set[str]:
         """Memories of the workgroup that ``op`` fills."""
-        stores = (inner["memory"] for inner in op.walk() if inner.name == "store")
+        stores = (inner["memory"] for inner in op.walk() if inner.is_(WRITES_MEMORY))
         return {name for name in stores if name in self.local}
 
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
         wave loops stages each memory as deep as the operation in it does."""
-        around = op.name == "for" and self._mixes_levels(op)
+        around = op.is_(FOR) and self._mixes_levels(op)
         depth = self.depth(op)
         for name in _made(op):
             self.depths[name] = depth
@@ -125,7 +130,7 @@ class _Serializer:
     def _depth_at_one_place(self, op: Op, memory: str) -> int:
         """How many wave loops have to be around what loads what ``op`` lays down: those of waves that each do so at the
         same place.  What waves lay down side by side is there for all when the last one has."""
-        stores = [inner for inner in op.walk() if inner.name == "store" and inner["memory"] == memory]
+        stores = [inner for inner in op.walk() if inner.is_(STORE) and inner["memory"] == memory]
         side_by_side = frozenset[str]().union(*(store["offset"].symbols for store in stores))
         names = self.order[: self.depth(op)]
         return max((number for number, name in enumerate(names, 1) if name not in side_by_side), default=0)
@@ -158,7 +163,7 @@ class _Serializer:
     def _without_checks(self, op: Op, name: str, count: int) -> Op:
         """The access without the check that the bounds of the loop over single rows have made."""
         split, size = self._split(name)
-        if not op.get("mask") or split.tile != count:
+        if not op.get("mask") or split.tile != count or split.dim in self.found_empty:
             return op
         checked = (self.kernel.symbol(f"wg{split.axis}") * split.tile + self.kernel.symbol(name), size)
         return op.with_(mask=tuple(pair for pair in op["mask"] if pair != checked))
@@ -166,7 +171,8 @@ class _Serializer:
     def _waves_inside(self, name: str, count: int) -> Expr:
         split, size = self._split(name)
         start = self.kernel.symbol(f"wg{split.axis}") * split.tile
-        return minimum(count, ceildiv(size - start, split.tile // count))
+        inside = ceildiv(size - start, split.tile // count)
+        return minimum(count, maximum(1, inside) if split.dim in self.found_empty else inside)
 
     def _split(self, name: str) -> tuple[Split, Expr]:
         """What the waves of that name are the parts of, and the size of its dim."""
@@ -183,7 +189,7 @@ class _Serializer:
     def without_carried(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
         """The loop with its carried values in memory: operations before it, the loop, operations after it."""
         self._note_carried(op)
-        zeros = {o.result.name for o in self.kernel.walk() if o.name == "constant" and o["value"] == 0}
+        zeros = {o.result.name for o in self.kernel.walk() if o.is_(CONSTANT) and o["value"] == 0}
         ends_early = op.get("goes_on") is not None
         if ends_early or not all(value.name in zeros for value in op.operands) or not _only_accumulates(op):
             return self._in_private(op, after)
@@ -199,8 +205,8 @@ class _Serializer:
         for other in after:
             if not any(value.name in known for inner in other.walk() for value in inner.operands):
                 continue
-            stores = other.name == "store" and self.kernel.memory(other["memory"]).space == "global"
-            if not stores and other.name != "slice":
+            stores = other.is_(STORE) and self.kernel.memory(other["memory"]).space == "global"
+            if not stores and not other.is_(SLICE):
                 return None
             known |= {value.name for value in other.results}
             chain.append(other)
@@ -211,7 +217,7 @@ class _Serializer:
         last = {result.name: value for result, value in zip(op.results, op.body.yields, strict=True)}
         tail = [renamed(other, last) for other in chain]
         return self._in_memory(
-            op, [other for other in tail if other.name == "slice"], [other for other in tail if other.name == "store"]
+            op, [other for other in tail if other.is_(SLICE)], [other for other in tail if other.is_(STORE)]
         )
 
     def _added_up(self, op: Op, after: list[Op]) -> tuple[list[Op], Op, list[Op]]:
@@ -225,7 +231,7 @@ class _Serializer:
             for at in range(0, size, width):
                 spills.store(spills.slice(last, at, min(width, size - at)), name, start + at)
             outside[result.name] = outer.load(name, dtype, size, start, hint=result.name)
-        slices, stores = ([o for o in spills.ops if (o.name == "store") == stored] for stored in (False, True))
+        slices, stores = ([o for o in spills.ops if (o.is_(STORE)) == stored] for stored in (False, True))
         return [], self._in_memory(op, slices, stores), [*outer.ops, *(renamed(o, outside) for o in after)]
 
     def _in_memory(self, op: Op, slices: list[Op], stores: list[Op]) -> Op:
@@ -233,7 +239,7 @@ class _Serializer:
         body = op.body
         first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
         onto = ((op["lower"], self.kernel.symbol(op["induction"])),)
-        sums = [replace(store, name="accumulate").with_(onto=onto) for store in stores]
+        sums = [replace(store, name=ACCUMULATE.name).with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         announced = places if self.machine.globals.prefetch else ()
         hints = [Op("prefetch", attributes=place, span=op.span) for place in announced]
@@ -246,7 +252,7 @@ class _Serializer:
         return replace(op.with_(upper=upper), operands=(), results=(), region=region)
 
     def _where_it_runs(self, op: Op, loop: Op) -> Op:
-        if op.name != "load" or self.kernel.memory(op["memory"]).role != "input":
+        if not op.is_(LOAD) or self.kernel.memory(op["memory"]).role != "input":
             return op
         return op.with_(mask=((self.kernel.symbol(loop["induction"]), loop["upper"]), *op["mask"]))
 
@@ -317,13 +323,13 @@ class _Run:
 
 def _made(op: Op) -> list[str]:
     """The names of what an operation defines: values, and the symbol of a value."""
-    return [value.name for value in op.results] + ([op["symbol"]] if op.name == "bind" else [])
+    return [value.name for value in op.results] + ([op["symbol"]] if op.is_(BIND) else [])
 
 
 def _touched(op: Op) -> tuple[set[str], set[str]]:
     """Memories that are loaded from and stored to."""
     inner = list(op.walk())
-    return {o["memory"] for o in inner if o.name in LOADS}, {o["memory"] for o in inner if o.name in STORES}
+    return {o["memory"] for o in inner if o.is_(READS_MEMORY)}, {o["memory"] for o in inner if o.is_(WRITES_MEMORY)}
 
 
 def _only_accumulates(op: Op) -> bool:
@@ -334,11 +340,11 @@ def _only_accumulates(op: Op) -> bool:
         for number, value in enumerate(inner.operands):
             if value.name not in sums:
                 continue
-            if inner.name == "mma" and number == 2:
+            if inner.is_(MMA) and number == 2:
                 sums.add(inner.result.name)
-            elif inner.name == "for" and _only_accumulates(inner):
+            elif inner.is_(FOR) and _only_accumulates(inner):
                 sums.add(inner.results[number].name)
             else:
                 return False
-    products = (inner for inner in op.body.ops if inner.name in ("mma", "for"))
+    products = (inner for inner in op.body.ops if inner.is_(MMA, FOR))
     return all(value.name in sums for inner in products for value in inner.results)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.tile_ops import PURE
+from wavespec.ir.tile_ops import PURE, READ, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import nothing_is_computed_twice, reads_are_for_one_use, tiles_have_layouts
 from wavespec.targets.machine import Machine
 
 _Key = tuple[Any, ...]
@@ -25,6 +26,9 @@ class ShareResults(Pass):
     """
 
     name: ClassVar[str] = "share-results"
+    requires = (tiles_have_layouts,)
+    ensures = (nothing_is_computed_twice,)
+    drops = (reads_are_for_one_use,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if kernel.distribution.schedules:
@@ -49,13 +53,13 @@ def _block(
     for op in ops:
         op = replace(op, operands=tuple(names.get(value.name, value) for value in op.operands))
         for inner in op.walk():
-            if inner.name == "write":
+            if inner.is_(WRITE):
                 writes[inner["memory"]] = writes.get(inner["memory"], 0) + 1
         if op.region:
             inside, replaced = _block(op.region.ops, names, known, writes, tensors)
             yields = tuple(replaced.get(value.name, value) for value in op.region.yields)
             op = replace(op, region=replace(op.region, ops=inside, yields=yields))
-        elif op.name in PURE or (op.name == "read" and op["memory"] in tensors and not op.get("by_unit")):
+        elif op.is_(PURE) or (op.is_(READ) and op["memory"] in tensors and not op.get("by_unit")):
             key = _key(op, writes)
             if key in known:
                 names[op.result.name] = known[key]

@@ -8,8 +8,9 @@ from itertools import accumulate, groupby
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import PURE
+from wavespec.ir.thread_ops import ATOMIC, BIND, LOAD, PURE, STORE
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, values_are_used
 from wavespec.targets.machine import Machine
 
 _LOADS_AHEAD = 16
@@ -28,22 +29,24 @@ class SinkArithmetic(Pass):
     """
 
     name: ClassVar[str] = "sink-arithmetic"
+    requires = (is_of_lanes, symbols_are_in_scope)
+    ensures = (values_are_used,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         read = {memory.name for memory in kernel.memories if memory.role == "input"}
         inputs = set[str]() if machine.out_of_order else read
         # What depends on a symbol stays behind the operation that says what it stands for.
-        bound = frozenset(op["symbol"] for op in kernel.body if op.name == "bind")
+        bound = frozenset(op["symbol"] for op in kernel.body if op.is_(BIND))
         waiting: dict[str, Op] = {}
         fixed: list[Op] = []
         for op in kernel.body:
             free = bound.isdisjoint(op.symbols)
-            if free and (op.name in PURE or (op.name == "load" and op["memory"] in inputs)):
+            if free and (op.is_(PURE) or (op.is_(LOAD) and op["memory"] in inputs)):
                 waiting[op.result.name] = op
             else:
                 fixed.append(op)
         result: list[Op] = []
-        for are_stores, ops in groupby(fixed, lambda op: op.name in ("store", "atomic")):
+        for are_stores, ops in groupby(fixed, lambda op: op.is_(STORE, ATOMIC)):
             for group in [list(ops)] if are_stores else [[op] for op in ops]:
                 for name in (name for op in group for name in _needed(op)):
                     result += _with_operands(name, waiting)
@@ -80,7 +83,7 @@ def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str], bound: frozenset
     was."""
 
     def moves(op: Op) -> bool:
-        is_load = op.name == "load" and op["memory"] in inputs
+        is_load = op.is_(LOAD) and op["memory"] in inputs
         return is_load and bound.isdisjoint(op.symbols)
 
     loads = [op for op in ops if moves(op)]

@@ -11,9 +11,11 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
 from wavespec.ir.names import size_name
+from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
 from wavespec.lower.expression_to_index import ExpressionToIndex
+from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
 from wavespec.schema.checking import permutations
@@ -24,6 +26,8 @@ LARGEST_EXTENT = 2**31 - 2**16
 """Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing.  Calls
 with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
 
+ENSURES = (is_of_tiles,)
+"""What the first pass may build on."""
 
 _MOST_LOOPS_AND_PRODUCTS = 64
 """Loops and matrix products of one graph; lowering, and the compilers behind it, take long beyond."""
@@ -76,7 +80,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
     used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     kernel = kernel.with_symbols(*context.symbols, *dict.fromkeys(node for node in used if node.kind == "symbol"))
-    large = [op for op in kernel.walk() if op.name in ("iterate", "mma")]
+    large = [op for op in kernel.walk() if op.is_(ITERATE, MMA)]
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
     return kernel

@@ -10,6 +10,7 @@ from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
 from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import ValuesNotShared
@@ -34,6 +35,8 @@ class SpecializeWaves(Pass):
     """
 
     name: ClassVar[str] = "specialize-waves"
+    requires = (is_of_lanes,)
+    ensures = (roles_are_apart,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not kernel.producers:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Region, Value, rewrite
-from wavespec.ir.thread_ops import PURE
+from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE, MMA, PURE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
-_REPEATABLE = PURE | {"load", "load_tile", "mma"}
+_REPEATABLE = PURE | LOAD | LOAD_TILE | MMA
 
 
 class SplitChains(Pass):
@@ -24,6 +25,7 @@ class SplitChains(Pass):
     """
 
     name: ClassVar[str] = "split-chains"
+    requires = (is_of_lanes,)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.register_tile == "instruction"
@@ -32,9 +34,9 @@ class SplitChains(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "for" or len(op.operands) < 2 or any(o.name not in _REPEATABLE for o in op.body.ops):
+            if not op.is_(FOR) or len(op.operands) < 2 or any(not o.is_(_REPEATABLE) for o in op.body.ops):
                 return (op,)
-            if not any(inner.name == "mma" for inner in op.body.ops):
+            if not any(inner.is_(MMA) for inner in op.body.ops):
                 return (op,)
             needed = [_needed(op.body, value) for value in op.body.yields]
             for number, argument in enumerate(op.body.arguments):

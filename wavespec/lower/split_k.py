@@ -10,7 +10,9 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
+from wavespec.ir.tile_ops import ITERATE, MMA, READ, REGISTER, WRITE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.schedule.buffer_ring import signal
 from wavespec.targets.machine import Machine
 
@@ -35,6 +37,7 @@ class SplitK(Pass):
     """
 
     name: ClassVar[str] = "split-k"
+    requires = (products_have_instructions, tiles_have_extents, tiles_are_placed)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
@@ -44,7 +47,7 @@ class SplitK(Pass):
         at, fresh = kernel.body.index(loop), fresh_names(kernel)
         before, behind = kernel.body[:at], _Rows(kernel, loop, machine, fresh)
         kept = _needed(before, loop.body.ops)
-        zero = {op.result.name for op in before if op.name == "register" and not op["value"]}
+        zero = {op.result.name for op in before if op.is_(REGISTER) and not op["value"]}
         starts = tuple(value for value in loop.operands if value.name not in zero)
         later = _needed(before, (*kernel.body[at + 1 :], Op("start", starts)))
         zeros = tuple(replace(value, name=fresh(value.name)) for value in loop.operands)
@@ -70,7 +73,7 @@ class _Rows:
         self.ops: list[Op] = []
         self.memories: list[Memory] = []
         self.values: dict[str, Value] = {}
-        written = [kernel.memory(op["memory"]) for op in kernel.body if op.name == "write"]
+        written = [kernel.memory(op["memory"]) for op in kernel.body if op.is_(WRITE)]
         first = loop.results[0].tile
         self.column = next((m.contiguous_dim for m in written if m.contiguous_dim in first.dims), first.dims[-1])
         self.row = next(dim for dim in first.dims if dim != self.column)
@@ -92,7 +95,7 @@ class _Rows:
         for value in op.results:
             self.values[value.name] = self._narrowed(value)
         op = replace(op, operands=operands, results=tuple(self.values[value.name] for value in op.results))
-        if op.name in ("read", "write"):
+        if op.is_(READ, WRITE):
             op = op.with_(origin=tuple((dim, at + self._start(dim)) for dim, at in op["origin"]))
         self.ops.append(op)
 
@@ -148,7 +151,7 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
         raise refuse(f"{machine.variant} has no clusters of that size", hint)
     if not plan.roles.producers or plan.persistent or plan.cluster > 1:
         raise refuse("that takes a producer, and a workgroup for each tile", "Leave out 'persistent' and 'cluster'.")
-    loops = [op for op in kernel.body if op.name == "iterate"]
+    loops = [op for op in kernel.body if op.is_(ITERATE)]
     if any(op.get(key) is not None for op in loops for key in ("once", "lower", "stride", "goes_on")):
         raise refuse("that takes a loop over a whole dim, and no branches", "Leave out 'split'.")
     if len(loops) != 1 or len(kernel.grid) - len(kernel.joined) > 3:
@@ -162,12 +165,12 @@ def _loop_to_split(kernel: Kernel, machine: Machine) -> Op:
 
 def _is_sum(body: Region, argument: Value, result: Value) -> bool:
     """Whether a carried value is only ever added to, by matrix products."""
-    products = {op.result.name: op for op in body.ops if op.name == "mma"}
+    products = {op.result.name: op for op in body.ops if op.is_(MMA)}
     chain = [result]
     while chain[-1].name in products:
         chain.append(products[chain[-1].name].operands[2])
     names = {value.name for value in chain}
-    others = (v.name for op in body.ops for v in (op.operands[:2] if op.name == "mma" else op.operands))
+    others = (v.name for op in body.ops for v in (op.operands[:2] if op.is_(MMA) else op.operands))
     return chain[-1] == argument and len(chain) > 1 and names.isdisjoint(others)
 
 

@@ -9,10 +9,17 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, ceildiv, const, minimum, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
+from wavespec.ir.tile_ops import COPY, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.empty_dims import of_grid
+from wavespec.lower.tile_properties import (
+    operands_are_read_beside_products,
+    products_have_instructions,
+    products_read_their_operands,
+)
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
@@ -38,16 +45,18 @@ class SplitReduction(Pass):
     """
 
     name: ClassVar[str] = "split-reduction"
+    requires = (products_have_instructions, products_read_their_operands)
+    ensures = (operands_are_read_beside_products,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)
         symbols: dict[str, tuple[int, int]] = {}
 
         def block(ops: tuple[Op, ...], around: dict[str, Op]) -> tuple[Op, ...]:
-            written = {one["memory"] for op in ops for one in op.walk() if one.name in ("copy", "write")}
+            written = {one["memory"] for op in ops for one in op.walk() if one.is_(COPY, WRITE)}
             reads = {name: read for name, read in around.items() if read["memory"] not in written}
-            reads |= {op.result.name: op for op in ops if op.name == "read" and not op.get("by_unit")}
-            products = [op for op in ops if op.name == "mma" and all(v.name in reads for v in op.operands[:2])]
+            reads |= {op.result.name: op for op in ops if op.is_(READ) and not op.get("by_unit")}
+            products = [op for op in ops if op.is_(MMA) and all(v.name in reads for v in op.operands[:2])]
             split = {v.name for op in products for v in op.operands[:2]}
             result: list[Op] = []
             for op in ops:
@@ -121,7 +130,7 @@ def _without_unused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
     """The operations without reads in front of loops that are repeated inside."""
     used = {value.name for op in ops for inner in op.walk() for value in inner.operands}
     used |= {value.name for op in ops for inner in op.walk() if inner.region for value in inner.region.yields}
-    return tuple(op for op in ops if op.name != "read" or op.result.name in used)
+    return tuple(op for op in ops if not op.is_(READ) or op.result.name in used)
 
 
 def _check_length(kernel: Kernel, mma: Op, row: MatrixInstruction, depth: int, machine: Machine) -> None:
@@ -139,14 +148,15 @@ def _check_length(kernel: Kernel, mma: Op, row: MatrixInstruction, depth: int, m
 
 def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:
     """Elements of a tile of ``dim`` that exist at the tile's place, rounded up to ``granule``: where a loop in it
-    may end."""
+    may end; of an empty dim, one such part, which is masked."""
     split = next((s for s in (*kernel.distribution.workgroup, *kernel.distribution.loops) if s.dim == dim), None)
     if split is None:
         return const(tile)
     size = kernel.size(dim)
     looped = split in kernel.distribution.loops
     start = kernel.symbol(f"at_{dim}") if looped else kernel.symbol(f"wg{split.axis}") * split.tile
-    return minimum(tile, ceildiv(size - start, granule) * granule)
+    there = ceildiv(size - start, granule) * granule
+    return minimum(tile, maximum(granule, there) if dim in of_grid(kernel) else there)
 
 
 def wide_steps(row: MatrixInstruction, machine: Machine) -> int:

@@ -6,6 +6,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, TileType
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import dim_of_wave, wave_name
+from wavespec.ir.tile_ops import READ, WRITE
 from wavespec.ops.index_map import contiguous_dim
 from wavespec.targets.machine import Machine
 
@@ -66,7 +67,7 @@ def _contiguous(kernel: Kernel, tile: TileType) -> str:
 def _accessed(kernel: Kernel) -> list[tuple[str, Memory]]:
     """The memories that are accessed, tensors first, those with tiles of more dims before others, each with the dim
     whose neighbours are neighbours there."""
-    ops = [(op, kernel.memory(op["memory"])) for op in kernel.walk() if op.name in ("read", "write")]
+    ops = [(op, kernel.memory(op["memory"])) for op in kernel.walk() if op.is_(READ, WRITE)]
     ops.sort(key=lambda one: (one[1].space != "global", -len((*one[0].results, *one[0].operands)[0].tile.dims)))
     return [(contiguous_dim(op, memory), memory) for op, memory in ops]
 

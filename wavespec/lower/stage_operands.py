@@ -9,10 +9,18 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, Value, attribute_pairs, rewrite
 from wavespec.ir.names import wave_name
+from wavespec.ir.tile_ops import MMA, READ
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.promote_shared import check_shared, unlike
+from wavespec.lower.thread_properties import shared_memory_fits
+from wavespec.lower.tile_properties import (
+    products_have_instructions,
+    products_read_their_operands,
+    tiles_are_placed,
+    tiles_have_extents,
+)
 from wavespec.ops.take import SharedInTurns
 from wavespec.targets.machine import Fragment, Machine
 
@@ -30,13 +38,15 @@ class StageOperands(Pass):
     """
 
     name: ClassVar[str] = "stage-operands"
+    requires = (products_have_instructions, tiles_have_extents, tiles_are_placed)
+    ensures = (products_read_their_operands, shared_memory_fits)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh, added = fresh_names(kernel), dict[str, Memory]()
-        reads = {op.result.name for op in kernel.walk() if op.name == "read" and not op.get("direct")}
+        reads = {op.result.name for op in kernel.walk() if op.is_(READ) and not op.get("direct")}
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "mma":
+            if not op.is_(MMA):
                 return (op,)
             row, before, operands = instruction_of(op, machine), list[Op](), list(op.operands)
             for number, fragment in enumerate((row.a, row.b)):

@@ -11,14 +11,16 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs, rewrite
 from wavespec.ir.layout import row_major
 from wavespec.ir.rewriting import renamed
+from wavespec.ir.tile_ops import ALIKE, INDEX, ITERATE, MMA, PURE, READ, REDUCE, REGISTER, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.stage_operands import origin_in
+from wavespec.lower.tile_properties import products_have_instructions, products_read_their_operands, tiles_are_placed
 from wavespec.targets.machine import Machine
 
-_ALONG = ("bitcast", "cast", "elementwise", "index", "mma", "pad", "read", "reduce", "register", "write")
+_ALONG = PURE | ALIKE | MMA | REDUCE
 """Operations of which a part along a dim is the operation on a part of its operands."""
 
 
@@ -35,6 +37,7 @@ class StripTiles(Pass):
     """
 
     name: ClassVar[str] = "strip-tiles"
+    requires = (products_have_instructions, products_read_their_operands, tiles_are_placed)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.register_tile == "instruction"
@@ -82,20 +85,20 @@ class _Strips:
 
 def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     """How to cut the tiles of a loop; None where it is not needed, or not possible."""
-    if loop.name != "iterate" or not loop["dim"] or loop.get("goes_on") is not None:
+    if not loop.is_(ITERATE) or not loop["dim"] or loop.get("goes_on") is not None:
         return None
     dim, tile = loop["dim"], loop["step"].value
-    products = [op for op in loop.body.ops if op.name == "mma" and op["n"] == dim]
+    products = [op for op in loop.body.ops if op.is_(MMA) and op["n"] == dim]
     widths = {instruction_of(op, machine).n for op in products}
     if len(widths) != 1 or kernel.waves_along(dim) > 1:
         return None
     (width,) = widths
     strips = _Strips(dim, tile, width, symbol(f"strip_{dim}", 0, tile - width, width))
-    whole = [op for op in loop.body.ops if op.name == "mma" and op["k"] == dim]
-    reads = {op.result.name for op in loop.body.ops if op.name == "read" and not any(map(strips.has, op.operands))}
+    whole = [op for op in loop.body.ops if op.is_(MMA) and op["k"] == dim]
+    reads = {op.result.name for op in loop.body.ops if op.is_(READ) and not any(map(strips.has, op.operands))}
     fits = tile > width and tile % width == 0
     fits = fits and all(width % instruction_of(op, machine).k == 0 for op in whole)
-    rows = [op for op in loop.body.ops if op.name == "mma" and op["m"] == dim]
+    rows = [op for op in loop.body.ops if op.is_(MMA) and op["m"] == dim]
     fits = fits and all(width % instruction_of(op, machine).m == 0 for op in rows)
     fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
     fits = fits and not any(map(strips.has, (*loop.operands, *loop.body.yields)))
@@ -106,7 +109,7 @@ def _can_be_cut(op: Op, strips: _Strips) -> bool:
     values = [value for inner in op.walk() for value in (*inner.results, *inner.operands)]
     along = [value for value in values if strips.has(value)]
     alike = all(value.tile.extent(strips.dim) == strips.tile for value in along)
-    return not along or (op.name in _ALONG and alike)
+    return not along or (op.is_(_ALONG) and alike)
 
 
 @dataclass(slots=True)
@@ -139,21 +142,21 @@ class _Body:
         for op in self.loop.body.ops:
             phase = max((ready.get(v.name, 0) for inner in op.walk() for v in inner.operands), default=0)
             along = any(map(strips.has, (*op.results, *op.operands)))
-            if not along or (op.name == "mma" and op["k"] == strips.dim):
+            if not along or (op.is_(MMA) and op["k"] == strips.dim):
                 for inner in op.walk():
                     phase = max(phase, written.get(inner.get("memory", ""), 0))
                 self._at(phase).before.append(op)
-            elif op.name in ("read", "register", "index"):  # done again wherever it is used
+            elif op.is_(READ, REGISTER, INDEX):  # done again wherever it is used
                 self.made[op.result.name] = (-1, op)
                 phase = max(phase, written.get(op.get("memory", ""), 0))
             else:
-                sums = any(inner.name == "mma" for inner in self._at(phase).inside)
-                phase += op.name == "reduce" and sums
+                sums = any(inner.is_(MMA) for inner in self._at(phase).inside)
+                phase += op.is_(REDUCE) and sums
                 self._at(phase).inside.append(op)
                 self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
-                if op.name == "write":
+                if op.is_(WRITE):
                     written[op["memory"]] = phase + 1
-            after = phase + (along and op.name == "reduce")
+            after = phase + (along and op.is_(REDUCE))
             ready |= {value.name: after for value in op.results}
         self._whole_reads()
 
@@ -161,7 +164,7 @@ class _Body:
         """What a product that sums along the dim reads, it reads whole; products of several phases read it once."""
         placed = set[str]()
         for phase in self.phases:
-            for op in [op for op in phase.before if op.name == "mma"]:
+            for op in [op for op in phase.before if op.is_(MMA)]:
                 reads = [self.made[v.name][1] for v in op.operands[:2] if self.strips.has(v)]
                 at = phase.before.index(op)
                 phase.before[at:at] = [read for read in dict.fromkeys(reads) if read.result.name not in placed]
@@ -204,11 +207,11 @@ class _Body:
             for value in self._needs(op):
                 if value.name not in names:
                     inside.append(self._again(value, names))
-            if op.name != "reduce":
+            if not op.is_(REDUCE):
                 inside.append(self._narrowed(op, names))
                 kept = [value for value in op.results if value.name in self.memories]
                 inside += [self._access("write", value, (names[value.name],), ()) for value in kept]
-        reductions = [op for op in phase.inside if op.name == "reduce"]
+        reductions = [op for op in phase.inside if op.is_(REDUCE)]
         starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in reductions]
         arguments = [Value(self.fresh(start.result.name), start.result.type) for start in starts]
         yields, ends = list[Value](), list[Op]()

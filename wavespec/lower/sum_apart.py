@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
+from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import products_have_three_operands, sums_start_apart
 from wavespec.targets.machine import Machine
 
 
@@ -21,6 +23,8 @@ class SumApart(Pass):
     """
 
     name: ClassVar[str] = "sum-apart"
+    requires = (products_have_three_operands,)
+    ensures = (sums_start_apart,)
 
     def applies_to(self, machine: Machine) -> bool:
         return not machine.concurrent_waves
@@ -29,9 +33,9 @@ class SumApart(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if op.name != "iterate":
+            if not op.is_(ITERATE):
                 return (op,)
-            computed = {inner.result.name for inner in op.body.ops if inner.name == "elementwise"}
+            computed = {inner.result.name for inner in op.body.ops if inner.is_(ELEMENTWISE)}
             ops = (part for inner in op.body.ops for part in _apart(inner, computed, fresh))
             return (replace(op, region=replace(op.body, ops=tuple(ops))),)
 
@@ -39,7 +43,7 @@ class SumApart(Pass):
 
 
 def _apart(op: Op, computed: set[str], fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    if op.name != "mma" or op.operands[2].name not in computed:
+    if not op.is_(MMA) or op.operands[2].name not in computed:
         return (op,)
     start, kind = op.operands[2], op.operands[2].type
     zero, part = (Value(fresh(start.name), kind) for _ in range(2))

@@ -10,9 +10,20 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.ir.thread_ops import ASYNC_COMMIT, BULK_COPY, COPY_ASYNC
+from wavespec.ir.tile_ops import COPY
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.limit_code import check_steps
 from wavespec.lower.promote_shared import check_shared
+from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
+from wavespec.lower.tile_properties import (
+    TILE_PROPERTIES,
+    copies_are_distributed,
+    edges_are_masked,
+    products_have_instructions,
+    tiles_are_placed,
+    tiles_have_layouts,
+)
 from wavespec.lower.whole_bytes import check_whole_bytes
 from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
@@ -33,6 +44,15 @@ class TileToThread(Pass):
     """
 
     name: ClassVar[str] = "tile-to-thread"
+    requires = (
+        products_have_instructions,
+        tiles_are_placed,
+        tiles_have_layouts,
+        copies_are_distributed,
+        edges_are_masked,
+    )
+    ensures = (is_of_lanes, buffers_are_in_range)
+    drops = TILE_PROPERTIES
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         steps = 0
@@ -45,7 +65,7 @@ class TileToThread(Pass):
         def block(ops: tuple[Op, ...]) -> None:
             loaded: list[Callable[[], None]] = []
             for op in ops:
-                if op.name == "copy":
+                if op.is_(COPY):
                     context.build.span, context.build.node = op.span, f"{op.node}.load"
                     loaded += _copy(op, context)
                     continue
@@ -98,7 +118,7 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
             (),
             (),
             source=source.name,
-            origin=tuple(origin[dim] + starts[dim] for dim in source.dims),
+            corner=tuple(origin[dim] + starts[dim] for dim in source.dims),
             box=tuple(extent for _, extent in box),
             memory=shared.name,
             offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),
@@ -116,8 +136,8 @@ def _finish_copies(loaded: list[Callable[[], None]], context: ThreadContext) -> 
         loaded.pop()()
     context.build.span, context.build.node = here[0], ""
     # The last copy of the group may have been a plain one, so its end is not where the asynchronous ones are.
-    names = ("copy_async", "bulk_copy", "async_commit")
-    last = next((op.name for op in reversed(context.build.ops) if op.name in names), "")
-    if last in ("copy_async", "bulk_copy"):
+    groups = (op for op in reversed(context.build.ops) if op.is_(COPY_ASYNC, BULK_COPY, ASYNC_COMMIT))
+    last = next(groups, None)
+    if last is not None and not last.is_(ASYNC_COMMIT):
         context.build.add("async_commit", (), ())
         context.build.add("async_wait", (), (), pending=0)

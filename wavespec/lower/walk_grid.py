@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, minimum, symbol
 from wavespec.ir.kernel import Kernel
 from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import grid_is_of_a_launch, is_of_lanes
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, product
 from wavespec.targets.machine import Machine
 
@@ -30,6 +31,7 @@ class WalkGrid(Pass):
     """
 
     name: ClassVar[str] = "walk-grid"
+    requires = (is_of_lanes, grid_is_of_a_launch)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.concurrent_workgroups

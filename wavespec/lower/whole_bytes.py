@@ -5,6 +5,7 @@ from __future__ import annotations
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import STORE
 
 
 class PartOfByte(WavespecError, code="part-of-byte"):
@@ -27,7 +28,7 @@ def check_whole_bytes(kernel: Kernel) -> None:
     written = {
         op["memory"]: op.span
         for op in kernel.walk()
-        if op.name == "store" and op["memory"] in packed and not _is_whole(op, packed[op["memory"]].dtype)
+        if op.is_(STORE) and op["memory"] in packed and not _is_whole(op, packed[op["memory"]].dtype)
     }
     raise_all(PartOfByte(span, name, packed[name].dtype, packed[name].dims[-1]) for name, span in written.items())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Region, Value, attribute_pairs
 from wavespec.ops.accesses import read_fragments, write_fragments
@@ -17,7 +19,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     whole = dict.fromkeys(memory.dims, const(0))
     write_fragments(build, memory, laid_out, whole, (), context.fragments[sums.name], context.machine)
     build.add("barrier", (), (), first=kernel.wave_number, waves=1)
-    met = {"signal": op["signal"], "index": op["index"]}
+    met: dict[str, Any] = {"signal": op["signal"], "index": op["index"]}
     announced = attribute_pairs({"bytes": 0, "everywhere": True, "release": True, **met})
     arrive = Op("signal_arrive", attributes=announced, span=op.span)
     build.add("if", (), (), Region((), (arrive,), ()), mask=((kernel.symbol("lane"), const(1)),))

@@ -79,6 +79,7 @@ MEANINGS: dict[str, Meaning] = {
     "fmod": _meaning(division.fmod, "fmod"),
     "pow": _meaning(functions.power, "pow"),
     "atan2": _meaning(functions.atan2, "atan2"),
+    "copysign": _meaning(_plain("copysign"), "copysign"),
     "maximum": _meaning(_plain("maximum"), "maximum"),
     "minimum": _meaning(_plain("minimum"), "minimum"),
     "lt": _meaning(_plain("lt"), "lt"),

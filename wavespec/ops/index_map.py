@@ -17,6 +17,7 @@ from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, divisor, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
+from wavespec.ir.tile_ops import COPY
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.ops import Read, Take, Write
@@ -71,7 +72,7 @@ def moved_dims(op: Op) -> tuple[str, ...]:
 
 def seen_by(op: Op, kernel: Kernel) -> Memory:
     """The tensor of an access the way its tile sees it: with the dims of the tile, where there is a mapping."""
-    memory = kernel.memory(op["source" if op.name == "copy" else "memory"])
+    memory = kernel.memory(op["source" if op.is_(COPY) else "memory"])
     if not op.get("at"):
         return memory
     dims, sizes = dims_of(op), kernel.all_sizes

@@ -96,8 +96,9 @@ def _loop(op: Op, context: ThreadContext) -> None:
     outer.span, outer.node = op.span, op.node
     flat = tuple(v for values in carried for v in values)
     bounds = op.get("lower", 0), op["extent"], op["step"] * op.get("stride", 1)
-    flags = {"once": op.get("once", False), "goes_on": op.get("goes_on")}
-    results = iter(outer.loop(op["induction"], *bounds, flat, tuple(arguments), tuple(inner.ops), yields, **flags))
+    once, goes_on = op.get("once", False), op.get("goes_on")
+    parts = flat, tuple(arguments), tuple(inner.ops), yields
+    results = iter(outer.loop(op["induction"], *bounds, *parts, once=once, goes_on=goes_on))
     context.fragments |= {
         r.name: tuple(next(results) for _ in values) for r, values in zip(op.results, carried, strict=True)
     }

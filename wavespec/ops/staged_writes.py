@@ -138,7 +138,7 @@ def write_staged(
             "offset": memory.unswizzled_offset({row: wave * height, column: const(0)}),
             "buffer": buffer,
             "target": output.name,
-            "origin": tuple(origin[d] + _without_lane(layout.base_of(d)) + place[d] for d in output.dims),
+            "corner": tuple(origin[d] + _without_lane(layout.base_of(d)) + place[d] for d in output.dims),
             "box": (height, columns),
         }
         store = Op("bulk_store", attributes=attribute_pairs(attributes), span=build.span)

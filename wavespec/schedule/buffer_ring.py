@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wavespec.ir.declarations import Trait
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import NAMES_A_SYMBOL, THREAD_OPS
+from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, NAMES_A_SYMBOL
 from wavespec.schedule.errors import StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
@@ -20,7 +19,6 @@ TURN = "turn"
 NEXT_TURN = "turn.next"
 """Signal that gives a turn."""
 WAVES_IN_TURN = 2
-COPIES = THREAD_OPS.having(Trait.FILLS)
 READS = ("memory", "a_memory", "b_memory")
 """Attributes by which an operation names shared memory that it reads."""
 
@@ -75,10 +73,10 @@ def rings_of(kernel: Kernel) -> dict[str, BufferRing]:
 
 def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
     for op in ops:
-        if op.name == "for" and filled_by(kernel, op):
+        if op.is_(FOR) and filled_by(kernel, op):
             yield op, around
         elif op.region is not None:
-            yield from _loops(kernel, op.region.ops, (*around, op) if op.name == "for" else around)
+            yield from _loops(kernel, op.region.ops, (*around, op) if op.is_(FOR) else around)
 
 
 def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
@@ -93,7 +91,7 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
             passed = passed * trips(outer) + step_of(kernel, outer)
         done = symbol(f"done_{induction}", 0, 2 * stages - 1)
         lets = (make("let", symbol=f"done_{induction}", value=passed * trips(loop) % (2 * stages)),)
-    boxes = [op for op in loop.body.ops if op.name == "bulk_copy"]
+    boxes = [op for op in loop.body.ops if op.is_(BULK_COPY)]
     by_lanes = any(is_by_lanes(op, filled) for op in loop.body.ops)
     everywhere = any(is_shared(kernel, box) for box in boxes)
     waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
@@ -115,39 +113,39 @@ def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
     """Steps before are a product of trips, so no trips change from one time a loop is reached to the next."""
     changing: set[str] = set()
     for outer, inner in pairwise((*around, loop)):
-        changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.name in NAMES_A_SYMBOL)}
+        changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.is_(NAMES_A_SYMBOL))}
         if not changing.isdisjoint(trips(inner).symbols):
             raise StepsNotCounted(inner.span, inner.node)
 
 
 def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
     """Shared memories that a loop's body fills with tiles of tensors and reads in the same step."""
-    if loop.name != "for":
+    if not loop.is_(FOR):
         return frozenset()
     written = {op["memory"] for op in loop.body.ops if is_copy(kernel, op)}
-    read = {op.get(key) for op in loop.body.ops if op.name not in COPIES for key in READS}
+    read = {op.get(key) for op in loop.body.ops if not op.is_(FILLS) for key in READS}
     return frozenset(written & read)
 
 
 def is_copy(kernel: Kernel, op: Op) -> bool:
     """Whether an operation copies a part of a tensor's tile into shared memory."""
-    return op.name in COPIES and kernel.memory(op["memory"]).staged
+    return op.is_(FILLS) and kernel.memory(op["memory"]).staged
 
 
 def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
     """Whether lanes do this copy themselves."""
-    return op.name in ("copy_async", "store") and op["memory"] in filled
+    return op.is_(LANES_FILL) and op["memory"] in filled
 
 
 def is_shared(kernel: Kernel, box: Op) -> bool:
     """Whether all workgroups of a cluster, which differ along axis 0, copy the same."""
-    same = all("wg0" not in coordinate.symbols for coordinate in box["origin"])
+    same = all("wg0" not in coordinate.symbols for coordinate in box["corner"])
     return kernel.distribution.cluster > 1 and same and box["box"][0] % kernel.cluster == 0
 
 
 def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:
     """The copies into ``filled`` with all that computes what they store and where that is, in order."""
-    copies = [number for number, op in enumerate(ops) if op.name in COPIES and op["memory"] in filled]
+    copies = [number for number, op in enumerate(ops) if op.is_(FILLS) and op["memory"] in filled]
     return [ops[number] for number in sorted({*copies, *feeding(ops, copies)})]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_WAIT
 from wavespec.schedule.buffer_ring import (
     NEXT_TURN,
     READS,
@@ -24,7 +25,7 @@ from wavespec.schedule.buffer_ring import (
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
 
-_GROUPS = frozenset(("async_commit", "async_wait"))
+_GROUPS = ASYNC_COMMIT | ASYNC_WAIT
 
 
 class Consumer:
@@ -37,17 +38,17 @@ class Consumer:
     def body(self) -> tuple[Op, ...]:
         """What the role runs; stores in flight are awaited before shared memory goes away."""
         ops = self._kept(self.kernel.body, ())
-        if any(op.name == "bulk_store" for op in self.kernel.walk()):
+        if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))
         return ops
 
     def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
         result: list[Op] = []
         for op in ops:
-            if op.name == "for" and filled_by(self.kernel, op):
+            if op.is_(FOR) and filled_by(self.kernel, op):
                 result += self._loop(op, self.rings[op["induction"]], around)
             elif op.region is not None:
-                inner = (*around, op) if op.name == "for" else around
+                inner = (*around, op) if op.is_(FOR) else around
                 region = replace(op.region, ops=self._kept(op.region.ops, inner))
                 if self.turn is not None and not around:  # every other tile
                     first, step = op["lower"] + op["step"] * self.turn, op["step"] * WAVES_IN_TURN
@@ -61,7 +62,7 @@ class Consumer:
 
     def _loop(self, loop: Op, ring: BufferRing, around: tuple[Op, ...]) -> list[Op]:
         ops, copies = loop.body.ops, set(map(id, copies_into(loop.body.ops, ring.filled)))
-        own = [number for number, op in enumerate(ops) if id(op) not in copies and op.name not in _GROUPS]
+        own = [number for number, op in enumerate(ops) if id(op) not in copies and not op.is_(_GROUPS)]
         used = [ops[number] for number in sorted({*own, *feeding(ops, own)})]
         index = ring.index(ring.step)
         ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
@@ -69,9 +70,9 @@ class Consumer:
         wait, give = self._turns(around)
         last = ops[-1]
         # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
-        registers = any(op.name == "mma_async" and len(op.operands) > 1 for op in ops)
+        registers = any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops)
         kept = {value.name for value in last.results} <= {value.name for value in loop.body.yields}
-        if last.name == "mma_wait" and kept and not registers:
+        if last.is_(MMA_WAIT) and kept and not registers:
             return [*ring.lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
         ops.append(self._release(ring, index))
         return [*ring.lets, *wait, replace(loop, region=replace(loop.body, ops=tuple(ops))), *give]

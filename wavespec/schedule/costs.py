@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import (
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    BIND,
+    CONSTANT,
+    COPY_ASYNC,
+    MMA,
+    PACK,
+    READS_MEMORY,
+    SLICE,
+    WRITES_MEMORY,
+)
 from wavespec.targets.machine import Machine, Resources
 
 # Names for registers, or bookkeeping.
-_FREE = frozenset(("constant", "slice", "pack", "bind", "async_commit", "async_wait"))
+_FREE = CONSTANT | SLICE | PACK | BIND | ASYNC_COMMIT | ASYNC_WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +35,12 @@ class Cost:
 
 def kind_of(kernel: Kernel, op: Op) -> str:
     """What a machine's table of resources calls the operation; "" for one that takes no time."""
-    if op.name in ("load", "load_matrix", "load_tile", "store", "accumulate"):
+    if op.is_(READS_MEMORY, WRITES_MEMORY):
         space = "shared" if kernel.memory(op["memory"]).space == "shared" else "global"
-        return f"{space}_{'load' if op.name.startswith('load') else 'store'}"
-    if op.name in _FREE:
+        return f"{space}_{'store' if op.is_(WRITES_MEMORY) else 'load'}"
+    if op.is_(_FREE):
         return ""
-    return {"mma": "matrix", "copy_async": "copy"}.get(op.name, "vector")
+    return "matrix" if op.is_(MMA) else "copy" if op.is_(COPY_ASYNC) else "vector"
 
 
 def cost_of(kernel: Kernel, op: Op, machine: Machine) -> Cost:
@@ -57,7 +69,7 @@ def barrier_latency(resources: Resources) -> int:
 
 def _bytes(kernel: Kernel, op: Op) -> int:
     """What one lane moves."""
-    if op.name == "copy_async":
+    if op.is_(COPY_ASYNC):
         return op["elements"] * kernel.memory(op["source"]).dtype.bytes
     value = op.results[0] if op.results else op.operands[0]
     return value.vector.elements * value.vector.dtype.bytes

@@ -6,6 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import (
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    COPY_ASYNC,
+    LANES_FILL,
+    MMA,
+    MMA_ASYNC,
+    MMA_WAIT,
+    STORE,
+    WRITES_MEMORY,
+)
 from wavespec.schedule.costs import kind_of
 from wavespec.schedule.feeding import bound_symbols, feeding, used_values
 
@@ -38,18 +49,18 @@ def dependences(kernel: Kernel, loop: Op, buffers: Mapping[str, int]) -> list[De
 
 def staged_memories(kernel: Kernel, ops: Sequence[Op]) -> tuple[str, ...]:
     """The shared memories that the operations write, in order."""
-    written = (op["memory"] for op in ops if op.name in ("store", "copy_async"))
+    written = (op["memory"] for op in ops if op.is_(LANES_FILL))
     return tuple(dict.fromkeys(name for name in written if kernel.memory(name).space == "shared"))
 
 
 def stores_ahead(kernel: Kernel, ops: Sequence[Op]) -> list[int]:
     """Stores into shared memory of what is made of tensors alone, so that it can be stored for a later step."""
     staged = staged_memories(kernel, ops)
-    stores = [number for number, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+    stores = [number for number, op in enumerate(ops) if op.is_(STORE) and op["memory"] in staged]
 
     def is_of_step(number: int) -> bool:
         makers = [ops[maker] for maker in feeding(ops, [number])]
-        return any(op.name.startswith("mma") or op.get("memory") in staged for op in makers)
+        return any(op.is_(MMA, MMA_ASYNC, MMA_WAIT) or op.get("memory") in staged for op in makers)
 
     return [number for number in stores if not is_of_step(number)]
 
@@ -74,7 +85,7 @@ def _shared_memory(kernel: Kernel, ops: Sequence[Op], buffers: Mapping[str, int]
     Lanes meet between all writes and all reads of a step, whichever memory they are of: one barrier serves them all.
     """
     staged = staged_memories(kernel, ops)
-    writes = [n for n, op in enumerate(ops) if op.name in ("store", "copy_async") and op["memory"] in staged]
+    writes = [n for n, op in enumerate(ops) if op.is_(LANES_FILL) and op["memory"] in staged]
     reads = [n for n, op in enumerate(ops) if kind_of(kernel, op) == "shared_load" and op["memory"] in staged]
     for write in writes:
         for read in reads:
@@ -91,11 +102,11 @@ def _shared_memory(kernel: Kernel, ops: Sequence[Op], buffers: Mapping[str, int]
 
 def _groups(ops: Sequence[Op]) -> Iterator[Dependence]:
     """Asynchronous copies are closed by a commit, awaited by a wait, and read behind that."""
-    commits = [number for number, op in enumerate(ops) if op.name == "async_commit"]
-    waits = [number for number, op in enumerate(ops) if op.name == "async_wait"]
-    copied = {op["memory"] for op in ops if op.name == "copy_async"}
+    commits = [number for number, op in enumerate(ops) if op.is_(ASYNC_COMMIT)]
+    waits = [number for number, op in enumerate(ops) if op.is_(ASYNC_WAIT)]
+    copied = {op["memory"] for op in ops if op.is_(COPY_ASYNC)}
     for number, op in enumerate(ops):
-        if op.name == "copy_async":
+        if op.is_(COPY_ASYNC):
             yield from (Dependence(number, commit, 0, "order", "it closes the group of copies") for commit in commits)
             yield from (Dependence(commit, number, 1, "order", "it is of the next group") for commit in commits)
             yield from (Dependence(number, wait, 0, "value", "it awaits the copy") for wait in waits)
@@ -107,7 +118,7 @@ def _groups(ops: Sequence[Op]) -> Iterator[Dependence]:
 def _outputs(kernel: Kernel, ops: Sequence[Op]) -> Iterator[Dependence]:
     """Accesses of a memory that the loop writes, other than staged tiles, keep their order."""
     staged = staged_memories(kernel, ops)
-    written = {op["memory"] for op in ops if op.name in ("store", "accumulate")} - set(staged)
+    written = {op["memory"] for op in ops if op.is_(WRITES_MEMORY)} - set(staged)
     touching = [number for number, op in enumerate(ops) if op.get("memory") in written]
     for at, before in enumerate(touching):
         for after in touching[at + 1 :]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.ir.kernel import Kernel, LoopSchedule, Op
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, COPY_ASYNC, LANES_FILL
 from wavespec.schedule.costs import barrier_latency, cost_of
 from wavespec.schedule.dependences import Dependence, dependences, staged_memories
 from wavespec.schedule.list_schedule import list_schedule
@@ -48,7 +49,7 @@ def explicit_plan(kernel: Kernel, loop: Op, schedule: LoopSchedule, machine: Mac
     ops = loop.body.ops
     known = list(dict.fromkeys(op.node for op in ops if op.node))
     # A copy that needs no registers on its way has no store of its own.
-    known += [op.node.replace(".load", ".store") for op in ops if op.name == "copy_async"]
+    known += [op.node.replace(".load", ".store") for op in ops if op.is_(COPY_ASYNC)]
     stages = dict(schedule.nodes)
     for name in stages:
         if name not in known:
@@ -75,10 +76,10 @@ def explicit_plan(kernel: Kernel, loop: Op, schedule: LoopSchedule, machine: Mac
 
 def _bookkeeping(ops: tuple[Op, ...], stage: list[int]) -> list[int]:
     """Commits go with the copies, waits with the first that reads what was copied."""
-    copied = {op["memory"] for op in ops if op.name == "copy_async"}
-    copies = [stage[n] for n, op in enumerate(ops) if op.name == "copy_async"]
-    reads = [stage[n] for n, op in enumerate(ops) if op.name != "copy_async" and op.get("memory") in copied]
-    own = {"async_commit": max(copies, default=0), "async_wait": min(reads, default=0)}
+    copied = {op["memory"] for op in ops if op.is_(COPY_ASYNC)}
+    copies = [stage[n] for n, op in enumerate(ops) if op.is_(COPY_ASYNC)]
+    reads = [stage[n] for n, op in enumerate(ops) if not op.is_(COPY_ASYNC) and op.get("memory") in copied]
+    own = {ASYNC_COMMIT.name: max(copies, default=0), ASYNC_WAIT.name: min(reads, default=0)}
     return [own.get(op.name, stage[number]) for number, op in enumerate(ops)]
 
 
@@ -106,20 +107,20 @@ def _order(
     # What a step reads comes before what a later step writes in its place.
     staged = staged_memories(kernel, ops)
     for reader, op in enumerate(ops):
-        if op.name not in ("store", "copy_async") and op.get("memory") in staged:
+        if not op.is_(LANES_FILL) and op.get("memory") in staged:
             edges += [
                 (reader, writer, 0)
                 for writer, other in enumerate(ops)
-                if other.name in ("store", "copy_async") and stage[writer] < stage[reader]
+                if other.is_(LANES_FILL) and stage[writer] < stage[reader]
             ]
     if not group:
         start = list_schedule(costs, edges, dict(machine.resources.units))
         return sorted(range(len(ops)), key=lambda number: (start[number], number))
     place = [group.get(op.node, len(ops)) for op in ops]
     for number, op in enumerate(ops):  # bookkeeping has no name: behind the last copy, before the first read
-        if op.name == "async_commit":
-            place[number] = max(place[n] for n, other in enumerate(ops) if other.name == "copy_async")
-        if op.name == "async_wait":
+        if op.is_(ASYNC_COMMIT):
+            place[number] = max(place[n] for n, other in enumerate(ops) if other.is_(COPY_ASYNC))
+        if op.is_(ASYNC_WAIT):
             place[number] = min(place[one.after] for one in every if one.before == number)
     return sorted(range(len(ops)), key=lambda number: (place[number], number))
 
@@ -130,7 +131,7 @@ def _buffers(
     found: dict[str, int] = {}
     for name in staged_memories(kernel, ops):
         touching = [number for number, op in enumerate(ops) if op.get("memory") == name]
-        writes = [number for number in touching if ops[number].name in ("store", "copy_async")]
+        writes = [number for number in touching if ops[number].is_(LANES_FILL)]
         reads = [number for number in touching if number not in writes]
         found[name] = schedule.buffers or fewest_buffers(stage, order, writes, reads)
     return found

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from wavespec.ir.kernel import Op, Value
+from wavespec.ir.thread_ops import BIND
 
 
 def bound_symbols(ops: Iterable[Op]) -> dict[str, Value]:
     """The symbols that operations bind, and the value that each stands for."""
-    return {op["symbol"]: op.operands[0] for op in ops if op.name == "bind"}
+    return {op["symbol"]: op.operands[0] for op in ops if op.is_(BIND)}
 
 
 def symbols_of(op: Op) -> frozenset[str]:
@@ -34,7 +35,7 @@ def feeding(ops: Sequence[Op], wanted: Iterable[int]) -> list[int]:
     found: list[int] = []
     for number in reversed(range(len(ops))):
         op = ops[number]
-        makes = any(value.name in values for value in op.results) or (op.name == "bind" and op["symbol"] in symbols)
+        makes = any(value.name in values for value in op.results) or (op.is_(BIND) and op["symbol"] in symbols)
         if makes and number not in numbers:
             found.append(number)
         if makes or number in numbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, COPY_ASYNC
 from wavespec.schedule.dependences import staged_memories
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.loop_plan import LoopPlan, fences
@@ -22,9 +23,9 @@ def grouped_copies_plan(kernel: Kernel, loop: Op, stages: int) -> LoopPlan:
     A round is written out for each of two buffers, so that their places are numbers and not arithmetic.
     """
     ops, last = loop.body.ops, stages - 1
-    copies = [number for number, op in enumerate(ops) if op.name == "copy_async"]
+    copies = [number for number, op in enumerate(ops) if op.is_(COPY_ASYNC)]
     commit, wait = (
-        next(number for number, op in enumerate(ops) if op.name == name) for name in ("async_commit", "async_wait")
+        next(number for number, op in enumerate(ops) if op.is_(which)) for which in (ASYNC_COMMIT, ASYNC_WAIT)
     )
     places = feeding(ops, copies)
     rest = [number for number in range(len(ops)) if number not in (*places, *copies, commit, wait)]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import LOAD, MMA, STORE
 from wavespec.schedule.costs import barrier_latency, cost_of, kind_of
 from wavespec.schedule.dependences import dependences, staged_memories
 from wavespec.schedule.loop_plan import LoopPlan, fences
@@ -41,7 +42,7 @@ def modulo_plan(kernel: Kernel, loop: Op, buffers: int, machine: Machine, where:
         found = modulo_schedule(costs, edges, machine.resources.units)
     except ValueError as error:
         raise NoPattern(where, loop.node, str(error)) from None
-    shift = min((found.start[n] for n, op in enumerate(ops) if op.name == "mma"), default=0) % found.interval
+    shift = min((found.start[n] for n, op in enumerate(ops) if op.is_(MMA)), default=0) % found.interval
     start = [at - shift for at in found.start]
     first = min(at // found.interval for at in start)
     stage = tuple(at // found.interval - first for at in start)
@@ -55,12 +56,12 @@ def _paired(ops: tuple[Op, ...], staged: list[str]) -> Iterator[Edge]:
     """Of two tiles' parts on their way through registers, the one that is loaded last is stored first: memory answers
     in order, so one wait serves both.  More than two at once would hold registers for longer than an iteration."""
     maker = {value.name: number for number, op in enumerate(ops) for value in op.results}
-    stores = [number for number, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+    stores = [number for number, op in enumerate(ops) if op.is_(STORE) and op["memory"] in staged]
     for one, other in zip(stores[::2], stores[1::2], strict=False):
-        loads = [maker.get(ops[number].operands[0].name) for number in (one, other)]
-        if loads[0] is not None and loads[1] is not None and ops[loads[0]].name == ops[loads[1]].name == "load":
+        first, second = (maker.get(ops[number].operands[0].name) for number in (one, other))
+        if first is not None and second is not None and ops[first].is_(LOAD) and ops[second].is_(LOAD):
             yield (one, other, 1, 0)
-            yield (loads[1], loads[0], 1, 0)
+            yield (second, first, 1, 0)
 
 
 def _delay(ops: tuple[Op, ...], before: int, latency: int, kind: str, meeting: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import LOAD
 from wavespec.schedule.dependences import staged_memories, stores_ahead
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.loop_plan import LoopPlan
@@ -40,7 +41,7 @@ def ping_pong_plan(kernel: Kernel, loop: Op, machine: Machine) -> LoopPlan:
         raise TurnsNotPossible(where, "the loop does more than stage tiles through registers and multiply them")
     fragments = [number for part in slices for number in part.loads]
     products = [number for part in slices for number in part.mmas]
-    loads = [number for number in made if ops[number].name == "load"]
+    loads = [number for number in made if ops[number].is_(LOAD)]
     loads = sorted({*loads, *feeding(ops, loads)})
     moved = [number for number in made if number not in loads]
     half = len(products) // 2

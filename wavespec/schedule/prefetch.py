@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, COPY_ASYNC, STORE
 from wavespec.schedule.costs import kind_of
 from wavespec.schedule.dependences import staged_memories, stores_ahead
 from wavespec.schedule.feeding import feeding
@@ -18,7 +19,7 @@ _OTHER_REGISTERS = 32  # for offsets, bounds and the like, besides fragments, re
 
 def prefetch_plan(kernel: Kernel, loop: Op, stages: int, machine: Machine) -> LoopPlan:
     """Copies or loads ``stages - 1`` steps ahead."""
-    if not any(op.name == "copy_async" for op in loop.body.ops):
+    if not any(op.is_(COPY_ASYNC) for op in loop.body.ops):
         return _through_registers(kernel, loop, stages, grouped=machine.schedule_groups)
     if machine.schedule_groups:
         return grouped_copies_plan(kernel, loop, stages)
@@ -29,7 +30,7 @@ def program_plan(kernel: Kernel, loop: Op) -> LoopPlan:
     """Every step by itself, in the order of the program; all loads are under way before the first store waits."""
     ops = loop.body.ops
     staged = staged_memories(kernel, ops)
-    stores = [n for n, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+    stores = [n for n, op in enumerate(ops) if op.is_(STORE) and op["memory"] in staged]
     return LoopPlan((0,) * len(ops), tuple(range(len(ops))), dict.fromkeys(staged, 1), fences(stores[:1]))
 
 
@@ -42,9 +43,9 @@ def _of_copies(kernel: Kernel, loop: Op, stages: int, registers: int) -> LoopPla
     commit; loads and mmas of every slice in turn``.
     """
     ops, last = loop.body.ops, stages - 1
-    copies = [number for number, op in enumerate(ops) if op.name == "copy_async"]
+    copies = [number for number, op in enumerate(ops) if op.is_(COPY_ASYNC)]
     commit, wait = (
-        next(number for number, op in enumerate(ops) if op.name == name) for name in ("async_commit", "async_wait")
+        next(number for number, op in enumerate(ops) if op.is_(which)) for which in (ASYNC_COMMIT, ASYNC_WAIT)
     )
     places = feeding(ops, copies)
     rest = [number for number in range(len(ops)) if number not in (*places, *copies, commit, wait)]

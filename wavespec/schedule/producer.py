@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
+from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FOR, LET
 from wavespec.schedule.buffer_ring import (
     BufferRing,
     copies_into,
@@ -53,11 +54,11 @@ class Producer:
         return tuple(found[number] for number in sorted({*own, *needed}))
 
     def _own(self, op: Op) -> Sequence[Op]:
-        if op.name == "let":
+        if op.is_(LET):
             return (op,)
-        if op.name == "for" and filled_by(self.kernel, op):
+        if op.is_(FOR) and filled_by(self.kernel, op):
             return self._loop(op, self.rings[op["induction"]])
-        if op.name == "for" and any(filled_by(self.kernel, inner) for inner in op.walk()):
+        if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
             region = Region((), self._kept(op.body.ops), ())
             return (replace(op, operands=(), results=(), region=region),)
         return ()
@@ -68,8 +69,8 @@ class Producer:
         for op in copies:
             if not carried.isdisjoint(value.name for value in op.operands):
                 raise ValuesNotShared(op.span)
-        boxes = [op for op in copies if op.name == "bulk_copy"]
-        by_lanes = [op for op in copies if op.name != "bulk_copy"]
+        boxes = [op for op in copies if op.is_(BULK_COPY)]
+        by_lanes = [op for op in copies if not op.is_(BULK_COPY)]
         index = ring.index(ring.step)
         body = [make("signal_wait", signal=ring.empty, index=index, phase=const(1) - ring.round(ring.step))]
         after: list[Op] = []
@@ -95,7 +96,7 @@ class Producer:
 
         Groups of asynchronous copies land a few steps later; a consumer empties a buffer one step late as well.
         """
-        asynchronous = any(op.name == "copy_async" for op in copies)
+        asynchronous = any(op.is_(COPY_ASYNC) for op in copies)
         late = max(0, ring.stages - 2) if asynchronous else 0
         inside = [op.with_(buffer=index) if op.get("memory") in ring.filled else op for op in copies]
         inside += [make("async_commit"), make("async_wait", pending=late)] if asynchronous else []
@@ -112,9 +113,9 @@ def _part(kernel: Kernel, box: Op) -> Op:
     """This workgroup's rows of a box, for every workgroup of its cluster."""
     memory, (row, *others) = kernel.memory(box["memory"]), kernel.memory(box["memory"]).dims
     place = kernel.memory(box["source"]).dims.index(row)
-    extents, origin = list(box["box"]), list(box["origin"])
+    extents, origin = list(box["box"]), list(box["corner"])
     extents[place] //= kernel.cluster
     start = kernel.symbol("rank") * extents[place]
     origin[place] += start
     offset = box["offset"] + memory.unswizzled_offset({row: start, **dict.fromkeys(others, const(0))})
-    return box.with_(box=tuple(extents), origin=tuple(origin), offset=offset, everywhere=True)
+    return box.with_(box=tuple(extents), corner=tuple(origin), offset=offset, everywhere=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wavespec.ir.kernel import Op, attribute_pairs
-from wavespec.ir.thread_ops import MOVES
+from wavespec.ir.thread_ops import LOAD, LOAD_MATRIX, MMA, MOVES
 from wavespec.schedule.loop_plan import fences
 
-_FRAGMENT_OPS = MOVES | {"load", "load_matrix"}
+_FRAGMENT_OPS = MOVES | LOAD | LOAD_MATRIX
 
 
 @dataclass(slots=True)
@@ -24,9 +24,9 @@ def slices_of(ops: Sequence[Op], numbers: Sequence[int]) -> list[Slice]:
     """The slices of a body, or nothing where it does more than load fragments and multiply them."""
     slices: list[Slice] = []
     for number in numbers:
-        if ops[number].name == "mma" and slices:
+        if ops[number].is_(MMA) and slices:
             slices[-1].mmas.append(number)
-        elif ops[number].name in _FRAGMENT_OPS:
+        elif ops[number].is_(_FRAGMENT_OPS):
             if not slices or slices[-1].mmas:
                 slices.append(Slice([], []))
             slices[-1].loads.append(number)
@@ -50,7 +50,7 @@ def in_groups(
         issued: Sequence[int] = moves if at == 0 else ()
         following = slices[at + 1].loads if at + 1 < len(slices) else []
         order += [*issued, *following, *part.mmas]
-        loads = sum(ops[number].name == "load" for number in following)
+        loads = sum(ops[number].is_(LOAD) for number in following)
         between += [(len(order), op) for op in _groups(len(part.mmas), {"shared_load": loads, kind: len(issued)})]
         order += closing if at == 0 else ()
     return order, between

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Op, Region, Value
 from wavespec.ir.rewriting import substituted
-from wavespec.ir.thread_ops import MOVES
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BIND, COPY_ASYNC, LOAD, LOAD_MATRIX, LOAD_TILE, MMA, MOVES
 from wavespec.schedule.feeding import bound_symbols, symbols_of, used_values
 from wavespec.schedule.loop_plan import LoopPlan
 
-_MOVES = MOVES | {"load", "load_matrix", "load_tile"}
+_MOVES = MOVES | LOAD | LOAD_MATRIX | LOAD_TILE
 
 
 class SoftwarePipeline:
@@ -38,7 +37,7 @@ class SoftwarePipeline:
     ) -> None:
         self.loop, self.at, self.plan, self.fresh = loop, at, plan, fresh
         self.ops = loop.body.ops
-        self.lower, self.upper, self.step = (cast(Expr, loop[key]) for key in ("lower", "upper", "step"))
+        self.lower, self.upper, self.step = loop["lower"], loop["upper"], loop["step"]
         body = loop.body
         self.maker = {value.name: number for number, op in enumerate(self.ops) for value in op.results}
         self.made = {value.name: value for op in self.ops for value in op.results}
@@ -63,9 +62,7 @@ class SoftwarePipeline:
                 self.maker[line], self.made[line] = self.maker[value.name], value
         self.first = {a.name: v for a, v in zip(body.arguments, loop.operands, strict=True)}
         last = plan.stages - 1
-        sums = {self.maker[value.name] for value in body.yields} | {
-            n for n, op in enumerate(self.ops) if op.name == "mma"
-        }
+        sums = {self.maker[value.name] for value in body.yields} | {n for n, op in enumerate(self.ops) if op.is_(MMA)}
         self.whole_rounds = plan.unroll == 1 or _are_whole(self.upper - self.lower, self.step * plan.unroll)
         self.sums_beyond_end = not self.whole_rounds or any(plan.stage[number] < last for number in sums)
         self.repeats = range_checked and not self.sums_beyond_end
@@ -99,16 +96,16 @@ class SoftwarePipeline:
         """What lands the copies that the last rounds have issued, those behind the last commit included."""
         place = {number: at for at, number in enumerate(self.plan.order)}
         copies, commits, waits = (
-            [number for number, op in enumerate(self.ops) if op.name == name]
-            for name in ("copy_async", "async_commit", "async_wait")
+            [number for number, op in enumerate(self.ops) if op.is_(which)]
+            for which in (COPY_ASYNC, ASYNC_COMMIT, ASYNC_WAIT)
         )
         behind = [self.ops[one] for one in commits if any(place[copy] > place[one] for copy in copies)]
         return [*behind, *(self.ops[one].with_(pending=0) for one in waits)]
 
     def zeros_change_nothing(self) -> bool:
         """Whether a step that loads zeros leaves what the loop carries as it is: sums of products of what is loaded."""
-        return all(self.ops[self.maker[value.name]].name == "mma" for value in self.loop.body.yields) and all(
-            self._is_moved(op.operands[0]) + self._is_moved(op.operands[1]) > 0 for op in self.ops if op.name == "mma"
+        return all(self.ops[self.maker[value.name]].is_(MMA) for value in self.loop.body.yields) and all(
+            self._is_moved(op.operands[0]) + self._is_moved(op.operands[1]) > 0 for op in self.ops if op.is_(MMA)
         )
 
     def _is_moved(self, value: Value) -> float:
@@ -117,7 +114,7 @@ class SoftwarePipeline:
         if number is None:
             return 0
         op = self.ops[number]
-        if op.name not in _MOVES:
+        if not op.is_(_MOVES):
             return float("-inf")
         least = min((self._is_moved(operand) for operand in op.operands), default=1)
         return min(least, 0) if op.get("bias") else least
@@ -157,13 +154,13 @@ class SoftwarePipeline:
                 continue
             if not prologue:
                 into += [replace(added, span=op.span) for at, added in self.plan.between if at == place]
-            if op.name == "bind" and op["symbol"] in self.bound:
+            if op.is_(BIND) and op["symbol"] in self.bound:
                 continue
             ahead = round_ - stage if prologue else last - stage + round_
             position = (self.lower if prologue else self.at) + self.step * ahead
             exists = stage == last and self.whole_rounds and not prologue
             moved = self._at(op, position, exists=exists, inside=not prologue)
-            if op.name == "async_wait":
+            if op.is_(ASYNC_WAIT):
                 moved = moved.with_(pending=self._pending(number))
             operands = tuple(self._operand(value, number, round_, history, prologue) for value in op.operands)
             names = [name for name in self.bound if name in symbols_of(op)]
@@ -197,7 +194,7 @@ class SoftwarePipeline:
 
     def _pending(self, wait: int) -> int:
         """Groups that were closed behind the one that is awaited."""
-        commit = next(number for number, op in enumerate(self.ops) if op.name == "async_commit")
+        commit = next(number for number, op in enumerate(self.ops) if op.is_(ASYNC_COMMIT))
         order, stage = self.plan.order, self.plan.stage
         return stage[wait] - stage[commit] - (order.index(wait) < order.index(commit))
 
@@ -205,7 +202,7 @@ class SoftwarePipeline:
         """The operation for the step at ``position``, which may not exist unless ``exists``; ``inside``: the loop has
         a step."""
         place, bound = position, position
-        touches_tensor = op.name == "copy_async" or (op.name == "load" and op["memory"] not in self.plan.buffers)
+        touches_tensor = op.is_(COPY_ASYNC) or (op.is_(LOAD) and op["memory"] not in self.plan.buffers)
         if self.repeats and not exists and touches_tensor:
             # The last step that exists, again; a mask only where there may be none at all.
             place, bound = self._last_or(position), self.lower

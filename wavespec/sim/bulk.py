@@ -136,7 +136,7 @@ class BulkUnit:
     def _tensor_box(self, op: Op, memory: SimulatedMemory, thread: int) -> tuple[Integers, Flags]:
         """Flat elements of a tensor, row after row, and which of them exist."""
         box: tuple[int, ...] = op["box"]
-        origin: tuple[Expr, ...] = op["origin"]
+        origin: tuple[Expr, ...] = op["corner"]
         self._check_alignment(op, memory, memory.shape[-1] * memory.bytes, _GLOBAL_ALIGNMENT)
         index, inside = np.zeros(box, np.int64), np.ones(box, np.bool_)
         for axis, (start, extent) in enumerate(zip(origin, box, strict=True)):

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wavespec.ir.kernel import Kernel
+from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, COPY_ASYNC, MMA_ASYNC
 from wavespec.sim.elements import Integers
 
 Steps = npt.NDArray[np.int32]
 
 _ALWAYS = np.iinfo(np.int32).max
-_BESIDE = ("bulk_copy", "bulk_store", "mma_async")
+_BESIDE = BULK_COPY | BULK_STORE | MMA_ASYNC
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,16 @@ class Clocks:
 
     def __init__(self, kernel: Kernel, workgroups: Sequence[int], strand_lanes: int, start: int) -> None:
         """Everything up to step ``start`` is over for everybody; ``workgroups``: their numbers, for words."""
-        used = {op.name for op in kernel.walk()}
+        ops = list(kernel.walk())
+        copies, stores, beside = (any(op.is_(which) for op in ops) for which in (COPY_ASYNC, BULK_STORE, _BESIDE))
         signals = sum(memory.buffers for memory in kernel.memories if memory.space == "signal") * len(workgroups)
         self.kernel, self.workgroups = kernel, tuple(workgroups)
         self.lanes, self.strand_lanes = kernel.threads * len(workgroups), strand_lanes
         self.several = self.lanes
         self.copies = self.several + self.lanes // strand_lanes
-        self.products = self.copies + (self.lanes if "copy_async" in used else 0)
+        self.products = self.copies + (self.lanes if copies else 0)
         self.stores = self.products + self.lanes // kernel.lanes
-        self.outward = self.stores + (self.lanes if "bulk_store" in used else 0)
+        self.outward = self.stores + (self.lanes if stores else 0)
         self.landings = self.outward + 1
         self.phases = self.landings + signals
         actors = self.phases + signals
@@ -67,7 +69,7 @@ class Clocks:
         self.known[own, own] = _ALWAYS
         self.known[:, self.phases :] = 0
         # Only what lanes wrote needs a fence, and only where something beside them reads or overwrites it.
-        self.fenced: Steps = np.full((self.lanes, actors if used.intersection(_BESIDE) else 0), start, np.int32)
+        self.fenced: Steps = np.full((self.lanes, actors if beside else 0), start, np.int32)
         self.fenced[:, self.products :] = _ALWAYS
         self.known_to_all: Steps = np.full(actors, start, np.int32)
         self.landed: Steps = np.full(actors, _ALWAYS, np.int32)

@@ -90,7 +90,7 @@ class ProductUnit:
 
     def _operand(self, op: Op, which: str, rows: int, depth: int) -> Array:
         """``[1, rows, depth]`` of shared memory."""
-        memory = self.memory.memories[op[f"{which}_memory"]]
+        memory = self.memory.memories[op.attribute(f"{which}_memory")]
         offset, buffer = self._uniform(op, f"{which}_offset"), self._uniform(op, f"{which}_buffer")
         start = (buffer * memory.elements + offset) * memory.bytes
         if start % _ALIGNMENT_BYTES:
@@ -99,7 +99,7 @@ class ProductUnit:
                 op,
                 lambda: f"'mma_async' reads from byte {start} of @{memory.memory.name}, not a multiple of 16.",
             )
-        where = matrix_addresses(memory.memory, start, rows, depth, op[f"{which}_major"]) // memory.bytes
+        where = matrix_addresses(memory.memory, start, rows, depth, op.attribute(f"{which}_major")) // memory.bytes
         outside = (where < buffer * memory.elements) | (where >= (buffer + 1) * memory.elements)
         outside |= (where < 0) | (where >= len(memory.data))
         if outside.any():
@@ -120,7 +120,7 @@ class ProductUnit:
         return values[None]
 
     def _uniform(self, op: Op, name: str) -> int:
-        values = self.memory.symbols.per_thread(op[name])
+        values = self.memory.symbols.per_thread(op.attribute(name))
         if (values != values[0]).any():
             text = f"'mma_async' has an {name} that differs in a wave."
             self.memory.findings.add("divergent-operation", op, lambda: text)

@@ -24,6 +24,7 @@ import numpy as np
 
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size, size_name
+from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, MMA_ASYNC, ROLE, SIGNAL_ARRIVE, SIGNAL_WAIT, STAGGER
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
@@ -37,7 +38,7 @@ from wavespec.sim.symbols import SymbolValues, outside_range
 from wavespec.sim.workgroup import Workgroup
 from wavespec.targets.machine import Machine
 
-_APART = frozenset(("role", "stagger", "signal_wait", "signal_arrive", "bulk_copy", "bulk_store", "mma_async"))
+_APART = ROLE | STAGGER | SIGNAL_WAIT | SIGNAL_ARRIVE | BULK_COPY | BULK_STORE | MMA_ASYNC
 """Operations that make the waves of a kernel run apart."""
 
 
@@ -78,7 +79,7 @@ def simulate(
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
     tensor_memories = tensors_to_memories(kernel, tensors, values)
     units: dict[str, MatrixUnit] = {}
-    apart = kernel.producers > 0 or any(op.name in _APART or op.get("waves") for op in kernel.walk())
+    apart = kernel.producers > 0 or any(op.is_(_APART) or op.get("waves") for op in kernel.walk())
     strand_lanes, start = kernel.lanes if apart else kernel.threads, 1
     everything = itertools.product(*(range(extent) for extent in grid))
     for ids in _clusters(workgroups if workgroups is not None else everything, grid, kernel.cluster):

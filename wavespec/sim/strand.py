@@ -8,22 +8,44 @@ from typing import Any
 import numpy as np
 
 from wavespec.ir.declarations import Trait
+from wavespec.ir.dispatch import methods_of
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Op, Value
-from wavespec.ir.thread_ops import THREAD_OPS
+from wavespec.ir.thread_ops import (
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    BARRIER,
+    BIND,
+    FOR,
+    IF,
+    LET,
+    MMA,
+    MMA_ASYNC,
+    MMA_WAIT,
+    NAMES_A_SYMBOL,
+    PURE,
+    ROLE,
+    SHUFFLE,
+    STAGGER,
+    THREAD_OPS,
+)
 from wavespec.sim.accesses import MemoryUnit
 from wavespec.sim.bulk import BulkUnit
-from wavespec.sim.elements import Array, Flags, Integers, converted, elementwise, joined, numpy_dtype
+from wavespec.sim.elements import Array, Integers, numpy_dtype
 from wavespec.sim.fragments import MatrixUnit, matrix_unit
 from wavespec.sim.interleaving import Course, Meetings, Wait
 from wavespec.sim.products import ProductUnit
 from wavespec.sim.signals import Signal
 from wavespec.sim.symbols import SymbolValues, outside_range
+from wavespec.sim.values import value_of
 from wavespec.sim.workgroup import Workgroup
 
-_PER_STRAND = ("mma", "for", "async_commit", "async_wait")
+_PER_STRAND = MMA | FOR | ASYNC_COMMIT | ASYNC_WAIT
+_UNCOUNTED = LET | BIND | ROLE | IF | BARRIER | STAGGER
+"""What makes no instruction of its own, or counts itself."""
 _BY_ALL_LANES = THREAD_OPS.having(Trait.BY_ALL_LANES)
-_TAKES_RESULTS_IN_FLIGHT = frozenset(("mma_async", "mma_wait"))
+_TAKES_RESULTS_IN_FLIGHT = MMA_ASYNC | MMA_WAIT | FOR
+_VALUES = PURE | SHUFFLE
 
 
 class Stopped(Exception):
@@ -59,48 +81,22 @@ class Strand:
 
     def _block(self, ops: Iterable[Op], asked: Expr | None = None) -> Generator[Wait, None, bool]:
         """Runs operations; returns whether ``asked`` is not 0 behind the last of them."""
-        lets = 0
+        opened = 0
         for op in ops:
             self.clocks.step()
-            if op.name in _BY_ALL_LANES and not self.memory.enabled.all():
+            if op.is_(_BY_ALL_LANES) and not self.memory.enabled.all():
                 text = f"Only some lanes of wave {self.wave} execute '{op.name}', which takes all of them."
                 self.findings.add("divergent-operation", op, lambda text=text: text)
-            match op.name:
-                case "let":
-                    value = self.symbols.per_thread(op["value"])
-                    self._check_symbol(op, op["symbol"], value[self.memory.enabled])
-                    self.symbols.open(op["symbol"], value)
-                    lets += 1
-                case "bind":
-                    (held,) = op.operands
-                    value = self.values[held.name][:, 0].astype(np.int64)
-                    self._check_symbol(op, op["symbol"], value[self.memory.enabled])
-                    if op.get("uniform") and (value != value[0]).any():
-                        text = f"'{op['symbol']}' is not the same in all lanes."
-                        self.findings.add("non-uniform-loop", op, lambda text=text: text)
-                        raise Stopped
-                    self.symbols.open(op["symbol"], value)
-                    lets += 1
-                case "role":
-                    if self.wave in self._waves_of(op):
-                        yield from self._block(op.body.ops)
-                case "if":
-                    yield from self._if(op)
-                case "for":
-                    self.counts[op.name] += 1
-                    yield from self._for(op)
-                case "barrier":
-                    yield from self._barrier(op)
-                case "stagger":
-                    yield from self._stagger(op)
-                case "signal_wait":
-                    self.counts[op.name] += self.waves
-                    yield from self._signal_wait(op)
-                case _:
-                    self.counts[op.name] += 1 if op.name in _PER_STRAND else self.waves
-                    self._execute(op)
+            if not op.is_(_TAKES_RESULTS_IN_FLIGHT):
+                self.products.check_complete(op)
+            if not op.is_(_UNCOUNTED):
+                self.counts[op.name] += 1 if op.is_(_PER_STRAND) else self.waves
+            waits = self._execute(op)
+            if waits is not None:
+                yield from waits
+            opened += op.is_(NAMES_A_SYMBOL)
         answer = asked is None or self._holds(asked)
-        for _ in range(lets):
+        for _ in range(opened):
             self.symbols.close()
         return answer
 
@@ -113,6 +109,40 @@ class Strand:
             return range(self.kernel.threads // self.kernel.lanes)
         first = int(self.symbols.per_thread(as_expr(op["first"]))[0])
         return range(first, first + int(op["waves"]))
+
+    def _execute(self, op: Op) -> Course | None:
+        """Does one operation, or hands out what it has to wait for on the way."""
+        if op.is_(_VALUES):
+            self._define(op, value_of(op, self._operands(op), self.symbols))
+            return None
+        method = _METHODS.get(op.name)
+        if method is None:
+            raise ValueError(f"the simulator does not know the operation '{op.name}' ({op.span})")
+        return method(self, op)
+
+    def _operands(self, op: Op) -> list[Array]:
+        return [self.values[value.name] for value in op.operands]
+
+    # -------------------------------------------------------------------------------------------------------- control
+
+    def _let(self, op: Op) -> None:
+        value = self.symbols.per_thread(op["value"])
+        self._check_symbol(op, op["symbol"], value[self.memory.enabled])
+        self.symbols.open(op["symbol"], value)
+
+    def _bind(self, op: Op) -> None:
+        value = self._operands(op)[0][:, 0].astype(np.int64)
+        self._check_symbol(op, op["symbol"], value[self.memory.enabled])
+        if op.get("uniform") and (value != value[0]).any():
+            self.findings.add("non-uniform-loop", op, lambda: f"'{op['symbol']}' is not the same in all lanes.")
+            raise Stopped
+        self.symbols.open(op["symbol"], value)
+
+    def _role(self, op: Op) -> Course | None:
+        return self._run(op.body.ops) if self.wave in self._waves_of(op) else None
+
+    def _run(self, ops: Iterable[Op]) -> Course:
+        yield from self._block(ops)
 
     def _if(self, op: Op) -> Course:
         before = self.memory.enabled
@@ -190,99 +220,86 @@ class Strand:
                 raise Stopped
             yield number, wanted, self.memory.lanes[enabled & (index == number) & (parity == wanted)]
 
-    def _execute(self, op: Op) -> None:
-        operands = [self.values[value.name] for value in op.operands]
-        if op.name not in _TAKES_RESULTS_IN_FLIGHT:
-            self.products.check_complete(op)
-        match op.name:
-            case "constant":
-                kind = op.result.vector
-                shape = (self.symbols.threads, kind.elements)
-                self._define(op, np.full(shape, converted(np.asarray(op["value"]), kind.dtype)))
-            case "load":
-                self._define(op, self.memory.load(op))
-            case "store":
-                self.memory.store(op, operands[0])
-            case "accumulate":
-                self.memory.accumulate(op, operands[0])
-            case "atomic":
-                self.memory.combine(op, operands[0])
-            case "prefetch" | "schedule_fence" | "schedule_group" | "priority":
-                pass
-            case "load_tile":
-                self._define(op, self.memory.load_tile(op))
-            case "load_matrix":
-                self._define(op, self.memory.load_matrix(op))
-            case "store_matrix":
-                self.memory.store_matrix(op, operands[0])
-            case "copy_async":
-                self.memory.copy_async(op)
-            case "async_commit":
-                self.memory.commit()
-            case "async_wait":
-                self.memory.wait(int(op["pending"]))
-            case "bulk_copy":
-                self.bulk.copy(op)
-            case "bulk_store":
-                self.bulk.store(op)
-            case "bulk_commit":
-                self.bulk.commit()
-            case "bulk_wait":
-                self.bulk.wait(int(op["pending"]))
-            case "signal_arrive":
-                for index, _, lanes in self._signals(op, const(0)):
-                    for workgroup in self.workgroup.cluster if op.get("everywhere") else [self.workgroup]:
-                        workgroup.signals[op["signal"]][index].arrive(op, lanes, int(op["bytes"]))
-            case "fence_async":
-                self.clocks.fence(self.memory.lanes[self.memory.enabled])
-            case "mma":
-                self._mma(op, *operands)
-            case "mma_async":
-                self._mma_async(op, operands)
-            case "mma_fence":
-                self.products.fence()
-            case "mma_commit":
-                self.products.commit()
-            case "mma_wait":
-                self.products.wait(op)
-                self._rename(op.operands, op.results)
-            case "pack":
-                self._define(op, np.concatenate(operands, axis=1))
-            case "slice":
-                self._define(op, operands[0][:, op["start"] : op["start"] + op["size"]])
-            case "transpose":
-                blocks = operands[0].reshape(-1, op["rows"], op["columns"], op["unit"])
-                self._define(op, blocks.swapaxes(1, 2).reshape(operands[0].shape))
-            case "cast":
-                dtype = op.result.vector.dtype
-                result = converted(operands[0], dtype)
-                if bias := op.get("bias"):  # -0.0 + 0 would be another zero
-                    result = result + numpy_dtype(dtype).type(bias)
-                self._define(op, result)
-            case "coordinates":
-                places = [self.symbols.per_thread(place) for place in op["places"]]
-                self._define(op, np.stack(places, axis=1).astype(numpy_dtype(op.result.vector.dtype)))
-            case "bitcast":
-                self._define(op, np.ascontiguousarray(operands[0]).view(numpy_dtype(op.result.vector.dtype)))
-            case "broadcast":
-                self._define(op, np.repeat(operands[0], op.result.vector.elements, axis=1))
-            case "reduce":
-                self._define(op, joined(op["function"], operands[0]))
-            case "shuffle":
-                lanes = np.arange(self.symbols.threads)
-                self._define(op, operands[0][lanes ^ int(op["mask"])])
-            case "pad":
-                self._define(op, self._padded(op, operands[0]))
-            case "elementwise":
-                self._define(op, elementwise(op["function"], operands))
-            case _:
-                raise ValueError(f"the simulator does not know the operation '{op.name}' ({op.span})")
+    # --------------------------------------------------------------------------------------------------------- memory
 
-    def _padded(self, op: Op, values: Array) -> Array:
-        steps: Integers = np.arange(values.shape[1], dtype=np.int64) * int(op["stride"])
-        places = self.symbols.per_thread(op["start"])[:, None] + steps
-        inside: Flags = places < self.symbols.per_thread(op["limit"])[:, None]
-        return np.where(inside, values, converted(np.asarray(op["value"]), op.result.vector.dtype))
+    def _load(self, op: Op) -> None:
+        self._define(op, self.memory.load(op))
+
+    def _store(self, op: Op) -> None:
+        self.memory.store(op, *self._operands(op))
+
+    def _accumulate(self, op: Op) -> None:
+        self.memory.accumulate(op, *self._operands(op))
+
+    def _atomic(self, op: Op) -> None:
+        self.memory.combine(op, *self._operands(op))
+
+    def _load_tile(self, op: Op) -> None:
+        self._define(op, self.memory.load_tile(op))
+
+    def _load_matrix(self, op: Op) -> None:
+        self._define(op, self.memory.load_matrix(op))
+
+    def _store_matrix(self, op: Op) -> None:
+        self.memory.store_matrix(op, *self._operands(op))
+
+    def _copy_async(self, op: Op) -> None:
+        self.memory.copy_async(op)
+
+    def _async_commit(self, op: Op) -> None:
+        self.memory.commit()
+
+    def _async_wait(self, op: Op) -> None:
+        self.memory.wait(op["pending"])
+
+    def _bulk_copy(self, op: Op) -> None:
+        self.bulk.copy(op)
+
+    def _bulk_store(self, op: Op) -> None:
+        self.bulk.store(op)
+
+    def _bulk_commit(self, op: Op) -> None:
+        self.bulk.commit()
+
+    def _bulk_wait(self, op: Op) -> None:
+        self.bulk.wait(op["pending"])
+
+    def _signal_arrive(self, op: Op) -> None:
+        for index, _, lanes in self._signals(op, const(0)):
+            for workgroup in self.workgroup.cluster if op.get("everywhere") else [self.workgroup]:
+                workgroup.signals[op["signal"]][index].arrive(op, lanes, op["bytes"])
+
+    def _fence_async(self, op: Op) -> None:
+        self.clocks.fence(self.memory.lanes[self.memory.enabled])
+
+    def _hint(self, op: Op) -> None:
+        """What a machine may do sooner or later, with the same result."""
+
+    _prefetch = _schedule_fence = _schedule_group = _priority = _hint
+
+    # ------------------------------------------------------------------------------------------------------- products
+
+    def _mma(self, op: Op) -> None:
+        unit = self._unit(op)
+        self.counts["mma"] += self.symbols.threads // unit.instruction.lanes - 1
+        a, b, acc = self._operands(op)
+        self._define_product(op, *unit.run(a, b, acc))
+
+    def _mma_async(self, op: Op) -> None:
+        *registers, acc = self._operands(op)
+        self._define_product(op, *self.products.multiply(op, self._unit(op), registers[0] if registers else None, acc))
+
+    def _mma_fence(self, op: Op) -> None:
+        self.products.fence()
+
+    def _mma_commit(self, op: Op) -> None:
+        self.products.commit()
+
+    def _mma_wait(self, op: Op) -> None:
+        self.products.wait(op)
+        self._rename(op.operands, op.results)
+
+    # --------------------------------------------------------------------------------------------------------- values
 
     def _define(self, op: Op, values: Array) -> None:
         kind = op.result.vector
@@ -291,7 +308,7 @@ class Strand:
             made = f"{values.dtype} x {values.shape[1:]}"
             raise ValueError(f"'{op.name}' makes {made} but %{op.result.name} is {kind} ({op.span})")
         self.values[op.result.name] = values
-        if op.name != "mma_async":
+        if not op.is_(MMA_ASYNC):
             self.products.wrote(op.result)
 
     def _rename(self, values: tuple[Value, ...], names: tuple[Value, ...]) -> None:
@@ -299,15 +316,6 @@ class Strand:
         registers = [self.values[value.name] for value in values]
         self.values.update((name.name, held) for name, held in zip(names, registers, strict=True))
         self.products.rename(values, names)
-
-    def _mma(self, op: Op, a: Array, b: Array, acc: Array) -> None:
-        unit = self._unit(op)
-        self.counts["mma"] += self.symbols.threads // unit.instruction.lanes - 1
-        self._define_product(op, *unit.run(a, b, acc))
-
-    def _mma_async(self, op: Op, operands: list[Array]) -> None:
-        registers = operands[0] if len(operands) == 2 else None
-        self._define_product(op, *self.products.multiply(op, self._unit(op), registers, operands[-1]))
 
     def _unit(self, op: Op) -> MatrixUnit:
         name: str = op["instruction"]
@@ -332,3 +340,6 @@ class Strand:
             op,
             lambda: f"'{name}' reaches {np.min(value)}..{np.max(value)}, declared as {declared}.",
         )
+
+
+_METHODS = methods_of(Strand, THREAD_OPS)

@@ -13,6 +13,7 @@ from typing import Any
 
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Op
+from wavespec.ir.tile_ops import MMA
 from wavespec.pipeline import lower
 from wavespec.schema.language.constraints import AnyConstraint, Hardware, HardwareSettings, Tiling, Wave, Workgroup
 from wavespec.schema.language.expressions import Num
@@ -95,7 +96,7 @@ def candidates(
 
 def _subject(spec: KernelSpec, machine: Machine) -> _Subject:
     kernel = lower(spec, machine, after="choose-instructions")
-    products = [op for op in kernel.walk() if op.name == "mma"]
+    products = [op for op in kernel.walk() if op.is_(MMA)]
     where = spec.where("graph")
     if not products:
         raise NothingToTune(where, f"{spec.name} has no matrix product, so there are no tiles to choose.")

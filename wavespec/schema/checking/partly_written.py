@@ -8,7 +8,7 @@ from math import prod
 from random import Random
 
 from wavespec.schema.language.expressions import EvaluationError, Name, Num
-from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.ops import AnyOp, Branch, Iterate, Write
 from wavespec.schema.ops.mapping import index_names, values_of
 from wavespec.schema.ops.structured import Structured
@@ -23,7 +23,7 @@ def partly_written(spec: KernelSpec) -> frozenset[str]:
     """Outputs with elements that may be written by nobody: they start as zeros.
 
     Places of a write depend on values, or it stands in a branch, or in a loop that leaves out steps; or its places
-    follow from sizes, and some small sizes show elements that none of them is.
+    follow from sizes, and some small sizes, an empty dim among them, show elements that none of them is.
     """
     known = (*spec.dims, *spec.params)
 
@@ -63,7 +63,8 @@ def _covers_all(spec: KernelSpec, write: Write) -> bool:
     numbers |= {params[node.name] for node in nodes if isinstance(node, Name) and node.name in params}
     if max(map(abs, numbers), default=0) > _LARGEST_NUMBER:
         return False
-    found = [_covers(spec, params, write, sizes) for sizes in _small_sizes(spec, sorted(numbers))]
+    tried = list(_small_sizes(spec, sorted(numbers)))
+    found = [_covers(spec, params, write, sizes) for sizes in (*tried, *_with_empty_dims(spec, tried))]
     return True in found and False not in found
 
 
@@ -81,14 +82,27 @@ def _small_sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[dict[str,
             whole = complete_sizes(spec, sizes)
         except ValueError:
             continue
-        if all(
-            size >= max(spec.dims[name].min, 1) and not size % spec.dims[name].multiple_of
-            for name, size in whole.items()
-        ):
+        if all(size > 0 and _is_allowed(spec.dims[name], size) for name, size in whole.items()):
             found += 1
             yield whole
         if found == _ENOUGH:
             return
+
+
+def _with_empty_dims(spec: KernelSpec, tried: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:
+    """The first sizes of `tried` with one dim after the other of size 0."""
+    given = [name for name, dim in spec.dims.items() if dim.equals is None]
+    for name, sizes in product(given, tried[:1]):
+        try:
+            whole = complete_sizes(spec, {one: sizes[one] for one in given} | {name: 0})
+        except (ValueError, ArithmeticError):
+            continue
+        if all(_is_allowed(spec.dims[one], size) for one, size in whole.items()):
+            yield whole
+
+
+def _is_allowed(dim: Dim, size: int) -> bool:
+    return dim.value in (None, size) and size >= dim.min and size % dim.multiple_of == 0
 
 
 def _covers(spec: KernelSpec, params: Mapping[str, int], write: Write, sizes: Mapping[str, int]) -> bool | None:
@@ -103,6 +117,6 @@ def _covers(spec: KernelSpec, params: Mapping[str, int], write: Write, sizes: Ma
         at = {**values, **dict(zip(names, index, strict=True))}
         try:
             missed.discard(tuple(int(write.at[dim].evaluate(at)) for dim in dims))
-        except EvaluationError:
-            return False
+        except EvaluationError:  # it may divide by the size of an empty dim
+            return None if 0 in sizes.values() else False
     return not missed

@@ -58,6 +58,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("fmod", 2, "What a quotient rounded towards 0 leaves of `lhs`: it has the sign of `lhs`.", "numbers"),
     Function("pow", 2, "`lhs` to the power of `rhs`.", "small floats"),
     Function("atan2", 2, "The angle of the point with `rhs` to the right and `lhs` up.", "small floats"),
+    Function("copysign", 2, "`lhs` with the sign of `rhs`, be that a 0 or NaN.", "floats"),
     Function("maximum", 2, "The larger of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
     Function("minimum", 2, "The smaller of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
     Function("lt", 2, "Whether `lhs < rhs`.", "numbers", "bool"),

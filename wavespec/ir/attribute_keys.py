@@ -1,0 +1,77 @@
+"""The keys of attributes by the type of their values: what the type checker knows of ``op["memory"]`` and `op.get`.
+
+``tests/ir/test_declarations.py`` holds them to the declarations, which say the same where it can be asked.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Text = Literal[
+    "a_major",
+    "a_memory",
+    "b_major",
+    "b_memory",
+    "combine",
+    "dim",
+    "function",
+    "induction",
+    "instruction",
+    "k",
+    "kind",
+    "m",
+    "memory",
+    "n",
+    "signal",
+    "source",
+    "symbol",
+    "target",
+    "variant",
+]
+Integer = Literal[
+    "ahead",
+    "bias",
+    "bits",
+    "bytes",
+    "columns",
+    "count",
+    "elements",
+    "level",
+    "pending",
+    "rank",
+    "registers",
+    "rows",
+    "unit",
+    "unroll",
+    "waves",
+    "width",
+]
+Flag = Literal["acquire", "asynchronous", "by_unit", "direct", "divided", "everywhere", "once", "release", "uniform"]
+Expression = Literal[
+    "a_buffer",
+    "a_offset",
+    "b_buffer",
+    "b_offset",
+    "buffer",
+    "extent",
+    "first",
+    "goes_on",
+    "index",
+    "limit",
+    "lower",
+    "offset",
+    "phase",
+    "source_offset",
+    "step",
+    "upper",
+]
+Extent = Literal["valid"]
+Mask = Literal["mask", "onto"]
+Places = Literal["at", "origin"]
+Expressions = Literal["corner", "places", "sizes"]
+Names = Literal["clamped", "over", "staged"]
+Numbers = Literal["box"]
+Layout = Literal["layout"]
+Table = Literal["bounded", "boxes", "guard", "loops", "through", "transpose"]
+Mixed = Literal["masked", "size", "start", "stride", "value"]
+"""Of another type in one operation than in another: whoever asks knows which operation it is."""

@@ -1,0 +1,40 @@
+"""Two kernels go in; whether a pass that made the second of the first changed anything comes out."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import fields
+
+from wavespec.ir.kernel import Kernel, Op
+
+
+def is_same(before: Kernel, after: Kernel) -> bool:
+    """Whether two kernels agree in everything, also in what operations say of the spec, which ``==`` leaves out."""
+    if before is after:
+        return True
+    own = (field.name for field in fields(Kernel) if field.name not in ("body", "memories"))
+    return (
+        all(getattr(before, name) == getattr(after, name) for name in own)
+        and all(map(operator.is_, before.memories, after.memories))
+        and len(before.memories) == len(after.memories)
+        and _are_same(before.body, after.body)
+    )
+
+
+def _are_same(before: tuple[Op, ...], after: tuple[Op, ...]) -> bool:
+    return before is after or (len(before) == len(after) and all(map(_is_same_op, before, after)))
+
+
+def _is_same_op(before: Op, after: Op) -> bool:
+    if before is after:
+        return True
+    if before.node != after.node or before.span is not after.span:
+        return False
+    if before.attributes is not after.attributes and repr(before.attributes) != repr(after.attributes):  # -0.0 == 0
+        return False
+    if (before.name, before.operands, before.results) != (after.name, after.operands, after.results):
+        return False
+    if before.region is None or after.region is None:
+        return before.region is after.region
+    ends = ((region.arguments, region.yields) for region in (before.region, after.region))
+    return operator.eq(*ends) and _are_same(before.region.ops, after.region.ops)

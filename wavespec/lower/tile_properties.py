@@ -1,0 +1,286 @@
+"""Tile kernels go in; what breaks a property that passes rely on comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from wavespec.ir.expr import Expr, const, maximum
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.tile_ops import ACROSS, COPY, ELEMENTWISE, INDEX, ITERATE, MMA, PURE, READ, SIZE, TILE_OPS, WRITE
+from wavespec.lower.contracts import Breach, Property, property_of
+from wavespec.targets.machine import Machine
+
+
+@property_of("tile")
+def is_of_tiles(kernel: Kernel, machine: Machine) -> Iterable[Breach]:
+    """Operations are about whole tiles."""
+    return ()  # what `check` says of the level is all
+
+
+@property_of("tile")
+def products_have_three_operands(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Products have two factors and a sum, no scales."""
+    for op in _products(kernel):
+        if len(op.operands) != 3:
+            yield op, f"it has {len(op.operands)} operands"
+
+
+@property_of("tile")
+def unit_dims_are_dropped(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """No tile has a dim that the grid counts one by one, unless an operation is about it or a matrix needs it."""
+    plan = kernel.distribution
+    units = {split.dim for split in plan.workgroup if split.tile == 1} - {split.dim for split in plan.loops}
+    units -= {op.get("dim") for op in kernel.walk() if not op.is_(INDEX, SIZE)}
+    for op in _products(kernel):
+        lhs, rhs, acc = (set(value.tile.dims) for value in op.operands[:3])
+        units -= {dim for own in (lhs, rhs) if len(own) == 2 for dim in own} | ((lhs & rhs) - acc)
+    for op, value in _values(kernel):
+        for dim in units.intersection(value.tile.dims):
+            yield op, f"%{value.name} has dim '{dim}', of which a workgroup has one"
+
+
+@property_of("tile")
+def products_are_of_matrices(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Operands and results of products have two dims."""
+    for op in _products(kernel):
+        for value in (*op.operands[:3], *op.results):
+            if len(value.tile.dims) != 2:
+                yield op, f"%{value.name} is {value.tile}"
+
+
+@property_of("tile")
+def products_have_instructions(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Every product names an instruction that the machine has, and which dims are its m, n and k."""
+    for op in _products(kernel):
+        name = op.get("instruction")
+        if name is None or machine.instruction(name) is None:
+            yield op, "it names no instruction" if name is None else f"{machine.variant} has no '{name}'"
+        missing = [key for key in ("m", "n", "k") if op.get(key) is None]
+        if missing:
+            yield op, f"it lacks '{missing[0]}'"
+
+
+@property_of("tile")
+def reads_are_for_one_use(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """What is read for a product is used by products alone that want it staged and converted alike."""
+    ways: dict[str, set[tuple[object, ...]]] = {}
+    for op in kernel.walk():
+        row = machine.instruction(op["instruction"]) if op.is_(MMA) else None
+        for number, value in enumerate(op.operands):
+            part = (row.a, row.b)[number] if row and number < 2 else None
+            way = (part.dtype, part.bias, part.staging, part.from_shared) if part else ()
+            ways.setdefault(value.name, set()).add(way)
+        for value in op.region.yields if op.region else ():
+            ways.setdefault(value.name, set()).add(())
+    for op in kernel.walk():
+        if op.is_(READ) and len(ways.get(op.result.name, ())) > 1:
+            yield op, f"%{op.result.name} is used in {len(ways[op.result.name])} ways"
+
+
+@property_of("tile")
+def tiles_have_extents(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Every tile knows its extent along each of its dims."""
+    for op, value in _values(kernel):
+        if not all(value.tile.extents):
+            yield op, f"%{value.name} is {value.tile}"
+
+
+@property_of("tile")
+def tiles_are_placed(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Accesses have an origin, loops an induction, bounds and a step: all that assign-tiles gives them."""
+    for op in kernel.walk():
+        given = TILE_OPS[op.name].set_by("assign-tiles") if not op.is_(ACROSS) else ()  # what joins parts is nowhere
+        for key in sorted(given):
+            if key not in dict(op.attributes):
+                yield op, f"it lacks '{key}'"
+
+
+@property_of("tile")
+def loops_have_several_steps(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """A loop without products, which no schedule names, has more than one step for some size."""
+    for op in _loops_of_no_product(kernel):
+        most, is_branch = op["extent"].high, not op["dim"] and (op["extent"].low or 0) < 1
+        if not is_branch and op.get("goes_on") is None and most is not None and most <= op["step"].value:
+            yield op, f"its extent is {op['extent']}, at most {most}, and its step {op['step']}"
+
+
+@property_of("tile")
+def staged_tensors_are_copied(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """A tensor that goes through shared memory is read there, but by reads that say they are direct or in place."""
+    staged = {memory.name for memory in kernel.memories if memory.space == "global" and memory.staged}
+    for op in kernel.walk():
+        if op.is_(READ) and op["memory"] in staged and not op.get("direct") and op.get("clamped") is None:
+            yield op, f"%{op.result.name} is read from '@{op['memory']}' itself"
+
+
+@property_of("tile")
+def products_read_their_operands(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Both factors of a product come from memory, laid down as its instruction reads them."""
+    makers = _makers(kernel)
+    for op in _products(kernel):
+        for value in op.operands[:2]:
+            maker = makers.get(value.name)
+            if maker is None or not maker.is_(READ) or maker.get("direct"):
+                yield op, f"%{value.name} is made by '{maker.name if maker else 'a loop'}'"
+
+
+@property_of("tile")
+def sums_start_apart(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """In a loop no product adds to what arithmetic of the same step made."""
+    for loop in kernel.walk():
+        ops = loop.region.ops if loop.is_(ITERATE) and loop.region else ()
+        computed = {op.result.name for op in ops if op.is_(ELEMENTWISE)}
+        for op in ops:
+            if op.is_(MMA) and op.operands[2].name in computed:
+                yield op, f"it adds to %{op.operands[2].name}"
+
+
+@property_of("tile")
+def operands_are_read_beside_products(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Factors that take registers are read in the block of their product."""
+    makers = _makers(kernel)
+    blocks = [kernel.body, *(op.region.ops for op in kernel.walk() if op.region)]
+    for ops in blocks:
+        here = {value.name for op in ops for value in op.results}
+        for op in ops:
+            for value in op.operands[:2] if op.is_(MMA) else ():
+                if value.name not in here and not makers[value.name].get("by_unit"):
+                    yield op, f"%{value.name} is read in another block"
+
+
+@property_of("tile")
+def tiles_have_layouts(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Every tile has its place in waves, lanes and registers, but what the matrix unit reads by itself."""
+    for op, value in _values(kernel):
+        if value.tile.layout is None and not op.get("by_unit"):
+            yield op, f"%{value.name} is {value.tile}"
+
+
+@property_of("tile")
+def copies_are_distributed(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Every copy says what each lane moves, or which boxes an engine does."""
+    for op in kernel.walk():
+        if op.is_(COPY) and op.get("layout") is None and not op.get("boxes"):
+            yield op, "it has neither 'layout' nor 'boxes'"
+
+
+@property_of("tile")
+def edges_are_masked(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Where the last tile may be partial, accesses to tensors and what joins elements check bounds; or whole tiles
+    alone are left in the loop around them."""
+    plan = kernel.distribution
+    tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+    tiles |= {split.dim: split.tile * plan.cluster for split in plan.workgroup if split.axis == 0}
+
+    def block(ops: tuple[Op, ...], whole: Mapping[str, str]) -> Iterator[Breach]:
+        for op in ops:
+            places = _origin(op)
+            for dim, size in _bounded(kernel, op):
+                start = places.get(dim)
+                inside = start is not None and whole.get(dim, "") in start.symbols
+                if dim in tiles and size.divisor % tiles[dim] and not inside and not _is_checked(op, dim):
+                    yield op, f"it checks no bounds along '{dim}'"
+            if op.region:
+                yield from block(op.region.ops, {**whole, **_whole_steps(kernel, op)})
+
+    yield from block(kernel.body, {})
+
+
+@property_of("tile")
+def whole_steps_check_nothing(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """A loop without products, which no schedule names, checks bounds along its dim in its last step alone."""
+    for loop in _loops_of_no_product(kernel):
+        if loop["unroll"] == 0 or any(loop.get(key) is not None for key in ("lower", "stride", "goes_on")):
+            continue
+        if loop["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
+            continue
+        for op in loop.walk()[1:]:
+            start = _origin(op).get(loop["dim"], const(0))
+            if start is kernel.symbol(loop["induction"]) and not start.is_const and _is_checked(op, loop["dim"]):
+                yield op, f"it checks bounds along '{loop['dim']}' in every step"
+
+
+@property_of("tile")
+def nothing_is_computed_twice(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """No two operations make the same of the same values, or read the same, where schedules name none of them."""
+    written = {op["memory"] for op in kernel.walk() if op.is_(WRITE, COPY)}
+
+    def block(ops: tuple[Op, ...], around: frozenset[Any]) -> Iterator[Breach]:
+        known = set(around)
+        for op in ops:
+            is_read = op.is_(READ) and op["memory"] not in written and not op.get("by_unit")
+            if op.is_(PURE) or (is_read and kernel.memory(op["memory"]).space == "global"):
+                key = (op.name, op.operands, op.attributes, op.result.type)
+                if key in known:
+                    yield op, f"%{op.result.name} is there already"
+                known.add(key)
+            if op.region:
+                yield from block(op.region.ops, frozenset(known))
+
+    if not kernel.distribution.schedules:
+        yield from block(kernel.body, frozenset())
+
+
+def _products(kernel: Kernel) -> Iterator[Op]:
+    return (op for op in kernel.walk() if op.is_(MMA))
+
+
+def _values(kernel: Kernel) -> Iterator[tuple[Op, Value]]:
+    """All values, each with the operation that makes it."""
+    for op in kernel.walk():
+        for value in (*op.results, *(op.region.arguments if op.region else ())):
+            yield op, value
+
+
+def _makers(kernel: Kernel) -> dict[str, Op]:
+    return {value.name: op for op in kernel.walk() for value in op.results}
+
+
+def _loops_of_no_product(kernel: Kernel) -> Iterator[Op]:
+    """Loops that no pass has to overlap the steps of."""
+    scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
+    for op in kernel.walk():
+        if op.is_(ITERATE) and op.node not in scheduled and not any(one.is_(MMA) for one in op.walk()):
+            yield op
+
+
+def _bounded(kernel: Kernel, op: Op) -> Iterable[tuple[str, Expr]]:
+    """The dims along which an operation may have to check bounds, with their sizes."""
+    if "masked" not in TILE_OPS[op.name].attributes:
+        return ()
+    if op.get("dim") is not None:
+        return ((op["dim"], op["size"]),) if op.get("origin") is not None else ()
+    memory = kernel.memory(op.get("source") or op["memory"])
+    if memory.space != "global":
+        return ()
+    if op.get("at"):
+        sizes = kernel.all_sizes
+        return tuple((dim, sizes[dim]) for dim in op["over"])
+    return tuple(zip(memory.dims, memory.shape, strict=True))
+
+
+def _origin(op: Op) -> Mapping[str, Expr]:
+    return dict(op.get("origin") or ())
+
+
+def _is_checked(op: Op, dim: str) -> bool:
+    masked = op.get("masked")
+    if isinstance(masked, bool):
+        return masked and op["dim"] == dim
+    return dim in (masked or ()) or dim in (op.get("clamped") or ())
+
+
+def _whole_steps(kernel: Kernel, loop: Op) -> Mapping[str, str]:
+    """The dim and the induction of a loop that takes whole tiles alone."""
+    dim = loop.get("dim")
+    if not dim or dim not in kernel.all_sizes:
+        return {}
+    step = loop["step"]
+    sizes = [kernel.all_sizes[dim]]
+    if step != const(1):  # of an empty dim a loop may have a step, which is none of the whole ones
+        sizes.append(maximum(1, sizes[0]))
+    return {dim: loop["induction"]} if any(loop["extent"] is size - size % step for size in sizes) else {}
+
+
+TILE_PROPERTIES: Final[tuple[Property, ...]] = tuple(one for one in globals().values() if isinstance(one, Property))

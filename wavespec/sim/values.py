@@ -1,0 +1,84 @@
+"""Registers of all lanes in, registers out: what operations do that make values of values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wavespec.ir.dispatch import methods_of
+from wavespec.ir.kernel import Op
+from wavespec.ir.thread_ops import THREAD_OPS
+from wavespec.sim.elements import Array, Flags, Integers, converted, elementwise, joined, numpy_dtype
+from wavespec.sim.symbols import SymbolValues
+
+
+def value_of(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+    """The result, ``[threads, elements]``, of operands of the same form."""
+    made: Array = _METHODS[op.name](op, operands, symbols)
+    return made
+
+
+class Values:
+    """A function for each operation, called like it: what `value_of` takes."""
+
+    @staticmethod
+    def _constant(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        kind = op.result.vector
+        return np.full((symbols.threads, kind.elements), converted(np.asarray(op["value"]), kind.dtype))
+
+    @staticmethod
+    def _coordinates(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        places = [symbols.per_thread(place) for place in op["places"]]
+        return np.stack(places, axis=1).astype(numpy_dtype(op.result.vector.dtype))
+
+    @staticmethod
+    def _elementwise(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return elementwise(op["function"], list(operands))
+
+    @staticmethod
+    def _cast(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        dtype = op.result.vector.dtype
+        result = converted(operands[0], dtype)
+        bias = op.get("bias")
+        return result + numpy_dtype(dtype).type(bias) if bias else result  # -0.0 + 0 would be another zero
+
+    @staticmethod
+    def _bitcast(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return np.ascontiguousarray(operands[0]).view(numpy_dtype(op.result.vector.dtype))
+
+    @staticmethod
+    def _pack(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return np.concatenate(operands, axis=1)
+
+    @staticmethod
+    def _slice(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return operands[0][:, op["start"] : op["start"] + op["size"]]
+
+    @staticmethod
+    def _transpose(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        blocks = operands[0].reshape(-1, op["rows"], op["columns"], op["unit"])
+        return blocks.swapaxes(1, 2).reshape(operands[0].shape)
+
+    @staticmethod
+    def _broadcast(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return np.repeat(operands[0], op.result.vector.elements, axis=1)
+
+    @staticmethod
+    def _reduce(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return joined(op["function"], operands[0])
+
+    @staticmethod
+    def _shuffle(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        return operands[0][np.arange(symbols.threads) ^ op["bits"]]
+
+    @staticmethod
+    def _pad(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
+        (values,) = operands
+        steps: Integers = np.arange(values.shape[1], dtype=np.int64) * int(op["stride"])
+        places = symbols.per_thread(op["start"])[:, None] + steps
+        inside: Flags = places < symbols.per_thread(op["limit"])[:, None]
+        return np.where(inside, values, converted(np.asarray(op["value"]), op.result.vector.dtype))
+
+
+_METHODS = methods_of(Values, THREAD_OPS)
