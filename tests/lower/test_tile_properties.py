@@ -204,6 +204,7 @@ def test_a_kernel_that_has_it_and_one_that_has_not(one: Property) -> None:
         (properties.reads_are_for_one_use, TILES.kernel(A + B + SUM + CHOSEN + CHOSEN.replace("%c", "%d"))),
         (properties.loops_have_several_steps, TILES.kernel(steps("33"))),
         (properties.edges_are_masked, TILES.kernel(masked('("M",)', end="K - K%32"))),
+        (properties.edges_are_masked, TILES.kernel(masked('("M",)', end="min(K, wg0 + 1) - min(K, wg0 + 1)%32"))),
         (properties.edges_are_masked, WHOLE.kernel(masked("()"))),
         (properties.whole_steps_check_nothing, TILES.kernel(masked('("M", "K",)', extra="lower = [64], "))),
         (properties.nothing_is_computed_twice, NAMED.kernel(ONES + ONES.replace("%one", "%two"))),

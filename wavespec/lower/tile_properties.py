@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from wavespec.ir.expr import Expr, const, maximum
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import ACROSS, COPY, ELEMENTWISE, INDEX, ITERATE, MMA, PURE, READ, SIZE, TILE_OPS, WRITE
 from wavespec.lower.contracts import Breach, Property, property_of
@@ -182,7 +182,7 @@ def edges_are_masked(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
                 if dim in tiles and size.divisor % tiles[dim] and not inside and not _is_checked(op, dim):
                     yield op, f"it checks no bounds along '{dim}'"
             if op.region:
-                yield from block(op.region.ops, {**whole, **_whole_steps(kernel, op)})
+                yield from block(op.region.ops, {**whole, **_whole_steps(op)})
 
     yield from block(kernel.body, {})
 
@@ -271,16 +271,13 @@ def _is_checked(op: Op, dim: str) -> bool:
     return dim in (masked or ()) or dim in (op.get("clamped") or ())
 
 
-def _whole_steps(kernel: Kernel, loop: Op) -> Mapping[str, str]:
-    """The dim and the induction of a loop that takes whole tiles alone."""
-    dim = loop.get("dim")
-    if not dim or dim not in kernel.all_sizes:
+def _whole_steps(loop: Op) -> Mapping[str, str]:
+    """The dim and the induction of a loop that takes whole tiles alone, up to ``end - end % step``."""
+    if not loop.get("dim"):
         return {}
-    step = loop["step"]
-    sizes = [kernel.all_sizes[dim]]
-    if step != const(1):  # of an empty dim a loop may have a step, which is none of the whole ones
-        sizes.append(maximum(1, sizes[0]))
-    return {dim: loop["induction"]} if any(loop["extent"] is size - size % step for size in sizes) else {}
+    extent, step = loop["extent"], loop["step"]
+    rests = (rest for rest in extent.walk() if rest.kind == "mod" and rest.args[1] is step)
+    return {loop["dim"]: loop["induction"]} if any(extent is rest.args[0] - rest for rest in rests) else {}
 
 
 TILE_PROPERTIES: Final[tuple[Property, ...]] = tuple(one for one in globals().values() if isinstance(one, Property))
