@@ -60,6 +60,26 @@ graph:
 """
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [33, 45])
+def test_what_is_beyond_the_last_strip_joins_nothing(keys: int) -> None:
+    """The scores are negative, so that a 0 of a key beyond the last one would be the largest."""
+    (machine, *_), spec = machines("cpu"), loads(KEPT_STRIPS, "kept.wave.yaml")
+    random = torch.Generator().manual_seed(1)
+    shapes = {"q": (40, 32), "k": (keys, 32), "v": (keys, 33), "a": (40, 45), "b": (32, 45)}
+    given = {name: torch.randint(1, 3, shape, generator=random).bfloat16() for name, shape in shapes.items()}
+    given["k"] = -given["k"]
+    arrays = {name: tensor_to_array(one, spec.tensors[name].dtype) for name, one in given.items()}
+    sizes = complete_sizes(spec, {"M": 40, "N": keys, "C": 45, "E": 33, "R": 32})
+    report = simulate(lower(spec, machine), machine, arrays, sizes)
+    assert report.ok, report.render()
+    q, k, v, a, b = (one.double() for one in given.values())
+    scores = q @ k.T
+    weights = scores - scores.amax(1, keepdim=True) - (a @ b.T).amax(1, keepdim=True)
+    expected = weights.bfloat16().double() @ v
+    assert torch.equal(array_to_tensor(report.tensors["o"], spec.tensors["o"].dtype).double(), expected)
+
+
 @pytest.mark.rare
 @pytest.mark.parametrize("machine", [*machines("cpu"), *machines("gfx942")], ids=lambda machine: machine.variant)
 def test_strips_of_every_wave_are_kept_beside_an_inner_loop(machine: Machine) -> None:

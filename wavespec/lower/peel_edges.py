@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
 from wavespec.ir.tile_ops import ITERATE, MMA
@@ -42,14 +42,21 @@ class PeelEdges(Pass):
             inside = [inner for inner in op.walk() if inner is not op]
             if any(inner.is_(MMA) for inner in inside) or not any(_is_masked(inner, op) for inner in inside):
                 return (op,)
-            return _peeled(op, fresh)
+            return _peeled(op, _end(kernel, op), fresh)
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
 
-def _peeled(loop: Op, fresh: Callable[[str], str]) -> tuple[Op, Op]:
+def _end(kernel: Kernel, loop: Op) -> Expr:
+    """Where the elements end that a loop has; one over strips of a tile ends with the last strip, of which there may be
+    only a part."""
+    extent, size = loop["extent"], kernel.all_sizes[loop["dim"]]
+    return minimum(extent, size) if extent.divisor % loop["step"].value == 0 else extent
+
+
+def _peeled(loop: Op, end: Expr, fresh: Callable[[str], str]) -> tuple[Op, Op]:
     names: dict[str, Value] = {}
-    whole = loop["extent"] - loop["extent"] % loop["step"]
+    whole = end - end % loop["step"]
     first = copied(loop, fresh, names).with_(extent=whole)
     ops = rewrite(first.body.ops, lambda op: (_unmasked(op, loop) if _is_masked(op, loop) else op,))
     first = replace(first, region=replace(first.body, ops=ops))
