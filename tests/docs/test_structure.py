@@ -53,6 +53,6 @@ match node.kind:
 """
     trees = {"lower/x.py": ast.parse(text)}
     assert structure.comparisons_with_names(trees) == 2
-    assert structure.attributes_by_name(trees) == 1
+    assert structure.attributes_by_name(trees) == ["memory"]
     assert structure.tables_of_types(trees) == 1
     assert structure.walkers(trees) == 2

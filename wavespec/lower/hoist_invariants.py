@@ -10,7 +10,7 @@ from wavespec.ir.expr import const, less
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.thread_ops import BIND, FOR, LOAD, NAMES_A_SYMBOL, PURE
 from wavespec.lower.base import Pass
-from wavespec.lower.thread_properties import invariants_are_outside, is_of_lanes, symbols_are_in_scope
+from wavespec.lower.thread_properties import invariants_are_outside, is_of_lanes, symbols_are_in_scope, values_are_used
 from wavespec.targets.machine import Machine
 
 
@@ -28,6 +28,7 @@ class HoistInvariants(Pass):
     name: ClassVar[str] = "hoist-invariants"
     requires = (is_of_lanes, symbols_are_in_scope)
     ensures = (invariants_are_outside,)
+    drops = (values_are_used,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
