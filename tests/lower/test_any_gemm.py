@@ -43,9 +43,8 @@ def sizes_and_dims(draw: st.DrawFn, tile: tuple[int, int, int]) -> tuple[dict[st
         size = draw(st.one_of(st.integers(1, most), st.sampled_from([1, extent, 2 * extent]), st.integers(0, 2)))
         size = min(size, most)
         factor = draw(st.sampled_from([1, 1, 2, 4, 8, 16, extent]))
-        dims.append(
-            draw(st.sampled_from(["", f"multiple_of: {factor}", f"value: {size}", f"max: {size}, min: {size // 2}"]))
-        )
+        sized = [f"value: {size}", f"max: {size}, min: {size // 2}"] if size else []  # no dim is empty in every call
+        dims.append(draw(st.sampled_from(["", f"multiple_of: {factor}", *sized])))
         sizes[dim] = size // factor * factor if dims[-1].startswith("multiple") else size
     return sizes, (dims[0], dims[1], dims[2])
 
