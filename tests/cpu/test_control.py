@@ -39,6 +39,56 @@ def test_workgroups_share_out_the_tiles_of_a_row() -> None:
         assert torch.equal(kernel(*map(torch.tensor, (x, first))), torch.tensor(Parts().expected(x, first)))
 
 
+PRODUCTS = """apiVersion: wavespec/v1
+kind: Kernel
+name: parts_of_products
+dims: {M: {}, N: {}, K: {}, P: {min: 1}}
+params: {BLOCK: 512}                            # more than a CPU sums at once
+tensors:
+  a: {shape: [M, K], dtype: f32, space: shared}
+  b: {shape: [N, K], dtype: f32, space: shared}
+  first: {shape: [P], dtype: f32}
+  y: {shape: [M, N, P], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 48, axis: 0}
+  - {workgroup: N, tile: 32, axis: 1}
+  - {workgroup: P, tile: 1, axis: 2}
+  - {tiling: K, tile: BLOCK}
+  - {hardware: {mma: auto}}
+graph:
+  - before: {read: first}
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      carry: {sums: zero}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - sums: {mma: [a_tile, b_tile, sums]}
+  - part: k_loop.sums + before
+  - {write: part, to: y}
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "tiling", "step"),
+    [
+        ("iterate: K\n      start: start(P) * BLOCK\n      step: P", "tile: BLOCK", 3),
+        ("iterate: K", "tile: BLOCK, start: start(P) * BLOCK, count: 1", 4),
+    ],
+    ids=["step", "count"],
+)
+def test_tiles_that_are_counted_are_those_of_the_spec(loop: str, tiling: str, step: int) -> None:
+    """Also where the instruction sums less than a tile of them at once."""
+    spec = loads(PRODUCTS.replace("iterate: K", loop).replace("tile: BLOCK", tiling))
+    kernel = compile(spec)
+    sizes = {"M": 50, "N": 40, "K": 2000, "P": 3}
+    a, b = (torch.randint(-3, 4, (sizes[dim], sizes["K"])).float() for dim in "MN")
+    parts = [slice(512 * tile, 512 * tile + 512) for tile in range(4)]
+    expected = [sum(a[:, one] @ b[:, one].T for one in parts[p::step]) for p in range(sizes["P"])]
+    assert torch.equal(kernel(a, b, torch.zeros(sizes["P"])), torch.stack(expected, -1))
+
+
 @pytest.mark.parametrize("steps", ["0", "1", "min(n, 1)", "max(n, 0)", "n"])
 def test_a_loop_of_one_step_or_none(steps: str) -> None:
     spec = loads(

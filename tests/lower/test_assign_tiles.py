@@ -75,11 +75,47 @@ def test_no_chain_of_sums_is_longer_than_the_instruction_allows() -> None:
         assert f"step = [{step}]" in lines(kernel, "iterate")[0]
 
 
+ROWS_SO_FAR = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: so_far
+dims: {M: {}, N: {}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 16, axis: 0}
+  - {tiling: N, tile: 4096}
+graph:
+  - none: {register: [M], dtype: f32, value: 0}
+  - rows:
+      iterate: N
+      carry: {before: none}
+      body:
+        - part: {read: x}
+        - running: {cumsum: part, dim: N, init: before}
+        - before: {sum: part, dim: N, init: before}
+        - {write: running, to: y}
+"""
+
+
+def test_steps_with_code_for_each_element_are_short() -> None:
+    assert CPU.longest_scan and not NVIDIA.longest_scan
+    counted = ROWS_SO_FAR.replace("iterate: N", "iterate: N\n      step: 2")
+    for text, machine, step in (
+        (ROWS_SO_FAR, CPU, CPU.longest_scan),
+        (ROWS_SO_FAR, NVIDIA, 4096),
+        (counted, CPU, 4096),
+    ):
+        kernel = lower(loads(text), machine, after=STAGE)
+        assert f"step = [{step}]" in lines(kernel, "iterate")[0]
+
+
 def test_known_sizes_bound_the_identifiers() -> None:
     kernel = Gemm(dims=("value: 70", "max: 64", "value: 40")).lowered(AMD, STAGE)
     symbols = [line for line in print_kernel(kernel).splitlines() if line.startswith("symbol")]
     assert symbols == [
-        "symbol N in 0..64 by 1",
+        "symbol N in 1..64 by 1",
         "symbol wg0 in 0..2 by 1",
         "symbol wave_M in 0..1 by 1",
         "symbol wave_N in 0..1 by 1",

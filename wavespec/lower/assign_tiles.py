@@ -11,7 +11,7 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, MMA, TAKE, TILE_OPS
+from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, MMA, SCAN, TAKE, TILE_OPS, TOPK
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import dims_not_needed, is_needed_once
@@ -180,7 +180,8 @@ class AssignTiles(Pass):
         sizes = kernel.all_sizes
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.is_(MMA)]
         written = _of_dims(kernel.distribution, sizes)
-        plan = _with_short_chains(written, products)
+        kernel = replace(kernel, distribution=written)
+        plan = _with_short_steps(kernel, machine, products)
         kernel = replace(kernel, distribution=plan)
         walked = {op["dim"] for op in kernel.walk() if op.is_(ITERATE)}
         raise_all(_larger(plan, written, sizes, walked, machine))
@@ -310,11 +311,18 @@ def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
     return replace(plan, workgroup=kept(plan.workgroup), loops=kept(plan.loops), waves=kept(plan.waves))
 
 
-def _with_short_chains(plan: Distribution, products: list[tuple[Op, MatrixInstruction]]) -> Distribution:
-    """The distribution with loops no deeper than what the instructions should sum at once."""
+def _with_short_steps(kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> Distribution:
+    """The distribution with loops whose steps go no further than instructions should sum at once, and than code should
+    that goes through elements one by one.  Where a loop counts its tiles they are those of the spec."""
+    loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"]]
     longest = {op["k"]: row.chain for op, row in products if row.chain}
-    loops = (replace(split, tile=min(split.tile, longest.get(split.dim, split.tile))) for split in plan.loops)
-    return replace(plan, loops=tuple(loops))
+    if machine.longest_scan:
+        scans = {loop["dim"] for loop in loops for op in loop.walk() if op.is_(SCAN, TOPK) and op["dim"] == loop["dim"]}
+        longest |= {dim: min(longest.get(dim, machine.longest_scan), machine.longest_scan) for dim in scans}
+    counted = {loop["dim"] for loop in loops if loop.get("stride") is not None}
+    cut = {dim: most for dim, most in longest.items() if dim not in counted}
+    plan = kernel.distribution
+    return replace(plan, loops=tuple(replace(s, tile=min(s.tile, cut.get(s.dim, s.tile))) for s in plan.loops))
 
 
 def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str, Expr]]:

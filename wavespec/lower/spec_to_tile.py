@@ -97,6 +97,7 @@ def _bounds(resolved: ResolvedKernel, expressions: ExpressionToIndex) -> dict[st
         if one.count is not None:
             count = expressions.place(*one.count, {})
             bounds[one.dim]["extent"] = (start // const(one.tile) + count) * const(one.tile)
+            bounds[one.dim]["stride"] = const(1)  # the tiles that are counted are these
     return bounds
 
 

@@ -69,13 +69,9 @@ def simulate(
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     values = {size_name(dim): size for dim, size in sizes.items()}
-    for known in kernel.symbols:
-        name = known.args[0]
-        if name in values and outside_range(known, values[name]):
-            raise ValueError(
-                f"size {dim_of_size(name)} = {values[name]} is outside what the kernel was compiled for: {known.args}"
-            )
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
+    if 0 not in grid:
+        _check_sizes(kernel, values)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
     tensor_memories = tensors_to_memories(kernel, tensors, values)
     units: dict[str, MatrixUnit] = {}
@@ -105,6 +101,19 @@ def simulate(
         _check_outputs(tensor_memories, findings)
     results = {name: memory.data.reshape(memory.shape) for name, memory in tensor_memories.items()}
     return SimulationReport(results, findings.in_order(), dict(statistics.counts), statistics.bank_conflicts())
+
+
+def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
+    """
+    Raises:
+        ValueError: a workgroup runs for sizes that the kernel was not compiled for.
+    """
+    for known in kernel.symbols:
+        name = known.args[0]
+        if name in values and outside_range(known, values[name]):
+            raise ValueError(
+                f"size {dim_of_size(name)} = {values[name]} is outside what the kernel was compiled for: {known.args}"
+            )
 
 
 def _clusters(

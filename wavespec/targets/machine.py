@@ -229,6 +229,8 @@ class Machine:
     """Tensors that a launch takes; 0 = not a limit."""
     most_lines: int = 0
     """Lines of MLIR that the compiler behind takes in good time; 0 = not a limit."""
+    longest_scan: int = 0
+    """Compiler choice: elements of a row that a step of a loop goes through with code for each; 0 = all of its tile."""
     processors: int = 0
     """Processors of the device, for kernels with one workgroup per processor; 0 = not known."""
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])
