@@ -147,3 +147,20 @@ def test_operands_that_are_not_staged_go_through_scratch_memory() -> None:
 
 def test_only_products_in_tiles_configure_them() -> None:
     assert "llvm.x86.t" not in text(AMX, "f32")  # tiles
+
+
+@pytest.mark.parametrize(("dtype", "branches"), [("i8", 3), ("bf16", 1)])
+def test_elements_smaller_than_masks_have_are_masked_as_words(dtype: str, branches: int) -> None:
+    """And of the last word, of which a part is there, each element that may be takes a branch."""
+    rows = ROWS.replace("f32", dtype).replace("multiple_of: 16", "max: 64").replace(", space: streamed", "")
+    words, plain = (emit(loads(rows), machine).text for machine in (AVX2, AVX512))
+    assert AVX2.masked_bits == 32 and not AVX512.masked_bits
+    for access in ("load", "store"):
+        masked = count(words, f"llvm.intr.masked.{access}")
+        assert masked and count(words, f"memref.{access}") == masked * branches
+        assert not count(words, f"vector.masked{access}") and not count(plain, f"llvm.intr.masked.{access}")
+
+
+def test_elements_that_masks_have_are_masked_as_they_are() -> None:
+    rows = ROWS.replace("multiple_of: 16", "max: 64").replace(", space: streamed", "")
+    assert not count(emit(loads(rows), AVX2).text, "llvm.intr.masked.load")

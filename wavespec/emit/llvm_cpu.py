@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.elementwise import power_by_polynomial
+from wavespec.emit.masked_words import MaskedWords, are_words
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.shared_divisor import is_moderate, quotient
 from wavespec.emit.thread_to_mlir import BESIDE_LANES
@@ -243,25 +244,15 @@ class ThreadToCpu(CpuProducts):
         otherwise: Callable[[], list[str]],
         types: Sequence[str] = (),
     ) -> str:
-        """``scf.if``; the two forms return the names of their results, of the given types."""
-        forms: list[list[str]] = []
-        for form in (then, otherwise):
-            self.text.open()
+        """``MlirText.either``, of forms that compute indices of their own."""
+
+        def apart(form: Callable[[], list[str]]) -> list[str]:
             self.indices.open()
             names = form()
-            if types:
-                self.text.do(f"scf.yield {', '.join(names)} : {', '.join(types)}")
             self.indices.close()
-            forms.append(self.text.close())
-        result = self.text.name()
-        block = self.text.blocks[-1]
-        block.append(
-            (f"{result}:{len(types)} = scf.if {condition} -> ({', '.join(types)})" if types else f"scf.if {condition}")
-            + " {"
-        )
-        block.extend([*forms[0], "} else {", *forms[1]])
-        self.text.do("}")
-        return result
+            return names
+
+        return self.text.either(condition, lambda: apart(then), lambda: apart(otherwise), types)
 
     def load(self, op: Op, memory: Memory) -> Parts:
         sizes = (
@@ -319,6 +310,8 @@ class ThreadToCpu(CpuProducts):
         if mask:
             holds, none = self.indices.holds(mask), self.text.constant(0, "index")
             count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
+        if self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
+            return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
         some = self.text.op(f"vector.create_mask {count} : {lanes}")
         if not store:
             zero = self.text.constant(0, vector_text)
@@ -329,6 +322,18 @@ class ThreadToCpu(CpuProducts):
         if size == 1:
             store = self.text.op(f"vector.broadcast {store} : {value_type} to {vector_text}")
         self.text.do(f"vector.maskedstore {buffer}[{at}], {some}, {store} : {type_}, {lanes}, {vector_text}")
+        return ""
+
+    def _masked_words(self, memory: Memory, offset: Expr, size: int, count: str, store: str, *, is_cut: bool) -> str:
+        if is_cut:
+            none, all_ = (self.text.constant(number, "index") for number in (0, size))
+            count = self.text.op(f"arith.maxsi {count}, {none} : index")
+            count = self.text.op(f"arith.minsi {count}, {all_} : index")
+        pointer, at = self.global_pointer(memory, offset)[0], self.indices.index(offset)
+        words = MaskedWords(self.text, memory.dtype, size, pointer, *self.buffers[memory.name], at, count, is_cut)
+        if not store:
+            return words.load()
+        words.store(store)
         return ""
 
     def _plain(self, memory: Memory, offset: Expr, size: int, store: str = "") -> str:

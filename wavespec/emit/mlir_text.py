@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DTYPES
@@ -43,6 +44,29 @@ class MlirText:
     def do(self, text: str, depth: int | None = None) -> None:
         """Append an operation without a result that anybody needs."""
         self.blocks[self.depth if depth is None else depth].append(f"{text} {self.location()}")
+
+    def either(
+        self,
+        condition: str,
+        then: Callable[[], Sequence[str]],
+        otherwise: Callable[[], Sequence[str]] | None = None,
+        types: Sequence[str] = (),
+    ) -> str:
+        """``scf.if``; the two forms return the names of their results, ``NAME#0`` and on, of the given types."""
+        forms: list[list[str]] = []
+        for form in (then, otherwise) if otherwise else (then,):
+            self.open()
+            names = form()
+            if types:
+                self.do(f"scf.yield {', '.join(names)} : {', '.join(types)}")
+            forms.append(self.close())
+        result = self.name()
+        head = f"{result}:{len(types)} = scf.if {condition} -> ({', '.join(types)})" if types else f"scf.if {condition}"
+        self.blocks[-1] += [f"{head} {{", *forms[0]]
+        for form in forms[1:]:
+            self.blocks[-1] += ["} else {", *form]
+        self.do("}")
+        return result
 
     def location(self) -> str:
         """Where the current operation was written in the spec."""

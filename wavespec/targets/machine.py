@@ -225,6 +225,8 @@ class Machine:
     """In order of preference for ``mma: auto``."""
     compiler: Mapping[str, Any]
     """What the backend needs to be told: features, architecture name, target attribute."""
+    masked_bits: int = 0
+    """The smallest elements that an instruction leaves out of a vector one by one; 0 = of any size."""
     most_tensors: int = 0
     """Tensors that a launch takes; 0 = not a limit."""
     most_lines: int = 0
