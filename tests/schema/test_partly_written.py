@@ -68,6 +68,33 @@ def test_values_and_sizes_leave_elements_unwritten(graph: tuple[str, ...], is_pa
     assert partly_written(spec(*graph)) == ({"y"} if is_partly else set())
 
 
+@pytest.mark.parametrize(
+    ("bounds", "target"),
+    [("start: 64", ""), ("count: 2", ""), ("", "start: 64"), ("", "count: M")],
+    ids=["start", "count", "start on a target", "count on a target"],
+)
+def test_tilings_leave_out_steps_of_loops_over_their_dim(bounds: str, target: str) -> None:
+    of_m, tiling = "{workgroup: M, tile: 1, axis: 0}", "{tiling: N, tile: 64}"
+    whole = f"""apiVersion: wavespec/v1
+kind: Kernel
+name: rows
+dims: {{M: {{}}, N: {{}}}}
+tensors:
+  x: {{shape: [M, N], dtype: f32}}
+  y: {{shape: [M, N], dtype: f32, role: output}}
+constraints: [{of_m}, {tiling}]
+graph:
+  - steps: {{iterate: N, body: [part: {{read: x}}, {WRITE}]}}
+targets:
+  cpu: {{constraints: [{of_m}, {tiling}]}}
+"""
+    everywhere, _, on_the_cpu = whole.partition("targets")
+    assert not partly_written(loads(whole))
+    text = everywhere.replace(tiling, f"{tiling[:-1]}, {bounds}}}" if bounds else tiling) + "targets"
+    text += on_the_cpu.replace(tiling, f"{tiling[:-1]}, {target}}}" if target else tiling)
+    assert partly_written(loads(text)) == {"y"}
+
+
 def test_the_size_of_an_empty_dim_leaves_an_element_unwritten() -> None:
     text = """apiVersion: wavespec/v1
 kind: Kernel
