@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
@@ -18,19 +17,10 @@ from wavespec.lower.empty_dims import dims_not_needed, is_needed_once
 from wavespec.lower.resolve_places import resolve_places
 from wavespec.lower.thread_properties import symbols_are_in_scope
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
+from wavespec.lower.tiles_of_waves import tiles_of_waves
 from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine, MatrixInstruction
-
-
-class TileNotDivisible(WavespecError, code="tile-not-divisible"):
-    def __init__(self, where: Where, what: str, tile: int, by: str, part: int) -> None:
-        near = max(part, tile // part * part)
-        super().__init__(
-            where,
-            f"The {what} of {tile} elements is not a multiple of {by}, {part}.",
-            hints=[f"Use a multiple of {part}, such as {near}."],
-        )
 
 
 class TooManyThreads(WavespecError, code="too-many-threads"):
@@ -141,15 +131,6 @@ class ClusterNotPossible(WavespecError, code="cluster-not-possible"):
         super().__init__(where, f"A cluster of {cluster} workgroups is not possible here.", hints=[hint])
 
 
-class ProductsRepeated(WavespecError, code="products-repeated"):
-    def __init__(self, where: Where, dim: str) -> None:
-        super().__init__(
-            where,
-            f"Waves along '{dim}', which no product has, would each compute and store all products again.",
-            hints=["Leave out the wave tile, or 'producers' of the schedule."],
-        )
-
-
 class RegistersNotPossible(WavespecError, code="registers-not-possible"):
     def __init__(self, where: Where, why: str, hint: str) -> None:
         super().__init__(where, f"Registers cannot be shared like this: {why}.", hints=[hint])
@@ -188,7 +169,7 @@ class AssignTiles(Pass):
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
-        wave_tiles = self._wave_tiles(kernel, machine, products)
+        wave_tiles = tiles_of_waves(kernel, machine, products)
         has = {dim for op in kernel.walk() for value in op.results for dim in value.tile.dims}
         split = [s for s in plan.workgroup if s.dim in has]
         split += [loop for loop in plan.loops if loop.dim in wave_tiles]
@@ -228,53 +209,6 @@ class AssignTiles(Pass):
             return (op.with_(size=sizes[op["dim"]]) if "size" in wanted else op,)
 
         return replace(kernel, body=tuple(retype(op, types) for op in rewrite(kernel.body, change)))
-
-    def _wave_tiles(
-        self, kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]
-    ) -> dict[str, int]:
-        """Elements of each workgroup dim that one wave takes."""
-        plan, errors = kernel.distribution, list[WavespecError]()
-        written: dict[str, Split] = {split.dim: split for split in plan.waves}
-        issue: dict[str, int] = {}
-        for op, row in products:
-            for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
-                issue[dim] = math.lcm(extent, issue.get(dim, 1))
-        tiles: dict[str, int] = {}
-        for split in plan.workgroup:
-            wave = written.get(split.dim)
-            tile = wave.tile if wave else split.tile
-            if machine.register_tile == "instruction":
-                tile = issue.get(split.dim, split.tile if products else tile)
-            where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
-            if machine.register_tile == "wave" and tile % part:
-                errors.append(
-                    TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part)
-                )
-            elif split.tile % tile:
-                by = "the wave tile" if machine.register_tile == "wave" else "the matrix instruction's extent"
-                errors.append(TileNotDivisible(split.span, f"workgroup tile of {split.dim}", split.tile, by, tile))
-            tiles[split.dim] = tile
-        for split in plan.loops:
-            part = issue.get(split.dim, 1)
-            if split.dim in written and split.dim not in issue and machine.register_tile == "wave":
-                tiles[split.dim] = written[split.dim].tile
-                if plan.roles.producers:
-                    errors.append(ProductsRepeated(written[split.dim].span, split.dim))
-            if split.tile % part:
-                errors.append(
-                    TileNotDivisible(
-                        split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part
-                    )
-                )
-        has_tile = {split.dim for split in (*plan.workgroup, *plan.loops)}
-        for dim, part in issue.items():
-            size = kernel.size(dim)
-            if dim not in has_tile and size.is_const and size.value % part:
-                (op, *_) = (op for op, _ in products if dim in (op["m"], op["n"], op["k"]))
-                what = "the matrix instruction's extent"
-                errors.append(TileNotDivisible(op.span, f"size of {dim}", size.value, what, part))
-        raise_all(errors)
-        return tiles
 
 
 def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> None:

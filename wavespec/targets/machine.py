@@ -231,6 +231,9 @@ class Machine:
     """Tensors that a launch takes; 0 = not a limit."""
     most_lines: int = 0
     """Lines of MLIR that the compiler behind takes in good time; 0 = not a limit."""
+    turn_elements: int = 0
+    """Compiler choice: elements of a value, at most, in one turn of waves that run one after another, where the spec
+    does not say what a wave takes; 0 = all that the workgroup has."""
     longest_scan: int = 0
     """Compiler choice: elements of a row that a step of a loop goes through with code for each; 0 = all of its tile."""
     processors: int = 0

@@ -1,0 +1,108 @@
+"""A tile kernel in, what each wave takes of the tile of a workgroup, and of the steps of a loop, out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from wavespec.diagnostics import WavespecError, Where, raise_all
+from wavespec.ir.kernel import Kernel, Op, Split
+from wavespec.targets.machine import Machine, MatrixInstruction
+
+_SHORTEST_ROW = 64
+"""Elements of a row, at least, in what one turn takes."""
+
+
+class TileNotDivisible(WavespecError, code="tile-not-divisible"):
+    def __init__(self, where: Where, what: str, tile: int, by: str, part: int) -> None:
+        near = max(part, tile // part * part)
+        super().__init__(
+            where,
+            f"The {what} of {tile} elements is not a multiple of {by}, {part}.",
+            hints=[f"Use a multiple of {part}, such as {near}."],
+        )
+
+
+class ProductsRepeated(WavespecError, code="products-repeated"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"Waves along '{dim}', which no product has, would each compute and store all products again.",
+            hints=["Leave out the wave tile, or 'producers' of the schedule."],
+        )
+
+
+def tiles_of_waves(
+    kernel: Kernel, machine: Machine, products: Sequence[tuple[Op, MatrixInstruction]]
+) -> dict[str, int]:
+    """Elements that one wave takes, of the tile of a workgroup, and of dims that products sum over.
+
+    Raises:
+        WavespecError: tiles that instructions, or waves, do not divide.
+    """
+    plan, errors = kernel.distribution, list[WavespecError]()
+    written: dict[str, Split] = {split.dim: split for split in plan.waves}
+    issue: dict[str, int] = {}
+    for op, row in products:
+        for dim, extent in ((op["m"], row.m), (op["n"], row.n), (op["k"], row.k)):
+            issue[dim] = math.lcm(extent, issue.get(dim, 1))
+    tiles: dict[str, int] = {}
+    for split in plan.workgroup:
+        wave = written.get(split.dim)
+        tile = wave.tile if wave else split.tile
+        if machine.register_tile == "instruction":
+            tile = issue.get(split.dim, split.tile if products else tile)
+        where, part = (wave.span if wave else None) or split.span, issue.get(split.dim, 1)
+        if machine.register_tile == "wave" and tile % part:
+            errors.append(
+                TileNotDivisible(where, f"wave tile of {split.dim}", tile, "the matrix instruction's extent", part)
+            )
+        elif split.tile % tile:
+            by = "the wave tile" if machine.register_tile == "wave" else "the matrix instruction's extent"
+            errors.append(TileNotDivisible(split.span, f"workgroup tile of {split.dim}", split.tile, by, tile))
+        tiles[split.dim] = tile
+    for split in plan.loops:
+        part = issue.get(split.dim, 1)
+        if split.dim in written and split.dim not in issue and machine.register_tile == "wave":
+            tiles[split.dim] = written[split.dim].tile
+            if plan.roles.producers:
+                errors.append(ProductsRepeated(written[split.dim].span, split.dim))
+        if split.tile % part:
+            errors.append(
+                TileNotDivisible(
+                    split.span, f"tile of {split.dim}", split.tile, "the matrix instruction's extent", part
+                )
+            )
+    has_tile = {split.dim for split in (*plan.workgroup, *plan.loops)}
+    for dim, part in issue.items():
+        size = kernel.size(dim)
+        if dim not in has_tile and size.is_const and size.value % part:
+            (op, *_) = (op for op, _ in products if dim in (op["m"], op["n"], op["k"]))
+            what = "the matrix instruction's extent"
+            errors.append(TileNotDivisible(op.span, f"size of {dim}", size.value, what, part))
+    raise_all(errors)
+    return tiles if products or not machine.turn_elements else _of_short_turns(kernel, tiles, machine.turn_elements)
+
+
+def _of_short_turns(kernel: Kernel, tiles: Mapping[str, int], most: int) -> dict[str, int]:
+    """The tiles, halved as long as a turn has more elements of some value than there should be code for.
+
+    Rows are shortened last: they are read and written as they lie in memory, 64 elements at a time or more.  Dims whose
+    waves the spec has stay.
+    """
+    written = {split.dim for split in kernel.distribution.waves}
+    steps = {split.dim: split.tile for split in kernel.distribution.loops}
+    rows = {memory.contiguous_dim for memory in kernel.memories if memory.dims}
+    values = [value.tile.dims for op in kernel.walk() for value in op.results]
+    shorter = dict(tiles)
+
+    def elements(dims: Sequence[str]) -> int:
+        return math.prod(shorter.get(dim, steps.get(dim, 1)) for dim in dims)
+
+    while (largest := max(values, key=elements, default=())) and elements(largest) > most:
+        free = [dim for dim in largest if dim in shorter and dim not in written and not shorter[dim] % 2]
+        free = [dim for dim in free if dim not in rows or shorter[dim] >= 2 * _SHORTEST_ROW]
+        if not free:
+            break
+        shorter[min(free, key=lambda dim: dim in rows)] //= 2
+    return shorter
