@@ -82,3 +82,14 @@ def test_lower_bound_is_reached_whatever_varies() -> None:
     assert lower_bound(lane * n - 5, varying) == const(-5)
     assert lower_bound(symbol("any") * -1, frozenset(("any",))) is None
     assert lower_bound((lane - 1) * n * row, varying) is None
+
+
+@pytest.mark.parametrize(("present", "guards"), [({}, 1), ({"n": symbol("n", 1, 100)}, 0)])
+def test_what_may_be_empty_divides_as_one_at_least(present: dict[str, Expr], guards: int) -> None:
+    text = MlirText()
+    indices = Indices(text, present=present)
+    for name in "xn":
+        indices.define(name, f"%{name}", 32)
+    tiles = (symbol("n", 0, 100) + 15) // 16
+    indices.integer(symbol("x", 0, 100) // tiles)
+    assert sum("maxsi" in line for line in text.lines()) == guards

@@ -68,6 +68,15 @@ def test_grid_counts_partial_tiles_and_waves_share_a_tile() -> None:
     assert (kernel.waves, kernel.lanes, kernel.threads) == ((("wave_M", 2), ("wave_N", 2)), 32, 128)
 
 
+def test_the_grid_of_a_call_without_rows_is_empty() -> None:
+    """Also where any other call has one tile of them."""
+    for promise in ("max: 1", "max: 32", "max: 100"):
+        kernel = Gemm(dims=(promise, "", "")).lowered(NVIDIA, STAGE)
+        assert kernel.present == ("M", "N") and kernel.present_sizes["M"].low == 1
+        assert 0 in [extent.evaluate({"M": 0, "N": 70, "K": 8}) for extent in kernel.grid]
+        assert 0 not in [extent.evaluate({"M": 1, "N": 70, "K": 8}) for extent in kernel.grid]
+
+
 def test_no_chain_of_sums_is_longer_than_the_instruction_allows() -> None:
     row = next(row for row in CPU.instructions if row.chain)
     for depth, step in ((2 * row.chain, row.chain), (row.chain // 2, row.chain // 2)):
@@ -115,7 +124,7 @@ def test_known_sizes_bound_the_identifiers() -> None:
     kernel = Gemm(dims=("value: 70", "max: 64", "value: 40")).lowered(AMD, STAGE)
     symbols = [line for line in print_kernel(kernel).splitlines() if line.startswith("symbol")]
     assert symbols == [
-        "symbol N in 1..64 by 1",
+        "symbol N in 0..64 by 1",
         "symbol wg0 in 0..2 by 1",
         "symbol wave_M in 0..1 by 1",
         "symbol wave_N in 0..1 by 1",

@@ -3,12 +3,12 @@ computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from wavespec.emit.mlir_text import MlirText
-from wavespec.ir.expr import Expr, const, maximum
+from wavespec.ir.expr import Expr, at_most, const, maximum
 
 _I32 = (-(2**31), 2**31 - 1)
 
@@ -30,11 +30,11 @@ class Indices:
     """Computes expressions in ``narrowest`` bits where their range is known to fit, in 64 bits otherwise.
 
     Where addresses are words of 64 bits, ``narrowest`` is 64: an address made of narrower sums has to be extended again
-    in every step of a loop, because they might have overflowed.
+    in every step of a loop, because they might have overflowed.  ``present``: sizes that are not 0 here, by symbol.
     """
 
-    def __init__(self, text: MlirText, narrowest: int = 32) -> None:
-        self.text, self.narrowest = text, narrowest
+    def __init__(self, text: MlirText, narrowest: int = 32, present: Mapping[str, Expr] | None = None) -> None:
+        self.text, self.narrowest, self.present = text, narrowest, present or {}
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
         self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
@@ -191,7 +191,10 @@ class Indices:
 
     def _divide_by_size(self, expr: Expr, bits: int, depth: int) -> str:
         """That of an empty dim counts as 1: some processors trap at a division by 0."""
-        value, size = (self._at(part, bits).name for part in (expr.args[0], maximum(expr.args[1], 1)))
+        divisor = expr.args[1]
+        if not at_most(const(1), divisor.substitute(self.present)):
+            divisor = maximum(divisor, 1)
+        value, size = (self._at(part, bits).name for part in (expr.args[0], divisor))
         if expr.kind == "mod" and _may_be_negative(expr.args[0]):
             return self._remainder(value, size, bits, depth)
         if _natural(expr.args):

@@ -89,7 +89,7 @@ class ThreadToMlir:
     def __init__(self, kernel: Kernel, machine: Machine, layout: str) -> None:
         self.kernel, self.machine, self.layout = memory_to_bytes(kernel), machine, layout
         self.text = MlirText()
-        self.indices = Indices(self.text, self.index_bits)
+        self.indices = Indices(self.text, self.index_bits, self.kernel.present_sizes)
         self.values: dict[str, Parts] = {}
         self.dims = [symbol for symbol in kernel.symbols if dim_of_size(symbol.args[0]) in _dynamic_dims(kernel)]
 

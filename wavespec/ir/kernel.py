@@ -14,7 +14,7 @@ from typing import Literal
 
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
 from wavespec.ir.op import Op, Region, TileType, Value, VectorType
@@ -188,7 +188,7 @@ class Kernel:
     the launch with the axis before them.  ``waves``: wave symbol and count, slowest first; ``lanes`` per wave;
     ``producers`` more waves, behind the others, only copy.  ``cluster`` workgroups run at the same time and can write
     each other's shared memory; symbol ``rank`` tells them apart.  ``sizes``: of dims that no tensor has.  ``notes``:
-    what passes have to say about their choices.
+    what passes have to say about their choices.  ``present``: dims that have an element wherever a workgroup runs.
     """
 
     name: str
@@ -206,6 +206,7 @@ class Kernel:
     sizes: tuple[tuple[str, Expr], ...] = ()
     notes: tuple[str, ...] = ()
     joined: tuple[int, ...] = ()
+    present: tuple[str, ...] = ()
 
     def memory(self, name: str) -> Memory:
         for memory in self.memories:
@@ -219,6 +220,12 @@ class Kernel:
             if memory.space == "global" and dim in memory.dims:
                 return memory.shape[memory.dims.index(dim)]
         return dict(self.sizes)[dim]
+
+    @property
+    def present_sizes(self) -> dict[str, Expr]:
+        """By symbol, the sizes of dims that are not empty where a workgroup runs, as they are known there."""
+        sizes = [size for dim, size in self.all_sizes.items() if dim in self.present and size.kind == "symbol"]
+        return {name: symbol(name, max(low, by), high, by) for name, low, high, by in (size.args for size in sizes)}
 
     @property
     def all_sizes(self) -> dict[str, Expr]:

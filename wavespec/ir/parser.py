@@ -63,6 +63,9 @@ class _KernelReader(ExprReader):
         while self.accept("grid"):
             grid.append(self.bracketed())
             joined += [len(grid) - 1] if self.accept("joined") else []
+        present: list[str] = []
+        while self.accept("present"):
+            present.append(self.take("name"))
         sizes: list[tuple[str, Expr]] = []
         while self.accept("size"):
             sizes.append((self.take("name"), self.bracketed()))
@@ -93,6 +96,7 @@ class _KernelReader(ExprReader):
             tuple(sizes),
             tuple(notes),
             tuple(joined),
+            tuple(present),
         )
 
     def symbol(self) -> Expr:

@@ -19,6 +19,7 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"producers {kernel.producers}"] if kernel.producers else []
     lines += [f"cluster {kernel.cluster}"] if kernel.cluster > 1 else []
     lines += [f"grid [{extent}]{' joined' * (axis in kernel.joined)}" for axis, extent in enumerate(kernel.grid)]
+    lines += [f"present {dim}" for dim in kernel.present]
     lines += [f"size {dim} [{size}]" for dim, size in kernel.sizes]
     lines += [f"note {attribute_text(note)}" for note in kernel.notes]
     lines += [_memory_text(memory) for memory in kernel.memories]

@@ -147,7 +147,8 @@ class AssignTiles(Pass):
             Where waves that compute take turns at whole tiles, there are two of each.  Dims that share an axis of the
             launch have one each in the grid, ``joined``.
             A dim with a tiling that no loop walks over has one tile, at 0.  The grid has a tile of an empty dim
-            too, where something is written that lacks the dim, and so do loops that write such a thing.
+            too, where something is written that lacks the dim, and so do loops that write such a thing; the other
+            dims of the grid are ``present``.
     Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``products-repeated`` at the
             constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation;
             ``turns-not-possible``, ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
@@ -286,7 +287,8 @@ def _placed(kernel: Kernel, sizes: Mapping[str, Expr]) -> tuple[Kernel, dict[str
         added.append(symbol(f"at_{split.dim}", 0, last, split.tile))
         origins[split.dim] = added[-1]
     grid = tuple(axes.get(axis, const(1)) for axis in range(max(axes, default=0) + 1))
-    return replace(kernel.with_symbols(*added), grid=grid), origins
+    present = tuple(split.dim for split in kernel.distribution.workgroup if split.dim not in not_needed)
+    return replace(kernel.with_symbols(*added), grid=grid, present=present), origins
 
 
 def _with_axes(kernel: Kernel, first: int) -> Kernel:

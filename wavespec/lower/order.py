@@ -16,7 +16,6 @@ from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
-from wavespec.lower.narrow_sizes import NarrowSizes
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
@@ -42,7 +41,6 @@ PASSES: tuple[Pass, ...] = (
     DropUnitDims(),
     ChooseInstructions(),
     SeparateOperands(),
-    NarrowSizes(),
     AssignTiles(),
     InlineSteps(),
     DeferReductions(),

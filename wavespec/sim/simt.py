@@ -69,9 +69,8 @@ def simulate(
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     values = {size_name(dim): size for dim, size in sizes.items()}
+    _check_sizes(kernel, values)
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
-    if 0 not in grid:
-        _check_sizes(kernel, values)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
     tensor_memories = tensors_to_memories(kernel, tensors, values)
     units: dict[str, MatrixUnit] = {}
@@ -106,7 +105,7 @@ def simulate(
 def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
     """
     Raises:
-        ValueError: a workgroup runs for sizes that the kernel was not compiled for.
+        ValueError: the kernel was not compiled for such a size.
     """
     for known in kernel.symbols:
         name = known.args[0]
