@@ -21,9 +21,9 @@ from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import expression_to_size, size_assumptions
 from wavespec.emit.wrapper import wrapper_module
-from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory
+from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory
 from wavespec.pipeline import build_variant, join_cases, join_variants
-from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.artifact import Dim, KernelArtifact
 from wavespec.runtime.files import replace_file
 from wavespec.runtime.manifest import artifact_files, file_stem, manifest_name, manifest_text
 from wavespec.schema import KernelSpec, loads
@@ -296,8 +296,8 @@ def _wrapper_input(
     ]
     used = {dim for tensor in tensors for dim in tensor.dims}
     derived, values = dict(derivations(spec)), constant_values(spec)
-    plain = [WrapperDim(name, d.multiple_of, d.value) for name, d in spec.dims.items() if name in used - derived.keys()]
-    following = [WrapperDim(name, 1, None, expression_to_size(equals, values)) for name, equals in derived.items()]
+    plain = [Dim(name, d.multiple_of, d.value) for name, d in spec.dims.items() if name in used - derived.keys()]
+    following = [Dim(name, 1, None, expression_to_size(equals, values)) for name, equals in derived.items()]
     return WrapperInput(
         name=spec.name,
         doc=spec.doc,

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from wavespec.emit.wrapper import wrapper_module
-from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor, artifacts_directory
+from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory
 from wavespec.runtime import KernelArtifact, save_artifact
 
 
@@ -20,7 +20,7 @@ def wrapper_input(artifact: KernelArtifact, doc: str = "What it computes.") -> W
         source=f"specs/{artifact.name}.wave.yaml",
         spec_sha256=artifact.spec_sha256,
         tensors=tuple(WrapperTensor(t.name, t.dtype, t.dims, t.output, t.updated) for t in artifact.tensors),
-        dims=tuple(WrapperDim(d.name, d.multiple_of, d.size) for d in artifact.dims),
+        dims=artifact.dims,
         assumptions=tuple(assumption.text for assumption in artifact.assumptions),
     )
 

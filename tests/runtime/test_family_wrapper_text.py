@@ -10,7 +10,8 @@ import pytest
 
 from tests.runtime.module_text import HOSTILE, check_format, shape
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
-from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor
+from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor
+from wavespec.runtime.artifact import Dim
 
 
 def kernel(name: str, dtype: str, *, updated: bool = False) -> WrapperInput:
@@ -20,7 +21,7 @@ def kernel(name: str, dtype: str, *, updated: bool = False) -> WrapperInput:
         WrapperTensor("sums_so_far", "f32", ("M", "N"), updated=updated),
         *(() if updated else (WrapperTensor("sums", "f32", ("M", "N"), output=True, zeroed=dtype == "f16"),)),
     )
-    dims = (WrapperDim("M"), WrapperDim("N"), WrapperDim("K", multiple_of=16))
+    dims = (Dim("M"), Dim("N"), Dim("K", multiple_of=16))
     return WrapperInput(name, "", "specs/sums.wave.yaml", "ab" * 32, tensors, dims)
 
 

@@ -11,7 +11,8 @@ from tests.runtime.generated import wrapper_input
 from tests.runtime.module_text import HOSTILE, check_format, shape
 from tests.runtime.standins import gemm_interface, scaled_interface
 from wavespec.emit.wrapper import wrapper_module
-from wavespec.emit.wrapper_input import WrapperDim, WrapperInput, WrapperTensor
+from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor
+from wavespec.runtime.artifact import Dim
 
 _GEMM = wrapper_input(gemm_interface(multiple_of=8))
 
@@ -82,7 +83,7 @@ _WIDE = WrapperInput(
         WrapperTensor("attention_output", "f32", ("B", "N0", 64), output=True),
         WrapperTensor("log_sum_exp", "f32", ("B", "H", "N0"), output=True),
     ),
-    dims=(WrapperDim("B"), WrapperDim("H", size=8), *(WrapperDim(f"N{i}", multiple_of=16) for i in range(6))),
+    dims=(Dim("B"), Dim("H", size=8), *(Dim(f"N{i}", multiple_of=16) for i in range(6))),
     command="wavespec build specs/inference/paged_attention_causal.wave.yaml",
 )
 _LONG = WrapperInput(
@@ -96,10 +97,10 @@ _LONG = WrapperInput(
         WrapperTensor("sums", "f32", ("HALF", "OUTPUTS", "HALF", "OUTPUTS"), output=True),
     ),
     dims=(
-        WrapperDim("TOKENS"),
-        WrapperDim("OUTPUTS"),
-        WrapperDim("K"),
-        WrapperDim("HALF", equals=("floordiv", ("add", "TOKENS", 2), 4)),
+        Dim("TOKENS"),
+        Dim("OUTPUTS"),
+        Dim("K"),
+        Dim("HALF", equals=("floordiv", ("add", "TOKENS", 2), 4)),
     ),
 )
 _KERNELS = (_GEMM, wrapper_input(scaled_interface()), _WIDE, _LONG)

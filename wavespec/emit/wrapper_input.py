@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wavespec.runtime.size_expr import SizeExpr
+from wavespec.runtime.artifact import Dim
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
@@ -30,17 +30,6 @@ class WrapperTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class WrapperDim:
-    """One dim: `size` where it is fixed, `multiple_of` where a call has to promise it, `equals` where it follows from
-    others (behind which it comes)."""
-
-    name: str
-    multiple_of: int = 1
-    size: int | None = None
-    equals: SizeExpr | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class WrapperInput:
     """All that the wrapper says about a kernel; tensors are inputs, then outputs, as declared."""
 
@@ -50,7 +39,7 @@ class WrapperInput:
     """Path of the spec, relative to where the command is run, with forward slashes."""
     spec_sha256: str
     tensors: tuple[WrapperTensor, ...]
-    dims: tuple[WrapperDim, ...]
+    dims: tuple[Dim, ...]
     command: str = "wavespec build"
     """What to run to get the module again."""
     in_project: bool = False
