@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from wavespec.emit.elementwise import compare, elementwise
+from wavespec.emit.conversions import converted
+from wavespec.emit.elementwise import elementwise
 from wavespec.emit.indices import Indices
 from wavespec.emit.loops import emit_loop
 from wavespec.emit.memory_to_bytes import memory_to_bytes
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.pack_bits import pack_bits
+from wavespec.emit.rearranged import moved_by_words, padded, turned
 from wavespec.emit.registers import Part, Parts, mlir_type, resized, sliced, vector_type
 from wavespec.emit.unpack import unpack
 from wavespec.ir.declarations import Group
-from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size
@@ -38,7 +41,6 @@ from wavespec.ir.thread_ops import (
 from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.targets.machine import Machine, MatrixInstruction
 
-_FLOAT = DTYPES["f32"]
 _ATOMIC = {
     "float": {"add": "fadd", "maximum": "fmaximum", "minimum": "fminimum"},
     "int": {"add": "add", "maximum": "max", "minimum": "min"},
@@ -385,28 +387,7 @@ class ThreadToMlir:
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         """Convert one SSA value between element types."""
-        if after.kind == "bool":
-            size = int(old[7:].partition("x")[0]) if old.startswith("vector") else 1
-            return compare(self.text, "ne", name, self.text.constant(0, old), before, size)
-        if old == new:  # signed and unsigned are one type
-            return name
-        small = [dtype.is_float and dtype.bits < _FLOAT.bits for dtype in (before, after)]
-        if all(small) or (any(small) and before.is_float != after.is_float):  # machines convert these by way of f32
-            middle = old.replace(mlir_type(before), mlir_type(_FLOAT))
-            return self.convert(self.convert(name, before, _FLOAT, old, middle), _FLOAT, after, middle, new)
-        if before.is_float and after.is_float:
-            verb = "arith.extf" if after.bits > before.bits else "arith.truncf"
-        elif before.is_float:
-            verb = "arith.fptoui" if after.kind == "uint" else "arith.fptosi"
-        elif after.is_float:
-            verb = "arith.sitofp" if before.kind == "int" else "arith.uitofp"
-        else:
-            verb = (
-                ("arith.extsi" if before.kind == "int" else "arith.extui")
-                if after.bits > before.bits
-                else "arith.trunci"
-            )
-        return self.text.op(f"{verb} {name} : {old} to {new}")
+        return converted(self.text, name, (before, after), (old, new), self.convert)
 
     def _bitcast(self, op: Op) -> None:
         (value,) = op.operands
@@ -475,26 +456,11 @@ class ThreadToMlir:
         self.values[op.result.name] = (parts[0],)
 
     def _shuffle(self, op: Op) -> None:
-        """Word by word: smaller elements travel in one of their own, larger ones in two."""
         (value,) = op.operands
-        type_, bits = mlir_type(value.vector.dtype), value.vector.dtype.bits
-        moved: list[Part] = []
-        for part in self.parts(value, [1] * value.vector.elements):
-            pair, small = f"vector<{bits // 32}xi32>", f"i{bits}"
-            if bits > 32:
-                whole = self.text.op(f"llvm.bitcast {part.name} : {type_} to {pair}")
-                words = [self.text.op(f"vector.extract {whole}[{i}] : i32 from {pair}") for i in range(bits // 32)]
-                words = [self.shuffle(word, op["bits"]) for word in words]
-                name = self.text.op(f"vector.from_elements {', '.join(words)} : {pair}")
-                name = self.text.op(f"llvm.bitcast {name} : {pair} to {type_}")
-            else:
-                word = part.name if type_ == small else self.text.op(f"llvm.bitcast {part.name} : {type_} to {small}")
-                word = word if bits == 32 else self.text.op(f"arith.extui {word} : {small} to i32")
-                name = self.shuffle(word, op["bits"])
-                name = name if bits == 32 else self.text.op(f"arith.trunci {name} : i32 to {small}")
-                name = name if type_ == small else self.text.op(f"llvm.bitcast {name} : {small} to {type_}")
-            moved.append(Part(name, 1))
-        self.values[op.result.name] = tuple(moved)
+        parts = self.parts(value, [1] * value.vector.elements)
+        move = functools.partial(self.shuffle, mask=op["bits"])
+        moved = [moved_by_words(self.text, part.name, value.vector.dtype, move) for part in parts]
+        self.values[op.result.name] = tuple(Part(name, 1) for name in moved)
 
     def shuffle(self, word: str, mask: int) -> str:
         """A word of 32 bits of the lane whose number differs in the bits of ``mask``."""
@@ -503,49 +469,12 @@ class ThreadToMlir:
     def _pad(self, op: Op) -> None:
         (value,), dtype = op.operands, op.result.vector.dtype
         start, limit = (self.indices.integer(op[key], 32) for key in ("start", "limit"))
-        padded: list[Part] = []
-        first = 0
-        for part in self.parts(value, self.native_sizes(dtype, value.vector.elements)):
-            offset = list(range(first, first + part.size))
-            word, flags = vector_type(DTYPES["i32"], part.size), vector_type(DTYPES["bool"], part.size)
-            places = [self.text.constant(at * op["stride"], "i32") for at in offset]
-            if part.size == 1:
-                at, end = self.text.op(f"arith.addi {start}, {places[0]} : i32"), limit
-            else:
-                steps = self.text.op(f"vector.from_elements {', '.join(places)} : {word}")
-                at = self.text.op(f"vector.broadcast {start} : i32 to {word}")
-                at = self.text.op(f"arith.addi {at}, {steps} : {word}")
-                end = self.text.op(f"vector.broadcast {limit} : i32 to {word}")
-            inside = self.text.op(f"arith.cmpi slt, {at}, {end} : {word}")
-            type_ = vector_type(dtype, part.size)
-            other = self.text.constant(op["value"], type_)
-            name = self.text.op(f"arith.select {inside}, {part.name}, {other} : {flags}, {type_}")
-            padded.append(Part(name, part.size))
-            first += part.size
-        self.values[op.result.name] = tuple(padded)
+        parts = self.parts(value, self.native_sizes(dtype, value.vector.elements))
+        self.values[op.result.name] = padded(self.text, parts, dtype, start, limit, op["stride"], op["value"])
 
     def _transpose(self, op: Op) -> None:
-        """A transpose of the whole block; units of several elements travel as one integer."""
-        (value,) = op.operands
-        rows, columns, unit = op["rows"], op["columns"], op["unit"]
-        dtype = value.vector.dtype
-        element = mlir_type(dtype) if unit == 1 else f"i{dtype.bits * unit}"
-        flat, cells = vector_type(dtype, rows * columns * unit), f"vector<{rows * columns}x{element}>"
-        name = self.whole(value)
-        if unit > 1:
-            name = self.text.op(f"vector.bitcast {name} : {flat} to {cells}")
-        square, turned = f"vector<{rows}x{columns}x{element}>", f"vector<{columns}x{rows}x{element}>"
-        name = self.text.op(f"vector.shape_cast {name} : {cells} to {square}")
-        name = self.text.op(f"vector.transpose {name}, [1, 0] : {square} to {turned}")
-        lines: list[Part] = []
-        for number in range(columns):
-            line = self.text.op(f"vector.extract {name}[{number}] : vector<{rows}x{element}> from {turned}")
-            if unit > 1:
-                line = self.text.op(
-                    f"vector.bitcast {line} : vector<{rows}x{element}> to {vector_type(dtype, rows * unit)}"
-                )
-            lines.append(Part(line, rows * unit))
-        self.values[op.result.name] = tuple(lines)
+        (value,), shape = op.operands, (op["rows"], op["columns"], op["unit"])
+        self.values[op.result.name] = turned(self.text, self.whole(value), value.vector.dtype, *shape)
 
     def _bind(self, op: Op) -> None:
         (value,) = op.operands

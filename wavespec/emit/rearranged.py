@@ -1,0 +1,69 @@
+"""Elements of registers in other places: blocks turned, what is beyond an edge replaced, words of other lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.ir.dtype import DTYPES, DType
+
+
+def turned(text: MlirText, name: str, dtype: DType, rows: int, columns: int, unit: int) -> Parts:
+    """The transpose of a whole block, a part for each of its lines; units of several elements travel as one integer."""
+    element = mlir_type(dtype) if unit == 1 else f"i{dtype.bits * unit}"
+    flat, cells = vector_type(dtype, rows * columns * unit), f"vector<{rows * columns}x{element}>"
+    if unit > 1:
+        name = text.op(f"vector.bitcast {name} : {flat} to {cells}")
+    square, across = f"vector<{rows}x{columns}x{element}>", f"vector<{columns}x{rows}x{element}>"
+    name = text.op(f"vector.shape_cast {name} : {cells} to {square}")
+    name = text.op(f"vector.transpose {name}, [1, 0] : {square} to {across}")
+    lines: list[Part] = []
+    for number in range(columns):
+        line = text.op(f"vector.extract {name}[{number}] : vector<{rows}x{element}> from {across}")
+        if unit > 1:
+            line = text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {vector_type(dtype, rows * unit)}")
+        lines.append(Part(line, rows * unit))
+    return tuple(lines)
+
+
+def padded(
+    text: MlirText, parts: Iterable[Part], dtype: DType, start: str, limit: str, stride: int, value: float
+) -> Parts:
+    """``value`` in place of elements whose place, ``start`` and ``stride`` on for each, is not below ``limit``."""
+    made: list[Part] = []
+    first = 0
+    for part in parts:
+        word, flags = vector_type(DTYPES["i32"], part.size), vector_type(DTYPES["bool"], part.size)
+        places = [text.constant(at * stride, "i32") for at in range(first, first + part.size)]
+        if part.size == 1:
+            at, end = text.op(f"arith.addi {start}, {places[0]} : i32"), limit
+        else:
+            steps = text.op(f"vector.from_elements {', '.join(places)} : {word}")
+            at = text.op(f"vector.broadcast {start} : i32 to {word}")
+            at = text.op(f"arith.addi {at}, {steps} : {word}")
+            end = text.op(f"vector.broadcast {limit} : i32 to {word}")
+        inside = text.op(f"arith.cmpi slt, {at}, {end} : {word}")
+        type_ = vector_type(dtype, part.size)
+        other = text.constant(value, type_)
+        name = text.op(f"arith.select {inside}, {part.name}, {other} : {flags}, {type_}")
+        made.append(Part(name, part.size))
+        first += part.size
+    return tuple(made)
+
+
+def moved_by_words(text: MlirText, name: str, dtype: DType, move: Callable[[str], str]) -> str:
+    """One element, moved as words of 32 bits: smaller elements travel in one of their own, larger ones in several."""
+    type_, bits = mlir_type(dtype), dtype.bits
+    pair, small = f"vector<{bits // 32}xi32>", f"i{bits}"
+    if bits > 32:
+        whole = text.op(f"llvm.bitcast {name} : {type_} to {pair}")
+        words = [text.op(f"vector.extract {whole}[{i}] : i32 from {pair}") for i in range(bits // 32)]
+        words = [move(word) for word in words]
+        name = text.op(f"vector.from_elements {', '.join(words)} : {pair}")
+        return text.op(f"llvm.bitcast {name} : {pair} to {type_}")
+    word = name if type_ == small else text.op(f"llvm.bitcast {name} : {type_} to {small}")
+    word = word if bits == 32 else text.op(f"arith.extui {word} : {small} to i32")
+    name = move(word)
+    name = name if bits == 32 else text.op(f"arith.trunci {name} : i32 to {small}")
+    return name if type_ == small else text.op(f"llvm.bitcast {name} : {small} to {type_}")
