@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tests.lower.gemms import NVIDIA
 from tests.lower.ir_text import Text
 from wavespec.ir.printer import print_kernel
@@ -41,6 +45,18 @@ def test_a_workgroup_runs_where_no_dim_of_the_grid_is_empty() -> None:
 
 def test_what_is_written_without_a_dim_has_a_workgroup_where_it_is_empty() -> None:
     assert symbols(SUMS + WITHOUT_A_HEAD)[0] == "symbol H in 0..64 by 1"
+
+
+@pytest.mark.parametrize("changes", [("M in 0..4096 by 8", "M in 0..64 by 8"), ("H in 0..64", "H in 0..1")], ids=str)
+def test_a_dim_of_one_tile_at_most_stays(changes: tuple[str, str]) -> None:
+    """Its size alone says that there is no workgroup."""
+    assert print_kernel(NarrowSizes()(HEADS.changed(changes).kernel(SUMS), NVIDIA)).count(f"symbol {changes[1]}") == 1
+
+
+def test_one_workgroup_that_stays_meets_empty_dims() -> None:
+    kernel = HEADS.kernel(SUMS)
+    kernel = replace(kernel, distribution=replace(kernel.distribution, persistent=True, workers=1))
+    assert NarrowSizes()(kernel, NVIDIA) is kernel
 
 
 def test_places_are_divided_by_sizes_without_a_guard() -> None:

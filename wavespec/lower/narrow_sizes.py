@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, symbol
+from wavespec.ir.expr import Expr, ceildiv, symbol
 from wavespec.ir.kernel import Kernel, Memory
 from wavespec.ir.rewriting import substituted
 from wavespec.lower.base import Pass
@@ -19,17 +19,20 @@ class NarrowSizes(Pass):
 
     Before: ``H`` of the grid has a size of 0 and more, as calls may bring it.
     After:  it has 1 and more, for a call without an H has no workgroup; so nothing guards a division by it, nor an
-            access along it.  Dims stay that something is written without: they have a workgroup in every call.
+            access along it.  Dims stay that something is written without: they have a workgroup in every call.  So do
+            dims of one tile at most: the grid, which follows from the sizes, would have that tile in every call.
     """
 
     name: ClassVar[str] = "narrow-sizes"
     requires = (is_of_tiles,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        grid = {split.dim for split in kernel.distribution.workgroup} - dims_not_needed(kernel)
-        may_be_empty = (size for dim, size in kernel.all_sizes.items() if dim in grid and size.kind == "symbol")
-        narrowed = {size.args[0]: _not_empty(size) for size in may_be_empty if size.low == 0}
-        if not narrowed:
+        plan, sizes, needed = kernel.distribution, kernel.all_sizes, dims_not_needed(kernel)
+        tiles = {split.dim: split.tile for split in plan.workgroup if split.dim in sizes and split.dim not in needed}
+        may_be_empty = ((sizes[dim], tile) for dim, tile in tiles.items() if sizes[dim].kind == "symbol")
+        of_grid = {size.args[0]: (_not_empty(size), tile) for size, tile in may_be_empty if size.low == 0}
+        narrowed = {name: size for name, (size, tile) in of_grid.items() if not ceildiv(size, tile).is_const}
+        if not narrowed or plan.workers == 1:  # one workgroup stays in every call
             return kernel
 
         def of_memory(memory: Memory) -> Memory:
