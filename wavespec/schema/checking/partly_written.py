@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from random import Random
 
+from wavespec.schema.language.constraints import Tiling
 from wavespec.schema.language.expressions import EvaluationError, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.ops import AnyOp, Branch, Iterate, Write
@@ -25,7 +26,7 @@ def partly_written(spec: KernelSpec) -> frozenset[str]:
     Places of a write depend on values, or it stands in a branch, or in a loop that leaves out steps; or its places
     follow from sizes, and some small sizes, an empty dim among them, show elements that none of them is.
     """
-    known = (*spec.dims, *spec.params)
+    known, bounded = (*spec.dims, *spec.params), frozenset(_bounded(spec))
 
     def leaves_out(write: Write, *, is_sure: bool) -> bool:
         if not is_sure or values_of(write.at, known, {}):
@@ -34,24 +35,33 @@ def partly_written(spec: KernelSpec) -> frozenset[str]:
 
     return frozenset(
         write.to
-        for write, is_sure in _writes(spec.graph, is_sure=True)
+        for write, is_sure in _writes(spec.graph, bounded, is_sure=True)
         if spec.tensors[write.to].role == "output" and leaves_out(write, is_sure=is_sure)
     )
 
 
-def _writes(statements: Iterable[AnyOp], *, is_sure: bool) -> Iterator[tuple[Write, bool]]:
+def _bounded(spec: KernelSpec) -> Iterator[str]:
+    """Dims of which a tiling, on some target, leaves out tiles."""
+    cases = (case for target in spec.targets.values() for case in target.cases)
+    for one in (spec, *spec.targets.values(), *cases):
+        for constraint in one.constraints or ():
+            if isinstance(constraint, Tiling) and (constraint.start is not None or constraint.count is not None):
+                yield constraint.dim
+
+
+def _writes(statements: Iterable[AnyOp], bounded: frozenset[str], *, is_sure: bool) -> Iterator[tuple[Write, bool]]:
     """Every write, and whether all of its steps are done in every call."""
     for statement in statements:
         if isinstance(statement, Write):
             yield statement, is_sure
         if isinstance(statement, Structured):
-            whole = is_sure and not (isinstance(statement, Branch) or _leaves_out(statement))
+            whole = is_sure and not (isinstance(statement, Branch) or _leaves_out(statement, bounded))
             for field in statement.bodies:
-                yield from _writes(getattr(statement, field), is_sure=whole)
+                yield from _writes(getattr(statement, field), bounded, is_sure=whole)
 
 
-def _leaves_out(loop: Structured) -> bool:
-    return isinstance(loop, Iterate) and any((loop.start, loop.end, loop.step, loop.until))
+def _leaves_out(loop: Structured, bounded: frozenset[str]) -> bool:
+    return isinstance(loop, Iterate) and (loop.dim in bounded or any((loop.start, loop.end, loop.step, loop.until)))
 
 
 def _covers_all(spec: KernelSpec, write: Write) -> bool:
