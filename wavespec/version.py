@@ -7,7 +7,18 @@ from functools import cache
 from importlib import resources
 
 __version__ = "0.1.0"
-PACKAGES = ("ir", "schema", "schema/ops", "ops", "lower", "schedule", "emit", "targets")
+PACKAGES = (
+    "ir",
+    "schema",
+    "schema/checking",
+    "schema/language",
+    "schema/ops",
+    "ops",
+    "lower",
+    "schedule",
+    "emit",
+    "targets",
+)
 """Folders whose files decide what a kernel is made of."""
 
 

@@ -89,6 +89,48 @@ def test_tiles_that_are_counted_are_those_of_the_spec(loop: str, tiling: str, st
     assert torch.equal(kernel(a, b, torch.zeros(sizes["P"])), torch.stack(expected, -1))
 
 
+FEW = """apiVersion: wavespec/v1
+kind: Kernel
+name: parts_of_few
+dims: {M: {}, N: {max: 64}, P: {min: 1}}        # all of N is one tile
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  first: {shape: [P], dtype: f32}
+  y: {shape: [M, P], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 8, axis: 0}
+  - {workgroup: P, tile: 1, axis: 1}
+  - {tiling: N, tile: 64}
+graph:
+  - before: {read: first}
+  - zero: {register: [M], dtype: f32, value: 0}
+  - row:
+      iterate: N
+      carry: {total: zero}
+      body:
+        - part: {read: x}
+        - total: {sum: part, dim: N, init: total}
+  - whole: row.total + before
+  - {write: whole, to: y}
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "tiling"),
+    [
+        ("iterate: N\n      start: start(P) * 64\n      step: P", "tile: 64"),
+        ("iterate: N", "tile: 64, start: start(P) * 64, count: 1"),
+        ("iterate: N\n      start: start(P) * 64", "tile: 64"),
+    ],
+    ids=["step", "count", "start"],
+)
+def test_the_one_tile_of_a_dim_is_that_of_one_workgroup(loop: str, tiling: str) -> None:
+    kernel = compile(loads(FEW.replace("iterate: N", loop).replace("tile: 64}\ngraph", f"{tiling}}}\ngraph")))
+    x, first = torch.randint(-9, 10, (10, 50)).float(), torch.zeros(3)
+    expected = torch.stack([x.sum(1), torch.zeros(10), torch.zeros(10)], -1)
+    assert torch.equal(kernel(x, first), expected)
+
+
 @pytest.mark.parametrize("steps", ["0", "1", "min(n, 1)", "max(n, 0)", "n"])
 def test_a_loop_of_one_step_or_none(steps: str) -> None:
     spec = loads(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.lower.gemms import AMD, NVIDIA, Gemm, lines
+from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, operands
+from tests.lower.hopper_gemms import hopper_gemm
 from tests.ops.epilogues import epilogue
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 STAGE = "assign-layouts"
@@ -202,3 +205,17 @@ graph:
         lower(spec, next(machine for machine in machines("cpu") if machine.variant == "x86_64_v4"))
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "layout-mismatch" and "along 'M'" in diagnostic.message
+
+
+def test_what_is_no_sum_does_not_leave_in_slabs_of_sums() -> None:
+    """Their stores would leave all of it out."""
+    gemm = hopper_gemm()
+    other = "  - numbers: f32(index(N))\n  - all_rows: {take: numbers, dims: [M, N]}\n  - {write: all_rows, to: y}\n"
+    text = gemm.text.replace("  c: {", "  y: {shape: [M, N], dtype: f32, role: output}\n  c: {")
+    spec = loads(text.replace("  - {write: k_loop.acc", f"{other}  - {{write: k_loop.acc"))
+    staged = [name for name in (memory.name for memory in lower(spec, NVIDIA).memories) if ".staged_" in name]
+    assert staged and not [name for name in staged if name.startswith("y.")]
+    sizes = {"M": 70, "N": 72, "K": 64}
+    report = simulate(lower(spec, NVIDIA), NVIDIA, operands(spec, sizes), sizes)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], np.broadcast_to(np.arange(72.0), (70, 72)))

@@ -111,10 +111,14 @@ graph:
 def test_steps_with_code_for_each_element_are_short() -> None:
     assert CPU.longest_scan and not NVIDIA.longest_scan
     counted = ROWS_SO_FAR.replace("iterate: N", "iterate: N\n      step: 2")
+    ending = ROWS_SO_FAR.replace("iterate: N", "iterate: N\n      until: left < 1")
+    ending = ending.replace("graph:", "graph:\n  - steps: {register: [], dtype: i32, value: 3}")
+    ending = ending.replace("before: none}\n      body:", "before: none, left: steps}\n      body:\n        - left: left - 1")
     for text, machine, step in (
         (ROWS_SO_FAR, CPU, CPU.longest_scan),
         (ROWS_SO_FAR, NVIDIA, 4096),
         (counted, CPU, 4096),
+        (ending, CPU, 4096),
     ):
         kernel = lower(loads(text), machine, after=STAGE)
         assert f"step = [{step}]" in lines(kernel, "iterate")[0]

@@ -49,8 +49,16 @@ def test_loops_one_behind_the_other_hand_on_what_they_became() -> None:
         SUM,
         SUM.replace('"at_N", step', '"at_N", goes_on = [1], step').replace("[N]", "[64]", 1),
         SUM.replace('dim = "N", extent = [N]', 'dim = "", extent = [N - N]'),
+        SUM.replace('"at_N", step', '"at_N", lower = [wg0*64], step').replace("[N]", "[64]", 1),
+        SUM.replace("unroll = 1}", "stride = [2], unroll = 1}").replace("[N]", "[64]", 1),
     ],
-    ids=["has two steps for some size", "may end before its first", "is over no dim, and may have none"],
+    ids=[
+        "has two steps for some size",
+        "may end before its first",
+        "is over no dim, and may have none",
+        "is another workgroup's",
+        "counts its tiles",
+    ],
 )
 def test_loop_stays_that(body: str) -> None:
     kernel = ROWS.changed(("N in 0..4096", "N in 0..65")).kernel(body)

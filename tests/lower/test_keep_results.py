@@ -56,6 +56,21 @@ def test_rows_beyond_the_caches_are_not_kept(most: str) -> None:
     assert last == ["x", "sub", "exp", "div", "write"]
 
 
+PARTS = {
+    "dims:\n": "dims:\n  P: {}\n",
+    "- {M: ": "- {P: 9, M: ",
+    "tensors:\n": "tensors:\n  w: {shape: [P], dtype: f32}\n  z: {shape: [P], dtype: f32, role: output}\n",
+    "constraints:\n": "constraints:\n  - {workgroup: P, tile: 4, axis: 1}\n",
+    "graph:\n": "graph:\n  - others: {read: w}\n  - {write: others, to: z}\n",
+}
+
+
+def test_an_output_of_several_workgroups_is_written_once() -> None:
+    """One may be done with it when another begins."""
+    assert loops("softmax", CPU, PARTS)[2] == ["x", "sub", "exp", "div", "write"]
+    assert loops("softmax", CPU, PARTS | {"N: {}": "N: {max: 65536}"})[2] == ["power.kept", "div", "write"]
+
+
 def test_few_steps_are_done_again() -> None:
     assert loops("layer_norm", CPU)[2][:2] == ["x", "weight"]
     assert loops("log_softmax", CPU)[2] == ["x", "sub", "sub", "write"]

@@ -13,6 +13,7 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.parser import parse_kernel
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.pipeline import lower
+from wavespec.schema import loads
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
@@ -87,6 +88,19 @@ def test_sums_that_start_at_zero_wait_in_the_output() -> None:
     assert all(str(op["onto"][0][1]) == "at_K" for op in sums), "the first step overwrites"
     hints = [op["offset"] for op in kernel.walk() if op.name == "prefetch"]
     assert hints == [op["offset"] for op in sums]
+
+
+def test_sums_of_several_workgroups_do_not_wait_in_the_output() -> None:
+    """Each would add its own to those of the others."""
+    text = TWO_BY_TWO.text.replace(
+        "  c: {", "  w: {shape: [P], dtype: f32}\n  z: {shape: [P], dtype: f32, role: output}\n  c: {"
+    )
+    text = text.replace("dims:\n", "dims:\n  P: {}\n").replace(
+        "constraints:\n", "constraints:\n  - {workgroup: P, tile: 4, axis: 2}\n"
+    )
+    text = text.replace("graph:\n", "graph:\n  - others: {read: w}\n  - {write: others, to: z}\n")
+    kernel = lower(loads(text), AVX2)
+    assert {op["memory"] for op in kernel.walk() if op.name == "accumulate"} == {"carried.0"}
 
 
 def test_an_empty_sum_is_written() -> None:

@@ -87,6 +87,25 @@ def test_epilogue_and_what_it_reads_before_the_loop_are_for_the_same_rows() -> N
     np.testing.assert_array_equal(report.tensors["c"], expected)
 
 
+def test_places_behind_the_loop_are_those_of_the_rows() -> None:
+    lower_half = "  - half: where(index(M) >= index(N), k_loop.acc, 0)\n  - turned: {take: half, dims: [M, N]}\n"
+    text = split_gemm(2).text.replace("  - {write: k_loop.acc, to: c}\n", f"{lower_half}  - {{write: turned, to: c}}\n")
+    report, expected = run(loads(text, "gemm.wave.yaml"), NVIDIA, {"M": 130, "N": 72, "K": 200})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), np.tril(expected.astype(np.float64)))
+
+
+@pytest.mark.parametrize("word", ["sum", "cumsum", "take"])
+def test_what_needs_all_rows_is_refused(word: str) -> None:
+    along = {"take": "{take: k_loop.acc, at: {M: M + 1}}"}.get(word, f"{{{word}: k_loop.acc, dim: M}}")
+    text = split_gemm(2).text.replace("M: {}", "M: {value: 128}").replace("{workgroup: M", "{tiling: M")
+    text = text.replace("tile: BM, axis: 0}", "tile: BM}").replace("axis: 1", "axis: 0")
+    behind = f"  - whole: {along}\n  - joined: k_loop.acc + whole\n"
+    text = text.replace("  - {write: k_loop.acc, to: c}\n", f"{behind}  - {{write: joined, to: c}}\n")
+    with pytest.raises(WavespecError, match="along 'M' needs all of its rows"):
+        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
+
+
 def test_sums_may_start_from_a_tensor() -> None:
     text = split_gemm(2).text.replace("  - zero: {register: [M, N], dtype: f32, value: 0}\n", "  - start: {read: c0}\n")
     text = text.replace("acc: zero", "acc: start").replace("  c: {", "  c0: {shape: [M, N], dtype: f32}\n  c: {")

@@ -8,7 +8,7 @@ from wavespec.schema import KernelSpec, loads
 from wavespec.schema.checking.partly_written import partly_written
 
 
-def spec(*graph: str) -> KernelSpec:
+def spec(*graph: str, tiling: str = "tile: 64") -> KernelSpec:
     lines = "\n".join(f"  - {line}" for line in graph)
     return loads(
         f"""apiVersion: wavespec/v1
@@ -21,7 +21,7 @@ tensors:
   y: {{shape: [M, N], dtype: f32, role: output}}
 constraints:
   - {{workgroup: M, tile: 1, axis: 0}}
-  - {{tiling: N, tile: 64}}
+  - {{tiling: N, {tiling}}}
 graph:
   - where_to: {{read: place}}
 {lines}
@@ -117,3 +117,9 @@ def test_inout_tensors_hold_what_the_caller_gave() -> None:
     changed = spec("part: {read: x}", text)
     tensors = {**changed.tensors, "y": changed.tensors["y"].model_copy(update={"role": "inout"})}
     assert not partly_written(changed.model_copy(update={"tensors": tensors}))
+
+
+@pytest.mark.parametrize("bound", ["count: 1", "start: 64"])
+def test_a_tiling_leaves_out_tiles_of_loops(bound: str) -> None:
+    loop = f"steps: {{iterate: N, body: [part: {{read: x}}, {WRITE}]}}"
+    assert partly_written(spec(loop, tiling=f"tile: 64, {bound}")) == {"y"}

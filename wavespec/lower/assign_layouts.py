@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
-from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype
+from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import wave_name
 from wavespec.ir.tile_ops import ACROSS, ALIKE, CLUSTER_SUM, MMA, READ, REDUCE, SCAN, TAKE, TOPK, WRITE
@@ -84,7 +84,8 @@ class AssignLayouts(Pass):
     After:  operands and accumulators of an mma have the instruction's layout, repeated over the wave tile; values
             that carry an accumulator through loops, constants, writes and elementwise operations share its layout.
             An operand with fewer dims than the result has the layout's projection on its dims.  What the matrix
-            unit reads itself has none.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes;
+            unit reads itself has none.  What leaves through shared memory has the layout of sums, else it is stored
+            as it is.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes;
             all that a `topk` finds is in every lane that has a part of the row.
     Errors: ``layout-mismatch`` at an operation whose operands are distributed in different ways, or that sums up what
             its result is not distributed like; ``too-many-registers`` at the wave's tile;
@@ -147,7 +148,21 @@ class AssignLayouts(Pass):
             for whole, *parts in _alike(op) if op.region else ():
                 for value in parts:
                     _check_met(op, whole, value, kernel, layouts, links, products)
-        return replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+        kernel = replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+        return _with_staged_sums(kernel, next((layouts[op.result.name] for op in kernel.walk() if op.is_(MMA)), None))
+
+
+def _with_staged_sums(kernel: Kernel, sums: Layout | None) -> Kernel:
+    """The kernel with nothing but what is distributed like sums leaving through shared memory, in slabs of theirs."""
+
+    def change(op: Op) -> tuple[Op, ...]:
+        others = op.is_(WRITE) and op.get("staged") and op.operands[0].tile.layout != sums
+        return (op.with_(staged=()) if others else op,)
+
+    before = {name for op in kernel.walk() for name in op.get("staged", ())}
+    kernel = replace(kernel, body=rewrite(kernel.body, change))
+    unused = before - {name for op in kernel.walk() for name in op.get("staged", ())}
+    return replace(kernel, memories=tuple(memory for memory in kernel.memories if memory.name not in unused))
 
 
 def _registers(value: Value, layouts: Mapping[str, Layout]) -> int:

@@ -248,13 +248,14 @@ def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
 
 def _with_short_steps(kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> Distribution:
     """The distribution with loops whose steps go no further than instructions should sum at once, and than code should
-    that goes through elements one by one.  Where a loop counts its tiles they are those of the spec."""
+    that goes through elements one by one.  Where a loop counts its tiles, or may end at one, they are those of the
+    spec."""
     loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"]]
     longest = {op["k"]: row.chain for op, row in products if row.chain}
     if machine.longest_scan:
         scans = {loop["dim"] for loop in loops for op in loop.walk() if op.is_(SCAN, TOPK) and op["dim"] == loop["dim"]}
         longest |= {dim: min(longest.get(dim, machine.longest_scan), machine.longest_scan) for dim in scans}
-    counted = {loop["dim"] for loop in loops if loop.get("stride") is not None}
+    counted = {loop["dim"] for loop in loops if loop.get("stride") is not None or loop.get("goes_on") is not None}
     cut = {dim: most for dim, most in longest.items() if dim not in counted}
     plan = kernel.distribution
     return replace(plan, loops=tuple(replace(s, tile=min(s.tile, cut.get(s.dim, s.tile))) for s in plan.loops))

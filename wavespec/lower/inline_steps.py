@@ -22,7 +22,8 @@ class InlineSteps(Pass):
     After:  where one tile covers the dim for every size that the kernel is for, the body stands in place of the loop,
             with the induction as 0, what the loop started from as the carried values, and what they became as its
             results.  Folding nothing into a number leaves the number, so that a dim of size 0 needs no care; steps
-            over no dim, of which there may be none, stay.  Loops
+            over no dim, of which there may be none, stay, and so do loops that start later or count their tiles:
+            workgroups may share them out.  Loops
             of matrix products, and those that a schedule names, stay: other passes overlap their steps.
     """
 
@@ -56,7 +57,7 @@ def _block(ops: Sequence[Op], names: dict[str, Value], scheduled: set[str]) -> t
 def _has_one_step(op: Op, scheduled: set[str]) -> bool:
     if not op.is_(ITERATE) or op.node in scheduled or any(inner.is_(MMA) for inner in op.walk()):
         return False
-    if op.get("goes_on") is not None:
+    if any(op.get(key) is not None for key in ("lower", "stride", "goes_on")):
         return False
     if not op["dim"] and (op["extent"].low or 0) < 1:  # a branch, or steps that are part of what is computed
         return False

@@ -11,6 +11,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import ceildiv, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs
 from wavespec.ir.layout import row_major
+from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.thread_ops import CONSTANT
 from wavespec.ir.tile_ops import ELEMENTWISE, ITERATE, PURE, READ, WRITE
@@ -37,8 +38,9 @@ class KeepResults(Pass):
     After:  where the later one ends in the only write of a tensor of that type, at the same places, the first writes
             what it has there, and the later one reads it.  That is for machines whose cores have caches of their
             own, where the rows still are then; where all share one, arithmetic is there to spare.
-    Cases:  a streamed output is written once.  What is kept is in a private memory ``<name>.kept`` then, where the rows
-            of a wave have a largest size that fits; else the later loop computes it again.
+    Cases:  a streamed output is written once, and one that lacks a dim of the grid, or of waves, is another's as well,
+            which may be done with it already.  What is kept is in a private memory ``<name>.kept`` then, where the
+            rows of a wave have a largest size that fits; else the later loop computes it again.
     """
 
     name: ClassVar[str] = "keep-results"
@@ -89,7 +91,7 @@ def _kept(kernel: Kernel, first: Op, later: Op, write: Op, room: int) -> tuple[O
         if known is None or known.result.type != op.result.type:
             continue
         memory, place = kernel.memory(write["memory"]), attribute_pairs({key: write[key] for key in _PLACE})
-        if memory.streamed:
+        if memory.streamed or _has_several_writers(kernel, memory):
             memory = _private(kernel, first, known.result, room)
             if memory is None:
                 continue
@@ -101,6 +103,12 @@ def _kept(kernel: Kernel, first: Op, later: Op, write: Op, room: int) -> tuple[O
         rest = _needed([read if inner is op else inner for inner in later.body.ops], later.body.yields)
         return _with(first, ops), _with(later, rest), memory
     return None
+
+
+def _has_several_writers(kernel: Kernel, memory: Memory) -> bool:
+    """Whether workgroups, or waves, may have the same elements of an output."""
+    waves = {dim_of_wave(name) for name, count in kernel.waves if count > 1}
+    return not {split.dim for split in kernel.distribution.workgroup} | waves <= {*memory.dims}
 
 
 def _private(kernel: Kernel, loop: Op, value: Value, room: int) -> Memory | None:

@@ -29,8 +29,9 @@ class SerializeWaves(Pass):
             (packing a panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.
             The kernel has no waves left.  Waves beyond the edge of a tensor are not run, but one of an empty dim.
     Cases:  a loop around all waves cannot keep their registers.
-            1. An accumulator that starts at zero and ends in a plain store lives in the output: each step adds its
-               sum there, and announces that when it starts (``prefetch``, where the machine has it).
+            1. An accumulator that starts at zero and ends in a plain store, where no other workgroup or wave stores,
+               lives in the output: each step adds its sum there, and announces that when it starts (``prefetch``,
+               where the machine has it).
             2. One that starts at zero and goes elsewhere does so in a private memory; what uses it is done when the
                loop is, wave after wave.
             3. Any other carried value lives in a private memory between the steps.
@@ -205,12 +206,23 @@ class _Serializer:
         for other in after:
             if not any(value.name in known for inner in other.walk() for value in inner.operands):
                 continue
-            stores = other.is_(STORE) and self.kernel.memory(other["memory"]).space == "global"
+            stores = other.is_(STORE) and self._is_of_one(other)
             if not stores and not other.is_(SLICE):
                 return None
             known |= {value.name for value in other.results}
             chain.append(other)
         return chain
+
+    def _is_of_one(self, store: Op) -> bool:
+        """Whether a store is to a tensor, at a place of this workgroup and wave alone: it depends on their numbers, or
+        on values, which say different places for each."""
+        if self.kernel.memory(store["memory"]).space != "global":
+            return False
+        declared = {known.args[0] for known in self.kernel.symbols}
+        numbers = {f"wg{axis}" for axis in range(len(self.kernel.grid))} & declared
+        numbers |= {name for name, count in self.kernel.waves if count > 1}
+        named = store["offset"].symbols
+        return numbers <= named or any(op.is_(BIND) and op["symbol"] in named for op in self.kernel.walk())
 
     def _in_output(self, op: Op, chain: list[Op]) -> Op:
         """Case 1: the sums of a step are added to the output."""

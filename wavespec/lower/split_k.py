@@ -10,9 +10,10 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major, widest_spread
-from wavespec.ir.tile_ops import ITERATE, MMA, READ, REGISTER, WRITE
+from wavespec.ir.tile_ops import ACROSS, ITERATE, MMA, REGISTER, TAKE, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
+from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import signal
 from wavespec.targets.machine import Machine
 
@@ -91,11 +92,15 @@ class _Rows:
 
     def add(self, op: Op) -> None:
         """An operation of the kernel, for these rows."""
+        along = moved_dims(op) if op.is_(TAKE) else (op["dim"],) if op.is_(ACROSS) else ()
+        if self.row in along and any(self.row in value.tile.dims for value in op.operands):
+            why, hint = f"'{op.name}' along '{self.row}' needs all of its rows", "Leave out 'split'."
+            raise SplitNotPossible(op.span, self.kernel.distribution.split, why, hint)
         operands = tuple(self.values.get(value.name, value) for value in op.operands)
         for value in op.results:
             self.values[value.name] = self._narrowed(value)
         op = replace(op, operands=operands, results=tuple(self.values[value.name] for value in op.results))
-        if op.is_(READ, WRITE):
+        if op.get("origin") is not None:
             op = op.with_(origin=tuple((dim, at + self._start(dim)) for dim, at in op["origin"]))
         self.ops.append(op)
 

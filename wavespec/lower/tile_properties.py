@@ -98,10 +98,11 @@ def tiles_are_placed(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 
 @property_of("tile")
 def loops_have_several_steps(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
-    """A loop without products, which no schedule names, has more than one step for some size."""
+    """A loop without products, which no schedule names, has more than one step for some size, or may have none."""
     for op in _loops_of_no_product(kernel):
         most, is_branch = op["extent"].high, not op["dim"] and (op["extent"].low or 0) < 1
-        if not is_branch and op.get("goes_on") is None and most is not None and most <= op["step"].value:
+        may_have_none = is_branch or any(op.get(key) is not None for key in ("lower", "stride", "goes_on"))
+        if not may_have_none and most is not None and most <= op["step"].value:
             yield op, f"its extent is {op['extent']}, at most {most}, and its step {op['step']}"
 
 

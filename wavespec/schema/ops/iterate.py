@@ -38,6 +38,15 @@ class CarryNotRedefined(WavespecError, code="carry-not-redefined"):
         )
 
 
+class WalkedTwice(WavespecError, code="walked-twice"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"A loop around this one walks over {quote(dim)} already; what has the dim would be of two tiles.",
+            hints=["Give one of them a dim of its own, of the same size, or put the loops one behind the other."],
+        )
+
+
 class StepBelowOne(WavespecError, code="step-below-one"):
     def __init__(self, where: Where, step: int | None = None) -> None:
         what = "this may be less" if step is None else f"this is {step}"
@@ -75,6 +84,8 @@ class Iterate(Structured):
         dim = scope.dim(self, "dim")
         if dim and not scope.is_tiled(dim):
             scope.report(DimNotTiled(self.where("dim"), dim))
+        if dim and scope.is_walked(dim):
+            scope.report(WalkedTwice(self.where("dim"), dim))
         for bound in ("start", "end", "step"):
             if getattr(self, bound) is not None:
                 scope.place(self, bound)
