@@ -103,9 +103,11 @@ class KeptBetweenTurns:
 
     def _missing(self, op: Op, scope: _Scope) -> Iterator[Op]:
         """Operations in front of ``op`` that make what it uses of other turns."""
-        own = {key for inner in op.walk() for key in _makes(inner)}
-        for key in dict.fromkeys(key for inner in op.walk() for key in _uses(inner)):
-            if key in self._made and key not in own:
+        used = dict.fromkeys(key for inner in op.walk() for key in _uses(inner))
+        missing = [key for key in used if key in self._made and key not in scope.known]
+        own = {key for inner in op.walk() for key in _makes(inner)} if missing else ()
+        for key in missing:
+            if key not in own:
                 yield from self._again(key, scope)
 
     def _again(self, key: str, scope: _Scope) -> Iterator[Op]:
