@@ -11,6 +11,8 @@ from wavespec.emit.mlir_text import MlirText
 from wavespec.ir.expr import Expr, const, maximum
 
 _I32 = (-(2**31), 2**31 - 1)
+_EXACT = ("floordiv", "mod", "min", "max", "xor")
+"""Kinds that are wrong where one of their parts was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Indices:
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
         self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
+        self._depths: dict[frozenset[str], int] = {}
         self._narrow = False
 
     def define(self, symbol: str, name: str, bits: int) -> None:
@@ -47,6 +50,7 @@ class Indices:
                 for key in [key for key in done if symbol in key[0].symbols]:
                     del done[key]
         self.symbols[symbol] = Integer(name, bits, self.text.depth)
+        self._depths.clear()
 
     def open(self) -> None:
         self._done.append({})
@@ -56,6 +60,14 @@ class Indices:
         """Leave a block; what its symbols stood for outside, they stand for again."""
         self._done.pop()
         self.symbols = self._outer.pop()
+        self._depths.clear()
+
+    def depth_of(self, symbols: frozenset[str]) -> int:
+        """The number of the outermost block where all of them are known."""
+        depth = self._depths.get(symbols)
+        if depth is None:
+            depth = self._depths[symbols] = max([self.symbols[name].depth for name in symbols], default=0)
+        return depth
 
     def integer(self, expr: Expr, bits: int = 0) -> str:
         """SSA name of ``expr`` as an ``i{bits}`` (0: its own width)."""
@@ -82,7 +94,7 @@ class Indices:
     def once(self, kind: str, expr: Expr, make: Callable[[int], str]) -> str:
         """SSA name of what ``make`` writes of an expression, given the depth of the outermost block where it can be
         computed; one of each ``kind`` serves the whole block."""
-        depth = max((self.symbols[name].depth for name in expr.symbols), default=0)
+        depth = self.depth_of(expr.symbols)
         key = (expr, kind)
         if key not in self._done[depth]:
             self._done[depth][key] = Integer(make(depth), 0, depth)
@@ -131,7 +143,7 @@ class Indices:
             return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
         if expr.kind == "symbol":
             return self._widened(expr, self.symbols[expr.args[0]], bits)
-        depth = max(self.symbols[name].depth for name in expr.symbols)
+        depth = self.depth_of(expr.symbols)
         key = (expr, bits)
         if key not in self._done[depth]:
             name = self._sum(expr, bits, depth) if expr.kind == "sum" else self._operation(expr, bits, depth)
@@ -147,9 +159,7 @@ class Indices:
         constant, terms = expr.args
         by_depth: dict[int, list[tuple[int, Expr]]] = {}
         for coefficient, term in terms:
-            by_depth.setdefault(max((self.symbols[s].depth for s in term.symbols), default=0), []).append(
-                (coefficient, term)
-            )
+            by_depth.setdefault(self.depth_of(term.symbols), []).append((coefficient, term))
         total, at = "", 0
         for level in sorted(by_depth):
             if (
@@ -229,8 +239,7 @@ def _wide(expr: Expr) -> bool:
 
     Sums and products that fit in the end are right modulo 2³² on the way.
     """
-    exact = expr.args if expr.kind in ("floordiv", "mod", "min", "max", "xor") else ()
-    return not all(_fits(part) for part in (expr, *exact))
+    return not _fits(expr) or (expr.kind in _EXACT and not all(map(_fits, expr.args)))
 
 
 def _natural(parts: tuple[Any, ...]) -> bool:

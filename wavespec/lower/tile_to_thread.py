@@ -64,15 +64,20 @@ class TileToThread(Pass):
 
         def block(ops: tuple[Op, ...]) -> None:
             loaded: list[Callable[[], None]] = []
+            copying = False
             for op in ops:
                 if op.is_(COPY):
                     context.build.span, context.build.node = op.span, f"{op.node}.load"
                     loaded += _copy(op, context)
+                    copying = True
                     continue
-                _finish_copies(loaded, context)
+                if copying:
+                    _finish_copies(loaded, context)
+                    copying = False
                 context.build.span, context.build.node = op.span, op.node
                 to_thread(op, context)
-            _finish_copies(loaded, context)
+            if copying:
+                _finish_copies(loaded, context)
 
         build = ThreadBuilder(fresh_names(replace(kernel, body=())), count)
         context = ThreadContext(kernel, machine, build, block)
