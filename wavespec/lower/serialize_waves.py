@@ -83,7 +83,10 @@ class _Serializer:
 
     def depth(self, op: Op) -> int:
         """How many wave loops have to be around ``op``."""
-        inside, known, of_memory = self.inside(op), self.depths.get, self.memory_depths.get
+        return self._depth(self.inside(op))
+
+    def _depth(self, inside: _Inside) -> int:
+        known, of_memory = self.depths.get, self.memory_depths.get
         depths = [known(name, 0) for name in inside.uses] + [of_memory(name, 0) for name in inside.loaded]
         return max(depths, default=0)
 
@@ -119,10 +122,11 @@ class _Serializer:
         """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
         wave loops stages each memory as deep as the operation in it does."""
         around = op.is_(FOR) and self._mixes_levels(op)
-        depth = self.depth(op)
-        for name in self.inside(op).made:
+        inside = self.inside(op)
+        depth = self._depth(inside)
+        for name in inside.made:
             self.depths[name] = depth
-        for memory in () if around else self._staged(op):
+        for memory in () if around else inside.stored & self.local:
             at_one_place = self._depth_at_one_place(op, memory, depth)
             self.memory_depths[memory] = max(at_one_place, self.memory_depths.get(memory, 0))
         return depth
