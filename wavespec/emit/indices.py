@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wavespec.emit.mlir_text import MlirText
-from wavespec.ir.expr import Expr, const, maximum
+from wavespec.ir.expr import Expr, const, maximum, total
 
 _I32 = (-(2**31), 2**31 - 1)
 _EXACT = ("floordiv", "mod", "min", "max", "xor")
@@ -160,30 +160,27 @@ class Indices:
         by_depth: dict[int, list[tuple[int, Expr]]] = {}
         for coefficient, term in terms:
             by_depth.setdefault(self.depth_of(term.symbols), []).append((coefficient, term))
-        total, at = "", 0
+        result, at = "", 0
         for level in sorted(by_depth):
             if (
-                level < depth and len(by_depth[level]) + bool(total) > 1
+                level < depth and len(by_depth[level]) + bool(result) > 1
             ):  # a partial sum of its own, shared between expressions
-                partial = const(0)
-                for coefficient, term in by_depth[level]:
-                    partial = partial + term * coefficient
-                name = self._at(partial, bits).name
-                total, at = (name, level) if not total else (self._add(total, name, bits, level), level)
+                name = self._at(total((term, coefficient) for coefficient, term in by_depth[level]), bits).name
+                result, at = (name, level) if not result else (self._add(result, name, bits, level), level)
                 continue
             for coefficient, term in by_depth[level]:
                 name = self._at(term, bits).name
                 if abs(coefficient) != 1:
                     factor = self.text.constant(abs(coefficient), f"i{bits}")
                     name = self.text.op(f"arith.muli {name}, {factor} : i{bits}", level)
-                if not total:
+                if not result:
                     zero = self.text.constant(0, f"i{bits}")
-                    total = name if coefficient > 0 else self.text.op(f"arith.subi {zero}, {name} : i{bits}", level)
+                    result = name if coefficient > 0 else self.text.op(f"arith.subi {zero}, {name} : i{bits}", level)
                 else:
                     verb = "addi" if coefficient > 0 else "subi"
-                    total = self.text.op(f"arith.{verb} {total}, {name} : i{bits}", max(at, level))
+                    result = self.text.op(f"arith.{verb} {result}, {name} : i{bits}", max(at, level))
                 at = level
-        return self._add(total, self.text.constant(constant, f"i{bits}"), bits, depth) if constant else total
+        return self._add(result, self.text.constant(constant, f"i{bits}"), bits, depth) if constant else result
 
     def _add(self, left: str, right: str, bits: int, depth: int) -> str:
         return self.text.op(f"arith.addi {left}, {right} : i{bits}", depth)
@@ -261,19 +258,20 @@ def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr
 
     Products are multiplied out where that separates the two: ``(wg·128 + lane)·K`` becomes ``wg·128·K`` and ``lane·K``.
     """
-    uniform, lane = const(expr.constant_part()), const(0)
+    uniform, lane = [(const(expr.constant_part()), 1)], list[tuple[Expr, int]]()
     for coefficient, term in expr.terms():
-        if not term.symbols & varying:
-            uniform = uniform + term * coefficient
+        if term.symbols.isdisjoint(varying):
+            uniform.append((term, coefficient))
         elif term.kind == "product":
             same, different = const(coefficient), const(0)
             for factor in term.args:
                 a, b = uniform_and_varying(factor, varying) if factor.symbols & varying else (factor, const(0))
                 same, different = same * a, different * (a + b) + same * b
-            uniform, lane = uniform + same, lane + different
+            uniform.append((same, 1))
+            lane.append((different, 1))
         else:
-            lane = lane + term * coefficient
-    return uniform, lane
+            lane.append((term, coefficient))
+    return total(uniform), total(lane)
 
 
 def lower_bound(expr: Expr, varying: frozenset[str]) -> Expr | None:

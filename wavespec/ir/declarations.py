@@ -120,6 +120,8 @@ class Declaration(Group):
     """The attributes that every one of it has."""
     holds: Mapping[str, Callable[[Any], bool]]
     """By attribute: whether a value is of its sort."""
+    naming: frozenset[str]
+    """The attributes that name a memory or a symbol."""
 
     def set_by(self, name: str) -> frozenset[str]:
         """The attributes that the pass of this name gives it."""
@@ -163,6 +165,7 @@ class Declarations:
             region,
             frozenset(key for key, one in whole.items() if one.absent is None),
             {key: _HOLDS[one.kind] for key, one in whole.items()},
+            frozenset(key for key, one in whole.items() if one.kind in (Kind.MEMORY, Kind.SYMBOL)),
         )
         return declared
 

@@ -31,8 +31,7 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     """
     memories = {memory.name for memory in kernel.memories}
     symbols = {known.args[0] for known in kernel.symbols}
-    level = {TileType: "tile", VectorType: "thread"}
-    declared = TILE_OPS if kernel.level == "tile" else THREAD_OPS
+    type_, declared = (TileType, TILE_OPS) if kernel.level == "tile" else (VectorType, THREAD_OPS)
     right, said = _still_right(kernel, before)
     _check_names(kernel)
     defined: dict[str, Value] = {}
@@ -50,7 +49,7 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     def define(op: Op, value: Value, scope: dict[str, Value]) -> None:
         if value.name in defined:
             raise fail(op, f"%{value.name} is defined twice")
-        if level[type(value.type)] != kernel.level:
+        if type(value.type) is not type_:
             raise fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
         defined[value.name] = scope[value.name] = value
 
@@ -145,6 +144,8 @@ def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], sym
     """A memory or a symbol that it names and the kernel does not have."""
     declaration = declared[op.name]
     for key, value in op.attributes:
+        if key not in declaration.naming:
+            continue
         kind = declaration.attributes[key].kind
         if kind is Kind.MEMORY and value and value not in memories:
             return f"memory '@{value}' does not exist"

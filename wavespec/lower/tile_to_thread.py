@@ -3,6 +3,7 @@ instruction-sized steps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
@@ -56,11 +57,13 @@ class TileToThread(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         steps = 0
+        most = machine.most_lines or math.inf
 
         def count() -> None:
             nonlocal steps
             steps += 1
-            check_steps(steps, kernel, machine)
+            if steps > most:
+                check_steps(steps, kernel, machine)
 
         def block(ops: tuple[Op, ...]) -> None:
             loaded: list[Callable[[], None]] = []

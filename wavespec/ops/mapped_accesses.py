@@ -33,7 +33,8 @@ class MappedTensor:
 
     def element(self, tile: Coordinates, values: Coordinates) -> _Element:
         """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
-        known = {index_of(dim).args[0]: index for dim, index in tile.items()} | dict(values)
+        known = {index_of(dim).args[0]: index for dim, index in tile.items()}
+        known.update(values)
         places: dict[str, Expr] = {}
         mask: list[tuple[Expr, Expr]] = [(tile[dim], size) for dim, size in self.edges]
         for (dim, expr), size in zip(self.at, self.memory.shape, strict=True):
