@@ -11,6 +11,7 @@ Two forms, around the same `func.func @<entry point>()`, whose bindings and push
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -190,4 +191,4 @@ def _split_aliases(kernel: str) -> tuple[str, str]:
 
 
 def _indented(text: str, spaces: int) -> str:
-    return "\n".join(" " * spaces + line if line else line for line in text.split("\n"))
+    return re.sub(r"(?m)^(?!$)", " " * spaces, text)

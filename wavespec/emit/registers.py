@@ -58,10 +58,13 @@ def sliced(text: MlirText, parts: Parts, dtype: DType, start: int, size: int) ->
     pieces: list[tuple[Part, int, int]] = []  # part, first element, elements
     at = 0
     for part in parts:
-        first, last = max(start, at), min(start + size, at + part.size)
-        if first < last:
+        end = at + part.size
+        if end > start:
+            first, last = max(start, at), min(start + size, end)
             pieces.append((part, first - at, last - first))
-        at += part.size
+        at = end
+        if at >= start + size:
+            break
     return _joined(text, pieces, dtype, size)
 
 

@@ -38,7 +38,7 @@ def copied(op: Op, fresh: Callable[[str], str], names: MutableMapping[str, Value
 
     def new(values: tuple[Value, ...]) -> tuple[Value, ...]:
         for value in values:
-            names[value.name] = replace(value, name=fresh(value.name))
+            names[value.name] = Value(fresh(value.name), value.type)
         return tuple(names[value.name] for value in values)
 
     operands = tuple(names.get(v.name, v) for v in op.operands)

@@ -65,7 +65,8 @@ class KeptBetweenTurns:
         self._number = 0
 
     def __call__(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        return rewrite(self._block(ops, _Scope(), 0), self._with_store)
+        ops = self._block(ops, _Scope(), 0)
+        return rewrite(ops, self._with_store) if self._kept else ops
 
     def _block(self, ops: Sequence[Op], scope: _Scope, depth: int) -> tuple[Op, ...]:
         result: list[Op] = []
@@ -142,11 +143,13 @@ class KeptBetweenTurns:
         return made.op.is_(CONSTANT, COORDINATES, BROADCAST)
 
     def _with_store(self, op: Op) -> tuple[Op, ...]:
+        kept = [value for value in op.results if value.name in self._kept]
+        if not kept:
+            return (op,)
         build = ThreadBuilder(self.fresh)
         build.span, build.node = op.span, op.node
-        for value in op.results:
-            if value.name in self._kept:
-                build.store(value, *self._kept[value.name])
+        for value in kept:
+            build.store(value, *self._kept[value.name])
         return (op, *build.ops)
 
 

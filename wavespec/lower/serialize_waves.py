@@ -70,6 +70,9 @@ class _Serializer:
         self.local = {memory.name for memory in kernel.memories if memory.space != "global"}
         self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
         self._known: dict[int, tuple[Op, _Inside]] = {}
+        self._changes = 0
+        self._noted: dict[int, tuple[int, int]] = {}
+        """By operation: its depth, and after how many changes of depths it was noted without another one."""
 
     # ------------------------------------------------------------------------------------------------------ nests
 
@@ -121,15 +124,26 @@ class _Serializer:
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
         wave loops stages each memory as deep as the operation in it does."""
+        before, known = self._noted.get(id(op), (-1, 0))
+        if before == self._changes:  # it would say the same
+            return known
+        before = self._changes
         around = op.is_(FOR) and self._mixes_levels(op)
         inside = self.inside(op)
         depth = self._depth(inside)
         for name in inside.made:
-            self.depths[name] = depth
+            self._remember(self.depths, name, depth)
         for memory in () if around else inside.stored & self.local:
             at_one_place = self._depth_at_one_place(op, memory, depth)
-            self.memory_depths[memory] = max(at_one_place, self.memory_depths.get(memory, 0))
+            self._remember(self.memory_depths, memory, max(at_one_place, self.memory_depths.get(memory, 0)))
+        if before == self._changes:
+            self._noted[id(op)] = before, depth
         return depth
+
+    def _remember(self, depths: dict[str, int], name: str, depth: int) -> None:
+        if depths.get(name) != depth:
+            depths[name] = depth
+            self._changes += 1
 
     def _depth_at_one_place(self, op: Op, memory: str, depth: int) -> int:
         """How many wave loops have to be around what loads what ``op`` lays down: those of waves that each do so at the
@@ -166,8 +180,10 @@ class _Serializer:
 
     def _without_checks(self, op: Op, name: str, count: int) -> Op:
         """The access without the check that the bounds of the loop over single rows have made."""
+        if not op.get("mask"):
+            return op
         split, size = self._split(name)
-        if not op.get("mask") or split.tile != count or split.dim in self.found_empty:
+        if split.tile != count or split.dim in self.found_empty:
             return op
         checked = (self.kernel.symbol(f"wg{split.axis}") * split.tile + self.kernel.symbol(name), size)
         return op.with_(mask=tuple(pair for pair in op["mask"] if pair != checked))
@@ -200,7 +216,8 @@ class _Serializer:
         chain = self._plain_stores(op, after)
         if chain is None:
             return self._added_up(op, after)
-        return [], self._in_output(op, chain), [other for other in after if other not in chain]
+        stored = set(map(id, chain))
+        return [], self._in_output(op, chain), [other for other in after if id(other) not in stored]
 
     def _plain_stores(self, op: Op, after: list[Op]) -> list[Op] | None:
         """The slices and stores that the results go to, if they go nowhere else; None otherwise."""
@@ -283,7 +300,7 @@ class _Serializer:
         for _ in self.order:
             for argument, *others in pairs:
                 known = (self.depths.get(value.name, 0) for value in (argument, *others))
-                self.depths[argument.name] = max(known)
+                self._remember(self.depths, argument.name, max(known))
             for inner in op.body.ops:
                 self._note(inner)
 
