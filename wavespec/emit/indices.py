@@ -4,8 +4,7 @@ computed."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wavespec.emit.mlir_text import MlirText
 from wavespec.ir.expr import Expr, const, maximum, total
@@ -15,8 +14,7 @@ _EXACT = ("floordiv", "mod", "min", "max", "xor")
 """Kinds that are wrong where one of their parts was cut off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(NamedTuple):
     """An SSA integer, its width, and the block it lives in."""
 
     name: str

@@ -7,7 +7,6 @@ import math
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DTYPES
 
-
 _UNKNOWN = "loc(unknown)"
 
 

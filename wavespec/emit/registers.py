@@ -4,14 +4,13 @@ so."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wavespec.emit.mlir_text import MlirText
 from wavespec.ir.dtype import DType
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """``size`` elements in one SSA value: a scalar for 1, else a vector."""
 
     name: str

@@ -33,13 +33,13 @@ class Expr:
     known_order: str | None
 
     def __add__(self, other: Expr | int) -> Expr:
-        return _sum((self, 1), (as_expr(other), 1))
+        return _sum((self, 1), (other if isinstance(other, Expr) else const(other), 1))
 
     def __radd__(self, other: int) -> Expr:
         return self + other
 
     def __sub__(self, other: Expr | int) -> Expr:
-        return _sum((self, 1), (as_expr(other), -1))
+        return _sum((self, 1), (other if isinstance(other, Expr) else const(other), -1))
 
     def __rsub__(self, other: int) -> Expr:
         return as_expr(other) - self

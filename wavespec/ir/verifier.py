@@ -46,17 +46,17 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
         if scope[value.name] != value:
             raise fail(op, f"%{value.name} is used as {value.type} but is {scope[value.name].type}")
 
-    def define(op: Op, value: Value, scope: dict[str, Value]) -> None:
+    def misdefined(op: Op, value: Value) -> VerificationError:
         if value.name in defined:
-            raise fail(op, f"%{value.name} is defined twice")
-        if type(value.type) is not type_:
-            raise fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
-        defined[value.name] = scope[value.name] = value
+            return fail(op, f"%{value.name} is defined twice")
+        return fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
 
     def region(op: Op, body: Region, scope: dict[str, Value]) -> None:
         inner = dict(scope)
         for argument in body.arguments:
-            define(op, argument, inner)
+            if argument.name in defined or type(argument.type) is not type_:
+                raise misdefined(op, argument)
+            defined[argument.name] = inner[argument.name] = argument
         block(body.ops, inner)
         for value in body.yields:
             use(op, value, inner)
@@ -81,7 +81,9 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
             if op.region:
                 region(op, op.region, scope)
             for value in op.results:
-                define(op, value, scope)
+                if value.name in defined or type(value.type) is not type_:
+                    raise misdefined(op, value)
+                defined[value.name] = scope[value.name] = value
 
     block(kernel.body, {})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribute_pairs, rewrite
@@ -315,8 +315,7 @@ class _Serializer:
         return name, wave * size
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
+class _Inside(NamedTuple):
     """What an operation and those inside it use and touch: names of values and symbols that they take, memories that
     they load from and store to; ``made``: the names of what it defines itself, values and the symbol of a value."""
 

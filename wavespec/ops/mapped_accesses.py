@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice, pairwise, takewhile
+from typing import NamedTuple
 
 from wavespec.ir.expr import Expr, const, less, minimum
 from wavespec.ir.kernel import Memory, Op, Value
@@ -60,8 +61,7 @@ def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...]) -> tuple
     return place, tuple(mask)
 
 
-@dataclass(frozen=True, slots=True)
-class _Element:
+class _Element(NamedTuple):
     offset: Expr
     mask: Mask
 
