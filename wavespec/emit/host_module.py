@@ -11,7 +11,6 @@ Two forms, around the same `func.func @<entry point>()`, whose bindings and push
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -191,4 +190,5 @@ def _split_aliases(kernel: str) -> tuple[str, str]:
 
 
 def _indented(text: str, spaces: int) -> str:
-    return re.sub(r"(?m)^(?!$)", " " * spaces, text)
+    margin = " " * spaces
+    return "\n".join([margin + line if line else line for line in text.split("\n")])
