@@ -190,4 +190,5 @@ def _split_aliases(kernel: str) -> tuple[str, str]:
 
 
 def _indented(text: str, spaces: int) -> str:
-    return "\n".join(" " * spaces + line if line else line for line in text.split("\n"))
+    margin = " " * spaces
+    return "\n".join([margin + line if line else line for line in text.split("\n")])

@@ -4,17 +4,17 @@ computed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wavespec.emit.mlir_text import MlirText
-from wavespec.ir.expr import Expr, at_most, const, maximum
+from wavespec.ir.expr import Expr, at_most, const, maximum, total
 
 _I32 = (-(2**31), 2**31 - 1)
+_EXACT = ("floordiv", "mod", "min", "max", "xor")
+"""Kinds that are wrong where one of their parts was cut off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(NamedTuple):
     """An SSA integer, its width, and the block it lives in."""
 
     name: str
@@ -38,6 +38,7 @@ class Indices:
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
         self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
+        self._depths: dict[frozenset[str], int] = {}
         self._narrow = False
 
     def define(self, symbol: str, name: str, bits: int) -> None:
@@ -47,6 +48,7 @@ class Indices:
                 for key in [key for key in done if symbol in key[0].symbols]:
                     del done[key]
         self.symbols[symbol] = Integer(name, bits, self.text.depth)
+        self._depths.clear()
 
     def open(self) -> None:
         self._done.append({})
@@ -56,6 +58,14 @@ class Indices:
         """Leave a block; what its symbols stood for outside, they stand for again."""
         self._done.pop()
         self.symbols = self._outer.pop()
+        self._depths.clear()
+
+    def depth_of(self, symbols: frozenset[str]) -> int:
+        """The number of the outermost block where all of them are known."""
+        depth = self._depths.get(symbols)
+        if depth is None:
+            depth = self._depths[symbols] = max([self.symbols[name].depth for name in symbols], default=0)
+        return depth
 
     def integer(self, expr: Expr, bits: int = 0) -> str:
         """SSA name of ``expr`` as an ``i{bits}`` (0: its own width)."""
@@ -82,7 +92,7 @@ class Indices:
     def once(self, kind: str, expr: Expr, make: Callable[[int], str]) -> str:
         """SSA name of what ``make`` writes of an expression, given the depth of the outermost block where it can be
         computed; one of each ``kind`` serves the whole block."""
-        depth = max((self.symbols[name].depth for name in expr.symbols), default=0)
+        depth = self.depth_of(expr.symbols)
         key = (expr, kind)
         if key not in self._done[depth]:
             self._done[depth][key] = Integer(make(depth), 0, depth)
@@ -131,7 +141,7 @@ class Indices:
             return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
         if expr.kind == "symbol":
             return self._widened(expr, self.symbols[expr.args[0]], bits)
-        depth = max(self.symbols[name].depth for name in expr.symbols)
+        depth = self.depth_of(expr.symbols)
         key = (expr, bits)
         if key not in self._done[depth]:
             name = self._sum(expr, bits, depth) if expr.kind == "sum" else self._operation(expr, bits, depth)
@@ -147,33 +157,28 @@ class Indices:
         constant, terms = expr.args
         by_depth: dict[int, list[tuple[int, Expr]]] = {}
         for coefficient, term in terms:
-            by_depth.setdefault(max((self.symbols[s].depth for s in term.symbols), default=0), []).append(
-                (coefficient, term)
-            )
-        total, at = "", 0
+            by_depth.setdefault(self.depth_of(term.symbols), []).append((coefficient, term))
+        result, at = "", 0
         for level in sorted(by_depth):
             if (
-                level < depth and len(by_depth[level]) + bool(total) > 1
+                level < depth and len(by_depth[level]) + bool(result) > 1
             ):  # a partial sum of its own, shared between expressions
-                partial = const(0)
-                for coefficient, term in by_depth[level]:
-                    partial = partial + term * coefficient
-                name = self._at(partial, bits).name
-                total, at = (name, level) if not total else (self._add(total, name, bits, level), level)
+                name = self._at(total((term, coefficient) for coefficient, term in by_depth[level]), bits).name
+                result, at = (name, level) if not result else (self._add(result, name, bits, level), level)
                 continue
             for coefficient, term in by_depth[level]:
                 name = self._at(term, bits).name
                 if abs(coefficient) != 1:
                     factor = self.text.constant(abs(coefficient), f"i{bits}")
                     name = self.text.op(f"arith.muli {name}, {factor} : i{bits}", level)
-                if not total:
+                if not result:
                     zero = self.text.constant(0, f"i{bits}")
-                    total = name if coefficient > 0 else self.text.op(f"arith.subi {zero}, {name} : i{bits}", level)
+                    result = name if coefficient > 0 else self.text.op(f"arith.subi {zero}, {name} : i{bits}", level)
                 else:
                     verb = "addi" if coefficient > 0 else "subi"
-                    total = self.text.op(f"arith.{verb} {total}, {name} : i{bits}", max(at, level))
+                    result = self.text.op(f"arith.{verb} {result}, {name} : i{bits}", max(at, level))
                 at = level
-        return self._add(total, self.text.constant(constant, f"i{bits}"), bits, depth) if constant else total
+        return self._add(result, self.text.constant(constant, f"i{bits}"), bits, depth) if constant else result
 
     def _add(self, left: str, right: str, bits: int, depth: int) -> str:
         return self.text.op(f"arith.addi {left}, {right} : i{bits}", depth)
@@ -232,8 +237,7 @@ def _wide(expr: Expr) -> bool:
 
     Sums and products that fit in the end are right modulo 2³² on the way.
     """
-    exact = expr.args if expr.kind in ("floordiv", "mod", "min", "max", "xor") else ()
-    return not all(_fits(part) for part in (expr, *exact))
+    return not _fits(expr) or (expr.kind in _EXACT and not all(map(_fits, expr.args)))
 
 
 def _natural(parts: tuple[Any, ...]) -> bool:
@@ -255,19 +259,20 @@ def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr
 
     Products are multiplied out where that separates the two: ``(wg·128 + lane)·K`` becomes ``wg·128·K`` and ``lane·K``.
     """
-    uniform, lane = const(expr.constant_part()), const(0)
+    uniform, lane = [(const(expr.constant_part()), 1)], list[tuple[Expr, int]]()
     for coefficient, term in expr.terms():
-        if not term.symbols & varying:
-            uniform = uniform + term * coefficient
+        if term.symbols.isdisjoint(varying):
+            uniform.append((term, coefficient))
         elif term.kind == "product":
             same, different = const(coefficient), const(0)
             for factor in term.args:
                 a, b = uniform_and_varying(factor, varying) if factor.symbols & varying else (factor, const(0))
                 same, different = same * a, different * (a + b) + same * b
-            uniform, lane = uniform + same, lane + different
+            uniform.append((same, 1))
+            lane.append((different, 1))
         else:
-            lane = lane + term * coefficient
-    return uniform, lane
+            lane.append((term, coefficient))
+    return total(uniform), total(lane)
 
 
 def lower_bound(expr: Expr, varying: frozenset[str]) -> Expr | None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from wavespec.diagnostics import Span
 from wavespec.ir.dtype import DTYPES
 
+_UNKNOWN = "loc(unknown)"
+
 
 class MlirText:
     """Collects the lines of one function.
@@ -21,9 +23,21 @@ class MlirText:
         self.blocks: list[list[str]] = [[]]
         self.head: list[str] = []
         self.locations: dict[tuple[str, int, int], str] = {}
-        self.span: Span | None = None
+        self._span: Span | None = None
+        self._location = _UNKNOWN
         self._constants: dict[tuple[str, str], str] = {}
+        self._integers: dict[tuple[int, str], str] = {}
         self._count = 0
+
+    @property
+    def span(self) -> Span | None:
+        """Where the current operation was written in the spec; set before its lines are."""
+        return self._span
+
+    @span.setter
+    def span(self, span: Span | None) -> None:
+        if span is not self._span:
+            self._span, self._location = span, ""
 
     @property
     def depth(self) -> int:
@@ -37,13 +51,14 @@ class MlirText:
 
     def op(self, text: str, depth: int | None = None) -> str:
         """Append an operation with one result; returns its name."""
-        name = self.name()
-        self.do(f"{name} = {text}", depth)
+        self._count += 1
+        name = f"%{self._count}"
+        self.blocks[-1 if depth is None else depth].append(f"{name} = {text} {self._location or self.location()}")
         return name
 
     def do(self, text: str, depth: int | None = None) -> None:
         """Append an operation without a result that anybody needs."""
-        self.blocks[self.depth if depth is None else depth].append(f"{text} {self.location()}")
+        self.blocks[-1 if depth is None else depth].append(f"{text} {self._location or self.location()}")
 
     def either(
         self,
@@ -69,11 +84,13 @@ class MlirText:
         return result
 
     def location(self) -> str:
-        """Where the current operation was written in the spec."""
-        if self.span is None:
-            return "loc(unknown)"
-        key = (self.span.file, self.span.line, self.span.column)
-        return f"loc({self.locations.setdefault(key, f'#spec{len(self.locations)}')})"
+        """`span` as lines end with it."""
+        if not self._location:
+            self._location = _UNKNOWN if self._span is None else f"loc({self._alias(self._span)})"
+        return self._location
+
+    def _alias(self, span: Span) -> str:
+        return self.locations.setdefault((span.file, span.line, span.column), f"#spec{len(self.locations)}")
 
     def location_lines(self) -> list[str]:
         """Definitions of the locations used, for the top level of the module."""
@@ -84,6 +101,14 @@ class MlirText:
 
     def constant(self, value: int | float, type_: str) -> str:
         """A constant; ``type_`` may be a vector, which is filled."""
+        if type(value) is not int:  # -0.0 == 0.0, True == 1
+            return self._constant(value, type_)
+        known = self._integers.get((value, type_))
+        if known is None:
+            known = self._integers[value, type_] = self._constant(value, type_)
+        return known
+
+    def _constant(self, value: int | float, type_: str) -> str:
         scalar = type_.rpartition("x")[2].rstrip(">") if type_.startswith("vector") else type_
         number = _float_text(float(value), scalar) if scalar[0] in "fb" else str(int(value))
         if type_.endswith("xi1>"):

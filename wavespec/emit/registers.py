@@ -4,14 +4,13 @@ so."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wavespec.emit.mlir_text import MlirText
 from wavespec.ir.dtype import DType
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """``size`` elements in one SSA value: a scalar for 1, else a vector."""
 
     name: str
@@ -58,10 +57,13 @@ def sliced(text: MlirText, parts: Parts, dtype: DType, start: int, size: int) ->
     pieces: list[tuple[Part, int, int]] = []  # part, first element, elements
     at = 0
     for part in parts:
-        first, last = max(start, at), min(start + size, at + part.size)
-        if first < last:
+        end = at + part.size
+        if end > start:
+            first, last = max(start, at), min(start + size, end)
             pieces.append((part, first - at, last - first))
-        at += part.size
+        at = end
+        if at >= start + size:
+            break
     return _joined(text, pieces, dtype, size)
 
 

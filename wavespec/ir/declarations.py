@@ -59,10 +59,6 @@ class Kind(Enum):
     LAYOUT = "a layout"
     TABLE = "a table"
 
-    def holds(self, value: Any) -> bool:
-        """Whether a value is of this sort; names of memories and symbols are looked up by the verifier."""
-        return _HOLDS[self](value)
-
 
 _HOLDS: Final[Mapping[Kind, Callable[[Any], bool]]] = {
     Kind.INTEGER: _is_integer,
@@ -122,6 +118,10 @@ class Declaration(Group):
     has_region: bool
     needed: frozenset[str]
     """The attributes that every one of it has."""
+    holds: Mapping[str, Callable[[Any], bool]]
+    """By attribute: whether a value is of its sort."""
+    naming: frozenset[str]
+    """The attributes that name a memory or a symbol."""
 
     def set_by(self, name: str) -> frozenset[str]:
         """The attributes that the pass of this name gives it."""
@@ -164,6 +164,8 @@ class Declarations:
             frozenset(traits),
             region,
             frozenset(key for key, one in whole.items() if one.absent is None),
+            {key: _HOLDS[one.kind] for key, one in whole.items()},
+            frozenset(key for key, one in whole.items() if one.kind in (Kind.MEMORY, Kind.SYMBOL)),
         )
         return declared
 

@@ -9,7 +9,7 @@ two equal sums are the same object and ``is`` / ``==`` decide equality.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -33,13 +33,13 @@ class Expr:
     known_order: str | None
 
     def __add__(self, other: Expr | int) -> Expr:
-        return _sum((self, 1), (as_expr(other), 1))
+        return _sum((self, 1), (other if isinstance(other, Expr) else const(other), 1))
 
     def __radd__(self, other: int) -> Expr:
         return self + other
 
     def __sub__(self, other: Expr | int) -> Expr:
-        return _sum((self, 1), (as_expr(other), -1))
+        return _sum((self, 1), (other if isinstance(other, Expr) else const(other), -1))
 
     def __rsub__(self, other: int) -> Expr:
         return as_expr(other) - self
@@ -190,6 +190,11 @@ def ceildiv(left: Expr | int, right: int) -> Expr:
     """``left / right`` rounded up; ``right`` is a positive integer."""
     a = as_expr(left)
     return (a + (right - 1)) // right if a.divisor % right else a // right
+
+
+def total(parts: Iterable[tuple[Expr, int]]) -> Expr:
+    """The sum of expressions, each so many times: at once, without the sums on the way."""
+    return _sum(*parts)
 
 
 def at_most(left: Expr, right: Expr) -> bool:

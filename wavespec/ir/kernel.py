@@ -292,7 +292,7 @@ def retype(op: Op, types: Mapping[str, TileType | VectorType]) -> Op:
     """The operation with the types of the named values replaced, inside its region as well."""
 
     def of(values: tuple[Value, ...]) -> tuple[Value, ...]:
-        return tuple(replace(v, type=types[v.name]) if v.name in types else v for v in values)
+        return tuple([Value(v.name, types[v.name]) if v.name in types else v for v in values])
 
     region = op.region
     if region:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from wavespec.ir.expr import Expr, as_expr, const
+from wavespec.ir.expr import Expr, as_expr, total
 
 _SLAB_BYTES, _CHUNK_BYTES = 128, 16
 
@@ -65,12 +65,14 @@ class Layout:
 
     def register_offsets(self, every: int = 1) -> Iterator[dict[str, int]]:
         """For every register, or the first of ``every`` some, in order, its displacement along each dim."""
+        origin, fastest_first = dict.fromkeys(self.dims, 0), self.axes[::-1]
         for register in range(0, self.elements, every):
-            offsets, rest = dict.fromkeys(self.dims, 0), register
-            for axis in reversed(self.axes):
+            offsets, rest = dict(origin), register
+            for axis in fastest_first:
                 rest, digit = divmod(rest, axis.extent)
-                for dim, stride in axis.strides:
-                    offsets[dim] += digit * stride
+                if digit:
+                    for dim, stride in axis.strides:
+                        offsets[dim] += digit * stride
             yield offsets
 
     def coordinates(self, every: int = 1) -> Iterator[dict[str, Expr]]:
@@ -208,13 +210,13 @@ class Arrangement:
 
     def offset(self, coordinates: Mapping[str, Expr]) -> Expr:
         """Element offset of a coordinate inside the staged tile."""
-        total = const(0)
-        for dim in dict.fromkeys(digit.dim for digit in self.digits):
+        parts: list[tuple[Expr, int]] = []
+        for dim in dict.fromkeys([digit.dim for digit in self.digits]):
             ones = coordinate = coordinates[dim]
             if self.swizzle and dim == self.swizzle.column:
                 ones = self.swizzled(coordinate, coordinates[self.swizzle.row])
-            total = total + _offset_along(dim, self.digits, coordinate, ones)
-        return total
+            parts.append((_offset_along(dim, self.digits, coordinate, ones), 1))
+        return total(parts)
 
     def swizzled(self, column: Expr, row: Expr) -> Expr:
         """Where in its row the swizzle puts a column; what lies there is the column that it puts here."""
@@ -234,12 +236,13 @@ class Arrangement:
 @lru_cache(maxsize=1 << 12)
 def _offset_along(dim: str, digits: tuple[Digit, ...], coordinate: Expr, ones: Expr) -> Expr:
     """What a coordinate adds to the offset; ``ones``: the same as digits of single steps see it."""
-    own, total = [digit for digit in digits if digit.dim == dim], const(0)
+    own = [digit for digit in digits if digit.dim == dim]
     largest = max(digit.step * digit.extent for digit in own)
+    parts: list[tuple[Expr, int]] = []
     for digit in own:
         value = (ones if digit.step == 1 else coordinate) // digit.step
-        total = total + (value % digit.extent if digit.step * digit.extent < largest else value) * digit.stride
-    return total
+        parts.append((value % digit.extent if digit.step * digit.extent < largest else value, digit.stride))
+    return total(parts)
 
 
 def row_major(dims: tuple[str, ...], extents: tuple[int, ...], padding: int = 0) -> Arrangement:

@@ -156,7 +156,10 @@ class Op:
     @overload
     def get(self, key: keys.Table | keys.Mixed, default: object = ...) -> Any: ...
     def get(self, key: str, default: Any = None) -> Any:
-        return next((value for name, value in self.attributes if name == key), default)
+        for name, value in self.attributes:
+            if name == key:
+                return value
+        return default
 
     def attribute(self, key: str) -> Any:
         """What ``op[key]`` is, for a key that is only known when it runs."""

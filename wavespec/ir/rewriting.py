@@ -11,7 +11,9 @@ from wavespec.ir.kernel import Op, Value, attribute_pairs
 
 
 def renamed(op: Op, names: Mapping[str, Value]) -> Op:
-    """The operation with operands replaced, inside its region as well."""
+    """The operation with operands replaced, inside its region as well; itself where it has none of them."""
+    if op.region is None and not any([value.name in names for value in op.operands]):
+        return op
     region = op.region
     if region:
         ops = tuple(renamed(inner, names) for inner in region.ops)
@@ -20,7 +22,10 @@ def renamed(op: Op, names: Mapping[str, Value]) -> Op:
 
 
 def substituted(op: Op, replacement: Mapping[str, Expr]) -> Op:
-    """The operation with symbols replaced in the expressions among its attributes, inside its region as well."""
+    """The operation with symbols replaced in the expressions among its attributes, inside its region as well; itself
+    where it has none of them."""
+    if op.region is None and op.symbols.isdisjoint(replacement):
+        return op
     attributes = {key: _in_value(value, replacement) for key, value in op.attributes}
     region = op.region
     if region:
@@ -33,7 +38,7 @@ def copied(op: Op, fresh: Callable[[str], str], names: MutableMapping[str, Value
 
     def new(values: tuple[Value, ...]) -> tuple[Value, ...]:
         for value in values:
-            names[value.name] = replace(value, name=fresh(value.name))
+            names[value.name] = Value(fresh(value.name), value.type)
         return tuple(names[value.name] for value in values)
 
     operands = tuple(names.get(v.name, v) for v in op.operands)

@@ -187,6 +187,8 @@ class ThreadBuilder:
         parts, first = self._packed.get(value.name, ()), 0
         whole: list[Value] = []
         for part in parts:
+            if first >= start + size:
+                break
             end = first + part.vector.elements
             if first <= start and start + size <= end:
                 return self.slice(part, start - first, size, hint)

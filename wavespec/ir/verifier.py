@@ -31,9 +31,8 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     """
     memories = {memory.name for memory in kernel.memories}
     symbols = {known.args[0] for known in kernel.symbols}
-    level = {TileType: "tile", VectorType: "thread"}
-    declared = TILE_OPS if kernel.level == "tile" else THREAD_OPS
-    verified = _still_right(kernel, before)
+    type_, declared = (TileType, TILE_OPS) if kernel.level == "tile" else (VectorType, THREAD_OPS)
+    right, said = _still_right(kernel, before)
     _check_names(kernel)
     defined: dict[str, Value] = {}
 
@@ -47,17 +46,17 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
         if scope[value.name] != value:
             raise fail(op, f"%{value.name} is used as {value.type} but is {scope[value.name].type}")
 
-    def define(op: Op, value: Value, scope: dict[str, Value]) -> None:
+    def misdefined(op: Op, value: Value) -> VerificationError:
         if value.name in defined:
-            raise fail(op, f"%{value.name} is defined twice")
-        if level[type(value.type)] != kernel.level:
-            raise fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
-        defined[value.name] = scope[value.name] = value
+            return fail(op, f"%{value.name} is defined twice")
+        return fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
 
     def region(op: Op, body: Region, scope: dict[str, Value]) -> None:
         inner = dict(scope)
         for argument in body.arguments:
-            define(op, argument, inner)
+            if argument.name in defined or type(argument.type) is not type_:
+                raise misdefined(op, argument)
+            defined[argument.name] = inner[argument.name] = argument
         block(body.ops, inner)
         for value in body.yields:
             use(op, value, inner)
@@ -73,14 +72,18 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
             for value in op.operands:
                 if scope.get(value.name) is not value:
                     use(op, value, scope)
-            if id(op) not in verified:
-                problem = _mistake(op, declared) or _unknown_name(op, declared, memories, symbols)
+            if id(op) not in right:
+                problem = _miscounted(op, declared)
+                if problem is None and (op.name, id(op.attributes)) not in said:
+                    problem = _mistaken_attribute(op, declared) or _unknown_name(op, declared, memories, symbols)
                 if problem is not None:
                     raise fail(op, problem)
             if op.region:
                 region(op, op.region, scope)
             for value in op.results:
-                define(op, value, scope)
+                if value.name in defined or type(value.type) is not type_:
+                    raise misdefined(op, value)
+                defined[value.name] = scope[value.name] = value
 
     block(kernel.body, {})
 
@@ -98,17 +101,19 @@ def _check_names(kernel: Kernel) -> None:
         raise VerificationError(f"kernel '{kernel.name}': symbol '{size_name(name)}' is the size of no dim")
 
 
-def _still_right(kernel: Kernel, before: Kernel | None) -> Collection[int]:
-    """Which operations, by identity, were verified in ``before``, with no name less now than there was."""
+def _still_right(kernel: Kernel, before: Kernel | None) -> tuple[Set[int], Set[tuple[str, int]]]:
+    """Which operations, by identity, and which attributes of operations of a name, were verified in ``before``, with no
+    name less now than there was."""
     if before is None or before.level != kernel.level or not {*before.symbols} <= {*kernel.symbols}:
-        return ()
+        return frozenset(), frozenset()
     if not {memory.name for memory in before.memories} <= {memory.name for memory in kernel.memories}:
-        return ()
-    return {id(op) for op in before.walk()}
+        return frozenset(), frozenset()
+    ops = list(before.walk())
+    return set(map(id, ops)), {(op.name, id(op.attributes)) for op in ops}
 
 
-def _mistake(op: Op, declared: Declarations) -> str | None:
-    """What is not as the operation was declared."""
+def _miscounted(op: Op, declared: Declarations) -> str | None:
+    """What it has more or less of than the operation was declared with."""
     declaration = declared.get(op.name)
     if declaration is None:
         return f"there is no such operation at {declared.level} level"
@@ -121,21 +126,28 @@ def _mistake(op: Op, declared: Declarations) -> str | None:
             return f"it has {len(values)} {what}, not {wanted}"
     if (op.region is not None) != declaration.has_region:
         return "it has no region" if declaration.has_region else "it has a region"
+    return None
+
+
+def _mistaken_attribute(op: Op, declared: Declarations) -> str | None:
+    """What of the attributes is not as the operation was declared."""
+    declaration = declared[op.name]
     for key, value in op.attributes:
-        attribute = declaration.attributes.get(key)
-        if attribute is None:
+        holds = declaration.holds.get(key)
+        if holds is None:
             return f"it has no attribute '{key}'"
-        if not attribute.kind.holds(value):
-            return f"its '{key}' is {value!r}, not {attribute.kind.value}"
-    missing = declaration.needed.difference(key for key, _ in op.attributes)
+        if not holds(value):
+            return f"its '{key}' is {value!r}, not {declaration.attributes[key].kind.value}"
+    missing = declaration.needed.difference([key for key, _ in op.attributes])
     return f"it lacks '{min(missing)}'" if missing else None
 
 
 def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], symbols: Set[str]) -> str | None:
     """A memory or a symbol that it names and the kernel does not have."""
-    declaration = declared.get(op.name)
-    assert declaration is not None
+    declaration = declared[op.name]
     for key, value in op.attributes:
+        if key not in declaration.naming:
+            continue
         kind = declaration.attributes[key].kind
         if kind is Kind.MEMORY and value and value not in memories:
             return f"memory '@{value}' does not exist"

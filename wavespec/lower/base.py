@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from wavespec.ir.comparing import is_same
@@ -77,13 +77,25 @@ def written_name(kernel: Kernel, value: Value) -> str:
     return name
 
 
+def _names(kernel: Kernel) -> Iterator[str]:
+    """Of everything that operations define, and of the symbols."""
+    for op in kernel.walk():
+        for value in op.results:
+            yield value.name
+        for argument in op.region.arguments if op.region else ():
+            yield argument.name
+    for known in kernel.symbols:
+        yield from known.symbols
+
+
 def fresh_names(kernel: Kernel) -> Callable[[str], str]:
     """A function that makes names not yet used for values or symbols of ``kernel``: ``acc``, ``acc.1``, ..."""
-    used = {v.name for op in kernel.walk() for v in (*op.results, *(op.region.arguments if op.region else ()))}
-    used |= {name for known in kernel.symbols for name in known.symbols}
+    used = set[str]()  # of all operations, looked up when the first name is wanted: many passes want none
     counters: dict[str, int] = {}
 
     def fresh(hint: str) -> str:
+        if not counters:
+            used.update(_names(kernel))
         hint = hint.split(".")[0]
         name, number = hint, counters.get(hint, 0)
         while name in used:

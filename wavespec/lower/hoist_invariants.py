@@ -37,6 +37,8 @@ class HoistInvariants(Pass):
             if not op.is_(FOR) or op.get("once"):  # a branch is there to leave things out
                 return (op,)
             before, inside = _split(op, inputs)
+            if not before:
+                return (op,)
             return (*before, replace(op, region=replace(op.body, ops=inside)))
 
         return replace(kernel, body=rewrite(kernel.body, change))

@@ -65,7 +65,8 @@ class KeptBetweenTurns:
         self._number = 0
 
     def __call__(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        return rewrite(self._block(ops, _Scope(), 0), self._with_store)
+        ops = self._block(ops, _Scope(), 0)
+        return rewrite(ops, self._with_store) if self._kept else ops
 
     def _block(self, ops: Sequence[Op], scope: _Scope, depth: int) -> tuple[Op, ...]:
         result: list[Op] = []
@@ -103,9 +104,11 @@ class KeptBetweenTurns:
 
     def _missing(self, op: Op, scope: _Scope) -> Iterator[Op]:
         """Operations in front of ``op`` that make what it uses of other turns."""
-        own = {key for inner in op.walk() for key in _makes(inner)}
-        for key in dict.fromkeys(key for inner in op.walk() for key in _uses(inner)):
-            if key in self._made and key not in own:
+        used = dict.fromkeys(key for inner in op.walk() for key in _uses(inner))
+        missing = [key for key in used if key in self._made and key not in scope.known]
+        own = {key for inner in op.walk() for key in _makes(inner)} if missing else ()
+        for key in missing:
+            if key not in own:
                 yield from self._again(key, scope)
 
     def _again(self, key: str, scope: _Scope) -> Iterator[Op]:
@@ -140,11 +143,13 @@ class KeptBetweenTurns:
         return made.op.is_(CONSTANT, COORDINATES, BROADCAST)
 
     def _with_store(self, op: Op) -> tuple[Op, ...]:
+        kept = [value for value in op.results if value.name in self._kept]
+        if not kept:
+            return (op,)
         build = ThreadBuilder(self.fresh)
         build.span, build.node = op.span, op.node
-        for value in op.results:
-            if value.name in self._kept:
-                build.store(value, *self._kept[value.name])
+        for value in kept:
+            build.store(value, *self._kept[value.name])
         return (op, *build.ops)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Final, NamedTuple
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribute_pairs, rewrite
@@ -64,29 +64,35 @@ class _Serializer:
         self.order = [name for name, _ in kernel.waves]
         self.fresh = fresh_names(kernel)
         self.found_empty = of_grid(kernel)
-        self.depths: dict[str, int] = {}
+        # A symbol that stands for a value needs the loops that the value does.
+        self.depths = {name: number for number, name in enumerate(self.order, 1)}
         self.memory_depths: dict[str, int] = {}
         self.private: list[Memory] = []
         self.local = {memory.name for memory in kernel.memories if memory.space != "global"}
         self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
+        self._known: dict[int, tuple[Op, _Inside]] = {}
+        self._changes = 0
+        self._noted: dict[int, tuple[int, int]] = {}
+        """By operation: its depth, and after how many changes of depths it was noted without another one."""
 
     # ------------------------------------------------------------------------------------------------------ nests
 
+    def inside(self, op: Op) -> _Inside:
+        """What there is in an operation, looked up once: the same ones are asked for again at every level."""
+        known = self._known.get(id(op))
+        if known is None:
+            inner = [self.inside(one) for one in op.region.ops] if op.region else ()
+            known = self._known[id(op)] = (op, _inside(op, inner))
+        return known[1]
+
     def depth(self, op: Op) -> int:
         """How many wave loops have to be around ``op``."""
-        deepest = 0
-        for inner in op.walk():
-            for value in inner.operands:
-                deepest = max(deepest, self.depths.get(value.name, 0))
-            if inner.is_(READS_MEMORY):
-                deepest = max(deepest, self.memory_depths.get(inner["memory"], 0))
-            for name in inner.symbols:
-                deepest = max(deepest, self._depth_of_symbol(name))
-        return deepest
+        return self._depth(self.inside(op))
 
-    def _depth_of_symbol(self, name: str) -> int:
-        """A symbol that stands for a value needs the loops that the value does."""
-        return self.order.index(name) + 1 if name in self.order else self.depths.get(name, 0)
+    def _depth(self, inside: _Inside) -> int:
+        known, of_memory = self.depths.get, self.memory_depths.get
+        depths = [known(name, 0) for name in inside.uses] + [of_memory(name, 0) for name in inside.loaded]
+        return max(depths, default=0)
 
     def block(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         """Serialise a list that no wave loop is around yet."""
@@ -110,30 +116,42 @@ class _Serializer:
             return True
         laid_down = {name for depth, inner in depths if depth == deepest for name in self._staged(inner)}
         outer = [inner for depth, inner in depths if depth < deepest]
-        return any(self._staged(inner) & self.shared or _touched(inner)[0] & laid_down for inner in outer)
+        return any(self._staged(inner) & self.shared or self.inside(inner).loaded & laid_down for inner in outer)
 
-    def _staged(self, op: Op) -> set[str]:
+    def _staged(self, op: Op) -> Set[str]:
         """Memories of the workgroup that ``op`` fills."""
-        stores = (inner["memory"] for inner in op.walk() if inner.is_(WRITES_MEMORY))
-        return {name for name in stores if name in self.local}
+        return self.inside(op).stored & self.local
 
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
         wave loops stages each memory as deep as the operation in it does."""
+        before, known = self._noted.get(id(op), (-1, 0))
+        if before == self._changes:  # it would say the same
+            return known
+        before = self._changes
         around = op.is_(FOR) and self._mixes_levels(op)
-        depth = self.depth(op)
-        for name in _made(op):
-            self.depths[name] = depth
-        for memory in () if around else self._staged(op):
-            self.memory_depths[memory] = max(self._depth_at_one_place(op, memory), self.memory_depths.get(memory, 0))
+        inside = self.inside(op)
+        depth = self._depth(inside)
+        for name in inside.made:
+            self._remember(self.depths, name, depth)
+        for memory in () if around else inside.stored & self.local:
+            at_one_place = self._depth_at_one_place(op, memory, depth)
+            self._remember(self.memory_depths, memory, max(at_one_place, self.memory_depths.get(memory, 0)))
+        if before == self._changes:
+            self._noted[id(op)] = before, depth
         return depth
 
-    def _depth_at_one_place(self, op: Op, memory: str) -> int:
+    def _remember(self, depths: dict[str, int], name: str, depth: int) -> None:
+        if depths.get(name) != depth:
+            depths[name] = depth
+            self._changes += 1
+
+    def _depth_at_one_place(self, op: Op, memory: str, depth: int) -> int:
         """How many wave loops have to be around what loads what ``op`` lays down: those of waves that each do so at the
         same place.  What waves lay down side by side is there for all when the last one has."""
         stores = [inner for inner in op.walk() if inner.is_(STORE) and inner["memory"] == memory]
         side_by_side = frozenset[str]().union(*(store["offset"].symbols for store in stores))
-        names = self.order[: self.depth(op)]
+        names = self.order[:depth]
         return max((number for number, name in enumerate(names, 1) if name not in side_by_side), default=0)
 
     def nest(self, ops: Sequence[Op]) -> tuple[Op, ...]:
@@ -145,9 +163,9 @@ class _Serializer:
         inside = _Run()
         for op in ops:
             if self._note(op) > level:
-                inside.append(op)
+                inside.append(op, self.inside(op))
                 continue
-            if inside.ops and not inside.may_follow(op):
+            if inside.ops and not inside.may_follow(self.inside(op)):
                 result += self._wave_loop(inside.ops, level)
                 inside = _Run()
             result.append(op)
@@ -163,8 +181,10 @@ class _Serializer:
 
     def _without_checks(self, op: Op, name: str, count: int) -> Op:
         """The access without the check that the bounds of the loop over single rows have made."""
+        if not op.get("mask"):
+            return op
         split, size = self._split(name)
-        if not op.get("mask") or split.tile != count or split.dim in self.found_empty:
+        if split.tile != count or split.dim in self.found_empty:
             return op
         checked = (self.kernel.symbol(f"wg{split.axis}") * split.tile + self.kernel.symbol(name), size)
         return op.with_(mask=tuple(pair for pair in op["mask"] if pair != checked))
@@ -197,7 +217,8 @@ class _Serializer:
         chain = self._plain_stores(op, after)
         if chain is None:
             return self._added_up(op, after)
-        return [], self._in_output(op, chain), [other for other in after if other not in chain]
+        stored = set(map(id, chain))
+        return [], self._in_output(op, chain), [other for other in after if id(other) not in stored]
 
     def _plain_stores(self, op: Op, after: list[Op]) -> list[Op] | None:
         """The slices and stores that the results go to, if they go nowhere else; None otherwise."""
@@ -291,7 +312,7 @@ class _Serializer:
         for _ in self.order:
             for argument, *others in pairs:
                 known = (self.depths.get(value.name, 0) for value in (argument, *others))
-                self.depths[argument.name] = max(known)
+                self._remember(self.depths, argument.name, max(known))
             for inner in op.body.ops:
                 self._note(inner)
 
@@ -306,6 +327,30 @@ class _Serializer:
         return name, wave * size
 
 
+class _Inside(NamedTuple):
+    """What an operation and those inside it use and touch: names of values and symbols that they take, memories that
+    they load from and store to; ``made``: the names of what it defines itself, values and the symbol of a value."""
+
+    uses: frozenset[str]
+    loaded: frozenset[str]
+    stored: frozenset[str]
+    made: tuple[str, ...]
+
+
+def _inside(op: Op, inner: Sequence[_Inside]) -> _Inside:
+    """Of an operation, given that of those in its region."""
+    memory = frozenset((op["memory"],)) if op.is_(READS_MEMORY, WRITES_MEMORY) else _NONE
+    return _Inside(
+        op.symbols.union([value.name for value in op.operands], *[one.uses for one in inner]),
+        (memory if op.is_(READS_MEMORY) else _NONE).union(*[one.loaded for one in inner]),
+        (memory if op.is_(WRITES_MEMORY) else _NONE).union(*[one.stored for one in inner]),
+        (*[value.name for value in op.results], *([op["symbol"]] if op.is_(BIND) else ())),
+    )
+
+
+_NONE: Final = frozenset[str]()
+
+
 @dataclass(slots=True)
 class _Run:
     """Operations in program order, with what they make and touch noted once: a kernel may have thousands in a row."""
@@ -315,33 +360,19 @@ class _Run:
     loaded: set[str] = field(default_factory=set[str])
     stored: set[str] = field(default_factory=set[str])
 
-    def append(self, op: Op) -> None:
-        loaded, stored = _touched(op)
+    def append(self, op: Op, inside: _Inside) -> None:
         self.ops.append(op)
-        self.made.update(_made(op))
-        self.loaded |= loaded
-        self.stored |= stored
+        self.made.update(inside.made)
+        self.loaded |= inside.loaded
+        self.stored |= inside.stored
 
-    def may_follow(self, op: Op) -> bool:
-        """Whether ``op``, which comes after them in the program, may run before them."""
-        for inner in op.walk():
-            if any(value.name in self.made for value in inner.operands):
-                return False
-            if not self.made.isdisjoint(inner.symbols):
-                return False
-        loaded, stored = _touched(op)
-        return stored.isdisjoint(self.loaded | self.stored) and loaded.isdisjoint(self.stored)
-
-
-def _made(op: Op) -> list[str]:
-    """The names of what an operation defines: values, and the symbol of a value."""
-    return [value.name for value in op.results] + ([op["symbol"]] if op.is_(BIND) else [])
-
-
-def _touched(op: Op) -> tuple[set[str], set[str]]:
-    """Memories that are loaded from and stored to."""
-    inner = list(op.walk())
-    return {o["memory"] for o in inner if o.is_(READS_MEMORY)}, {o["memory"] for o in inner if o.is_(WRITES_MEMORY)}
+    def may_follow(self, inside: _Inside) -> bool:
+        """Whether what is like that inside, and comes after them in the program, may run before them."""
+        return (
+            self.made.isdisjoint(inside.uses)
+            and self.loaded.isdisjoint(inside.stored)
+            and self.stored.isdisjoint(inside.stored | inside.loaded)
+        )
 
 
 def _only_accumulates(op: Op) -> bool:

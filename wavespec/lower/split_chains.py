@@ -66,7 +66,7 @@ def _chain(loop: Op, number: int, needed: frozenset[str], fresh: Callable[[str],
     ops: list[Op] = []
     for op in loop.body.ops:
         if any(result.name in needed for result in op.results):
-            results = tuple(replace(result, name=fresh(result.name)) for result in op.results)
+            results = tuple([Value(fresh(result.name), result.type) for result in op.results])
             operands = tuple(names.get(value.name, value) for value in op.operands)
             names |= {old.name: new for old, new in zip(op.results, results, strict=True)}
             ops.append(replace(op, operands=operands, results=results))

@@ -3,6 +3,7 @@ instruction-sized steps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
@@ -56,23 +57,30 @@ class TileToThread(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         steps = 0
+        most = machine.most_lines or math.inf
 
         def count() -> None:
             nonlocal steps
             steps += 1
-            check_steps(steps, kernel, machine)
+            if steps > most:
+                check_steps(steps, kernel, machine)
 
         def block(ops: tuple[Op, ...]) -> None:
             loaded: list[Callable[[], None]] = []
+            copying = False
             for op in ops:
                 if op.is_(COPY):
                     context.build.span, context.build.node = op.span, f"{op.node}.load"
                     loaded += _copy(op, context)
+                    copying = True
                     continue
-                _finish_copies(loaded, context)
+                if copying:
+                    _finish_copies(loaded, context)
+                    copying = False
                 context.build.span, context.build.node = op.span, op.node
                 to_thread(op, context)
-            _finish_copies(loaded, context)
+            if copying:
+                _finish_copies(loaded, context)
 
         build = ThreadBuilder(fresh_names(replace(kernel, body=())), count)
         context = ThreadContext(kernel, machine, build, block)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice, pairwise, takewhile
+from typing import NamedTuple
 
 from wavespec.ir.expr import Expr, const, less, minimum
 from wavespec.ir.kernel import Memory, Op, Value
@@ -33,7 +34,8 @@ class MappedTensor:
 
     def element(self, tile: Coordinates, values: Coordinates) -> _Element:
         """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
-        known = {index_of(dim).args[0]: index for dim, index in tile.items()} | dict(values)
+        known = {index_of(dim).args[0]: index for dim, index in tile.items()}
+        known.update(values)
         places: dict[str, Expr] = {}
         mask: list[tuple[Expr, Expr]] = [(tile[dim], size) for dim, size in self.edges]
         for (dim, expr), size in zip(self.at, self.memory.shape, strict=True):
@@ -59,8 +61,7 @@ def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...]) -> tuple
     return place, tuple(mask)
 
 
-@dataclass(frozen=True, slots=True)
-class _Element:
+class _Element(NamedTuple):
     offset: Expr
     mask: Mask
 

@@ -166,7 +166,7 @@ class SoftwarePipeline:
             names = [name for name in self.bound if name in symbols_of(op)]
             held = {name: self._operand(self.bound[name], number, round_, history, prologue) for name in names}
             moved = substituted(moved, self._bind(into, held, op))
-            results = tuple(replace(value, name=self.fresh(value.name)) for value in op.results)
+            results = tuple([Value(self.fresh(value.name), value.type) for value in op.results])
             for old, new in zip(op.results, results, strict=True):
                 history.update({(line, round_): new for line in self.lines[old.name]})
             into.append(replace(moved, operands=operands, results=results))
