@@ -66,5 +66,8 @@ def test_kernels_with_schedules_that_name_operations_stay() -> None:
 
 
 def test_the_two_zeros_are_different_numbers() -> None:
-    zeros = [f"%{name} = register {{value = {value}}} : {TILE}\n" for name, value in zip("abcd", (0.0, -0.0) * 2)]
+    zeros = [
+        f"%{name} = register {{value = {value}}} : {TILE}\n"
+        for name, value in zip("abcd", (0.0, -0.0, 0.0, -0.0), strict=True)
+    ]
     assert kept("".join(zeros)) == ["a", "b"]
