@@ -63,3 +63,11 @@ def test_kernels_with_schedules_that_name_operations_stay() -> None:
     schedule = 'schedule {loop = "k", stages = 1, auto = "", nodes = (), clusters = (), buffers = 0, unroll = 0}'
     kernel = ROW.changed(("group 1", f"group 1\n    {schedule}")).kernel(read("a") + read("b"))
     assert ShareResults()(kernel, AMD) is kernel
+
+
+def test_the_two_zeros_are_different_numbers() -> None:
+    zeros = [
+        f"%{name} = register {{value = {value}}} : {TILE}\n"
+        for name, value in zip("abcd", (0.0, -0.0, 0.0, -0.0), strict=True)
+    ]
+    assert kept("".join(zeros)) == ["a", "b"]

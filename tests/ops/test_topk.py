@@ -16,6 +16,7 @@ from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.schema.builder import KernelBuilder
 from wavespec.sim.reference import reference
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 GPUS = [NVIDIA, AMD]
@@ -150,3 +151,33 @@ def test_the_builder_says_the_same() -> None:
     k.write(steps["element"], elements)
     k.write(steps["place"], places)
     assert k.build() == Extremes(5).spec
+
+
+@pytest.mark.parametrize("machine", EACH, ids=names)
+@pytest.mark.parametrize("dtype", ["f32", "i64"])
+def test_a_row_that_is_there_at_once(machine: Machine, dtype: str) -> None:
+    """Nothing was found before: there is no loop, and no ``init``."""
+    spec = loads(
+        f"""apiVersion: wavespec/v1
+kind: Kernel
+name: first
+dims: {{M: {{}}, N: {{value: 37}}, K: {{value: 5}}}}
+tensors:
+  x: {{shape: [M, N], dtype: {dtype}}}
+  elements: {{shape: [M, K], dtype: {dtype}, role: output}}
+  places: {{shape: [M, K], dtype: i64, role: output}}
+constraints:
+  - {{workgroup: M, tile: 4, axis: 0}}
+graph:
+  - row: {{read: x}}
+  - found: {{topk: row, dim: N, k: K, indices: place}}
+  - {{write: found, to: elements}}
+  - {{write: place, to: places}}
+""",
+        "first.wave.yaml",
+    )
+    x = torch.arange(9 * 37).reshape(9, 37).mul(7).remainder(11).to(TORCH[dtype])
+    report = simulate(lower(spec, machine), machine, {"x": x.numpy()}, {"M": 9, "N": 37, "K": 5})
+    assert report.ok, report.render()
+    for name, right in zip(("elements", "places"), reference(spec, x), strict=True):
+        assert report.tensors[name].tolist() == right.tolist()

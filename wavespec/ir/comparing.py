@@ -1,8 +1,9 @@
-"""Two kernels go in; whether a pass that made the second of the first changed anything comes out."""
+"""Whether two kernels are the same, and attributes of operations as what is the same compares."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Hashable
 from dataclasses import fields
 
 from wavespec.ir.kernel import Kernel, Op
@@ -19,6 +20,11 @@ def is_same(before: Kernel, after: Kernel) -> bool:
         and len(before.memories) == len(after.memories)
         and _are_same(before.body, after.body)
     )
+
+
+def key_of_attributes(op: Op) -> tuple[Hashable, ...]:
+    """What is equal for operations with the same attributes alone: 0.0 and -0.0, which ``==`` takes for one, differ."""
+    return tuple((key, repr(value) if isinstance(value, float) else value) for key, value in op.attributes)
 
 
 def _are_same(before: tuple[Op, ...], after: tuple[Op, ...]) -> bool:

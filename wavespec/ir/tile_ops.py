@@ -200,7 +200,7 @@ TOPK: Final = _declare(
     "tile ..., from ... -> tile ...",
     "the largest along `dim`, as many as `k` has; elements of 64 bits are two tiles",
     Trait.ACROSS,
-    operands=(2, None),
+    operands=(1, None),
     results=(1, None),
     attributes={**_ALONG, "k": Kind.TEXT},
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
+from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import ceildiv, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs
@@ -134,7 +135,7 @@ def _key(op: Op, makers: Mapping[str, Op]) -> _Key:
     """What is equal for operations that compute the same; values from outside the loop go by name."""
     operands = tuple(_key(makers[v.name], makers) if v.name in makers else v.name for v in op.operands)
     same = op.is_(_REPEATABLE)
-    return op.name, op.attributes, operands, op.result.type, "" if same else op.result.name
+    return op.name, key_of_attributes(op), operands, op.result.type, "" if same else op.result.name
 
 
 def _cost(op: Op, makers: Mapping[str, Op]) -> int:

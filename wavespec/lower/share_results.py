@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import PURE, READ, WRITE
 from wavespec.lower.base import Pass
@@ -71,4 +72,4 @@ def _block(
 
 def _key(op: Op, writes: Mapping[str, int]) -> _Key:
     operands = tuple(value.name for value in op.operands)
-    return op.name, operands, op.attributes, op.result.type, writes.get(op.get("memory", ""), 0)
+    return op.name, operands, key_of_attributes(op), op.result.type, writes.get(op.get("memory", ""), 0)

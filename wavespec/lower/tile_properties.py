@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import ACROSS, COPY, ELEMENTWISE, INDEX, ITERATE, MMA, PURE, READ, SIZE, TILE_OPS, WRITE
@@ -212,7 +213,7 @@ def nothing_is_computed_twice(kernel: Kernel, machine: Machine) -> Iterator[Brea
         for op in ops:
             is_read = op.is_(READ) and op["memory"] not in written and not op.get("by_unit")
             if op.is_(PURE) or (is_read and kernel.memory(op["memory"]).space == "global"):
-                key = (op.name, op.operands, op.attributes, op.result.type)
+                key = (op.name, op.operands, key_of_attributes(op), op.result.type)
                 if key in known:
                     yield op, f"%{op.result.name} is there already"
                 known.add(key)
