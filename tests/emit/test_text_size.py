@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -128,6 +129,7 @@ def test_turns_of_waves_take_time_by_the_operation() -> None:
 def test_long_loops_on_cpus_end_in_what_keeps_llvm_from_comparing_their_accesses(columns: int) -> None:
     """A scan of f64 with rows of 1024 elements took 18 seconds to compile, now 2."""
     (*_, machine) = machines("cpu")
+    machine = replace(machine, longest_scan=0)  # it takes shorter steps by itself
     found = emit(loads(SCAN.replace("COLUMNS: 64", f"COLUMNS: {columns}")), machine).text
     assert ("llvm.load volatile" in found) == (columns == 1024)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -457,8 +456,11 @@ class ThreadToMlir:
 
     def _shuffle(self, op: Op) -> None:
         (value,) = op.operands
+
+        def move(word: str) -> str:
+            return self.shuffle(word, op["bits"])
+
         parts = self.parts(value, [1] * value.vector.elements)
-        move = functools.partial(self.shuffle, mask=op["bits"])
         moved = [moved_by_words(self.text, part.name, value.vector.dtype, move) for part in parts]
         self.values[op.result.name] = tuple(Part(name, 1) for name in moved)
 

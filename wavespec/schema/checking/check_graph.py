@@ -12,8 +12,9 @@ from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.errors import ANY_NAME
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import KernelSpec, Tensor
-from wavespec.schema.ops import AnyOp, Formula, Iterate, Structured
+from wavespec.schema.ops import AnyOp, Branch, Formula, Iterate, Structured
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
+from wavespec.schema.ops.mapping import index_names
 from wavespec.schema.resolve import UndefinedName, resolve_params
 
 
@@ -170,6 +171,9 @@ class _GraphScope:
     def size(self, dim: str) -> int | None:
         return self.spec.dims[dim].value
 
+    def least(self, dim: str) -> int:
+        return self.spec.dims[dim].value or self.spec.dims[dim].min
+
     def is_dim(self, name: str) -> bool:
         return name in self.spec.dims
 
@@ -211,6 +215,13 @@ class _GraphScope:
 
     def loops(self) -> tuple[str, ...]:
         return tuple(op.dim for op in self.around if isinstance(op, Iterate))
+
+    def conditions(self) -> tuple[str, ...]:
+        branches = (op for op in self.around if isinstance(op, Branch))
+        names = [name for branch in branches for name in index_names(branch.condition)]
+        values = [self.type_of(name) for name in names if name not in self.spec.dims]
+        of_values = [dim for value in values if value is not None for dim in value.dims]
+        return tuple(dict.fromkeys([*(name for name in names if name in self.spec.dims), *of_values]))
 
     def define(self, name: str, value: ValueType | None) -> None:
         self.frames[-1].defined[name] = value

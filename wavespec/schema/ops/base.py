@@ -57,6 +57,10 @@ class Scope(Protocol):
         """The one size of a dim, where it has one."""
         ...
 
+    def least(self, dim: str) -> int:
+        """The smallest size that a dim may have."""
+        ...
+
     def place(self, op: Op, *path: str | int, carried: Mapping[str, ValueType | None] | None = None) -> None:
         """Check the names of the expression at `path`, which says a place: it has parameters, dims, and their tiles.
 
@@ -119,6 +123,10 @@ class Scope(Protocol):
 
     def loops(self) -> tuple[str, ...]:
         """The dims of the loops around the op."""
+        ...
+
+    def conditions(self) -> tuple[str, ...]:
+        """The dims on which conditions of branches around the op depend: those of tiles, and of values."""
         ...
 
     def define(self, name: str, value: ValueType | None) -> None:

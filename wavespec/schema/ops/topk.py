@@ -24,6 +24,17 @@ class TopkTooLarge(WavespecError, code="topk-too-large"):
         )
 
 
+class TopkOfFewer(WavespecError, code="topk-of-fewer"):
+    def __init__(self, where: Where, dim: str, least: int, count: int) -> None:
+        super().__init__(
+            where,
+            f"{quote(dim)} may have {least} elements, of which 'topk' cannot find {count}.",
+            hints=[
+                f"Promise '{dim}: {{min: {count}}}' in 'dims', or say with 'init' what is found where there are fewer."
+            ],
+        )
+
+
 class Topk(ValueOp):
     """The largest elements along a dim, the largest first, NaN before all, of equal ones the first; inside `iterate`
     over the dim those of the step and of `init`."""
@@ -55,6 +66,8 @@ class Topk(ValueOp):
         size = scope.size(count)
         if size is None or not 1 <= size <= LARGEST_K:
             scope.report(TopkTooLarge(self.where("k"), count, size))
+        elif self.init is None and (least := scope.least(self.dim)) < size:
+            scope.report(TopkOfFewer(self.where("dim"), self.dim, least, size))
         if count in value.dims:
             message = (
                 f"{quote(count)} is a dim of {quote(self.value)}; the result has it in place of {quote(self.dim)}."

@@ -43,6 +43,16 @@ class CombinedInEveryStep(WavespecError, code="combined-in-every-step"):
         )
 
 
+class CombinedInABranch(WavespecError, code="combined-in-a-branch"):
+    def __init__(self, where: Where, value: str, dim: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(value)} does not have the dim {quote(dim)}, on which the branch around depends: it is one for all "
+            f"of {quote(dim)}, and the branch is taken for a part.",
+            hints=["Write it outside of the branch, or combine a value that has the dim."],
+        )
+
+
 class Write(EffectOp):
     """Writes a value to a tensor of the same dims and dtype.
 
@@ -100,3 +110,6 @@ class Write(EffectOp):
         for dim in scope.loops():
             if value is not None and dim not in value.dims:
                 scope.report(CombinedInEveryStep(self.where("value"), self.value, dim))
+        for dim in scope.conditions():
+            if value is not None and dim not in (*value.dims, *scope.loops()):
+                scope.report(CombinedInABranch(self.where("value"), self.value, dim))
