@@ -67,28 +67,19 @@ def reference(statement: Branch, context: ReferenceContext) -> None:
     """
 
     condition = evaluate(statement.condition, context)
-    taken = condition[1]
+    dims, taken = condition
     is_known = not any(name in context.names for name in statement.condition.names())
     results: list[dict[str, torch.Tensor]] = []
-    for body, is_needed in ((statement.body, taken.any()), (statement.otherwise, ~taken.all())):
+    for body, holds in ((statement.body, taken), (statement.otherwise, ~taken)):
         for name, first in statement.carry.items():
             context.define(name, context.dims[first], context.names[first])
         if not is_known:
-            _run_where(is_needed, body, context)
-        elif is_needed:
+            context.conditions.append((dims, holds))
+            context.run(body)
+            context.conditions.pop()
+        elif holds.any():
             context.run(body)
         results.append({name: context.names[name] for name in statement.carry})
     for name in statement.carry:
         value = context.where(condition, name, results[0][name], results[1][name])
         context.define(f"{statement.name}.{name}", context.dims[name], value)
-
-
-def _run_where(is_needed: torch.Tensor, body: tuple[AnyOp, ...], context: ReferenceContext) -> None:
-    """Run a body that writes only where it is needed."""
-    import torch
-
-    before = dict(context.outputs)
-    context.run(body)
-    after, context.outputs = context.outputs, before
-    written = {name: value for name, value in after.items() if value is not before.get(name)}
-    context.outputs = before | {n: torch.where(is_needed, value, context.output(n)) for n, value in written.items()}

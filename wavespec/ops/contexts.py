@@ -156,6 +156,8 @@ class ReferenceContext:
         self.sizes: dict[str, int] = {}
         self.params: dict[str, int] = {}
         self.looked_up: list[LookUp] = []
+        self.conditions: list[tuple[tuple[str, ...], torch.Tensor]] = []
+        """Of the branches on values that a statement is in, for which elements they are taken."""
 
     def run(self, body: Iterable[Any]) -> None:
         """Compute the statements of a body."""
@@ -182,11 +184,17 @@ class ReferenceContext:
         """What the value ``name`` is, ``then`` for elements for which ``taken``, as of `evaluate`, holds."""
         import torch
 
-        (dims, holds), mine = taken, self.dims[name]
-        order = sorted((dim for dim in dims if dim in mine), key=mine.index)
-        mask = holds.permute([dims.index(dim) for dim in order]) if len(order) == len(dims) else holds.any()
-        shape = [mask.shape[order.index(dim)] if dim in order and mask.ndim else 1 for dim in mine]
-        return torch.where(mask.reshape(shape), then, otherwise)
+        return torch.where(self.mask(taken, self.dims[name]), then, otherwise)
+
+    def mask(self, taken: tuple[tuple[str, ...], torch.Tensor], dims: tuple[str, ...]) -> torch.Tensor:
+        """For elements of a value of ``dims``, whether ``taken`` holds: somewhere along dims that it lacks."""
+        of, holds = taken
+        for number, dim in reversed([*enumerate(of)]):
+            holds = holds if dim in dims else holds.any(number)
+        kept = [dim for dim in of if dim in dims]
+        order = sorted(kept, key=dims.index)
+        holds = holds.permute([kept.index(dim) for dim in order])
+        return holds.reshape([holds.shape[order.index(dim)] if dim in order else 1 for dim in dims])
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
         self.names[name], self.dims[name] = value, dims

@@ -46,9 +46,12 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 def reference(statement: Write, context: ReferenceContext) -> None:
     import torch
 
-    tensor = context.computation.tensors[statement.to]
+    tensor, dims = context.computation.tensors[statement.to], context.dims[statement.value]
     value = context.names[statement.value].to(context.dtype(tensor.dtype))
+    is_taken = [context.mask(condition, dims) for condition in context.conditions]
     if not statement.at and not statement.combine:
+        for holds in is_taken:
+            value = torch.where(holds, value, context.output(statement.to))
         context.outputs[statement.to] = value
         return
     if tensor.role == "inout":
@@ -56,9 +59,14 @@ def reference(statement: Write, context: ReferenceContext) -> None:
     else:
         result = value.new_zeros([context.sizes[dim] for dim in tensor.shape])
     if not statement.at:
-        context.outputs[statement.to] = _COMBINED[str(statement.combine)](result, value)
+        combined = _COMBINED[str(statement.combine)](result, value)
+        for holds in is_taken:
+            combined = torch.where(holds, combined, result)
+        context.outputs[statement.to] = combined
         return
-    number, inside = places(statement, context, tensor.shape, context.dims[statement.value])
+    number, inside = places(statement, context, tensor.shape, dims)
+    for holds in is_taken:
+        inside = inside & holds
     # What lies outside goes to a spare element, so that no size depends on values and a trace is possible.
     flat = torch.cat([result.reshape(-1), result.new_zeros(1)])
     where, written = torch.where(inside, number, result.numel()).reshape(-1), value.reshape(-1)
