@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.lower.gemms import NVIDIA, Gemm, lines
-from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from tests.lower.gemms import NVIDIA, Gemm, lines, run
+from tests.lower.hopper_gemms import CLUSTERS, PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.pipeline import lower
+from wavespec.schema import loads
 
 STAGE = "specialize-waves"
 
@@ -101,3 +104,59 @@ def test_groups_of_copies_land_while_later_ones_are_on_their_way() -> None:
 def test_without_producers_nothing_changes() -> None:
     gemm = Gemm(dims=("", "", "multiple_of: 8"))
     assert gemm.lowered(NVIDIA, STAGE) == gemm.lowered(NVIDIA, "sink-arithmetic")
+
+
+_SECOND = """  - again:
+      iterate: K
+      carry: {more: k_loop.acc}
+      body:
+        - a_again: {read: a}
+        - d_tile: {read: d}
+        - more: {mma: [a_again, d_tile, more]}
+  - {write: again.more, to: c}
+"""
+_REPEATED = """  - steps:
+      repeat: 3
+      carry: {sums: zero}
+      body:
+        - k_loop:
+            iterate: K
+            carry: {acc: sums}
+            body:
+              - a_tile: {read: a}
+              - b_tile: {read: b}
+              - acc: {mma: [a_tile, b_tile, acc]}
+        - sums: k_loop.acc + 1
+  - {write: steps.sums, to: c}
+"""
+SIZES = {"M": 330, "N": 136, "K": 200}
+
+
+def two_loops(schedule: str) -> str:
+    """Both over K, and both read ``a``."""
+    text = hopper_gemm(tile=(64 if schedule is PING_PONG else 128, 64, 64), schedule=schedule).text
+    text = text.replace("  c: {", "  d: {shape: [N, K], dtype: f16, space: shared}\n  c: {")
+    return text.replace("  - {write: k_loop.acc, to: c}\n", _SECOND)
+
+
+def test_loops_over_one_dim_have_buffers_and_signals_of_their_own() -> None:
+    kernel = lower(loads(two_loops(PERSISTENT), "gemm.wave.yaml"), NVIDIA)
+    assert list(signals(kernel)) == ["at_K.full", "at_K.empty", "at_K.1.full", "at_K.1.empty"]
+    assert {"a.shared", "b.shared", "a.shared1", "d.shared"} <= {memory.name for memory in kernel.memories}
+
+
+@pytest.mark.parametrize("schedule", [TOGETHER, PERSISTENT, CLUSTERS, PING_PONG])
+def test_two_loops_over_one_dim(schedule: str) -> None:
+    """The producer runs ahead from the first into the second; a wave that has its turn keeps it for both."""
+    report, expected = run(loads(two_loops(schedule), "gemm.wave.yaml"), NVIDIA, SIZES)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize("schedule", [PERSISTENT, PING_PONG])
+def test_a_turn_is_for_all_products_of_a_tile(schedule: str) -> None:
+    text = hopper_gemm(tile=(64 if schedule is PING_PONG else 128, 64, 64), schedule=schedule).text
+    text = text[: text.index("  - k_loop:")] + _REPEATED + text[text.index("schedule:") :]
+    report, expected = run(loads(text, "gemm.wave.yaml"), NVIDIA, SIZES)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
