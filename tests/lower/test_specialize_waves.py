@@ -7,6 +7,7 @@ import pytest
 
 from tests.lower.gemms import NVIDIA, Gemm, lines, run
 from tests.lower.hopper_gemms import CLUSTERS, PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -160,3 +161,48 @@ def test_a_turn_is_for_all_products_of_a_tile(schedule: str) -> None:
     report, expected = run(loads(text, "gemm.wave.yaml"), NVIDIA, SIZES)
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+_INSIDE = """        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - first: {mma: [a_tile, b_tile, acc]}
+        - inside:
+            HEAD
+            carry: {more: first}
+            body:
+              - more: {mma: [a_tile, b_tile, more]}
+        - acc: inside.more
+"""
+
+
+@pytest.mark.parametrize("head", ["repeat: 2", 'if: "start(N) < end(M)"'])
+@pytest.mark.parametrize("schedule", [TOGETHER, PING_PONG])
+def test_a_loop_or_a_branch_in_a_step_reads_the_buffer_of_the_step(schedule: str, head: str) -> None:
+    text = hopper_gemm(tile=(64 if schedule is PING_PONG else 128, 64, 64), schedule=schedule).text
+    text = text[: text.index("        - a_tile")] + _INSIDE.replace("HEAD", head) + text[text.index("  - {write") :]
+    lower_half = "  - half: where(index(M) >= index(N), k_loop.acc, 0)\n  - {write: half, to: c}\n"
+    spec = loads(text.replace("  - {write: k_loop.acc, to: c}\n", lower_half), "gemm.wave.yaml")
+    report, expected = run(spec, NVIDIA, SIZES)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+_BEHIND = """  - half: f16(k_loop.acc)
+  - w_tile: {read: w}
+  - zeros: {register: [M, L], dtype: f32, value: 0}
+  - y: {mma: [half, w_tile, zeros]}
+  - {write: y, to: c}
+"""
+
+
+@pytest.mark.parametrize("schedule", [TOGETHER, PERSISTENT.replace("group: 2, ", "")])
+def test_a_product_behind_the_loop_stages_nothing(schedule: str) -> None:
+    """Also where a workgroup walks over tiles, which is no loop whose steps a producer fills buffers for."""
+    text = hopper_gemm(schedule=schedule).text.replace("  - {write: k_loop.acc, to: c}\n", _BEHIND)
+    text = text.replace("  N: {multiple_of: 8}", "  N: {value: 64}\n  L: {value: 64}").replace(
+        "c: {shape: [M, N]", "c: {shape: [M, L]"
+    )
+    text = text.replace("  - {workgroup: N, tile: BN, axis: 1}\n", "").replace("  - {wave: N, tile: 64}\n", "")
+    text = text.replace("  c: {", "  w: {shape: [L, N], dtype: f16}\n  c: {")
+    with pytest.raises(WavespecError, match=r"error\[staged-outside-loop\]"):
+        lower(loads(text, "gemm.wave.yaml"), NVIDIA)

@@ -11,8 +11,8 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, NAMES_A_SYMBOL
-from wavespec.schedule.errors import StepsNotCounted
+from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, LET, NAMES_A_SYMBOL
+from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
 TURN = "turn"
@@ -80,7 +80,11 @@ def rings_of(kernel: Kernel) -> dict[int, BufferRing]:
 
 def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
     for op in ops:
-        if op.is_(FOR) and filled_by(kernel, op):
+        if op.is_(FOR) and (filled := filled_by(kernel, op)):
+            over_tiles = any(inner.is_(LET) for inner in op.body.ops)
+            if over_tiles or any(filled_by(kernel, inner) for inner in op.walk() if inner is not op):
+                copy = next(copy for copy in op.body.ops if copy.is_(FILLS) and copy["memory"] in filled)
+                raise StagedOutsideLoop(copy.span, copy["memory"].partition(".")[0])
             yield op, around
         elif op.region is not None:
             yield from _loops(kernel, op.region.ops, (*around, op) if op.is_(FOR) else around)

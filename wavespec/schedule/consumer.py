@@ -129,5 +129,9 @@ class Consumer:
 
 
 def _of_buffer(op: Op, filled: frozenset[str], index: Expr) -> Op:
+    """The operation with what it, or one inside of it, reads of a step's tiles in that buffer."""
+    if op.region:
+        region = replace(op.region, ops=tuple(_of_buffer(inner, filled, index) for inner in op.region.ops))
+        op = replace(op, region=region)
     buffers = {key.replace("memory", "buffer"): index for key in READS if op.get(key) in filled}
     return op.with_(**buffers) if buffers else op
