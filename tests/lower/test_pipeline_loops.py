@@ -11,6 +11,7 @@ from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.schema import loads
 from wavespec.targets.machine import Machine
 
 PROMISED = ("", "", "multiple_of: 8")
@@ -140,3 +141,20 @@ def test_stages_that_cannot_hold_are_refused_where_they_were_asked_for(
     assert diagnostic.code == "stages-not-possible" and reason in diagnostic.message
     line = next(i for i, text in enumerate(gemm.text.splitlines(), 1) if text.startswith("schedule"))
     assert diagnostic.where is not None and diagnostic.where.line == line  # pyright: ignore
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("unrolled", ["k_loop", "again"])
+def test_only_one_of_two_loops_over_a_dim_is_unrolled(unrolled: str, machine: Machine) -> None:
+    """The other one takes shorter steps, and the places of its buffers have to tell them apart."""
+    other = {"k_loop": "again", "again": "k_loop"}[unrolled]
+    loops = f"loops: {{{unrolled}: {{stages: 2, unroll: 2}}, {other}: {{stages: 2, unroll: 1}}}}"
+    text = replace(Gemm(dims=PROMISED, stages=2), schedule=loops).text
+    body = text[text.index("  - k_loop:") : text.index("  - {write")]
+    again = body.replace("k_loop", "again").replace("acc", "more").replace("_tile", "_again")
+    text = text.replace(
+        "  - {write: k_loop.acc", again.replace("more: zero", "more: k_loop.acc") + "  - {write: again.more"
+    )
+    report, expected = run(loads(text, "gemm.wave.yaml"), machine, {"M": 33, "N": 65, "K": 136})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.lower.gemms import NVIDIA, Gemm, lines
-from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from tests.lower.gemms import NVIDIA, Gemm, lines, run
+from tests.lower.hopper_gemms import CLUSTERS, PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.pipeline import lower
+from wavespec.schema import loads
 
 STAGE = "specialize-waves"
 
@@ -101,3 +105,104 @@ def test_groups_of_copies_land_while_later_ones_are_on_their_way() -> None:
 def test_without_producers_nothing_changes() -> None:
     gemm = Gemm(dims=("", "", "multiple_of: 8"))
     assert gemm.lowered(NVIDIA, STAGE) == gemm.lowered(NVIDIA, "sink-arithmetic")
+
+
+_SECOND = """  - again:
+      iterate: K
+      carry: {more: k_loop.acc}
+      body:
+        - a_again: {read: a}
+        - d_tile: {read: d}
+        - more: {mma: [a_again, d_tile, more]}
+  - {write: again.more, to: c}
+"""
+_REPEATED = """  - steps:
+      repeat: 3
+      carry: {sums: zero}
+      body:
+        - k_loop:
+            iterate: K
+            carry: {acc: sums}
+            body:
+              - a_tile: {read: a}
+              - b_tile: {read: b}
+              - acc: {mma: [a_tile, b_tile, acc]}
+        - sums: k_loop.acc + 1
+  - {write: steps.sums, to: c}
+"""
+SIZES = {"M": 330, "N": 136, "K": 200}
+
+
+def two_loops(schedule: str) -> str:
+    """Both over K, and both read ``a``."""
+    text = hopper_gemm(tile=(64 if schedule is PING_PONG else 128, 64, 64), schedule=schedule).text
+    text = text.replace("  c: {", "  d: {shape: [N, K], dtype: f16, space: shared}\n  c: {")
+    return text.replace("  - {write: k_loop.acc, to: c}\n", _SECOND)
+
+
+def test_loops_over_one_dim_have_buffers_and_signals_of_their_own() -> None:
+    kernel = lower(loads(two_loops(PERSISTENT), "gemm.wave.yaml"), NVIDIA)
+    assert list(signals(kernel)) == ["at_K.full", "at_K.empty", "at_K.1.full", "at_K.1.empty"]
+    assert {"a.shared", "b.shared", "a.shared1", "d.shared"} <= {memory.name for memory in kernel.memories}
+
+
+@pytest.mark.parametrize("schedule", [TOGETHER, PERSISTENT, CLUSTERS, PING_PONG])
+def test_two_loops_over_one_dim(schedule: str) -> None:
+    """The producer runs ahead from the first into the second; a wave that has its turn keeps it for both."""
+    report, expected = run(loads(two_loops(schedule), "gemm.wave.yaml"), NVIDIA, SIZES)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize("schedule", [PERSISTENT, PING_PONG])
+def test_a_turn_is_for_all_products_of_a_tile(schedule: str) -> None:
+    text = hopper_gemm(tile=(64 if schedule is PING_PONG else 128, 64, 64), schedule=schedule).text
+    text = text[: text.index("  - k_loop:")] + _REPEATED + text[text.index("schedule:") :]
+    report, expected = run(loads(text, "gemm.wave.yaml"), NVIDIA, SIZES)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+_INSIDE = """        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - first: {mma: [a_tile, b_tile, acc]}
+        - inside:
+            HEAD
+            carry: {more: first}
+            body:
+              - more: {mma: [a_tile, b_tile, more]}
+        - acc: inside.more
+"""
+
+
+@pytest.mark.parametrize("head", ["repeat: 2", 'if: "start(N) < end(M)"'])
+@pytest.mark.parametrize("schedule", [TOGETHER, PING_PONG])
+def test_a_loop_or_a_branch_in_a_step_reads_the_buffer_of_the_step(schedule: str, head: str) -> None:
+    text = hopper_gemm(tile=(64 if schedule is PING_PONG else 128, 64, 64), schedule=schedule).text
+    text = text[: text.index("        - a_tile")] + _INSIDE.replace("HEAD", head) + text[text.index("  - {write") :]
+    lower_half = "  - half: where(index(M) >= index(N), k_loop.acc, 0)\n  - {write: half, to: c}\n"
+    spec = loads(text.replace("  - {write: k_loop.acc, to: c}\n", lower_half), "gemm.wave.yaml")
+    report, expected = run(spec, NVIDIA, SIZES)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+_BEHIND = """  - half: f16(k_loop.acc)
+  - w_tile: {read: w}
+  - zeros: {register: [M, L], dtype: f32, value: 0}
+  - y: {mma: [half, w_tile, zeros]}
+  - {write: y, to: c}
+"""
+
+
+@pytest.mark.parametrize("schedule", [TOGETHER, PERSISTENT.replace("group: 2, ", "")])
+def test_a_product_behind_the_loop_stages_nothing(schedule: str) -> None:
+    """Also where a workgroup walks over tiles, which is no loop whose steps a producer fills buffers for."""
+    text = hopper_gemm(schedule=schedule).text.replace("  - {write: k_loop.acc, to: c}\n", _BEHIND)
+    text = text.replace("  N: {multiple_of: 8}", "  N: {value: 64}\n  L: {value: 64}").replace(
+        "c: {shape: [M, N]", "c: {shape: [M, L]"
+    )
+    text = text.replace("  - {workgroup: N, tile: BN, axis: 1}\n", "").replace("  - {wave: N, tile: 64}\n", "")
+    text = text.replace("  c: {", "  w: {shape: [L, N], dtype: f16}\n  c: {")
+    with pytest.raises(WavespecError, match=r"error\[staged-outside-loop\]"):
+        lower(loads(text, "gemm.wave.yaml"), NVIDIA)

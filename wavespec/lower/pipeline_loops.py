@@ -162,8 +162,9 @@ def _buffered(kernel: Kernel, plan: LoopPlan) -> Kernel:
 
 
 def _widened(kernel: Kernel, loop: Op, unroll: int) -> tuple[Kernel, Op]:
-    """The induction of an unrolled loop takes steps that many times as long."""
-    if unroll == 1 or not loop["lower"].is_const or loop["lower"].value:
+    """The induction of an unrolled loop takes steps that many times as long, unless it is another loop's as well."""
+    loops = [op for op in kernel.walk() if op.is_(FOR) and op["induction"] == loop["induction"]]
+    if unroll == 1 or not loop["lower"].is_const or loop["lower"].value or len(loops) > 1:
         return kernel, loop
     name, low, high, divisor = kernel.symbol(loop["induction"]).args
     longer = symbol(name, low, high, divisor * unroll)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave, operand_name
-from wavespec.ir.tile_ops import MMA, READ, WRITE
+from wavespec.ir.tile_ops import ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
@@ -102,6 +102,7 @@ class PromoteShared(Pass):
                 products.append((row, (op["m"], op["n"])))
                 operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
         together, added = set(_beside_product(kernel.body)), dict[str, Memory]()
+        loops, filled_in = _loops_of_reads(kernel) if kernel.producers else {}, dict[str, int | None]()
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
         stages = kernel.distribution.stages if kernel.producers else 1
 
@@ -144,8 +145,10 @@ class PromoteShared(Pass):
             sizes = tuple(const(extents[dim]) for dim in dims)
             name = f"{value.name if op.get('at') else source.name}.shared"
             shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
-            shared = unlike(arrange_staged(shared, product, fragment, machine, source.span), added)
-            added[shared.name] = shared
+            loop = loops.get(value.name)
+            elsewhere = {name for name, other in filled_in.items() if other != loop}
+            shared = unlike(arrange_staged(shared, product, fragment, machine, source.span), added, elsewhere)
+            added[shared.name], filled_in[shared.name] = shared, loop
             where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
             if op.get("at"):
                 where |= {"at": _place(op, kernel), "over": op["over"], "through": _through(kernel, op)}
@@ -169,10 +172,20 @@ class PromoteShared(Pass):
         return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
 
 
-def unlike(shared: Memory, others: Mapping[str, Memory]) -> Memory:
-    """The memory under a name of its own, unless a tile of the same tensor or value is staged alike."""
+def _loops_of_reads(kernel: Kernel) -> dict[str, int]:
+    """Which loop each value is read in, by number: waves that only copy run ahead into the next loop, whose buffers are
+    others."""
+    loops = enumerate(op for op in kernel.walk() if op.is_(ITERATE))
+    return {op.result.name: number for number, loop in loops for op in loop.body.ops if op.is_(READ)}
+
+
+def unlike(shared: Memory, others: Mapping[str, Memory], elsewhere: Collection[str] = ()) -> Memory:
+    """The memory under a name of its own, unless a tile of the same tensor or value is staged alike, and not
+    ``elsewhere``."""
     for number in itertools.count():
         named = replace(shared, name=f"{shared.name}{number or ''}")
+        if named.name in elsewhere:
+            continue
         if named.name not in others or replace(others[named.name], span=shared.span) == named:
             return named
     raise AssertionError("names do not end")

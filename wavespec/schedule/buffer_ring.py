@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,8 +11,8 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, NAMES_A_SYMBOL
-from wavespec.schedule.errors import StepsNotCounted
+from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, LET, NAMES_A_SYMBOL
+from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
 TURN = "turn"
@@ -66,21 +67,30 @@ class BufferRing:
         )
 
 
-def rings_of(kernel: Kernel) -> dict[str, BufferRing]:
-    """The ring of every loop that has one, by the loop's induction."""
-    return {loop["induction"]: _ring(kernel, loop, around) for loop, around in _loops(kernel, kernel.body, ())}
+def rings_of(kernel: Kernel) -> dict[int, BufferRing]:
+    """The ring of every loop that has one, by the loop's `id`: loops over one dim have one induction."""
+    rings, known = dict[int, BufferRing](), Counter[str]()
+    for loop, around in _loops(kernel, kernel.body, ()):
+        induction: str = loop["induction"]
+        name = f"{induction}.{known[induction]}" if known[induction] else induction
+        known[induction] += 1
+        rings[id(loop)] = _ring(kernel, loop, around, name)
+    return rings
 
 
 def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
     for op in ops:
-        if op.is_(FOR) and filled_by(kernel, op):
+        if op.is_(FOR) and (filled := filled_by(kernel, op)):
+            over_tiles = any(inner.is_(LET) for inner in op.body.ops)
+            if over_tiles or any(filled_by(kernel, inner) for inner in op.walk() if inner is not op):
+                copy = next(copy for copy in op.body.ops if copy.is_(FILLS) and copy["memory"] in filled)
+                raise StagedOutsideLoop(copy.span, copy["memory"].partition(".")[0])
             yield op, around
         elif op.region is not None:
             yield from _loops(kernel, op.region.ops, (*around, op) if op.is_(FOR) else around)
 
 
-def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
-    induction: str = loop["induction"]
+def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> BufferRing:
     filled = filled_by(kernel, loop)
     stages = max(kernel.memory(name).buffers for name in filled)
     done, lets = const(0), tuple[Op, ...]()
@@ -89,14 +99,14 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...]) -> BufferRing:
         passed = const(0)
         for outer in around:
             passed = passed * trips(outer) + step_of(kernel, outer)
-        done = symbol(f"done_{induction}", 0, 2 * stages - 1)
-        lets = (make("let", symbol=f"done_{induction}", value=passed * trips(loop) % (2 * stages)),)
+        done = symbol(f"done_{name}", 0, 2 * stages - 1)
+        lets = (make("let", symbol=f"done_{name}", value=passed * trips(loop) % (2 * stages)),)
     boxes = [op for op in loop.body.ops if op.is_(BULK_COPY)]
     by_lanes = any(is_by_lanes(op, filled) for op in loop.body.ops)
     everywhere = any(is_shared(kernel, box) for box in boxes)
     waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
     return BufferRing(
-        induction,
+        name,
         filled,
         stages,
         done,

@@ -31,7 +31,7 @@ _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
 class Consumer:
     """Keeps everything of a kernel but its copies."""
 
-    def __init__(self, kernel: Kernel, rings: Mapping[str, BufferRing], fresh: Callable[[str], str]) -> None:
+    def __init__(self, kernel: Kernel, rings: Mapping[int, BufferRing], fresh: Callable[[str], str]) -> None:
         self.kernel, self.rings, self.fresh = kernel, rings, fresh
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
 
@@ -44,10 +44,14 @@ class Consumer:
 
     def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
         result: list[Op] = []
-        for op in ops:
+        in_turn = self._in_turn(ops) if self.turn is not None and len(around) == 1 else ()
+        for number, op in enumerate(ops):
+            wait, give = self._turns(around, is_first=number in in_turn[:1], is_last=number in in_turn[-1:])
             if op.is_(FOR) and filled_by(self.kernel, op):
-                result += self._loop(op, self.rings[op["induction"]], around)
-            elif op.region is not None:
+                result += self._loop(op, self.rings[id(op)], wait, give)
+                continue
+            result += wait
+            if op.region is not None:
                 inner = (*around, op) if op.is_(FOR) else around
                 region = replace(op.region, ops=self._kept(op.region.ops, inner))
                 if self.turn is not None and not around:  # every other tile
@@ -58,16 +62,20 @@ class Consumer:
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             else:
                 result.append(op)
+            result += give
         return tuple(result)
 
-    def _loop(self, loop: Op, ring: BufferRing, around: tuple[Op, ...]) -> list[Op]:
+    def _in_turn(self, ops: Sequence[Op]) -> tuple[int, ...]:
+        """Operations of a tile that multiply: one wave has its turn from the first to the last."""
+        return tuple(n for n, op in enumerate(ops) if any(filled_by(self.kernel, inner) for inner in op.walk()))
+
+    def _loop(self, loop: Op, ring: BufferRing, wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
         ops, copies = loop.body.ops, set(map(id, copies_into(loop.body.ops, ring.filled)))
         own = [number for number, op in enumerate(ops) if id(op) not in copies and not op.is_(_GROUPS)]
         used = [ops[number] for number in sorted({*own, *feeding(ops, own)})]
         index = ring.index(ring.step)
         ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
         ops += [_of_buffer(op, ring.filled, index) for op in used]
-        wait, give = self._turns(around)
         last = ops[-1]
         # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
         registers = any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops)
@@ -104,14 +112,15 @@ class Consumer:
             self._release(ring, last, ((const(0), ring.steps),)),
         ]
 
-    def _turns(self, around: tuple[Op, ...]) -> tuple[list[Op], list[Op]]:
-        """Wait for this wave's turn to multiply; give it to the other one."""
-        if self.turn is None:
+    def _turns(self, around: tuple[Op, ...], *, is_first: bool, is_last: bool) -> tuple[list[Op], list[Op]]:
+        """Wait for this wave's turn before what it multiplies ``first`` in a tile; give it to the other one behind the
+        ``last``."""
+        if self.turn is None or not (is_first or is_last):
             return [], []
         before = (step_of(self.kernel, around[0]) + 1) // WAVES_IN_TURN  # turns given to this wave
         wait = make("signal_wait", signal=NEXT_TURN, index=self.turn, phase=(before + 1) % 2)
         arrive = make("signal_arrive", signal=NEXT_TURN, index=const(1) - self.turn, bytes=0)
-        return [wait], [in_first_lane(self.kernel, arrive)]
+        return [wait] * is_first, [in_first_lane(self.kernel, arrive)] * is_last
 
     def _release(self, ring: BufferRing, index: Expr, mask: Mask = ()) -> Op:
         attributes = {"everywhere": True} if ring.everywhere else {}
@@ -120,5 +129,9 @@ class Consumer:
 
 
 def _of_buffer(op: Op, filled: frozenset[str], index: Expr) -> Op:
+    """The operation with what it, or one inside of it, reads of a step's tiles in that buffer."""
+    if op.region:
+        region = replace(op.region, ops=tuple(_of_buffer(inner, filled, index) for inner in op.region.ops))
+        op = replace(op, region=region)
     buffers = {key.replace("memory", "buffer"): index for key in READS if op.get(key) in filled}
     return op.with_(**buffers) if buffers else op

@@ -26,7 +26,7 @@ from wavespec.schedule.feeding import feeding
 class Producer:
     """Keeps the copies of a kernel and the loops around them."""
 
-    def __init__(self, kernel: Kernel, rings: Mapping[str, BufferRing]) -> None:
+    def __init__(self, kernel: Kernel, rings: Mapping[int, BufferRing]) -> None:
         self.kernel, self.rings = kernel, rings
         self.by_lanes = any(
             is_by_lanes(inner, filled)
@@ -57,7 +57,7 @@ class Producer:
         if op.is_(LET):
             return (op,)
         if op.is_(FOR) and filled_by(self.kernel, op):
-            return self._loop(op, self.rings[op["induction"]])
+            return self._loop(op, self.rings[id(op)])
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
             region = Region((), self._kept(op.body.ops), ())
             return (replace(op, operands=(), results=(), region=region),)
