@@ -94,82 +94,128 @@ class PromoteShared(Pass):
     ensures = (staged_tensors_are_copied,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        operands: dict[str, tuple[Op, Fragment]] = {}
-        products: list[tuple[MatrixInstruction, tuple[str, str]]] = []
-        for op in kernel.walk():
-            if op.is_(MMA):
-                row = instruction_of(op, machine)
-                products.append((row, (op["m"], op["n"])))
-                operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
-        together, added = set(_beside_product(kernel.body)), dict[str, Memory]()
-        loops, filled_in = _loops_of_reads(kernel) if kernel.producers else {}, dict[str, int | None]()
-        # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
-        stages = kernel.distribution.stages if kernel.producers else 1
-
-        def change(op: Op) -> tuple[Op, ...]:
-            whole = op.is_(WRITE) and not op.get("at") and not op.get("combine")
-            if whole and kernel.producers and kernel.distribution.split == 1:
-                memory, (row, dims) = kernel.memory(op["memory"]), products[0]
-                staged = staging_of(memory, row, dims, kernel.wave_count, machine)
-                if staged and not may_be_empty(kernel, memory):
-                    added.update((memory.name, memory) for memory in staged)
-                    return (op.with_(staged=tuple(memory.name for memory in staged)),)
-            if not op.is_(READ) or op.get("direct"):
-                return (op,)
-            source, value = seen_by(op, kernel), op.result
-            product, fragment = operands.get(value.name, (None, None))
-            converted = fragment is not None and fragment.dtype != source.dtype
-            bias = {"bias": fragment.bias} if fragment and fragment.bias else {}
-            if product is not None and fragment is not None and fragment.staging == "none":
-                result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
-                rows = tuple(dim for dim in source.dims if dim != product["k"])
-                return (replace(op.with_(clamped=rows, **bias), results=(result,)),)
-            if not (source.staged or converted or (fragment and fragment.from_shared)):
-                return (op,)
-            if not source.staged and not kernel.producers and _reads_behind(kernel, op)[1]:
-                return (op.with_(direct=True),)
-            dtype = fragment.dtype if fragment else source.dtype
-            origin, dims = dict(op["origin"]), tuple(dim for dim in source.dims if dim in value.tile.dims)
-            local, extents = dict.fromkeys(dims, const(0)), dict(zip(value.tile.dims, value.tile.extents, strict=True))
-            own = fragment is not None and fragment.staging == "rows" and value.name in together
-            if machine.shared.private_rows and own:
-                for name, count in kernel.waves:
-                    if (dim := dim_of_wave(name)) in extents:
-                        extents[dim] //= count
-                        start = kernel.symbol(name) * extents[dim]
-                        origin[dim], local[dim] = origin[dim] + start, local[dim] - start
-            if product is None and kernel.producers:
-                raise StagedForNoProduct(source.span or op.span, source.name)
-            if len(dims) != 2:
-                raise NoMatrixStaged(source.span or op.span, source.name, dims)
-            sizes = tuple(const(extents[dim]) for dim in dims)
-            name = f"{value.name if op.get('at') else source.name}.shared"
-            shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
-            loop = loops.get(value.name)
-            elsewhere = {name for name, other in filled_in.items() if other != loop}
-            shared = unlike(arrange_staged(shared, product, fragment, machine, source.span), added, elsewhere)
-            added[shared.name], filled_in[shared.name] = shared, loop
-            where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | bias
-            if op.get("at"):
-                where |= {"at": _place(op, kernel), "over": op["over"], "through": _through(kernel, op)}
-            copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
-            result = replace(value, type=replace(value.tile, dtype=dtype))
-            read = replace(op, operands=(), attributes=tuple(p for p in op.attributes if p[0] not in ("at", "over")))
-            read = replace(read.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
-            if product is not None and instruction_of(product, machine).reads_shared:
-                read = read.with_(by_unit=True)
-            return (copy, read)
-
-        body = rewrite(kernel.body, change)
+        staging = _Staging(kernel, machine)
+        body = rewrite(kernel.body, staging.change)
         retyped = {op.result.name: op.result for new in body for op in new.walk() if op.is_(READ)}
 
         def use(op: Op) -> tuple[Op, ...]:
             return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
 
-        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
+        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *staging.added.values()))
         check_shared(kernel, machine)
         symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
         return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
+
+
+class _Staging:
+    """What stands in place of the reads and writes of a kernel; ``added``: the shared memories that they use."""
+
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.kernel, self.machine = kernel, machine
+        self.operands: dict[str, tuple[Op, Fragment]] = {}
+        self.products: list[tuple[MatrixInstruction, tuple[str, str]]] = []
+        for op in kernel.walk():
+            if op.is_(MMA):
+                row = instruction_of(op, machine)
+                self.products.append((row, (op["m"], op["n"])))
+                self.operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
+        self.together, self.added = set(_beside_product(kernel.body)), dict[str, Memory]()
+        self.loops = _loops_of_reads(kernel) if kernel.producers else {}
+        self.filled_in: dict[str, int | None] = {}
+        # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
+        self.stages = kernel.distribution.stages if kernel.producers else 1
+
+    def change(self, op: Op) -> tuple[Op, ...]:
+        if op.is_(WRITE):
+            return (self._write(op),)
+        return self._read(op) if op.is_(READ) and not op.get("direct") else (op,)
+
+    def _write(self, op: Op) -> Op:
+        kernel, memory = self.kernel, self.kernel.memory(op["memory"])
+        whole = not op.get("at") and not op.get("combine")
+        if not whole or not kernel.producers or kernel.distribution.split != 1:
+            return op
+        row, dims = self.products[0]
+        staged = staging_of(memory, row, dims, kernel.wave_count, self.machine)
+        if not staged or may_be_empty(kernel, memory):
+            return op
+        self.added |= {memory.name: memory for memory in staged}
+        return op.with_(staged=tuple(memory.name for memory in staged))
+
+    def _read(self, op: Op) -> tuple[Op, ...]:
+        source, value = seen_by(op, self.kernel), op.result
+        product, fragment = self.operands.get(value.name, (None, None))
+        if product is not None and fragment is not None and fragment.staging == "none":
+            result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
+            rows = tuple(dim for dim in source.dims if dim != product["k"])
+            return (replace(op.with_(clamped=rows, **_bias(fragment)), results=(result,)),)
+        converted = fragment is not None and fragment.dtype != source.dtype
+        if not (source.staged or converted or (fragment and fragment.from_shared)):
+            return (op,)
+        if not source.staged and not self.kernel.producers and _reads_behind(self.kernel, op)[1]:
+            return (op.with_(direct=True),)
+        return self._copied(op, source, product, fragment)
+
+    def _copied(self, op: Op, source: Memory, product: Op | None, fragment: Fragment | None) -> tuple[Op, ...]:
+        """The copy of a tile into shared memory, and the read of it there."""
+        value, kernel = op.result, self.kernel
+        dims = tuple(dim for dim in source.dims if dim in value.tile.dims)
+        origin, local, extents = self._part(op, dims, fragment)
+        if product is None and kernel.producers:
+            raise StagedForNoProduct(source.span or op.span, source.name)
+        if len(dims) != 2:
+            raise NoMatrixStaged(source.span or op.span, source.name, dims)
+        shared = self._memory(op, source, tuple((dim, extents[dim]) for dim in dims), product, fragment)
+        where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | _bias(fragment)
+        if op.get("at"):
+            where |= {"at": _place(op, kernel), "over": op["over"], "through": _through(kernel, op)}
+        copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
+        result = replace(value, type=replace(value.tile, dtype=shared.dtype))
+        read = replace(op, operands=(), attributes=tuple(p for p in op.attributes if p[0] not in ("at", "over")))
+        read = replace(read.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
+        if product is not None and instruction_of(product, self.machine).reads_shared:
+            read = read.with_(by_unit=True)
+        return (copy, read)
+
+    def _part(
+        self, op: Op, dims: tuple[str, ...], fragment: Fragment | None
+    ) -> tuple[dict[str, Expr], dict[str, Expr], dict[str, int]]:
+        """What a memory holds of a tile: where that is in the tensor, where the tile is in the memory, and how much it
+        is along each dim; the rows of one wave, where waves have rows of their own."""
+        tile = op.result.tile
+        origin, local = dict(op["origin"]), dict.fromkeys(dims, const(0))
+        extents = dict(zip(tile.dims, tile.extents, strict=True))
+        own = fragment is not None and fragment.staging == "rows" and op.result.name in self.together
+        for name, count in self.kernel.waves if self.machine.shared.private_rows and own else ():
+            if (dim := dim_of_wave(name)) in extents:
+                extents[dim] //= count
+                start = self.kernel.symbol(name) * extents[dim]
+                origin[dim], local[dim] = origin[dim] + start, local[dim] - start
+        return origin, local, extents
+
+    def _memory(
+        self,
+        op: Op,
+        source: Memory,
+        extents: tuple[tuple[str, int], ...],
+        product: Op | None,
+        fragment: Fragment | None,
+    ) -> Memory:
+        """The memory for a tile, arranged for its product; the same one for all that stage the same alike."""
+        dims, sizes = tuple(dim for dim, _ in extents), tuple(const(extent) for _, extent in extents)
+        dtype = fragment.dtype if fragment else source.dtype
+        name = f"{op.result.name if op.get('at') else source.name}.shared"
+        shared = Memory(name, dtype, dims, sizes, "shared", buffers=self.stages, staged=True, span=op.span)
+        loop = self.loops.get(op.result.name)
+        elsewhere = {name for name, other in self.filled_in.items() if other != loop}
+        arranged = arrange_staged(shared, product, fragment, self.machine, source.span)
+        shared = unlike(arranged, self.added, elsewhere)
+        self.added[shared.name], self.filled_in[shared.name] = shared, loop
+        return shared
+
+
+def _bias(fragment: Fragment | None) -> dict[str, int]:
+    return {"bias": fragment.bias} if fragment and fragment.bias else {}
 
 
 def _loops_of_reads(kernel: Kernel) -> dict[str, int]:
