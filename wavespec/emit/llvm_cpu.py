@@ -423,7 +423,8 @@ class ThreadToCpu(CpuProducts):
         lines = [part.name for part in self.parts(value, [columns * unit] * rows)]
         element, plain = f"i{dtype.bits * unit}" if unit > 1 else mlir_type(dtype), vector_type(dtype, columns * unit)
         if unit > 1:
-            lines = [self.text.op(f"vector.bitcast {line} : {plain} to vector<{columns}x{element}>") for line in lines]
+            cast = "llvm.bitcast" if dtype.bits == 8 else "vector.bitcast"  # as in `MaskedWords`
+            lines = [self.text.op(f"{cast} {line} : {plain} to vector<{columns}x{element}>") for line in lines]
         lines = transposed_lines(self.text, lines, columns, element)
         if unit > 1:
             turned = vector_type(dtype, rows * unit)

@@ -14,6 +14,8 @@ from wavespec.emit.registers import mlir_type, vector_type
 from wavespec.ir.dtype import DType
 
 _WORD = 4
+# Words and their elements are bitcast by LLVM: MLIR makes one operation of a truncation and the `vector.bitcast` behind
+# it, which computes in the type before them, 16 bits, what becomes words of 32.
 
 
 def are_words(dtype: DType, size: int) -> bool:
@@ -48,12 +50,12 @@ class MaskedWords:
         some = self.text.op(f"vector.create_mask {words} : {self._mask}")
         types = f"(!llvm.ptr, {self._mask}, {self._type}) -> {self._type}"
         name = self.text.op(f'"llvm.intr.masked.load"({self.pointer}, {some}, {before}) {self._how} : {types}')
-        return self.text.op(f"vector.bitcast {name} : {self._type} to {vector_type(self.dtype, self.size)}")
+        return self.text.op(f"llvm.bitcast {name} : {self._type} to {vector_type(self.dtype, self.size)}")
 
     def store(self, value: str) -> None:
         """Store what is there of a vector."""
         words = self._words()
-        value = self.text.op(f"vector.bitcast {value} : {vector_type(self.dtype, self.size)} to {self._type}")
+        value = self.text.op(f"llvm.bitcast {value} : {vector_type(self.dtype, self.size)} to {self._type}")
         some = self.text.op(f"vector.create_mask {words} : {self._mask}")
         types = f"({self._type}, !llvm.ptr, {self._mask}) -> ()"
         self.text.do(f'"llvm.intr.masked.store"({value}, {self.pointer}, {some}) {self._how} : {types}')

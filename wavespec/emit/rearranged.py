@@ -14,7 +14,8 @@ def turned(text: MlirText, name: str, dtype: DType, rows: int, columns: int, uni
     element = mlir_type(dtype) if unit == 1 else f"i{dtype.bits * unit}"
     flat, cells = vector_type(dtype, rows * columns * unit), f"vector<{rows * columns}x{element}>"
     if unit > 1:
-        name = text.op(f"vector.bitcast {name} : {flat} to {cells}")
+        cast = "llvm.bitcast" if dtype.bits == 8 else "vector.bitcast"  # as in `MaskedWords`
+        name = text.op(f"{cast} {name} : {flat} to {cells}")
     square, across = f"vector<{rows}x{columns}x{element}>", f"vector<{columns}x{rows}x{element}>"
     name = text.op(f"vector.shape_cast {name} : {cells} to {square}")
     name = text.op(f"vector.transpose {name}, [1, 0] : {square} to {across}")
