@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from wavespec.emit.cpu_products import CpuProducts
 from wavespec.emit.elementwise import power_by_polynomial
 from wavespec.emit.masked_words import MaskedWords, are_words
+from wavespec.emit.rearranged import as_units
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.emit.shared_divisor import is_moderate, quotient
 from wavespec.emit.thread_to_mlir import BESIDE_LANES
@@ -423,8 +424,7 @@ class ThreadToCpu(CpuProducts):
         lines = [part.name for part in self.parts(value, [columns * unit] * rows)]
         element, plain = f"i{dtype.bits * unit}" if unit > 1 else mlir_type(dtype), vector_type(dtype, columns * unit)
         if unit > 1:
-            cast = "llvm.bitcast" if dtype.bits == 8 else "vector.bitcast"  # as in `MaskedWords`
-            lines = [self.text.op(f"{cast} {line} : {plain} to vector<{columns}x{element}>") for line in lines]
+            lines = [as_units(self.text, line, dtype, plain, f"vector<{columns}x{element}>") for line in lines]
         lines = transposed_lines(self.text, lines, columns, element)
         if unit > 1:
             turned = vector_type(dtype, rows * unit)

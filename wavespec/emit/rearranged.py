@@ -14,8 +14,7 @@ def turned(text: MlirText, name: str, dtype: DType, rows: int, columns: int, uni
     element = mlir_type(dtype) if unit == 1 else f"i{dtype.bits * unit}"
     flat, cells = vector_type(dtype, rows * columns * unit), f"vector<{rows * columns}x{element}>"
     if unit > 1:
-        cast = "llvm.bitcast" if dtype.bits == 8 else "vector.bitcast"  # as in `MaskedWords`
-        name = text.op(f"{cast} {name} : {flat} to {cells}")
+        name = as_units(text, name, dtype, flat, cells)
     square, across = f"vector<{rows}x{columns}x{element}>", f"vector<{columns}x{rows}x{element}>"
     name = text.op(f"vector.shape_cast {name} : {cells} to {square}")
     name = text.op(f"vector.transpose {name}, [1, 0] : {square} to {across}")
@@ -26,6 +25,12 @@ def turned(text: MlirText, name: str, dtype: DType, rows: int, columns: int, uni
             line = text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {vector_type(dtype, rows * unit)}")
         lines.append(Part(line, rows * unit))
     return tuple(lines)
+
+
+def as_units(text: MlirText, name: str, dtype: DType, flat: str, cells: str) -> str:
+    """A vector whose type is ``flat``, of elements of ``dtype``, as one of larger integers, ``cells``."""
+    cast = "llvm.bitcast" if dtype.bits == 8 else "vector.bitcast"  # what was truncated: see `MaskedWords`
+    return text.op(f"{cast} {name} : {flat} to {cells}")
 
 
 def padded(
