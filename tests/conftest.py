@@ -28,7 +28,7 @@ gc.set_threshold(20_000)  # as the command line does: lowering makes objects, bu
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _FOUND = (Phase.explicit, Phase.generate)  # shrinking a failure takes minutes: the long profile does it
 settings.register_profile(
-    "fast", max_examples=25, deadline=None, derandomize=True, phases=_FOUND, suppress_health_check=_SLOW
+    "fast", max_examples=16, deadline=None, derandomize=True, phases=_FOUND, suppress_health_check=_SLOW
 )
 settings.register_profile("long", max_examples=1500, deadline=None, print_blob=True, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -19,6 +19,9 @@ from tests.kernels import Sizes, Subject, subjects, tensors_of
 from tests.specs import FAMILIES, KERNELS
 
 ROOT = Path(__file__).parents[1]
+KINDS = ("argmax", "attention_paged", "gemm", "matmul_mxf8", "scatter_add", "topk")
+"""Kernels with a result of integers, places in tables, a plain result, floats that torch cannot copy, an argument that
+is changed, and two outputs."""
 SUBJECTS = {subject.name: subject for subject in subjects("cpu") if subject.file == subject.name}
 
 
@@ -52,7 +55,15 @@ def copied(outputs: Sequence[Tensor], value: int) -> Any:
     return made if len(made) > 1 else made[0]
 
 
-@pytest.fixture(params=SUBJECTS)
+every_kernel = pytest.mark.parametrize("kernel", SUBJECTS, indirect=True)
+quickly_one_of_a_kind = pytest.mark.parametrize(
+    "kernel",
+    [pytest.param(name, marks=[] if name in KINDS else [pytest.mark.rare]) for name in SUBJECTS],
+    indirect=True,
+)
+
+
+@pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> tuple[Subject, Any]:
     name: str = request.param
     return SUBJECTS[name], getattr(import_module(f"generated.{name}"), name)
@@ -63,17 +74,17 @@ def test_there_is_a_wrapper_for_every_spec() -> None:
     assert sorted(path.stem for path in (ROOT / "generated").glob("*.py") if path.stem != "__init__") == names
 
 
+@every_kernel
 @pytest.mark.compiles
 def test_results_are_right(kernel: tuple[Subject, Any]) -> None:
+    """At small sizes, 0 among them; the same code runs at others in `tests/cpu`."""
     subject, call = kernel
-    for sizes, whole in [
-        *((sizes, subject.row.exact) for sizes in subject.row.small),
-        *((sizes, False) for sizes in subject.row.normal),
-    ]:
-        inputs = subject.inputs(sizes, whole=whole)
-        subject.check(inputs, tensors_of(call(*cloned(inputs))), sizes, whole=whole)
+    for sizes in subject.row.small:
+        inputs = subject.inputs(sizes)
+        subject.check(inputs, tensors_of(call(*cloned(inputs))), sizes)
 
 
+@every_kernel
 @pytest.mark.compiles
 def test_out_is_written_and_returned(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
@@ -90,6 +101,7 @@ def test_out_is_written_and_returned(kernel: tuple[Subject, Any]) -> None:
     subject.check(inputs, tensors_of(out), sizes)
 
 
+@quickly_one_of_a_kind
 @pytest.mark.slow
 @pytest.mark.compiles
 def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
@@ -107,6 +119,7 @@ def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
         torch.library.opcheck(operator, (*inputs, *outputs), test_utils=possible)
 
 
+@quickly_one_of_a_kind
 @pytest.mark.slow
 @pytest.mark.compiles
 def test_compiles_whole_with_dynamic_shapes(kernel: tuple[Subject, Any]) -> None:
@@ -122,6 +135,7 @@ def test_compiles_whole_with_dynamic_shapes(kernel: tuple[Subject, Any]) -> None
         subject.check(inputs, compiled(cloned(inputs)), sizes)
 
 
+@every_kernel
 def test_wrong_dtype_names_the_argument(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
     *others, last = subject.inputs(largest(subject))

@@ -9,24 +9,18 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from tests.amd.amd_gemms import AnyGemm, loaded
+from tests.amd.amd_gemms import AnyGemm, built, loaded
 from tests.kernels import array_to_tensor, tensor_to_array
-from wavespec.emit.interface import launch_interface
 from wavespec.ir.dtype import DTYPES
-from wavespec.pipeline import lower
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.partly_written import partly_written
-from wavespec.schema.resolved import resolve
 from wavespec.sim.elements import poisoned
-from wavespec.targets.machine import machines
 
 
 def emulated(case: AnyGemm, sizes: Mapping[str, int], inputs: Sequence[Tensor]) -> dict[str, Tensor]:
     """The tensors of ``case`` behind the call.  The emulator raises at a race or an access out of bounds."""
-    spec, (machine,) = case.spec, machines(case.target)
-    plan = make_plan(launch_interface(lower(spec, machine), machine, resolve(spec, case.target)), sizes)
-    return run_emulated(loaded(case)[0], spec, plan, inputs)
+    return run_emulated(loaded(case)[0], case.spec, make_plan(built(case), sizes), inputs)
 
 
 def run_emulated(code: Any, spec: KernelSpec, plan: LaunchPlan, inputs: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 from random import Random
 
+import pytest
+
 from tests.fuzz.broken_texts import FOLDER
 from tests.fuzz.mutations import mutated_spec
 from tests.fuzz.search import search, search_mutations
@@ -12,10 +14,9 @@ from tests.fuzz.search_variations import search_variations
 from wavespec.cache import CompileCache
 from wavespec.check_builds import check_builds
 from wavespec.diagnostics import WavespecError
-from wavespec.pipeline import best_variant, build, emit
+from wavespec.pipeline import best_variant, build
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.resolve import cases_for_target, targets_of
-from wavespec.targets.machine import machines
+from wavespec.schema.resolve import targets_of
 
 
 def test_random_specs_are_computed_right() -> None:
@@ -45,17 +46,15 @@ def test_valid_variations_are_computed_right() -> None:
     assert summary.compared == 2 and summary.calls.total() >= 12, str(summary)
 
 
+@pytest.mark.rare
 def test_what_check_passes_builds() -> None:
-    """Configurations that the language accepts: those without a finding become MLIR for every machine, and some code."""
+    """Configurations that the language accepts: of those without a finding, some are compiled."""
     drawn = [spec for number in range(150) if (spec := _accepted(mutated_spec(Random(number)))) is not None]
     found = check_builds(drawn, cache=CompileCache(enabled=False))
     passed = [spec for spec, problems in zip(drawn, found, strict=True) if not problems]
     assert len(passed) > 8
-    for number, spec in enumerate(passed):
-        for target in targets_of(spec):
-            for case in cases_for_target(spec, target):
-                assert all(emit(case.spec, machine).text for machine in machines(target))
-        if number % 4 == 0 and "cpu" in targets_of(spec):
+    for spec in passed[::4]:
+        if "cpu" in targets_of(spec):
             assert build(spec, "cpu", only=best_variant("cpu")).binaries
 
 

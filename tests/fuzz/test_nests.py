@@ -19,9 +19,18 @@ from wavespec.targets.machine import Machine, machines
 
 EACH = settings().max_examples // 8  # a nest takes about three seconds; the long profile has 187 for each machine
 MACHINES = [*machines("cpu"), *machines("gfx942"), *machines("sm_90")]
+CPU = machines("cpu")[-1]
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.variant)
+@pytest.mark.parametrize(
+    "machine",
+    [
+        # The variants of a CPU share all passes that know loops.
+        pytest.param(machine, marks=[pytest.mark.rare] if machine.target == "cpu" and machine != CPU else [])
+        for machine in MACHINES
+    ],
+    ids=lambda machine: machine.variant,
+)
 def test_nests_are_computed_right_in_the_simulator(machine: Machine) -> None:
     first, taken = 1000 * MACHINES.index(machine), 0
     count = 4 * EACH if machine.concurrent_waves else EACH  # which are refused more often, and simulated faster

@@ -39,6 +39,7 @@ def wrong(case: Case) -> str:
     return ""
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("suite", SUITES)
 def test_cases_of_others_are_right(suite: str) -> None:
     make: Callable[[], Iterable[Case]] = SUITES[suite]

@@ -85,19 +85,21 @@ def gemms(draw: st.DrawFn, machine: Machine) -> tuple[Gemm, dict[str, int]]:
     return gemm, sizes
 
 
-def lowered_through_text(gemm: Gemm, machine: Machine) -> Kernel:
-    """All passes, each result printed and read back equal."""
+def lowered_through_text(gemm: Gemm, machine: Machine, read_back: str) -> Kernel:
+    """All passes, the result of one of them printed and read back equal."""
     kernel = spec_to_tile(resolve(gemm.spec, machine.target))
     for one in PASSES:
         kernel = one(kernel, machine)
-        assert parse_kernel(print_kernel(kernel)) == kernel, one.name
+        if one.name == read_back:
+            assert parse_kernel(print_kernel(kernel)) == kernel, one.name
     return kernel
 
 
-def check(gemm: Gemm, machine: Machine, sizes: dict[str, int]) -> bool:
+def check(gemm: Gemm, machine: Machine, sizes: dict[str, int], data: st.DataObject) -> bool:
     """Whether the spec was accepted; then its result was right."""
+    read_back = data.draw(st.sampled_from([one.name for one in PASSES]))
     try:
-        kernel = lowered_through_text(gemm, machine)
+        kernel = lowered_through_text(gemm, machine, read_back)
     except WavespecError as error:
         assert str(error).startswith("gemm.wave.yaml:"), "a diagnostic has its place"
         return False
@@ -109,20 +111,20 @@ def check(gemm: Gemm, machine: Machine, sizes: dict[str, int]) -> bool:
 
 @given(st.data())
 def test_gemm_on_nvidia_is_right_or_refused(data: st.DataObject) -> None:
-    check(*_swap(NVIDIA, data))
+    check(*drawn(NVIDIA, data), data)
 
 
 @given(st.data())
 def test_gemm_on_amd_is_right_or_refused(data: st.DataObject) -> None:
-    check(*_swap(data.draw(st.sampled_from([m for m in MACHINES if m.lanes == AMD.lanes])), data))
+    check(*drawn(data.draw(st.sampled_from([m for m in MACHINES if m.lanes == AMD.lanes])), data), data)
 
 
 @given(st.data())
 def test_gemm_on_cpu_is_right_or_refused(data: st.DataObject) -> None:
-    check(*_swap(data.draw(st.sampled_from([m for m in MACHINES if m.lanes == CPU.lanes])), data))
+    check(*drawn(data.draw(st.sampled_from([m for m in MACHINES if m.lanes == CPU.lanes])), data), data)
 
 
-def _swap(machine: Machine, data: st.DataObject) -> tuple[Gemm, Machine, dict[str, int]]:
+def drawn(machine: Machine, data: st.DataObject) -> tuple[Gemm, Machine, dict[str, int]]:
     gemm, sizes = data.draw(gemms(machine))
     return gemm, machine, sizes
 
@@ -148,7 +150,7 @@ def test_roles_and_schedules_never_change_a_result(data: st.DataObject) -> None:
         orders=(orders[0], orders[1], "M, N"),
     )
     padded = {dim: -(-size // factor) * factor for (dim, size), factor in zip(sizes.items(), factors, strict=True)}
-    check(gemm, machine, padded)
+    check(gemm, machine, padded, data)
 
 
 @pytest.mark.compiles
@@ -170,4 +172,4 @@ def test_legal_tiles_and_waves_never_change_a_result(data: st.DataObject) -> Non
     )
     assume(sum(tile) * depth * DTYPES[gemm.dtype].bytes <= machine.shared.bytes)
     assume(not (gemm.dtype == "f32" and machine is NVIDIA and waves[1] == 32))  # its f32 row is 64 wide
-    assert check(gemm, machine, sizes), "the tiles are legal"
+    assert check(gemm, machine, sizes, data), "the tiles are legal"

@@ -60,6 +60,8 @@ DIMS = ("M", "N", "K")
 SLOTS = tuple(dict.fromkeys(re.findall(r"<(\w+)>", TEMPLATE)))
 PACKAGE = Path(__file__).parents[2] / "wavespec"
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+ALL_WORDS = "gfx942"
+"""The target whose kernels are named by all words of Python, MLIR and the language; others by what is their own."""
 NUMBERED = re.compile(r"[vc][0-9]+")
 """What MLIR calls values, each as good a name as the others."""
 
@@ -132,7 +134,9 @@ def test_names_that_machine_code_has_are_refused_for_kernels_alone(name: str) ->
         loads(text_with({"gemm": name}))
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target", [pytest.param(target, marks=[] if target == ALL_WORDS else [pytest.mark.rare]) for target in TARGETS]
+)
 def test_names_change_no_code(target: str) -> None:
     """The module has the same operations, but for sums of places, whose terms come in the order of their names."""
     machine = machines(target)[0]
@@ -144,8 +148,7 @@ def test_names_change_no_code(target: str) -> None:
         return Counter({word: count for pair, count in found.items() for word in pair if word and word not in places})
 
     expected = operations({})
-    # One machine has all words of Python, MLIR and the language, others what is their own.
-    words = words_of(target) if target != "gfx942" else all_words()
+    words = words_of(target) if target != ALL_WORDS else all_words()
     for names in namings(words):
         assert operations(names) == expected, names
 
@@ -182,7 +185,9 @@ NAMED = (
 )
 
 
-@pytest.mark.parametrize("names", NAMED)
+@pytest.mark.parametrize(
+    "names", [pytest.param(names, marks=[pytest.mark.rare] if index else []) for index, names in enumerate(NAMED)]
+)
 def test_kernels_with_names_of_the_compiler_run(names: dict[str, str], tmp_path: Path) -> None:
     a, b = torch.randint(-4, 5, (70, 40)).half(), torch.randint(-4, 5, (50, 40)).half()
     spec = loads(text_with(names))

@@ -113,7 +113,9 @@ def test_steps_with_code_for_each_element_are_short() -> None:
     counted = ROWS_SO_FAR.replace("iterate: N", "iterate: N\n      step: 2")
     ending = ROWS_SO_FAR.replace("iterate: N", "iterate: N\n      until: left < 1")
     ending = ending.replace("graph:", "graph:\n  - steps: {register: [], dtype: i32, value: 3}")
-    ending = ending.replace("before: none}\n      body:", "before: none, left: steps}\n      body:\n        - left: left - 1")
+    ending = ending.replace(
+        "before: none}\n      body:", "before: none, left: steps}\n      body:\n        - left: left - 1"
+    )
     for text, machine, step in (
         (ROWS_SO_FAR, CPU, CPU.longest_scan),
         (ROWS_SO_FAR, NVIDIA, 4096),

@@ -180,7 +180,7 @@ def test_specialized_gemm_is_clean_and_exact(order: Order) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS[:2])
+@pytest.mark.parametrize("order", [ORDERS[0], pytest.param(ORDERS[1], marks=pytest.mark.rare)])
 @pytest.mark.parametrize("bug", SPECIALIZED)
 def test_bug_in_a_specialized_gemm_is_caught(bug: str, order: Order) -> None:
     plant, kind = SPECIALIZED[bug]
@@ -199,14 +199,14 @@ def test_bugs_in_a_lowered_gemm_are_caught(machine: Machine, bugs: dict[str, tup
         assert kind in found(*run_lowered(plant(kernel), machine)), bug
 
 
-@pytest.mark.parametrize("order", ORDERS[1:])
+@pytest.mark.parametrize("order", [ORDERS[1], *(pytest.param(order, marks=pytest.mark.rare) for order in ORDERS[2:])])
 @pytest.mark.parametrize("name", ROLES)
 def test_lowered_gemm_with_roles_is_clean_and_exact(name: str, order: Order) -> None:
     report, right = run_roles(name, lambda kernel: kernel, order)
     assert found(report, right) == set(), report.render()
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("name", "bug", "plant", "kind"), BUGS_OF_ROLES, ids=lambda value: value if isinstance(value, str) else ""
 )
