@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, run
+from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, operands, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 PROMISED = ("", "", "multiple_of: 8")
@@ -158,3 +160,19 @@ def test_only_one_of_two_loops_over_a_dim_is_unrolled(unrolled: str, machine: Ma
     report, expected = run(loads(text, "gemm.wave.yaml"), machine, {"M": 33, "N": 65, "K": 136})
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("schedule", ["stages: 2, loops: {k_loop: {unroll: 2}}", "stages: 2, auto: modulo"])
+def test_steps_behind_the_last_one_write_nothing(schedule: str, machine: Machine) -> None:
+    """Whole tiles check no bounds, and other workgroups write what lies behind a row."""
+    text = Gemm(dims=("", "", "multiple_of: 32")).text.replace("schedule: {stages: 1}", f"schedule: {{{schedule}}}")
+    text = text.replace("constraints:", "  d: {shape: [N, K], dtype: f16, role: output}\nconstraints:")
+    text = text.replace(
+        "  - {write: k_loop", "        - twice: b_tile * 2\n        - {write: twice, to: d}\n  - {write: k_loop"
+    )
+    spec, sizes = loads(text, "gemm.wave.yaml"), {"M": 32, "N": 60, "K": 96}
+    inputs = operands(spec, sizes)
+    report = simulate(lower(spec, machine), machine, inputs, sizes)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["d"], inputs["b"] * 2)

@@ -8,7 +8,20 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Op, Region, Value
 from wavespec.ir.rewriting import substituted
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BIND, COPY_ASYNC, LOAD, LOAD_MATRIX, LOAD_TILE, MMA, MOVES
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    ATOMIC,
+    BIND,
+    COPY_ASYNC,
+    LOAD,
+    LOAD_MATRIX,
+    LOAD_TILE,
+    MMA,
+    MOVES,
+    STORE,
+)
 from wavespec.schedule.feeding import bound_symbols, symbols_of, used_values
 from wavespec.schedule.loop_plan import LoopPlan
 
@@ -21,8 +34,9 @@ class SoftwarePipeline:
     Round t of the new loop runs stage s for step t - s; the first rounds, in which only early stages have a step,
     stand before the loop.  There is no epilogue: the last rounds run early stages for steps that do not exist.
     What these load is zeros (``mask``), or, where the hardware checks ranges and no sum sees it, whatever is there
-    at the last step that exists (docs/decisions/0013).  A value that crosses rounds is carried by the loop; a symbol
-    that stands for one is bound anew in front of who uses it, since steps of several rounds use it at a time.
+    at the last step that exists (docs/decisions/0013); to tensors they write nothing.  A value that crosses rounds is
+    carried by the loop; a symbol that stands for one is bound anew in front of who uses it, since steps of several
+    rounds use it at a time.
     """
 
     def __init__(
@@ -202,8 +216,9 @@ class SoftwarePipeline:
         """The operation for the step at ``position``, which may not exist unless ``exists``; ``inside``: the loop has
         a step."""
         place, bound = position, position
-        touches_tensor = op.is_(COPY_ASYNC) or (op.is_(LOAD) and op["memory"] not in self.plan.buffers)
-        if self.repeats and not exists and touches_tensor:
+        loads = op.is_(COPY_ASYNC) or (op.is_(LOAD) and op["memory"] not in self.plan.buffers)
+        writes = op.is_(STORE, ATOMIC, ACCUMULATE) and op["memory"] not in self.plan.buffers
+        if self.repeats and not exists and loads:
             # The last step that exists, again; a mask only where there may be none at all.
             place, bound = self._last_or(position), self.lower
             exists = inside or less(self.lower, self.upper)
@@ -211,7 +226,7 @@ class SoftwarePipeline:
         if op.get("memory") in self.plan.buffers:
             count = self.plan.buffers[op["memory"]]
             moved = moved.with_(buffer=(position // self.step) % count if count > 1 else const(0))
-        if exists or not touches_tensor:
+        if exists or not (loads or writes):
             return moved
         bounded = any(right is self.upper and at_most(bound, left) for left, right in moved["mask"])
         return moved if bounded else moved.with_(mask=((bound, self.upper), *moved["mask"]))
