@@ -9,6 +9,8 @@ import pytest
 from tests.lower.gemms import AMD, CPU, MACHINES, NVIDIA, Gemm, lines, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.printer import print_kernel
+from wavespec.pipeline import lower
+from wavespec.schema import loads
 from wavespec.targets.machine import Machine
 
 STAGE = "promote-shared"
@@ -28,6 +30,14 @@ def test_read_becomes_a_copy_and_a_read_of_the_copy() -> None:
         '%a_tile = read {memory = "a.shared", origin = (("M", [0],), ("K", [0],),)} : tile<M: 32, K: 32, f16>',
         '%b_tile = read {memory = "b", origin = (("N", [wg1*64],), ("K", [at_K],),)} : tile<N: 64, K: 32, f16>',
     ]
+
+
+def test_a_tile_that_is_read_twice_is_copied_once() -> None:
+    text = Gemm().text.replace("- b_tile: {read: b}", "- b_tile: {read: b}\n        - again: {read: b}")
+    text = text.replace("acc: {mma: [a_tile, b_tile, acc]}", "half: {mma: [a_tile, b_tile, acc]}")
+    text = text.replace("  - {write: k_loop", "        - acc: {mma: [a_tile, again, half]}\n  - {write: k_loop")
+    kernel = lower(loads(text), NVIDIA, after=STAGE)
+    assert len(lines(kernel, "copy")) == 2 and len(lines(kernel, "read")) == 3
 
 
 def test_nothing_is_staged_that_is_not_asked_for() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
+from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave, operand_name
-from wavespec.ir.tile_ops import ITERATE, MMA, READ, WRITE
+from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
@@ -82,6 +83,7 @@ class PromoteShared(Pass):
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
+            Several reads of one tile in a block share a copy.
             What a product would have staged, and lies at places that are computed, is read as it is: ``direct``.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
             on: (symbol, memory, place), each behind those that its own place depends on.
@@ -95,7 +97,7 @@ class PromoteShared(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         staging = _Staging(kernel, machine)
-        body = rewrite(kernel.body, staging.change)
+        body = _filled_once(rewrite(kernel.body, staging.change))
         retyped = {op.result.name: op.result for new in body for op in new.walk() if op.is_(READ)}
 
         def use(op: Op) -> tuple[Op, ...]:
@@ -212,6 +214,25 @@ class _Staging:
         shared = unlike(arranged, self.added, elsewhere)
         self.added[shared.name], self.filled_in[shared.name] = shared, loop
         return shared
+
+
+def _filled_once(ops: Sequence[Op]) -> tuple[Op, ...]:
+    """The operations without copies of what a copy before them in the block has left in the same memory."""
+    result: list[Op] = []
+    holds: dict[str, object] = {}
+    for op in ops:
+        if op.region:
+            op = replace(op, region=replace(op.region, ops=_filled_once(op.region.ops)))
+            for inner in op.walk():
+                if inner.is_(COPY):
+                    holds.pop(inner["memory"], None)
+        elif op.is_(COPY):
+            what = key_of_attributes(op)
+            if holds.get(op["memory"]) == what:
+                continue
+            holds[op["memory"]] = what
+        result.append(op)
+    return tuple(result)
 
 
 def _bias(fragment: Fragment | None) -> dict[str, int]:
