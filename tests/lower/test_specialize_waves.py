@@ -87,6 +87,14 @@ def test_waves_in_turn_take_every_other_tile_and_signal_each_other() -> None:
     assert (str(consumer["lower"]), consumer["step"].value) == ("turn", 2)
 
 
+def test_a_turn_ends_when_all_waves_that_have_it_say_so() -> None:
+    gemm = hopper_gemm(stages=2, schedule=PING_PONG.replace("true", "true, count: 1"))
+    assert signals(gemm.lowered(NVIDIA, STAGE))["turn.next"] == (2, 2)
+    report, expected = run(gemm.spec, NVIDIA, {"M": 128, "N": 136, "K": 64})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
 @pytest.mark.parametrize(("promise", "copy"), [("multiple_of: 2", "copy_async"), ("", "store")])
 def test_rows_that_boxes_cannot_start_at_are_copied_by_lanes(promise: str, copy: str) -> None:
     gemm = hopper_gemm(dims=("", "multiple_of: 8", promise), stages=4)

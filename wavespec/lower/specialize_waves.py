@@ -49,7 +49,8 @@ class SpecializeWaves(Pass):
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
         signals = [one for ring in rings.values() for one in ring.signals]
-        signals += [signal(NEXT_TURN, WAVES_IN_TURN, 1)] if consumer.turn is not None else []
+        if consumer.turn is not None:
+            signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
         consumed = consumer.body()
         roles = (
             _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),
