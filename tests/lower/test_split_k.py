@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, run
+from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, operands, run
 from tests.lower.hopper_gemms import hopper_gemm
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
@@ -93,6 +93,18 @@ def test_places_behind_the_loop_are_those_of_the_rows() -> None:
     report, expected = run(loads(text, "gemm.wave.yaml"), NVIDIA, {"M": 130, "N": 72, "K": 200})
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), np.tril(expected.astype(np.float64)))
+
+
+def test_what_a_step_combines_is_combined_by_the_workgroup_that_takes_the_step() -> None:
+    text = split_gemm().text.replace("constraints:", "  d: {shape: [K], dtype: f32, role: inout}\nconstraints:")
+    text = text.replace("  c: {", "  w: {shape: [N, K], dtype: f32}\n  c: {")
+    step = "- {write: w_tile, to: d, at: {K: K}, combine: add}"
+    text = text.replace("  - {write: k_loop", f"        - w_tile: {{read: w}}\n        {step}\n  - {{write: k_loop")
+    spec, sizes = loads(text), {"M": 8, "N": 8, "K": 192}
+    inputs = operands(spec, sizes) | {"d": np.zeros(192, np.float32)}
+    report = simulate(lower(spec, NVIDIA), NVIDIA, inputs, sizes)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["d"], inputs["w"].sum(0))
 
 
 @pytest.mark.parametrize("word", ["sum", "cumsum", "take"])

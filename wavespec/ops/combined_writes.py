@@ -8,6 +8,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.layout import Layout
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import Mask
+from wavespec.ir.tile_ops import ITERATE
 from wavespec.ops.accesses import coordinates_in, edge
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.mapped_accesses import mapped_places
@@ -51,6 +52,9 @@ def write_combined(op: Op, context: ThreadContext) -> None:
 def _holders(kernel: Kernel, op: Op, layout: Layout) -> Mask:
     """Where one of those holds that have the same elements: the first workgroup, wave and lane of each kind."""
     named = {name for _, expr in (*layout.base, *op["origin"]) for name in expr.symbols}
+    for loop in (one for one in kernel.walk() if one.is_(ITERATE) and one["induction"] in named):
+        bounds = [loop[key] for key in ("lower", "extent", "stride") if loop.get(key) is not None]
+        named |= {name for bound in bounds for name in bound.symbols}  # workgroups may share out the steps
     axes = [known for known in kernel.symbols if known.args[0] in (f"wg{axis}" for axis in range(len(kernel.grid)))]
     # Waves that take turns have tiles of their own; all others split a dim.
     waves = [kernel.symbol(name) for name, count in kernel.waves if count > 1 and dim_of_wave(name)]
