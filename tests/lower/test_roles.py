@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.lower.gemms import AMD, NVIDIA, Gemm, lines
+from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, run
 from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Memory
+from wavespec.pipeline import lower
+from wavespec.schema import loads
 from wavespec.targets.machine import Machine
 
 
@@ -169,3 +172,27 @@ def test_roles_and_another_plan_of_the_loop_contradict(plan: str) -> None:
 
 def test_a_machine_without_such_a_unit_refuses_producers() -> None:
     assert refusal(hopper_gemm(), AMD).code == "roles-not-possible"
+
+
+_ALONG_ROWS = {
+    "sum": ("{sum: k_loop.acc, dim: M}", "N"),
+    "scan": ("{cumsum: k_loop.acc, dim: M}", "M, N"),
+    "topk": ("{topk: k_loop.acc, dim: M, k: T}", "T, N"),
+}
+
+
+@pytest.mark.parametrize(("op", "dims"), _ALONG_ROWS.values(), ids=list(_ALONG_ROWS))
+def test_lanes_of_one_instruction_that_run_as_several_waves_meet_in_memory(op: str, dims: str) -> None:
+    """Rows of a product are spread over 128 lanes; registers are exchanged among 32."""
+    sizes = ("value: 64", "multiple_of: 8", "multiple_of: 8")
+    text = hopper_gemm(tile=(64, 64, 64), wave=(None, None), dims=sizes, stages=2, schedule=TOGETHER).text
+    text = text.replace("  - {workgroup: M, tile: BM, axis: 0}", "  - {tiling: M, tile: BM}").replace(
+        "axis: 1", "axis: 0"
+    )
+    text = text.replace("dims:", "dims:\n  T: {value: 2}").replace("c: {shape: [M, N]", f"c: {{shape: [{dims}]")
+    spec = loads(text.replace("  - {write: k_loop.acc", f"  - s: {op}\n  - {{write: s"), "gemm.wave.yaml")
+    kernel = lower(spec, NVIDIA)
+    assert all(one["bits"] < NVIDIA.lanes < kernel.lanes for one in kernel.walk() if one.name == "shuffle")
+    report, expected = run(spec, NVIDIA, {"M": 64, "N": 72, "K": 72, "T": 2}, kernel=kernel)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)

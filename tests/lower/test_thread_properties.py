@@ -78,6 +78,11 @@ CASES: dict[Property, tuple[Kernel, Kernel, str]] = {
         Text(LANES.head.replace("thread kernel", "tile kernel")).kernel('%a = read {memory = "x"} : tile<K, f32>'),
         "kernel 'k': it is at tile level",
     ),
+    properties.lanes_are_in_reach: (
+        LANES.kernel(ZERO + "%far = shuffle %zero {bits = 16} : f32x1\n"),
+        LANES.kernel(ZERO + "%far = shuffle %zero {bits = 32} : f32x1\n"),
+        "operation 'shuffle': it asks a lane 32 away; sm_90 has waves of 32",
+    ),
     properties.buffers_are_in_range: (
         LANES.kernel(loop(ZERO + PUT.replace("{", "{buffer = [step%3], "))),
         LANES.kernel(loop(ZERO + PUT.replace("{", "{buffer = [step%4], "))),

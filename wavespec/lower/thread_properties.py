@@ -20,6 +20,7 @@ from wavespec.ir.thread_ops import (
     PURE,
     READS_MEMORY,
     ROLE,
+    SHUFFLE,
     THREAD_OPS,
     WRITES_MEMORY,
 )
@@ -74,6 +75,15 @@ def shared_memory_fits(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 def is_of_lanes(kernel: Kernel, machine: Machine) -> Iterable[Breach]:
     """Operations are what one lane does."""
     return ()  # what `check` says of the level is all
+
+
+@property_of("thread")
+def lanes_are_in_reach(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Lanes exchange registers with those that the machine runs as one wave, of which a matrix instruction may take
+    several."""
+    for op in kernel.walk():
+        if op.is_(SHUFFLE) and op["bits"] >= machine.lanes:
+            yield op, f"it asks a lane {op['bits']} away; {machine.variant} has waves of {machine.lanes}"
 
 
 @property_of("thread")

@@ -16,7 +16,7 @@ from wavespec.ir.tile_ops import COPY
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.limit_code import check_steps
 from wavespec.lower.promote_shared import check_shared
-from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
+from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes, lanes_are_in_reach
 from wavespec.lower.tile_properties import (
     TILE_PROPERTIES,
     copies_are_distributed,
@@ -52,7 +52,7 @@ class TileToThread(Pass):
         copies_are_distributed,
         edges_are_masked,
     )
-    ensures = (is_of_lanes, buffers_are_in_range)
+    ensures = (is_of_lanes, buffers_are_in_range, lanes_are_in_reach)
     drops = TILE_PROPERTIES
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:

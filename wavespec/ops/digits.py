@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.targets.machine import Machine
 
 
 class LanesEntangled(WavespecError, code="lanes-entangled"):
@@ -60,6 +62,12 @@ def digits(op: Op, layout: Layout, axes: tuple[RegisterAxis, ...], dim: str, ker
             raise LanesEntangled(op.span, op.operands[0].name, dim)
         below += (digit.extent - 1) * digit.stride
     return found
+
+
+def in_reach(bits: Sequence[int], machine: Machine) -> tuple[list[int], list[int]]:
+    """Of bits of the lane number those in which lanes that exchange registers may differ, and the others: a matrix
+    instruction may be of more lanes than that."""
+    return [bit for bit in bits if bit < machine.lanes], [bit for bit in bits if bit >= machine.lanes]
 
 
 def lane_bits(op: Op, layout: Layout, dim: str, lanes: int) -> list[int]:

@@ -49,7 +49,7 @@ def held_places(op: Op, context: ThreadContext) -> list[Held] | None:
     found: list[Held] = []
     for places in wanted:
         one = _holder(places, registers, lanes)
-        if one is None:
+        if one is None or one.mask >= context.machine.lanes:  # those do not exchange registers
             return None
         if found and _follows(found[-1], one, count):
             found[-1] = Held(found[-1].register, found[-1].count + 1, one.mask)

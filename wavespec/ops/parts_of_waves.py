@@ -1,4 +1,4 @@
-"""Values of each wave in, what every wave along a dim has out: by way of shared memory."""
+"""Values of each wave in, what every wave along a dim, or lane out of reach, has out: by way of shared memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wavespec.ops.contexts import ThreadContext
 
 
 def parts_of_waves(
-    context: ThreadContext, values: Sequence[Value], waves: Sequence[str], hint: str
+    context: ThreadContext, values: Sequence[Value], waves: Sequence[str], hint: str, bits: Sequence[int] = ()
 ) -> list[list[Value]]:
-    """Each wave lays down its values; for every value those of all waves that differ in the symbols ``waves``, in
-    order."""
+    """Each wave lays down its values; for every value those of all waves that differ in the symbols ``waves``, and of
+    all lanes that differ in these ``bits`` of their number, in order."""
     build, kernel = context.build, context.kernel
     counts = dict(kernel.waves)
     sizes = [value.vector.elements for value in values]
@@ -29,16 +29,21 @@ def parts_of_waves(
     )
     starts = list(itertools.accumulate(sizes, initial=0))
 
-    def place(wave: Expr, number: int) -> Expr:
-        return wave * each + starts[number] * kernel.lanes + kernel.symbol("lane") * sizes[number]
+    lane = kernel.symbol("lane")
+    first = lane - sum((lane // bit % 2 * bit for bit in bits), const(0))
+
+    def place(wave: Expr, lane: Expr, number: int) -> Expr:
+        return wave * each + starts[number] * kernel.lanes + lane * sizes[number]
 
     for number, value in enumerate(values):
-        build.store(value, name, place(kernel.wave_number, number))
+        build.store(value, name, place(kernel.wave_number, lane, number))
     found: list[list[Value]] = []
     for number, value in enumerate(values):
         parts: list[Value] = []
         for others in itertools.product(*(range(counts[wave]) for wave in waves)):
             wave = kernel.wave_number.substitute(dict(zip(waves, map(const, others), strict=True)))
-            parts.append(build.load(name, dtype, value.vector.elements, place(wave, number), hint=hint))
+            for steps in itertools.product(*((0, bit) for bit in bits)):
+                at = place(wave, first + sum(steps), number)
+                parts.append(build.load(name, dtype, value.vector.elements, at, hint=hint))
         found.append(parts)
     return found

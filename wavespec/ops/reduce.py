@@ -13,7 +13,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.digits import lane_bits
+from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.parts_of_waves import parts_of_waves
 from wavespec.schema.ops.reduce import Reduce
 
@@ -72,11 +72,12 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         origin, size = context.origin(op)[dim], op["size"]
         fragments = padded(context, fragments, layout, dim, origin, size, identity(function, compute))
     joined = _registers(context, fragments, layout, dim, function, result.name)
-    for mask in lane_bits(op, layout, dim, context.kernel.lanes):
+    near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
+    for mask in near:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
-    if waves:
-        joined = _waves(context, joined, waves, function, op.node or result.name)
+    if waves or far:
+        joined = _waves(context, joined, waves, far, function, op.node or result.name)
     if op["divided"]:
         count = build.value("count", DTYPES["i32"], 1)
         build.add("coordinates", (), (count,), places=(op["size"],))
@@ -164,12 +165,18 @@ def _inner(
 
 
 def _waves(
-    context: ThreadContext, values: Sequence[Value], waves: Sequence[str], function: str, hint: str
+    context: ThreadContext,
+    values: Sequence[Value],
+    waves: Sequence[str],
+    bits: Sequence[int],
+    function: str,
+    hint: str,
 ) -> list[Value]:
-    """All waves join what those along the dim have, pairs of neighbours first: few roundings, and short chains."""
+    """All waves, and lanes out of reach, join what those along the dim have, pairs of neighbours first: few roundings,
+    and short chains."""
     build = context.build
     joined: list[Value] = []
-    for parts in parts_of_waves(context, values, waves, hint):
+    for parts in parts_of_waves(context, values, waves, hint, bits):
         left = list(parts)
         while len(left) > 1:
             pairs = itertools.zip_longest(left[::2], left[1::2])

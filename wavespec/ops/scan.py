@@ -129,20 +129,27 @@ class _Scanner:
         """Lanes that differ in a bit exchange their totals; the one that has it set comes behind the other."""
         bit = digit.source
         assert isinstance(bit, int)
+        if bit >= self.context.machine.lanes:
+            self._apart([], [bit], self.context.kernel.symbol("lane") // bit % 2, 2)
+            return
         others = {place: self.build.shuffle(total, bit, self.hint) for place, total in self.totals.items()}
         behind = self._flag(self.context.kernel.symbol("lane") // bit % 2)
         self._put_before({place: self._where(behind, other) for place, other in others.items()})
         self.totals = {place: self._join(total, others[place]) for place, total in self.totals.items()}
 
     def _waves(self, digit: Digit) -> None:
-        """Waves lay down their totals; each has those of the waves before it."""
         name = str(digit.source)
-        found = parts_of_waves(self.context, list(self.totals.values()), [name], self.op.node or self.hint)
-        wave, front = self.context.kernel.symbol(name), dict[_Place, Value]()
+        self._apart([name], [], self.context.kernel.symbol(name), digit.extent)
+
+    def _apart(self, waves: Sequence[str], bits: Sequence[int], own: Expr, extent: int) -> None:
+        """Waves, or lanes out of reach, lay down their totals; each, the ``own`` of ``extent``, has those of the ones
+        before it."""
+        found = parts_of_waves(self.context, list(self.totals.values()), waves, self.op.node or self.hint, bits)
+        front = dict[_Place, Value]()
         for place, parts in zip(self.totals, found, strict=True):
             for number, part in enumerate(parts[:-1]):
-                # 1 where this wave comes later, else 0
-                later = self._where(self._flag((wave + digit.extent - 1 - number) // digit.extent), part)
+                # 1 where this one comes later, else 0
+                later = self._where(self._flag((own + extent - 1 - number) // extent), part)
                 front[place] = self._join(front[place], later) if place in front else later
             self.totals[place] = list(itertools.accumulate(parts, self._join))[-1]
         self._put_before(front)

@@ -13,7 +13,7 @@ from wavespec.ops.argmax import first_of
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.candidates import Candidates, InOrder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.digits import lane_bits
+from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.parts_of_waves import parts_of_waves
 from wavespec.ops.ranks import Rank, Ranks
 from wavespec.ops.reduce import identity, padded
@@ -119,12 +119,13 @@ def _joined(context: ThreadContext, group: Sequence[Value], is_run: bool, hint: 
 def _everywhere(op: Op, context: ThreadContext, layout: Layout, dim: str, values: list[Value]) -> list[Value]:
     """The largest that any lane and wave along the dim has."""
     build, hint = context.build, op.results[0].name
-    for mask in lane_bits(op, layout, dim, context.kernel.lanes):
+    near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
+    for mask in near:
         values = [build.elementwise("maximum", one, build.shuffle(one, mask), hint=hint) for one in values]
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
-    if not waves:
+    if not waves and not far:
         return values
-    parts = parts_of_waves(context, values, waves, op.node or hint)
+    parts = parts_of_waves(context, values, waves, op.node or hint, far)
     return [_joined(context, one, False, hint) for one in parts]
 
 
