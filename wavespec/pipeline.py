@@ -24,6 +24,7 @@ from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
+from wavespec.lower.promote_shared import check_shared
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
 from wavespec.part_cache import get_part, put_part
 from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
@@ -131,6 +132,8 @@ def kernel_to_module(
     interface = launch_interface(kernel, machine, resolved)
     module = (timings or Timings()).run("mlir", lambda: thread_to_module(kernel, machine, interface))
     check_lines(module.text, kernel, machine)
+    if machine.concurrent_waves:
+        check_shared(kernel, machine, module.interface.shared_memory_bytes)
     return module
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.lower.gemms import NVIDIA, Gemm
+from tests.sim.simulated_kernels import kernel, shared
+from wavespec.emit.cuda import ThreadToCuda
 from wavespec.pipeline import build_variant
 
 TILES: dict[str, tuple[tuple[int, int, int], tuple[int, int], int]] = {
@@ -113,3 +115,10 @@ def test_pairs_are_stored_at_once_where_rows_are_even() -> None:
 @pytest.mark.parametrize("dims", [("value: 20", "", ""), ("", "value: 20", ""), ("value: 32", "value: 64", "value: 8")])
 def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str]) -> None:
     assert build_variant(Gemm(tile=(32, 64, 32), wave=(32, 32), dims=dims).spec, NVIDIA)[0].binaries
+
+
+def test_tiles_begin_where_the_widest_access_may() -> None:
+    """Behind a tile of any size, such as one row of five elements that a `take` hands on."""
+    few = kernel(NVIDIA, [shared("few", 5), shared("more", 64), shared("last", 3, dtype="i8")])
+    starts = [place.start for place in ThreadToCuda(few, NVIDIA, "#layout").places().values()]
+    assert starts == [0, 32, 288]

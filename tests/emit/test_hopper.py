@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.emit.hopper_kernels import interface_of, single_product, specialised_gemm
+from tests.lower.hopper_gemms import TOGETHER, hopper_gemm
+from wavespec.diagnostics import WavespecError
 from wavespec.emit.hopper import ThreadToHopper
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.ir.verifier import verify
+from wavespec.pipeline import emit
 from wavespec.runtime.artifact import TensorMap
 from wavespec.targets import machines
 
@@ -168,3 +171,9 @@ def test_waves_that_meet_have_a_barrier_of_their_own() -> None:
     assert [values.get(lanes) for _, lanes in found] == [None, 128, 256, 128]
     assert values[sums[found[1][0]]] == 1 and found[1][0] == found[3][0]
     assert values[found[2][0]] == 4
+
+
+def test_signals_behind_tiles_that_take_all_of_shared_memory_are_refused() -> None:
+    gemm = hopper_gemm(tile=(64, 8, 64), wave=(64, 8), stages=25, schedule=TOGETHER)
+    with pytest.raises(WavespecError, match=r"error\[shared-memory-exceeded\]: The staged tiles need 232848 bytes"):
+        emit(gemm.spec, NVIDIA)

@@ -14,6 +14,7 @@ from wavespec.ir.thread_ops import ACCUMULATE, ASYNC_WAIT, CAST, LOAD_TILE, PREF
 from wavespec.targets.machine import MatrixInstruction
 
 _SHARED = "#gpu.address_space<workgroup>"
+_ALIGNMENT_BYTES = 16  # of the widest access
 _EVERYTHING = 2**63 - 1  # bytes of a binding, as far as the subspan is concerned: bounds are ours
 
 
@@ -46,8 +47,8 @@ class ThreadToCuda(ThreadToMlir):
         end = 0
         for memory in self.kernel.memories:
             if memory.space == "shared":
-                start = end
-                end += memory.elements.value * memory.buffers * memory.dtype.bytes
+                start = -(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+                end = start + memory.elements.value * memory.buffers * memory.dtype.bytes
                 found[memory.name] = range(start, end)
         return found
 

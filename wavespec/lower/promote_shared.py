@@ -303,10 +303,11 @@ def _beside_product(ops: tuple[Op, ...]) -> Iterator[str]:
             yield from _beside_product(op.region.ops)
 
 
-def check_shared(kernel: Kernel, machine: Machine) -> None:
-    """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine."""
+def check_shared(kernel: Kernel, machine: Machine, emitted: int = 0) -> None:
+    """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine; ``emitted``: bytes with
+    signals and what is left free between tiles, once they are known."""
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged)
+    needed = max(emitted, sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged))
     if needed > machine.shared.bytes:
         loops = (split.span for split in kernel.distribution.loops)
         where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)
