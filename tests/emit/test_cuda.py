@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.lower.gemms import NVIDIA, Gemm
-from tests.sim.simulated_kernels import kernel, shared
+from tests.sim.simulated_kernels import kernel, shared, tensor
 from wavespec.emit.cuda import ThreadToCuda
 from wavespec.pipeline import build_variant
 
@@ -122,3 +122,12 @@ def test_tiles_begin_where_the_widest_access_may() -> None:
     few = kernel(NVIDIA, [shared("few", 5), shared("more", 64), shared("last", 3, dtype="i8")])
     starts = [place.start for place in ThreadToCuda(few, NVIDIA, "#layout").places().values()]
     assert starts == [0, 32, 288]
+
+
+def test_a_tile_that_is_staged_behind_a_checked_store_goes_to_its_buffer() -> None:
+    body = """%v = load {memory = "x", offset = [lane*4]} : f32x4
+    store %v {memory = "y", offset = [lane*4], valid = [99 - lane*4]}
+    store %v {memory = "s", buffer = [1], offset = [lane*4]}"""
+    memories = [tensor("x", "input", 128), tensor("y", "output", 99), shared("s", 128, buffers=2)]
+    text = ThreadToCuda(kernel(NVIDIA, memories, body), NVIDIA, "#layout").function().text
+    assert re.search(r"getelementptr %\d+\[128\] : \(!llvm.ptr<3>\)", text)

@@ -142,12 +142,14 @@ class ThreadToCuda(ThreadToMlir):
         start = 0
         for at, op in enumerate(ops):
             if op.is_(STORE) and op["valid"] is not None and at >= start:
-                others = (i for i in range(at, len(ops)) if not ops[i].is_(STORE, SLICE, CAST))
-                end = next(others, len(ops))
+                end = next((i for i in range(at, len(ops)) if not self._in_run(ops[i])), len(ops))
                 super().block([*ops[start:at], *(one for one in ops[at:end] if not one.is_(STORE))])
                 self._store_run([one for one in ops[at:end] if one.is_(STORE)])
                 start = end
         super().block(ops[start:])
+
+    def _in_run(self, op: Op) -> bool:
+        return op.is_(SLICE, CAST) or (op.is_(STORE) and self.memory_of(op).space == "global")
 
     def _store_run(self, stores: Sequence[Op]) -> None:
         """Wide stores where rows are multiples of the width: then each is inside its row, or not at all."""
