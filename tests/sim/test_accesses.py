@@ -273,11 +273,8 @@ def test_load_matrix_needs_a_barrier_and_whole_rows() -> None:
     %m = load_matrix {memory = "S", offset = [lane*20], count = 4} : f16x8
     """
     report = simulate(kernel(NVIDIA, [shared("S", 32, 16, dtype="f16", padding=4)], body), NVIDIA, {}, {})
-    assert {(f.kind, f.severity) for f in report.findings} == {
-        ("race", "error"),
-        ("misaligned", "error"),
-        ("misaligned", "warning"),
-    }
+    assert sorted(finding.kind for finding in report.findings) == ["misaligned", "misaligned", "race"]
+    assert not report.ok
 
 
 def test_two_workgroups_that_write_one_output_differently_are_found() -> None:

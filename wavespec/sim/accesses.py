@@ -272,7 +272,6 @@ class MemoryUnit:
                     f"'{op.name}' moves {piece} bytes at byte {int(index[thread, 0]) * target.bytes} of "
                     f"@{target.memory.name}, which is not a multiple of {piece}, in {self._thread(thread)}."
                 ),
-                severity="error" if required else "warning",
                 count=int(wrong.sum()),
             )
 

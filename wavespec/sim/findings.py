@@ -56,14 +56,13 @@ class Finding:
     place: str
     """Words for where the operation is, for kernels without spans."""
     related: Related | None = None
-    severity: Literal["error", "warning"] = "error"
     count: int = 1
 
     def diagnostic(self) -> Diagnostic:
         notes = (f"{self.count} times in all.",) if self.count > 1 else ()
         related = (self.related,) if self.related else ()
         where = self.span or self.place
-        return Diagnostic(self.kind, self.message, where, notes=notes, related=related, severity=self.severity)
+        return Diagnostic(self.kind, self.message, where, notes=notes, related=related)
 
     def __str__(self) -> str:
         return str(self.diagnostic())
@@ -85,8 +84,8 @@ class SimulationReport:
 
     @property
     def ok(self) -> bool:
-        """No finding that makes the kernel wrong."""
-        return all(finding.severity != "error" for finding in self.findings)
+        """Whether nothing was found: each finding makes a kernel wrong on some machine, in some order."""
+        return not self.findings
 
     def kinds(self) -> set[str]:
         return {finding.kind for finding in self.findings}
@@ -120,7 +119,6 @@ class FindingList:
         message: Callable[[], str],
         *,
         other: int = -1,
-        severity: Literal["error", "warning"] = "error",
         count: int = 1,
     ) -> None:
         """Report; ``other`` is the ordinal of the operation on the other side."""
@@ -135,7 +133,7 @@ class FindingList:
         if partner and not partner.span:
             text += f" The other access is {self.place(other)}."
         span = op.span if op else None
-        self.found[key] = Finding(kind, text, span, op, self.place(ordinal), related, severity, count)
+        self.found[key] = Finding(kind, text, span, op, self.place(ordinal), related, count)
 
     def place(self, ordinal: int) -> str:
         """Words for an operation."""
