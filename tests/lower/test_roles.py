@@ -196,3 +196,34 @@ def test_lanes_of_one_instruction_that_run_as_several_waves_meet_in_memory(op: s
     report, expected = run(spec, NVIDIA, {"M": 64, "N": 72, "K": 72, "T": 2}, kernel=kernel)
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+_COMPUTED = """        - b_tile: {read: b}
+        - w_tile: {read: w}
+        - twice: f16(w_tile) * 2
+        - acc: {mma: [OPERANDS, acc]}
+"""
+
+
+def with_computed(operands: str, orders: str = "M, N") -> str:
+    gemm = hopper_gemm(tile=(64, 64, 64), stages=2, dims=("multiple_of: 8",) * 3, orders=("M, K", "N, K", orders))
+    text = gemm.text.replace("  c: {", "  w: {shape: [M, K], dtype: i8}\n  c: {")
+    start, end = text.index("        - a_tile"), text.index("  - {write")
+    return text[:start] + _COMPUTED.replace("OPERANDS", operands) + text[end:]
+
+
+@pytest.mark.parametrize("orders", ["M, N", "N, M"])
+@pytest.mark.parametrize("operands", ["twice, b_tile", "b_tile, twice"])
+def test_a_computed_operand_is_the_one_that_registers_may_hold(operands: str, orders: str) -> None:
+    text = with_computed(operands, orders)
+    text = text.replace("  a: {shape: [M, K], dtype: f16, space: shared}\n", "")
+    report, expected = run(loads(text, "gemm.wave.yaml"), NVIDIA, {"M": 72, "N": 72, "K": 136})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+def test_a_matrix_unit_that_reads_shared_memory_takes_one_computed_operand() -> None:
+    text = with_computed("twice, thrice").replace("        - acc", "        - thrice: b_tile * 3\n        - acc")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text.replace("  a: {shape: [M, K], dtype: f16, space: shared}\n", "")), NVIDIA)
+    assert caught.value.code == "both-computed" and "'twice' and 'thrice' are computed" in str(caught.value)

@@ -77,6 +77,17 @@ class OperandNotContiguous(WavespecError, code="operand-not-contiguous"):
         )
 
 
+class BothComputed(WavespecError, code="both-computed"):
+    def __init__(self, where: Where, row: MatrixInstruction, operands: Sequence[str]) -> None:
+        names = " and ".join(f"'{name}'" for name in operands)
+        super().__init__(
+            where,
+            f"{row.name} reads one operand from shared memory, which a wave of its own fills with tiles of tensors; "
+            f"{names} are computed.",
+            hints=["Write one of them to a tensor in a kernel before, or leave out 'producers' for this target."],
+        )
+
+
 class NotMatrices(WavespecError, code="not-matrices"):
     def __init__(self, where: Where, operands: Sequence[TileType]) -> None:
         shapes = [f"[{', '.join(tile.dims)}]" for tile in operands]
@@ -95,10 +106,12 @@ class ChooseInstructions(Pass):
     After:  mma has ``instruction``, ``m``, ``n``, ``k``.  With ``auto`` it is the machine's first that fits types and
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores).
-            Instructions that read shared memory themselves are for kernels with waves that only copy.
+            Instructions that read shared memory themselves are for kernels with waves that only copy, and what is
+            computed is their first operand.
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
             or at the mma that names its instruction; ``not-matrices`` at the mma; ``roles-not-possible`` at the
-            schedule's waves; ``operand-not-contiguous`` at the read.
+            schedule's waves; ``operand-not-contiguous`` at the read;
+            ``both-computed`` at the mma.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -118,6 +131,8 @@ class ChooseInstructions(Pass):
         def turn(op: Op) -> tuple[Op, ...]:
             """Products that meet in one kernel are distributed in the same way."""
             if not op.is_(MMA) or op.result.name not in square or op["instruction"].endswith(_SWAPPED):
+                return (op,)
+            if (op["n"], op["m"]) not in _ways(kernel, op, instruction_of(op, machine), (op["m"], op["n"])):
                 return (op,)
             return (op.with_(instruction=op["instruction"] + _SWAPPED),)
 
@@ -151,14 +166,28 @@ class ChooseInstructions(Pass):
             return _misfits(kernel, each[0], (*each[1], k), machine)
 
         # The best instruction that fits the tiles; none does: one that nearly does, and `AssignTiles` says why not.
-        ways = [(row, way) for way in ((m, n), (n, m)) for row in suited]
+        possible = _ways(kernel, op, suited[0], (m, n))
+        ways = [(row, way) for way in possible for row in suited]
         row, way = next((each for each in ways if not misfits(each)), min(ways[: len(suited)], key=misfits))
         contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
-        swapped = way == (n, m) or _wider_when_swapped(row, m, n, contiguous)
+        swapped = way == (n, m) or ((n, m) in possible and _wider_when_swapped(row, m, n, contiguous))
         return op.with_(instruction=row.name + (_SWAPPED if swapped else ""), m=m, n=n, k=k)
 
     def _written(self, kernel: Kernel) -> list[Memory]:
         return [kernel.memory(op["memory"]) for op in kernel.walk() if op.is_(WRITE)]
+
+
+def _ways(kernel: Kernel, op: Op, row: MatrixInstruction, dims: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """The ways round that an instruction can be used, the product as it stands first: what reads shared memory itself
+    takes its second operand from nowhere else."""
+    ways = dims, (dims[1], dims[0])
+    if not row.reads_shared:
+        return ways
+    read = {known.result.name for known in kernel.walk() if known.is_(READ)}
+    found = tuple(way for way, value in zip(ways, reversed(op.operands[:2]), strict=True) if value.name in read)
+    if not found:
+        raise BothComputed(op.span, row, [value.name for value in op.operands[:2]])
+    return found
 
 
 def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -> None:
