@@ -37,8 +37,8 @@ class DistributeCopies(Pass):
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
-            4. waves that only copy, tensors whose rows the machine copies by itself, and that no workgroup finds
-               empty: ``boxes`` alone, each (start, extent) per dim.
+            4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
+               and that no workgroup finds empty: ``boxes`` alone, each (start, extent) per dim.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -76,6 +76,7 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...
         not granule
         or source.dtype != shared.dtype
         or source.dtype.is_packed
+        or len(source.dims) > machine.globals.bulk_box_dims
         or source.shape[-1].divisor * bytes_ % granule
     ):
         return ()

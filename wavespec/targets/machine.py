@@ -142,6 +142,8 @@ class GlobalMemory:
     """Whether to announce what is read later.  Where many waves run together, others compute in the meantime."""
     bulk_row_bytes: int = 0
     """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
+    bulk_box_dims: int = 0
+    """Dims of a tensor that has such boxes, at most."""
     bulk_box_elements: int = 0
     """Extent of such a box along a dim, at most."""
 
