@@ -52,6 +52,35 @@ memory @panel : f32 (K: [4]) shared [K/1: 4 by 1]
 """
 
 
+# Sums of what functions make of two tensors, in steps of which there may be none.
+ASKED = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: asked
+dims: {{M: {{}}, N: {{}}, K: {{max: 16}}}}
+tensors:
+  a: {{shape: [M, K], dtype: f32}}
+  b: {{shape: [N, K], dtype: f32}}
+  c: {{shape: [M, N], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: M, tile: 12, axis: 0}}
+  - {{workgroup: N, tile: 32, axis: 1}}
+  - {{tiling: K, tile: 16}}
+graph:
+  - zero: {{register: [M, N], dtype: f32, value: 0}}
+  - sums:
+      {steps}
+      carry: {{acc: zero}}
+      body:
+        - x: {{read: a}}
+        - y: {{read: b}}
+        - x_made: cos(x)
+        - y_made: cos(y)
+        - acc: {{mma: [x_made, y_made, acc]}}
+  - {{write: sums.acc, to: c}}
+"""
+
+
 def nest(ops: tuple[Op, ...]) -> list[object]:
     """The loops by their inductions, and the memories that other operations store to."""
     shape: list[object] = []
@@ -107,6 +136,26 @@ def test_an_empty_sum_is_written() -> None:
     report, expected = run(TWO_BY_TWO.spec, AVX2, {"M": 7, "N": 5, "K": 0})
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+@pytest.mark.parametrize(("steps", "sums"), [("if: size(M) > 7", (0, 3)), ("repeat: size(M) - 7", (0, 6))])
+def test_sums_of_no_step_are_zero_whatever_is_multiplied(steps: str, sums: tuple[int, int]) -> None:
+    """A step in which nothing is loaded would add up the functions of 0."""
+    kernel = lower(loads(ASKED.format(steps=steps), "asked.wave.yaml"), AVX2)
+    for rows, total in zip((7, 9), sums, strict=True):
+        tensors = {"a": np.zeros((rows, 3), np.float32), "b": np.zeros((5, 3), np.float32)}
+        report = simulate(kernel, AVX2, tensors, {"M": rows, "N": 5, "K": 3})
+        assert report.ok, report.render()
+        np.testing.assert_array_equal(report.tensors["c"], total)
+
+
+def test_sums_whose_places_are_found_behind_the_loop_do_not_wait_there() -> None:
+    text = TWO_BY_TWO.text.replace("M, N], dtype: f32, role: output", "H, N], dtype: f32, role: inout")
+    text = text.replace("dims:\n", "dims:\n  H: {}\n")
+    text = text.replace("  c: {", "  rows: {shape: [M], dtype: i32}\n  c: {")
+    text = text.replace("  - {write:", "  - row: {read: rows}\n  - {write:").replace("to: c}", "to: c, at: {H: row}}")
+    kernel = lower(loads(text), AVX2)
+    assert {op["memory"] for op in kernel.walk() if op.name == "accumulate"} == {"carried.0"}
 
 
 @pytest.mark.slow

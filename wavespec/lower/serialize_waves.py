@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, NamedTuple
 
-from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
+from wavespec.ir.expr import Expr, ceildiv, const, less, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribute_pairs, rewrite
 from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import renamed
@@ -218,16 +218,17 @@ class _Serializer:
         if chain is None:
             return self._added_up(op, after)
         stored = set(map(id, chain))
-        return [], self._in_output(op, chain), [other for other in after if id(other) not in stored]
+        return *self._in_output(op, chain), [other for other in after if id(other) not in stored]
 
     def _plain_stores(self, op: Op, after: list[Op]) -> list[Op] | None:
-        """The slices and stores that the results go to, if they go nowhere else; None otherwise."""
-        known = {value.name for value in op.results}
+        """The slices and stores that the results go to, if they go nowhere else, and to places that are known before
+        the loop; None otherwise."""
+        known, found_behind = {value.name for value in op.results}, {one["symbol"] for one in after if one.is_(BIND)}
         chain: list[Op] = []
         for other in after:
             if not any(value.name in known for inner in other.walk() for value in inner.operands):
                 continue
-            stores = other.is_(STORE) and self._is_of_one(other)
+            stores = other.is_(STORE) and self._is_of_one(other) and found_behind.isdisjoint(other.symbols)
             if not stores and not other.is_(SLICE):
                 return None
             known |= {value.name for value in other.results}
@@ -245,7 +246,7 @@ class _Serializer:
         named = store["offset"].symbols
         return numbers <= named or any(op.is_(BIND) and op["symbol"] in named for op in self.kernel.walk())
 
-    def _in_output(self, op: Op, chain: list[Op]) -> Op:
+    def _in_output(self, op: Op, chain: list[Op]) -> tuple[list[Op], Op]:
         """Case 1: the sums of a step are added to the output."""
         last = {result.name: value for result, value in zip(op.results, op.body.yields, strict=True)}
         tail = [renamed(other, last) for other in chain]
@@ -265,24 +266,35 @@ class _Serializer:
                 spills.store(spills.slice(last, at, min(width, size - at)), name, start + at)
             outside[result.name] = outer.load(name, dtype, size, start, hint=result.name)
         slices, stores = ([o for o in spills.ops if (o.is_(STORE)) == stored] for stored in (False, True))
-        return [], self._in_memory(op, slices, stores), [*outer.ops, *(renamed(o, outside) for o in after)]
+        return *self._in_memory(op, slices, stores), [*outer.ops, *(renamed(o, outside) for o in after)]
 
-    def _in_memory(self, op: Op, slices: list[Op], stores: list[Op]) -> Op:
-        """Sums start at zero in every step, and are added to where they are stored; the first step only stores."""
+    def _in_memory(self, op: Op, slices: list[Op], stores: list[Op]) -> tuple[list[Op], Op]:
+        """What stands before the loop, and the loop: sums start at zero in every step, and are added to where they are
+        stored.  The first step only stores; where it need not be there, zeros are stored before."""
         body = op.body
         first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
-        onto = ((op["lower"], self.kernel.symbol(op["induction"])),)
+        runs = less(op["lower"], op["upper"]) or _has_an_empty_step(op)
+        onto = ((op["lower"], self.kernel.symbol(op["induction"])),) if runs else ()
         sums = [replace(store, name=ACCUMULATE.name).with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         announced = places if self.machine.globals.prefetch else ()
         hints = [Op("prefetch", attributes=place, span=op.span) for place in announced]
         start = next(number for number, inner in enumerate(body.ops) if any(v.name in first for v in inner.operands))
         ops = [renamed(inner, first) for inner in body.ops]
-        upper = maximum(op["upper"], op["lower"] + 1)  # an empty sum still has to be written ...
+        upper = maximum(op["upper"], op["lower"] + 1) if runs else op["upper"]  # an empty sum is to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
             ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
         region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())
-        return replace(op.with_(upper=upper), operands=(), results=(), region=region)
+        loop = replace(op.with_(upper=upper), operands=(), results=(), region=region)
+        return [] if runs else self._zeros_in(stores), loop
+
+    def _zeros_in(self, stores: Sequence[Op]) -> list[Op]:
+        build = ThreadBuilder(self.fresh)
+        for store in stores:
+            kind = store.operands[0].vector
+            zero = build.constant(0.0 if kind.dtype.is_float else 0, kind.dtype, kind.elements)
+            build.ops.append(replace(store, operands=(zero,)))
+        return build.ops
 
     def _where_it_runs(self, op: Op, loop: Op) -> Op:
         if not op.is_(LOAD) or self.kernel.memory(op["memory"]).role != "input":
@@ -373,6 +385,17 @@ class _Run:
             and self.loaded.isdisjoint(inside.stored)
             and self.stored.isdisjoint(inside.stored | inside.loaded)
         )
+
+
+def _has_an_empty_step(op: Op) -> bool:
+    """Whether a loop that has no step can run one that adds nothing: one over all of a dim, whose products are each in
+    a loop over what there is of the dim in a step.  What others multiply is there without a step, or is made of the
+    zeros that are loaded then, of which functions are seldom zero."""
+    if op.get("once") or op["lower"] != const(0) or op["upper"].kind != "symbol":
+        return False
+    nothing = {op["upper"].args[0]: 0, op["induction"]: 0}
+    products = [inner for inner in op.body.ops if any(one.is_(MMA) for one in inner.walk())]
+    return all(one.is_(FOR) and one["upper"].substitute(nothing) == const(0) for one in products)
 
 
 def _only_accumulates(op: Op) -> bool:
