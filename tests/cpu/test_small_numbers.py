@@ -96,6 +96,13 @@ def test_steps_and_conversions_keep_small_numbers(dtype: str, size: int, variant
         assert torch.equal(found, right)
 
 
+def test_wide_numbers_become_small_ones() -> None:
+    text = STEPS.format(dtype="f64", wide="f16").replace("1048576", "1024")
+    x, scale = torch.linspace(-2, 2, 64, dtype=torch.float64) * 2.0**-14, torch.ones(64).to(torch.float8_e8m0fnu)
+    double = tensors_of(kernel(loads(text, "small_numbers.wave.yaml"))(x, scale))[0]
+    assert torch.equal(double, 2 * x.half())
+
+
 def test_what_a_kernel_keeps_is_not_left_to_its_caller() -> None:
     """The state of the thread that called is as it was."""
     x = torch.full((64,), 1e-40)

@@ -28,7 +28,8 @@ def converted(
     if old == new:  # signed and unsigned are one type
         return name
     small = [dtype.is_float and dtype.bits < _FLOAT.bits for dtype in dtypes]
-    if all(small) or (any(small) and before.is_float != after.is_float):  # machines convert these by way of f32
+    narrows = small[1] and before.bits > _FLOAT.bits  # as torch does it; LLVM's function for f16 gives 0 below 2^-14
+    if all(small) or narrows or (any(small) and before.is_float != after.is_float):  # by way of f32
         middle = old.replace(mlir_type(before), mlir_type(_FLOAT))
         return convert(convert(name, before, _FLOAT, old, middle), _FLOAT, after, middle, new)
     return text.op(f"arith.{_verb(before, after)} {name} : {old} to {new}")
