@@ -149,6 +149,15 @@ def test_sums_of_no_step_are_zero_whatever_is_multiplied(steps: str, sums: tuple
         np.testing.assert_array_equal(report.tensors["c"], total)
 
 
+def test_sums_that_change_places_are_not_added_up_where_they_are() -> None:
+    text = ASKED.format(steps="repeat: size(M) - 7").replace("acc: zero}", "acc: zero, other: zero}")
+    body = "- t: {mma: [x_made, y_made, other]}\n        - other: {mma: [x_made, y_twice, acc]}\n        - acc: t"
+    text = text.replace("- acc: {mma: [x_made, y_made, acc]}", "- y_twice: y_made + y_made\n        " + body)
+    tensors = {"a": np.zeros((9, 3), np.float32), "b": np.zeros((5, 3), np.float32)}
+    report = simulate(lower(loads(text, "asked.wave.yaml"), AVX2), AVX2, tensors, {"M": 9, "N": 5, "K": 3})
+    np.testing.assert_array_equal(report.tensors["c"], 6 + 3)
+
+
 def test_sums_whose_places_are_found_behind_the_loop_do_not_wait_there() -> None:
     text = TWO_BY_TWO.text.replace("M, N], dtype: f32, role: output", "H, N], dtype: f32, role: inout")
     text = text.replace("dims:\n", "dims:\n  H: {}\n")

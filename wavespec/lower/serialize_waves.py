@@ -399,18 +399,21 @@ def _has_an_empty_step(op: Op) -> bool:
 
 
 def _only_accumulates(op: Op) -> bool:
-    """Whether carried values are only added to: accumulators of matrix products, directly or through inner loops; and
-    nothing else is a product, which would be computed of nothing where the loop has no steps."""
-    sums = {value.name for value in op.body.arguments}
+    """Whether each carried value is only added to: an accumulator of matrix products, directly or through inner loops,
+    which ends as the same value; and nothing else is a product, which would be computed of nothing where the loop has
+    no steps."""
+    sums = {value.name: number for number, value in enumerate(op.body.arguments)}
     for inner in op.body.ops:
         for number, value in enumerate(inner.operands):
             if value.name not in sums:
                 continue
             if inner.is_(MMA) and number == 2:
-                sums.add(inner.result.name)
+                sums[inner.result.name] = sums[value.name]
             elif inner.is_(FOR) and _only_accumulates(inner):
-                sums.add(inner.results[number].name)
+                sums[inner.results[number].name] = sums[value.name]
             else:
                 return False
     products = (inner for inner in op.body.ops if inner.is_(MMA, FOR))
-    return all(value.name in sums for inner in products for value in inner.results)
+    return all(value.name in sums for inner in products for value in inner.results) and all(
+        sums.get(value.name) == number for number, value in enumerate(op.body.yields)
+    )
