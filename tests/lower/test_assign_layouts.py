@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from tests.kernels import TORCH, array_to_tensor, tensor_to_array, tensors_of
 from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, operands
 from tests.lower.hopper_gemms import hopper_gemm
 from tests.ops.epilogues import epilogue
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
-from wavespec.schema import loads
+from wavespec.schema import KernelSpec, loads
+from wavespec.sim.reference import reference
 from wavespec.sim.simt import simulate
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import Machine, machines
 
 STAGE = "assign-layouts"
+AVX2 = next(machine for machine in machines("cpu") if machine.variant == "x86_64_v3")
 
 
 def layout(line: str) -> str:
@@ -102,48 +106,32 @@ def test_a_number_is_one_register() -> None:
     assert "%number = register {value = 2.0} : tile<f32, {;  | }>" in lines(kernel, "register")
 
 
-def test_sums_of_products_with_other_roles_do_not_meet() -> None:
-    text = Gemm(tile=(64, 64, 16), wave=(32, 32)).text
-    text = text.replace("  - k_loop", "  - turned: {register: [N, M], dtype: f32, value: 0}\n  - k_loop")
-    text = text.replace("carry: {acc: zero}", "carry: {acc: zero, other: turned}")
+SIZES = {"M": 40, "N": 50, "K": 40, "L": 16, "E": 20, "C": 40}
+
+
+def products_with_other_roles() -> KernelSpec:
+    text = Gemm(tile=(64, 64, 32), wave=(32, 32)).text
+    text = text.replace("carry: {acc: zero}", "carry: {acc: zero, other: zero}")
     text = text.replace("acc]}\n", "acc]}\n        - other: {mma: [b_tile, a_tile, other]}\n")
     text = text.replace("  - {write: k_loop.acc", "  - y: {add: [k_loop.acc, k_loop.other]}\n  - {write: y")
-    with pytest.raises(WavespecError) as caught:
-        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
-    (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.code == "layout-mismatch"
-    meet = "'k_loop.other' and 'y' meet, but their elements along 'N' are in other lanes or registers."
-    assert diagnostic.message == meet
-    assert diagnostic.notes == (
-        "The elements of 'k_loop.other' are as the product 'other' has them.",
-        "The elements of 'y' are as the product 'acc' has them.",
-    )
-    (hint,) = diagnostic.hints
-    assert "'N' as rows, or as columns, of both" in hint
+    return loads(text, "gemm.wave.yaml")
 
 
-@pytest.mark.parametrize(("row", "target"), [("M", "cpu"), ("M", "gfx942"), ("N", "sm_90"), ("N", "gfx950")])
-def test_rows_of_a_product_do_not_meet_sums_over_a_dim_that_it_does_not_have(row: str, target: str) -> None:
-    spec = epilogue(
+def sums_over_another_dim(row: str) -> KernelSpec:
+    return epilogue(
         "part: {read: x}",
         "total: {sum: part, dim: L}",
         "y: {mul: [sums.acc, total]}",
         operands="f16",
         tensors=f"x: {{shape: [{row}, L], dtype: f32}}",
-        dims=", L: {value: 64}",
-        tile=(64, 64, 16),
+        dims=", L: {value: 16}",
+        tile=(64, 64, 32),
         wave=(32, 32),
     )
-    with pytest.raises(WavespecError) as caught:
-        lower(spec, machines(target)[0])
-    (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.code == "layout-mismatch" and f"along '{row}'" in diagnostic.message
-    assert diagnostic.hints == ("Compute what is not made of 'acc' in a kernel of its own, and read it here.",)
 
 
-@pytest.mark.parametrize("target", ["cpu", "sm_90", "gfx942"])
-def test_a_sum_that_starts_from_a_value_of_a_product_is_refused_by_name(target: str) -> None:
-    spec = epilogue(
+def sum_that_starts_from_a_value_of_a_product() -> KernelSpec:
+    return epilogue(
         "start: {read: bias}",
         "y: {add: [sums.acc, start]}",
         "part: {read: x}",
@@ -152,30 +140,27 @@ def test_a_sum_that_starts_from_a_value_of_a_product_is_refused_by_name(target: 
         operands="f16",
         tensors="x: {shape: [N, L], dtype: f32}\n  bias: {shape: [N], dtype: f32}\n"
         "  w: {shape: [N], dtype: f32, role: output}",
-        dims=", L: {value: 64}",
-        tile=(64, 64, 16),
+        dims=", L: {value: 16}",
+        tile=(64, 64, 32),
         wave=(32, 32),
     )
-    with pytest.raises(WavespecError) as caught:
-        lower(spec, machines(target)[0])
-    (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.code == "layout-mismatch" and "'start' and 'part' meet" in diagnostic.message
-    assert diagnostic.notes[0] == "The elements of 'start' are as the product 'acc' has them."
 
 
-def test_what_a_loop_carries_is_where_both_of_its_products_have_it() -> None:
-    spec = loads("""\
+def scores_with_rows_of_keys() -> KernelSpec:
+    """What is found of a column of scores, once in each step and once behind them, meets rows of sums."""
+    return loads("""\
 apiVersion: wavespec/v1
 kind: Kernel
 name: turned
 dims: {M: {}, N: {}, E: {}, C: {}}
 tensors:
-  a: {shape: [N, C], dtype: bf16}
-  b: {shape: [M, C], dtype: bf16}
-  v: {shape: [N, E], dtype: bf16}
+  a: {shape: [N, C], dtype: bf16, space: shared}
+  b: {shape: [M, C], dtype: bf16, space: shared}
+  v: {shape: [N, E], dtype: bf16, space: shared}
   o: {shape: [M, E], dtype: f32, role: output}
 constraints:
-  - {workgroup: M, tile: 32, axis: 0}
+  - {workgroup: M, tile: 64, axis: 0}
+  - {wave: M, tile: 32}
   - {workgroup: E, tile: 32, axis: 1}
   - {tiling: N, tile: 32}
   - {tiling: C, tile: 32}
@@ -194,17 +179,51 @@ graph:
               - a_tile: {read: a}
               - b_tile: {read: b}
               - scores: {mma: [a_tile, b_tile, scores]}
-        - weight: bf16(parts.scores)
+        - weight: bf16(minimum(parts.scores, 3))
         - v_tile: {read: v}
+        - now: {max: parts.scores, dim: N, init: total}
+        - kept: "acc * (now - now + 1)"
         - total: {sum: parts.scores, dim: N, init: total}
-        - acc: {mma: [weight, v_tile, acc]}
+        - acc: {mma: [weight, v_tile, kept]}
   - result: "minimum(keys.acc, keys.total)"
   - {write: result, to: o}
 """)
-    with pytest.raises(WavespecError) as caught:
-        lower(spec, next(machine for machine in machines("cpu") if machine.variant == "x86_64_v4"))
-    (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.code == "layout-mismatch" and "along 'M'" in diagnostic.message
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(products_with_other_roles(), id="products with other roles"),
+        pytest.param(sums_over_another_dim("M"), id="rows and sums over another dim"),
+        pytest.param(sums_over_another_dim("N"), id="columns and sums over another dim"),
+        pytest.param(sum_that_starts_from_a_value_of_a_product(), id="a start from a product"),
+        pytest.param(scores_with_rows_of_keys(), id="rows of keys"),
+    ],
+)
+@pytest.mark.parametrize(
+    "machine",
+    [pytest.param(AVX2, marks=pytest.mark.slow), NVIDIA, AMD],
+    ids=lambda machine: machine.variant,
+)
+def test_values_that_meet_are_brought_together(spec: KernelSpec, machine: Machine) -> None:
+    random = torch.Generator().manual_seed(0)
+    inputs = {
+        name: torch.randint(-2, 3, [SIZES[dim] for dim in tensor.shape], generator=random).to(TORCH[tensor.dtype])
+        for name, tensor in spec.tensors.items()
+        if tensor.role == "input"
+    }
+    sizes = {dim: SIZES[dim] for dim in spec.dims}
+    arrays = {name: tensor_to_array(value, spec.tensors[name].dtype) for name, value in inputs.items()}
+    report = simulate(lower(spec, machine), machine, arrays, sizes)
+    assert report.ok, report.render()
+    outputs = [name for name, tensor in spec.tensors.items() if tensor.role == "output"]
+    for name, right in zip(outputs, tensors_of(reference(spec, *inputs.values())), strict=True):
+        assert torch.equal(array_to_tensor(report.tensors[name], spec.tensors[name].dtype), right)
+
+
+def test_what_is_made_of_nothing_is_made_again_and_not_handed_on() -> None:
+    kernel = lower(products_with_other_roles(), NVIDIA, after=STAGE)
+    assert len(lines(kernel, "register")) == 2 and len(lines(kernel, "take")) == 1
 
 
 def test_what_is_no_sum_does_not_leave_in_slabs_of_sums() -> None:

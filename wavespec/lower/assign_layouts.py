@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import ACROSS, ALIKE, CLUSTER_SUM, MMA, READ, REDUCE, SCAN, TAKE, TOPK, WRITE
+from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
+from wavespec.lower.bring_together import alike, bring_together, layout_like
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.split_reduction import wide_steps
 from wavespec.lower.spread_tile import spread_tile
@@ -38,40 +39,6 @@ class TooManyRegisters(WavespecError, code="too-many-registers"):
         )
 
 
-class LayoutMismatch(WavespecError, code="layout-mismatch"):
-    """Two values that meet, each where its product or, without one, the spread of its own tile has put it."""
-
-    def __init__(self, where: Where, one: _Put, other: _Put, dim: str) -> None:
-        products = [f"'{put.product}'" for put in (one, other) if put.product]
-        hint = (
-            f"Products that meet need one instruction ('hardware: {{mma: ...}}'), and '{dim}' as rows, or as columns, "
-            "of both; or write one of them to a tensor."
-            if len(products) > 1
-            else f"Compute what is not made of {products[0]} in a kernel of its own, and read it here."
-            if products
-            else "Compute one of them in a kernel of its own, and read it here."
-        )
-        super().__init__(
-            where,
-            f"'{one.name}' and '{other.name}' meet, but their elements along '{dim}' are in other lanes or registers.",
-            notes=[one.words(), other.words()],
-            hints=[hint],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Put:
-    """A value, and the matrix product whose instruction decides where its elements are; empty where none does."""
-
-    name: str
-    product: str
-
-    def words(self) -> str:
-        of_product = f"as the product '{self.product}' has them"
-        how = of_product if self.product else "spread over lanes, as no product has them"
-        return f"The elements of '{self.name}' are {how}."
-
-
 class VectorNotPossible(WavespecError, code="vector-not-possible"):
     def __init__(self, where: Where, why: str, hint: str) -> None:
         super().__init__(where, f"Lanes cannot take vectors like this: {why}.", hints=[hint])
@@ -87,9 +54,10 @@ class AssignLayouts(Pass):
             unit reads itself has none.  What leaves through shared memory has the layout of sums, else it is stored
             as it is.  Rows of a `cluster_sum`, and tiles that no mma reaches, are spread over lanes;
             all that a `topk` finds is in every lane that has a part of the row.
-    Errors: ``layout-mismatch`` at an operation whose operands are distributed in different ways, or that sums up what
-            its result is not distributed like; ``too-many-registers`` at the wave's tile;
-            ``vector-not-possible`` at a vector that is no part of any tile, or of which a wave's part is no multiple.
+            Where values meet that several products, or a spread, have put in different places, one is taken from where
+            it is.
+    Errors: ``too-many-registers`` at the wave's tile; ``vector-not-possible`` at a vector that is no part of any tile,
+            or of which a wave's part is no multiple.
     """
 
     name: ClassVar[str] = "assign-layouts"
@@ -99,7 +67,6 @@ class AssignLayouts(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         raise_all(_misfits(kernel))
         layouts: dict[str, Layout] = {}
-        products: dict[str, str] = {}
         for op in kernel.walk():
             if op.is_(MMA):
                 a, b, acc = _mma_layouts(kernel, op, instruction_of(op, machine), machine)
@@ -109,11 +76,9 @@ class AssignLayouts(Pass):
                     op.operands[2].name: acc,
                     op.result.name: acc,
                 }
-                values = (*op.operands, op.result)
-                products |= dict.fromkeys((value.name for value in values), op.node or op.result.name)
             if op.is_(CLUSTER_SUM):
                 layouts[op.result.name] = _over_lanes(kernel, op)
-        links = [(values[0], value) for op in kernel.walk() for values in _alike(op) for value in values[1:]]
+        links = [(values[0], value) for op in kernel.walk() for values in alike(op) for value in values[1:]]
         links += _kept(kernel)
         _follow(links, layouts)
         for op in kernel.walk():
@@ -130,6 +95,7 @@ class AssignLayouts(Pass):
             if value.name not in layouts:  # no matrix product says how
                 layouts[value.name] = spread_tile(kernel, value.tile, machine)
                 _follow(links, layouts)
+        kernel = bring_together(kernel, layouts)
         types: dict[str, TileType | VectorType] = {}
         for op in kernel.walk():
             if op.get("by_unit"):
@@ -138,16 +104,6 @@ class AssignLayouts(Pass):
                 types[value.name] = replace(value.tile, layout=layouts[value.name])
                 if machine.registers and _registers(value, layouts) > machine.registers:
                     raise _too_many_registers(kernel, machine, layouts, op)
-            if op.is_(ALIKE, TAKE) and not op.get("by_unit"):
-                whole, *parts = (*op.results, *(op.operands[1:] if op.is_(TAKE) else op.operands))
-                for value in parts:
-                    _check_met(op, whole, value, kernel, layouts, links, products)
-            if op.is_(REDUCE, SCAN) and op.results:
-                for value in (op.result, *op.operands[1:]):
-                    _check_met(op, op.operands[0], value, kernel, layouts, links, products)
-            for whole, *parts in _alike(op) if op.region else ():
-                for value in parts:
-                    _check_met(op, whole, value, kernel, layouts, links, products)
         kernel = replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
         return _with_staged_sums(kernel, next((layouts[op.result.name] for op in kernel.walk() if op.is_(MMA)), None))
 
@@ -239,37 +195,7 @@ def _follow(links: Sequence[tuple[Value, Value]], layouts: dict[str, Layout]) ->
         for one, other in links:
             for known, value in ((one, other), (other, one)):
                 if known.name in layouts and value.name not in layouts and _covers(known, value):
-                    layouts[value.name], changed = _layout_like(known, layouts[known.name], value), True
-
-
-def _owners(links: Sequence[tuple[Value, Value]], products: Mapping[str, str]) -> dict[str, str]:
-    """The product that each value has its layout of, with those that have it of a value that follows one."""
-    owners, changed = dict(products), True
-    while changed:
-        changed = False
-        for one, other in links:
-            for known, value in ((one, other), (other, one)):
-                if known.name in owners and value.name not in owners and _covers(known, value):
-                    owners[value.name], changed = owners[known.name], True
-    return owners
-
-
-def _check_met(
-    op: Op,
-    whole: Value,
-    part: Value,
-    kernel: Kernel,
-    layouts: Mapping[str, Layout],
-    links: Sequence[tuple[Value, Value]],
-    products: Mapping[str, str],
-) -> None:
-    """Raise where a part, with the dims of ``whole`` or some of them, is not where those of ``whole`` are."""
-    found, expected = layouts[part.name], _layout_like(whole, layouts[whole.name], part)
-    if found != expected:
-        dims, owners = part.tile.dims, _owners(links, products)
-        apart = [dim for dim in dims if found.projected((dim,)) != expected.projected((dim,))]
-        one, other = (_Put(written_name(kernel, value), owners.get(value.name, "")) for value in (part, whole))
-        raise LayoutMismatch(op.span, one, other, (apart or dims)[0])
+                    layouts[value.name], changed = layout_like(known, layouts[known.name], value), True
 
 
 def _over_lanes(kernel: Kernel, op: Op) -> Layout:
@@ -277,21 +203,6 @@ def _over_lanes(kernel: Kernel, op: Op) -> Layout:
     thread = kernel.wave_number * kernel.lanes + kernel.symbol("lane")
     extents = (tile.extent(row), tile.extent(column))
     return spread((row, column), extents, op["width"], thread, kernel.wave_count * kernel.lanes)
-
-
-def _alike(op: Op) -> list[tuple[Value, ...]]:
-    """Values that are distributed in the same way, as far as they have the same dims."""
-    if op.region:
-        groups = (op.results, op.operands, op.region.arguments, op.region.yields)
-        return [tuple(values[i] for values in groups) for i in range(len(op.results))]
-    if op.is_(REDUCE, SCAN):  # what it starts from, and the result of the first, lack a dim of the operand
-        return [(op.operands[0], op.result, *op.operands[1:])]
-    if op.is_(TOPK):
-        words = len(op.results)
-        return [op.operands[:words], (*op.results, *op.operands[words:])]
-    if op.is_(TAKE):
-        return [(op.result, *op.operands[1:])]
-    return [(*op.results, *op.operands)] if op.is_(ALIKE) else []
 
 
 def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:
@@ -304,12 +215,6 @@ def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:
 
 def _covers(known: Value, value: Value) -> bool:
     return set(value.tile.dims) <= set(known.tile.dims)
-
-
-def _layout_like(known: Value, layout: Layout, value: Value) -> Layout:
-    """The layout of a value with the dims of ``known``, or some of them."""
-    whole = set(value.tile.dims) == set(known.tile.dims)
-    return layout if whole else layout.projected(value.tile.dims)
 
 
 def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machine) -> tuple[Layout, Layout, Layout]:
