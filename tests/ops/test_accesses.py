@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
-from wavespec.ir.kernel import Memory
+from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis, row_major
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.accesses import edge, read_fragments, regroup, write_fragments
@@ -96,3 +97,37 @@ def test_rows_that_end_inside_of_a_word_are_read_element_by_element() -> None:
         build = builder()
         read_fragments(build, memory, vector, {"N": const(0)}, ("N",), "x", AMD)
         assert [op.result.vector.elements for op in build.ops if op.name == "load"] == expected
+
+
+def addresses(fragments: tuple[Value, ...], ops: list[Op]) -> list[list[int]]:
+    """Where in memory the elements of values come from."""
+    found: dict[str, list[int]] = {}
+    for op in ops:
+        parts = [found[value.name] for value in op.operands]
+        if op.name == "load":
+            made = [op["offset"].value + i for i in range(op.result.vector.elements)]
+        elif op.name == "pack":
+            made = [one for part in parts for one in part]
+        elif op.name == "slice":
+            made = parts[0][op["start"] : op["start"] + op["size"]]
+        else:
+            rows, columns = op["rows"], op["columns"]
+            made = [parts[0][row * columns + column] for column in range(columns) for row in range(rows)]
+        found[op.result.name] = made
+    return [found[value.name] for value in fragments]
+
+
+@pytest.mark.parametrize(("machine", "loads"), [(CPU, 4 * 2 * 8), (NVIDIA, 32 * 16)])
+def test_fragments_across_the_rows_of_staged_tiles_are_turned_in_vector_registers(machine: Machine, loads: int) -> None:
+    staged = Memory("t", DTYPES["bf16"], ("M", "N"), (const(16), const(32)), "shared")
+    staged = replace(staged, arrangement=row_major(("M", "N"), (16, 32), 4))
+    across = Layout(
+        (("M", const(0)), ("N", const(0))),
+        (RegisterAxis(32, (("N", 1),)), RegisterAxis(2, (("M", 8),)), RegisterAxis(8, (("M", 1),))),
+        1,
+    )
+    build, nowhere = builder(), {"M": const(0), "N": const(0)}
+    read = read_fragments(build, staged, across, nowhere, (), "x", machine)
+    assert sum(op.name == "load" for op in build.ops) == loads
+    expected = [[(half * 8 + i) * 36 + column for i in range(8)] for column in range(32) for half in range(2)]
+    assert addresses(read, build.ops) == expected

@@ -11,6 +11,7 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.ops.turned_blocks import turned_blocks
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
@@ -164,6 +165,10 @@ def read_fragments(
     """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read.
     ``rank``: from the shared memory of that workgroup of the cluster."""
     granule = granule_elements(memory, layout, origin)
+    blocks = turned_blocks(layout, memory.contiguous_dim) if granule == 1 and memory.space != "global" else None
+    if blocks and machine.vector_bytes and granule_elements(memory, blocks.lines, origin) == blocks.width:
+        lines = read_fragments(build, memory, blocks.lines, origin, masked, hint, machine)
+        return blocks.fragments(build, lines, hint)
     if _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
     last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
