@@ -180,3 +180,34 @@ def test_products_of_several_phases_share_what_they_read() -> None:
     scores, parts = a @ b.T, [slice(start, start + TILE) for start in range(0, n, TILE)]
     c = sum((2 * scores[:, part] - scores[:, part].max(axis=1)[:, None]) @ v[part] for part in parts)
     np.testing.assert_array_equal(report.tensors["c"], c)
+
+
+def test_a_scan_of_what_is_read_is_in_front_of_the_strips() -> None:
+    """Also where arithmetic is between, and strips use all of that."""
+    spec = below_largest(
+        ("constraints:", "  w: {shape: [N], dtype: f32}\nconstraints:"),
+        ("carry: {acc: nothing,", "carry: {before: none_yet, acc: nothing,"),
+        ("  - none: {", "  - none_yet: {register: [], dtype: f32, value: 0}\n  - none: {"),
+        (
+            "- largest: {max: products,",
+            """- w_tile: {read: w}
+        - twice: w_tile * 2
+        - up: {cumsum: twice, dim: N, init: before}
+        - before: {sum: twice, dim: N, init: before}
+        - moved: products + up + twice
+        - largest: {max: moved,""",
+        ),
+        ("products - largest", "moved - largest"),
+    )
+    kernel = stripped(spec, AVX2)
+    assert strips(kernel) and [op.result.tile.extent("N") for op in kernel.walk() if op.name == "scan"] == [TILE]
+    random, m, n, k, d = np.random.default_rng(0), 5, 70, 7, 18
+    a, b, v = (random.integers(-2, 3, shape) for shape in ((m, k), (n, k), (n, d)))
+    w = random.integers(-2, 3, n)
+    inputs: dict[str, Any] = {name: array.astype(BF16) for name, array in zip("abv", (a, b, v), strict=True)}
+    inputs["w"] = w.astype(np.float32)
+    report = simulate(lower(spec, AVX2), AVX2, inputs, {"M": m, "N": n, "K": k, "D": d})
+    assert report.ok, report.render()
+    scores, parts = a @ b.T + np.cumsum(2 * w) + 2 * w, [slice(start, start + TILE) for start in range(0, n, TILE)]
+    c = sum((scores[:, part] - scores[:, part].max(axis=1)[:, None]) @ v[part] for part in parts)
+    np.testing.assert_array_equal(report.tensors["c"], c)

@@ -210,7 +210,8 @@ def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:
     private = {memory.name for memory in kernel.memories if memory.space == "private"}
     accesses = [op for op in kernel.walk() if op.get("memory") in private]
     written = {op["memory"]: op.operands[0] for op in accesses if op.is_(WRITE)}
-    return ((written[op["memory"]], op.result) for op in accesses if op.is_(READ))
+    read = ((written[op["memory"]], op.result) for op in accesses if op.is_(READ))
+    return ((one, other) for one, other in read if one.tile.extents == other.tile.extents)  # not a part of a whole one
 
 
 def _covers(known: Value, value: Value) -> bool:

@@ -31,8 +31,9 @@ class StripTiles(Pass):
     After:  on machines whose registers hold the results of one instruction, operations on such tiles stand in inner
             loops, one instruction wide each.  Reductions along the dim end a loop, because what uses them needs the
             whole row; so do products that a reduction follows, whose sums take all registers.  What a later loop needs
-            of an earlier one is written to a private memory ``<name>.strips`` and read back.  Code is as long for one
-            strip as for many.
+            of an earlier one is written to a private memory ``<name>.strips`` and read back.  What takes the whole
+            tile, as scans do, and only what is read, is in front of the loops.  Code is as long for one strip as for
+            many.
     Cases:  loops stay as they are where something needs a whole tile that only registers hold.
     """
 
@@ -102,7 +103,21 @@ def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     fits = fits and all(width % instruction_of(op, machine).m == 0 for op in rows)
     fits = fits and all(value.name in reads for op in whole for value in op.operands[:2] if strips.has(value))
     fits = fits and not any(map(strips.has, (*loop.operands, *loop.body.yields)))
-    return strips if fits and all(_can_be_cut(op, strips) for op in loop.body.ops) else None
+    return strips if fits and _every_operation_fits(loop, strips) else None
+
+
+def _every_operation_fits(loop: Op, strips: _Strips) -> bool:
+    """Whether each can be cut, or is of a tile that nothing but reads and arithmetic on them has made, and so can be
+    whole in front of the strips."""
+    free = set[str]()
+    for op in loop.body.ops:
+        is_cut = _can_be_cut(op, strips)
+        is_free = not op.is_(MMA, WRITE) and not op.region
+        is_free = is_free and all(value.name in free for value in op.operands if strips.has(value))
+        if not is_cut and not is_free:
+            return False
+        free |= {value.name for value in op.results if is_free}
+    return True
 
 
 def _can_be_cut(op: Op, strips: _Strips) -> bool:
@@ -127,7 +142,8 @@ class _Body:
         self.kernel, self.loop, self.strips, self.fresh = kernel, loop, strips, fresh
         self.phases: list[_Phase] = [_Phase()]
         self.made: dict[str, tuple[int, Op]] = {}  # of values along the dim: the phase, and what makes them
-        self.memories: dict[str, Memory] = {}  # of values that a later phase uses
+        self.whole = set[str]()  # values along the dim that are made in front of the strips
+        self.memories: dict[str, Memory] = {}  # of values that a later phase uses, or strips of whole ones
 
     def stripped(self) -> tuple[Op, ...]:
         self._divide()
@@ -146,6 +162,10 @@ class _Body:
                 for inner in op.walk():
                     phase = max(phase, written.get(inner.get("memory", ""), 0))
                 self._at(phase).before.append(op)
+            elif not _can_be_cut(op, strips):
+                self._at(phase).before.append(op)
+                self.made |= {value.name: (phase, op) for value in op.results if strips.has(value)}
+                self.whole |= {value.name for value in op.results if strips.has(value)}
             elif op.is_(READ, REGISTER, INDEX):  # done again wherever it is used
                 self.made[op.result.name] = (-1, op)
                 phase = max(phase, written.get(op.get("memory", ""), 0))
@@ -158,17 +178,24 @@ class _Body:
                     written[op["memory"]] = phase + 1
             after = phase + (along and op.is_(REDUCE))
             ready |= {value.name: after for value in op.results}
-        self._whole_reads()
+        self._make_wholes()
 
-    def _whole_reads(self) -> None:
-        """What a product that sums along the dim reads, it reads whole; products of several phases read it once."""
-        placed = set[str]()
+    def _make_wholes(self) -> None:
+        """What an operation on the whole tile takes is made whole in front of it, once for those of several phases."""
+        placed = set(self.whole)
         for phase in self.phases:
-            for op in [op for op in phase.before if op.is_(MMA)]:
-                reads = [self.made[v.name][1] for v in op.operands[:2] if self.strips.has(v)]
-                at = phase.before.index(op)
-                phase.before[at:at] = [read for read in dict.fromkeys(reads) if read.result.name not in placed]
-                placed |= {read.result.name for read in reads}
+            before = list[Op]()
+            for op in phase.before:
+                before += [*self._wholes(op, placed), op]
+            phase.before = before
+
+    def _wholes(self, op: Op, placed: set[str]) -> Iterator[Op]:
+        for value in op.operands:
+            if value.name in self.made and value.name not in placed:
+                placed.add(value.name)
+                made = self.made[value.name][1]
+                yield from self._wholes(made, placed)
+                yield made
 
     def _at(self, number: int) -> _Phase:
         while len(self.phases) <= number:
@@ -176,9 +203,9 @@ class _Body:
         return self.phases[number]
 
     def _kept(self) -> dict[str, Value]:
-        """Values along the dim that a later phase uses."""
+        """Values along the dim that a later phase uses, or that strips use of a whole one."""
         used = [(n, value) for n, phase in enumerate(self.phases) for op in phase.inside for value in self._needs(op)]
-        return {v.name: v for n, v in used if 0 <= self.made[v.name][0] < n}
+        return {v.name: v for n, v in used if 0 <= self.made[v.name][0] < n or v.name in self.whole}
 
     def _needs(self, op: Op) -> Iterator[Value]:
         """The values along the dim that an operation takes; before one that is read again, the places where it is."""
@@ -200,8 +227,9 @@ class _Body:
     # --------------------------------------------------------------------------------------------------------- loops
 
     def _ops(self, phase: _Phase) -> list[Op]:
+        before = [one for op in phase.before for one in (op, *self._kept_whole(op))]
         if not phase.inside:
-            return phase.before
+            return before
         strips, names, inside = self.strips, dict[str, Value](), list[Op]()
         for op in phase.inside:
             for value in self._needs(op):
@@ -210,7 +238,7 @@ class _Body:
             if not op.is_(REDUCE):
                 inside.append(self._narrowed(op, names))
                 kept = [value for value in op.results if value.name in self.memories]
-                inside += [self._access("write", value, (names[value.name],), ()) for value in kept]
+                inside += [self._access("write", value, (names[value.name],), (), strips.at) for value in kept]
         reductions = [op for op in phase.inside if op.is_(REDUCE)]
         starts = [identity_tile(op, strips.narrow(op.operands[0].tile), self.fresh) for op in reductions]
         arguments = [Value(self.fresh(start.result.name), start.result.type) for start in starts]
@@ -227,7 +255,11 @@ class _Body:
         region = Region(tuple(arguments), tuple(inside), tuple(yields))
         operands = tuple(start.result for start in starts)
         loop = Op("iterate", operands, results, attribute_pairs(attributes), region, phase.inside[0].span)
-        return [*phase.before, *starts, loop, *ends]
+        return [*before, *starts, loop, *ends]
+
+    def _kept_whole(self, op: Op) -> list[Op]:
+        kept = [value for value in op.results if value.name in self.whole and value.name in self.memories]
+        return [self._access("write", value, (value,), (), const(0)) for value in kept]
 
     def _again(self, value: Value, names: dict[str, Value]) -> Op:
         """Of a value that is not made in this loop: what makes or reads a strip of it."""
@@ -235,7 +267,7 @@ class _Body:
         if phase < 0:
             return self._narrowed(made, names)
         names[value.name] = self._part(value)
-        return self._access("read", value, (), (names[value.name],))
+        return self._access("read", value, (), (names[value.name],), self.strips.at)
 
     def _narrowed(self, op: Op, names: dict[str, Value]) -> Op:
         results = tuple(self._part(value) if self.strips.has(value) else value for value in op.results)
@@ -246,10 +278,10 @@ class _Body:
     def _part(self, value: Value) -> Value:
         return Value(self.fresh(value.name), self.strips.narrow(value.tile))
 
-    def _access(self, name: str, value: Value, operands: tuple[Value, ...], results: tuple[Value, ...]) -> Op:
-        """A strip to or from where the value is kept, in the layout that it has anyway."""
+    def _access(self, name: str, value: Value, operands: tuple[Value, ...], results: tuple[Value, ...], at: Expr) -> Op:
+        """A strip, or all, to or from where the value is kept, in the layout that it has anyway."""
         memory = self.memories[value.name]
         origin = origin_in(self.kernel, memory, value.tile)
-        origin[self.strips.dim] += self.strips.at
+        origin[self.strips.dim] += at
         attributes = {"memory": memory.name, "origin": tuple(origin.items())}
         return Op(name, operands, results, attribute_pairs(attributes), span=self.made[value.name][1].span)
