@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.cpu.test_nested_products import LOOP_IN_LOOP
 from tests.kernels import Subject
 from tests.lower.gemms import CPU, Gemm, run
 from tests.ops.epilogues import epilogue
@@ -238,3 +239,11 @@ def test_what_a_branch_stages_is_as_deep_as_in_a_loop_alone() -> None:
     products = {op["induction"] for op in loops if any(inner.name == "mma" for inner in op.body.ops)}
     assert products == {"in_C", "in_N", "in_D"}
     assert {op["induction"] for op in columns if op.name == "for"} & products == {"in_C", "in_N"}
+
+
+def test_nothing_is_loaded_that_nobody_uses() -> None:
+    """What is read again in another turn, or carried and not used behind the loop, leaves no load behind."""
+    kernel = lower(loads(LOOP_IN_LOOP), AVX2)
+    used = {value.name for op in kernel.walk() for value in op.operands}
+    used |= {value.name for op in kernel.walk() if op.region for value in op.region.yields}
+    assert [op.result.name for op in kernel.walk() if op.name == "load" and op.result.name not in used] == []

@@ -106,3 +106,11 @@ def test_a_loop_that_only_another_target_tiles_is_refused() -> None:
     spec = loads(f"{text}\ntargets:\n  cpu:\n    constraints: [{{tiling: K, tile: 16}}]\n")
     with pytest.raises(WavespecError, match="'iterate' walks over 'K', which no constraint tiles"):
         spec_to_tile(resolve(spec, "sm_90"))
+
+
+def test_what_nobody_uses_is_left_out() -> None:
+    gemm = Gemm()
+    unused = gemm.text.replace("acc]}\n", "acc]}\n        - wide: f32(a_tile)\n        - twice: wide * 2\n")
+    assert unused != gemm.text
+    expected = print_kernel(gemm.lowered(NVIDIA, STAGE))
+    assert print_kernel(lower(loads(unused), NVIDIA, after=STAGE)) == expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -50,6 +50,26 @@ def copied(op: Op, fresh: Callable[[str], str], names: MutableMapping[str, Value
             region, arguments=arguments, ops=ops, yields=tuple(names.get(v.name, v) for v in region.yields)
         )
     return replace(op, operands=operands, results=new(op.results), region=region)
+
+
+def without_unused(ops: Sequence[Op], does_nothing_else: Callable[[Op], bool]) -> tuple[Op, ...]:
+    """The operations without those whose results nobody uses, of such that do nothing but make them."""
+    return _without_unused(ops, does_nothing_else, set())
+
+
+def _without_unused(ops: Sequence[Op], does_nothing_else: Callable[[Op], bool], used: set[str]) -> tuple[Op, ...]:
+    """``used``: values that are used behind the operations; those that they use are added."""
+    kept: list[Op] = []
+    for op in reversed(ops):
+        if does_nothing_else(op) and used.isdisjoint([value.name for value in op.results]):
+            continue
+        if op.region:
+            used.update([value.name for value in op.region.yields])
+            inside = _without_unused(op.region.ops, does_nothing_else, used)
+            op = op if inside == op.region.ops else replace(op, region=replace(op.region, ops=inside))
+        used.update([value.name for value in op.operands])
+        kept.append(op)
+    return tuple(reversed(kept))
 
 
 def _in_value(value: Any, replacement: Mapping[str, Expr]) -> Any:

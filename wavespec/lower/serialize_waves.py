@@ -9,9 +9,21 @@ from typing import ClassVar, Final, NamedTuple
 from wavespec.ir.expr import Expr, ceildiv, const, less, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribute_pairs, rewrite
 from wavespec.ir.names import wave_name
-from wavespec.ir.rewriting import renamed
+from wavespec.ir.rewriting import renamed, without_unused
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ir.thread_ops import ACCUMULATE, BIND, CONSTANT, FOR, LOAD, MMA, READS_MEMORY, SLICE, STORE, WRITES_MEMORY
+from wavespec.ir.thread_ops import (
+    ACCUMULATE,
+    BIND,
+    CONSTANT,
+    FOR,
+    LOAD,
+    MMA,
+    PURE,
+    READS_MEMORY,
+    SLICE,
+    STORE,
+    WRITES_MEMORY,
+)
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.empty_dims import of_grid
 from wavespec.lower.kept_between_turns import KeptBetweenTurns
@@ -27,7 +39,8 @@ class SerializeWaves(Pass):
     Before: operations speak of wave symbols; loops carry registers of every wave.
     After:  ``for`` loops over the wave symbols, the last wave symbol innermost.  What depends on no wave symbol
             (packing a panel) runs once, what depends on the outer one (copying a wave's rows) once per outer wave.
-            The kernel has no waves left.  Waves beyond the edge of a tensor are not run, but one of an empty dim.
+            The kernel has no waves left, and loads nothing that nobody uses.  Waves beyond the edge of a tensor are not
+            run, but one of an empty dim.
     Cases:  a loop around all waves cannot keep their registers.
             1. An accumulator that starts at zero and ends in a plain store, where no other workgroup or wave stores,
                lives in the output: each step adds its sum there, and announces that when it starts (``prefetch``,
@@ -49,6 +62,7 @@ class SerializeWaves(Pass):
         serializer = _Serializer(kernel, machine)
         places = PlacesOfTurns(dict(kernel.waves), serializer.local, kernel.symbol)
         body = serializer.kept(places(serializer.block(kernel.body)))
+        body = without_unused(body, lambda op: op.is_(LOAD, PURE))
         memories = tuple(replace(one, buffers=one.buffers * places.copies.get(one.name, 1)) for one in kernel.memories)
         local = [*(memory for memory in memories if memory.space != "global"), *serializer.private]
         needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in local)

@@ -9,8 +9,9 @@ from dataclasses import replace
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
-from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Split, WaveRoles
+from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Op, Split, WaveRoles
 from wavespec.ir.names import size_name
+from wavespec.ir.rewriting import without_unused
 from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
@@ -75,15 +76,20 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
         to_tile(statement, context)
     shaped = {dim for tensor in computation.tensors.values() for dim in tensor.shape}
     others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
-    kernel = replace(empty, body=tuple(context.ops), distribution=_distribution(resolved), sizes=others)
+    body = without_unused(context.ops, _only_makes_values)
+    kernel = replace(empty, body=body, distribution=_distribution(resolved), sizes=others)
     mapped = {op["memory"] for op in kernel.walk() if op.get("memory") and op.get("at")}
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
     used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
     kernel = kernel.with_symbols(*context.symbols, *dict.fromkeys(node for node in used if node.kind == "symbol"))
-    large = [op for op in kernel.walk() if op.is_(ITERATE, MMA)]
+    large = [op for one in context.ops for op in one.walk() if op.is_(ITERATE, MMA)]
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
     return kernel
+
+
+def _only_makes_values(op: Op) -> bool:
+    return bool(op.results) and op.region is None
 
 
 def _bounds(resolved: ResolvedKernel, expressions: ExpressionToIndex) -> dict[str, dict[str, Expr]]:
