@@ -9,7 +9,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from wavespec.diagnostics import quote
-from wavespec.schema.language.expressions import INT64_MAX
+from wavespec.schema.language.expressions import INT64_MAX, INT64_MIN
 
 FILTERS = ("abs", "first", "last", "length", "lower", "max", "min", "upper")
 TESTS = ("divisibleby", "even", "in", "integer", "odd", "string")
@@ -60,7 +60,7 @@ def _integer(value: Any) -> int:
         str(value)  # says that it is undefined
     if not isinstance(value, int) or isinstance(value, bool):
         raise NoValue(f"{_shown(value)} is no integer")
-    if abs(value) > INT64_MAX:
+    if not INT64_MIN <= value <= INT64_MAX:
         raise NoValue("a number needs more than 63 bits")
     return value
 

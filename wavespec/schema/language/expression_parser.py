@@ -27,6 +27,7 @@ from wavespec.schema.language.expressions import (
     COMPARISONS,
     FUNCTIONS,
     INT64_MAX,
+    INT64_MIN,
     LONGEST_EXPRESSION,
     PLACES,
     Binary,
@@ -84,7 +85,7 @@ def parse_expression(
 
 def _data_to_expression(data: object) -> object:
     """What specs that are written in Python or JSON have for an expression."""
-    if isinstance(data, int) and not isinstance(data, bool) and abs(data) <= INT64_MAX:
+    if isinstance(data, int) and not isinstance(data, bool) and INT64_MIN <= data <= INT64_MAX:
         return Num(data)
     if not isinstance(data, str | Expression):
         raise ValueError("expected an integer or an expression")
@@ -165,14 +166,18 @@ class ExpressionParser:
             return self._atom()
         self._next()
         if self._peek().kind == "number" or self._peek().text == "inf":
-            literal = self._atom()
-            assert isinstance(literal, Num)
-            return Num(-literal.value, at=(token.offset, sum(literal.at) - token.offset))
+            return self._negative(token)
         self._deeper(token)
         operand = self._unary()
         self.depth -= 1
         self._number_only(operand)
         return self._count(Unary("-", operand, at=(token.offset, sum(operand.at) - token.offset)))
+
+    def _negative(self, sign: Token) -> Expression:
+        """The number behind a sign, which belongs to it: the smallest integer has no positive one."""
+        literal = self._next()
+        value = float("inf") if literal.text == "inf" else self._number(literal, -INT64_MIN)
+        return self._count(Num(-value, at=(sign.offset, literal.offset + len(literal.text) - sign.offset)))
 
     def _atom(self) -> Expression:
         token = self._next()
@@ -220,7 +225,7 @@ class ExpressionParser:
         self._number_only(left, right)
         return self._count(Binary(op, left, right, at=self._cover(left, right)))
 
-    def _number(self, token: Token) -> int | float:
+    def _number(self, token: Token, most: int = INT64_MAX) -> int | float:
         if not token.text.isdigit():
             value = float(token.text)
             if value == float("inf"):
@@ -228,7 +233,7 @@ class ExpressionParser:
             return value
         if len(token.text) > 1 and token.text.startswith("0"):
             self._fail(token, f"{quote(token.text)} starts with 0.", "Integers are decimal, without leading zeros.")
-        if len(token.text) > 19 or int(token.text) > INT64_MAX:
+        if len(token.text) > 19 or int(token.text) > most:
             self._too_large(token, f"{quote(token.text)} needs more than 63 bits.")
         return int(token.text)
 

@@ -33,7 +33,17 @@ from wavespec.schema.language.expression_parser import (
     Token,
     parse_with,
 )
-from wavespec.schema.language.expressions import COMPARISONS, Binary, Call, Compare, Expression, Name, Num, Unary
+from wavespec.schema.language.expressions import (
+    COMPARISONS,
+    INT64_MIN,
+    Binary,
+    Call,
+    Compare,
+    Expression,
+    Name,
+    Num,
+    Unary,
+)
 from wavespec.schema.ops.elementwise import FUNCTIONS
 
 _OF_DIMS = ("index", "size")
@@ -86,6 +96,9 @@ class _FormulaParser(ExpressionParser):
         if token.text not in ("-", "~"):
             return self._power()
         self._next()
+        is_smallest = token.text == "-" and self._peek().text == str(-INT64_MIN)
+        if is_smallest and self.tokens[self.position + 1].text != "**":
+            return self._negative(token)
         self._deeper(token)
         operand = self._unary()
         self.depth -= 1

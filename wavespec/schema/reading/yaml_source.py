@@ -15,7 +15,7 @@ import yaml
 
 from wavespec.diagnostics import Related, Source, Span, WavespecError, Where, quote
 from wavespec.schema.language.errors import NumberOutOfRange
-from wavespec.schema.language.expressions import INT64_MAX
+from wavespec.schema.language.expressions import INT64_MAX, INT64_MIN
 
 LARGEST_FILE_BYTES = 2**20
 _DEEPEST = 32
@@ -139,7 +139,7 @@ def plain_to_value(text: str) -> ScalarValue:
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _INTEGER.fullmatch(text):
-        if len(text) > 20 or abs(int(text)) > INT64_MAX:
+        if len(text) > 20 or not INT64_MIN <= int(text) <= INT64_MAX:
             raise OverflowError("63 bits")
         return int(text)
     if _FLOAT.fullmatch(text):
