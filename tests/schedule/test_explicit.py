@@ -85,6 +85,22 @@ def test_buffers_are_as_few_as_the_stages_allow() -> None:
     assert buffers("nodes: {a_tile.store: 0, b_tile.store: 0, a_tile.load: 0, b_tile.load: 0, acc: 3}") == {3}
 
 
+def test_what_is_read_before_other_tiles_are_copied_is_refused() -> None:
+    """Copies of a step are one group, of which none has landed before the last one is under way."""
+    apart = "a_tile.load: 0, a_tile: 1, b_tile.load: 2, b_tile: 3, acc: 3"
+    with pytest.raises(WavespecError, match="copies of a step are awaited together"):
+        scheduled(f"nodes: {{{apart}}}").lowered(NVIDIA)
+
+
+def test_a_group_is_closed_behind_the_last_copy_of_its_own_stage() -> None:
+    apart = "nodes: {a_tile.load: 2, b_tile.load: 0, acc: 2}, clusters: [[a_tile.load, a_tile]]"
+    gemm = scheduled(apart)
+    assert all(op["pending"] >= 0 for op in gemm.lowered(NVIDIA).walk() if op.name == "async_wait")
+    report, expected = run(gemm.spec, NVIDIA, {"M": 33, "N": 65, "K": 136})
+    assert not report.findings, str(report.findings[0])
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
 @pytest.mark.parametrize(
     ("schedule", "code", "words"),
     [

@@ -104,7 +104,8 @@ def _groups(ops: Sequence[Op]) -> Iterator[Dependence]:
     """Asynchronous copies are closed by a commit, awaited by a wait, and read behind that."""
     commits = [number for number, op in enumerate(ops) if op.is_(ASYNC_COMMIT)]
     waits = [number for number, op in enumerate(ops) if op.is_(ASYNC_WAIT)]
-    copied = {op["memory"] for op in ops if op.is_(COPY_ASYNC)}
+    copies = [number for number, op in enumerate(ops) if op.is_(COPY_ASYNC)]
+    copied = {ops[number]["memory"] for number in copies}
     for number, op in enumerate(ops):
         if op.is_(COPY_ASYNC):
             yield from (Dependence(number, commit, 0, "order", "it closes the group of copies") for commit in commits)
@@ -112,6 +113,8 @@ def _groups(ops: Sequence[Op]) -> Iterator[Dependence]:
             yield from (Dependence(number, wait, 0, "value", "it awaits the copy") for wait in waits)
         elif op.get("memory") in copied:
             yield from (Dependence(wait, number, 0, "shared", "its copies are awaited first") for wait in waits)
+            why = "copies of a step are awaited together"
+            yield from (Dependence(copy, number, 0, "order", why) for copy in copies)
     yield from (Dependence(c, w, 0, "order", "it awaits what was closed") for c in commits for w in waits)
 
 

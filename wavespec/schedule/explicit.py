@@ -118,8 +118,9 @@ def _order(
         return sorted(range(len(ops)), key=lambda number: (start[number], number))
     place = [group.get(op.node, len(ops)) for op in ops]
     for number, op in enumerate(ops):  # bookkeeping has no name: behind the last copy, before the first read
-        if op.is_(ASYNC_COMMIT):
-            place[number] = max(place[n] for n, other in enumerate(ops) if other.is_(COPY_ASYNC))
+        if op.is_(ASYNC_COMMIT):  # what is copied in stages before was so in other rounds
+            copies = [n for n, other in enumerate(ops) if other.is_(COPY_ASYNC) and stage[n] == stage[number]]
+            place[number] = max(place[n] for n in copies)
         if op.is_(ASYNC_WAIT):
             place[number] = min(place[one.after] for one in every if one.before == number)
     return sorted(range(len(ops)), key=lambda number: (place[number], number))
