@@ -87,6 +87,13 @@ def test_waves_in_turn_take_every_other_tile_and_signal_each_other() -> None:
     assert (str(consumer["lower"]), consumer["step"].value) == ("turn", 2)
 
 
+@pytest.mark.parametrize("schedule", [TOGETHER, CLUSTERS, PING_PONG])
+def test_one_buffer_is_emptied_in_the_step_that_uses_it(schedule: str) -> None:
+    report, expected = run(hopper_gemm(stages=1, schedule=schedule).spec, NVIDIA, {"M": 136, "N": 72, "K": 200})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
 def test_a_turn_ends_when_all_waves_that_have_it_say_so() -> None:
     gemm = hopper_gemm(stages=2, schedule=PING_PONG.replace("true", "true, count: 1"))
     assert signals(gemm.lowered(NVIDIA, STAGE))["turn.next"] == (2, 2)
