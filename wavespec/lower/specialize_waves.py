@@ -25,7 +25,8 @@ class SpecializeWaves(Pass):
     After:  two roles, each with the loops around its own operations.  Step ``i`` of a loop uses buffer ``i % stages``.
             The producer waits until the buffer is empty, copies, and signals that it is full; consumers wait for
             that, compute, and signal that it is empty.  Where a step ends by waiting for its products, it waits for
-            those of the step before instead and empties that one's buffer; the last ones are awaited behind the loop.
+            those of the step before instead and empties that one's buffer, where there are several; the last ones are
+            awaited behind the loop.
             Workgroups of a cluster each copy a part of what all of them read, for all of them.
             Loads that the places of copies are made of belong to the producer, and to both where both use them.
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
