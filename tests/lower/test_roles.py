@@ -206,7 +206,8 @@ _COMPUTED = """        - b_tile: {read: b}
 
 
 def with_computed(operands: str, orders: str = "M, N") -> str:
-    gemm = hopper_gemm(tile=(64, 64, 64), stages=2, dims=("multiple_of: 8",) * 3, orders=("M, K", "N, K", orders))
+    sizes = ("multiple_of: 8", "multiple_of: 8", "multiple_of: 8")
+    gemm = hopper_gemm(tile=(64, 64, 64), stages=2, dims=sizes, orders=("M, K", "N, K", orders))
     text = gemm.text.replace("  c: {", "  w: {shape: [M, K], dtype: i8}\n  c: {")
     start, end = text.index("        - a_tile"), text.index("  - {write")
     return text[:start] + _COMPUTED.replace("OPERANDS", operands) + text[end:]
