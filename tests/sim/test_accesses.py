@@ -287,6 +287,18 @@ def test_two_workgroups_that_write_one_output_differently_are_found() -> None:
     assert simulate(test, NVIDIA, {"A": np.array([1, 1], np.float32)}, {}).ok
 
 
+@pytest.mark.parametrize(("values", "kinds"), [((1, 1), set()), ((1, 2), {"race"})])
+def test_waves_that_store_one_element_of_an_output_agree(values: tuple[int, int], kinds: set[str]) -> None:
+    """Each by an operation of its own, as waves with roles do."""
+    body = """
+    %a = load {memory = "A", offset = [wave]} : f32x1
+    store %a {memory = "B", offset = [0], mask = (([lane + wave], [1],),)}
+    store %a {memory = "B", offset = [0], mask = (([lane + 1 - wave], [1],),)}
+    """
+    test = kernel(NVIDIA, [tensor("A", "input", 2), tensor("B", "output", 1)], body, waves=2)
+    assert simulate(test, NVIDIA, {"A": np.array(values, np.float32)}, {}).kinds() == kinds
+
+
 def test_reading_what_another_workgroup_writes_is_a_race() -> None:
     body = """
     %a = load {memory = "B", offset = [0]} : f32x1

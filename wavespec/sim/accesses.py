@@ -9,7 +9,7 @@ import numpy as np
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op
 from wavespec.ir.thread import Mask
-from wavespec.sim.elements import Array, Flags, Integers, combined
+from wavespec.sim.elements import Array, Flags, Integers, bits, combined
 from wavespec.sim.fragments import MATRIX_LOAD_LANES, collected_matrices, distributed_matrices
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.shadow import Access
@@ -67,7 +67,9 @@ class MemoryUnit:
             self.findings.add("store-to-input", op, lambda: f"'store' writes the input tensor @{target.memory.name}.")
             return
         where, lanes, stored = index[active], self._lanes(active), values[active]
-        self.workgroup.report(op, target, target.shadow.write(self._access(op, where, lanes)))
+        # What lacks a dim that waves or workgroups split, each of them stores.
+        equal = None if target.owner is None else bits(target.data[where]) == bits(stored)
+        self.workgroup.report(op, target, target.shadow.write(self._access(op, where, lanes), equal))
         self.workgroup.own(op, target, where, stored)
         self.workgroup.place(op, target, where, lambda position: int(lanes[position]), stored)
 

@@ -135,15 +135,18 @@ class Shadow:
             raced = access.unknown(other.actor[access.index], other.step[access.index])
             yield from self._conflicts("race", what, raced, access, other)
 
-    def write(self, access: Access) -> Iterator[Conflict]:
-        """Record a write, or the start of an asynchronous one, which may happen at any time until it is waited for."""
+    def write(self, access: Access, equal: Flags | None = None) -> Iterator[Conflict]:
+        """Record a write, or the start of an asynchronous one, which may happen at any time until it is waited for.
+
+        ``equal``: which elements hold what is written already, so that the order of both writes is all one.
+        """
         index, last = access.index, self._write
         writers, steps = last.actor[index], last.step[index]
         unknown = access.unknown(writers, steps)
         if unknown.any():
             flying = unknown & (steps > access.clocks.landed[writers])
             yield from self._conflicts("unwaited-copy", "writes", flying, access, last)
-            raced = unknown & ~flying
+            raced = unknown & ~flying if equal is None else unknown & ~flying & ~equal
             yield from self._conflicts("race", "overwrites what another thread wrote", raced, access, last)
         if access.fenced:
             unfenced = access.unfenced(writers, steps) & ~unknown
