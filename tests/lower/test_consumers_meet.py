@@ -226,3 +226,91 @@ def test_waves_along_a_dim_of_no_product_are_refused() -> None:
     )
     error = refusal(text)
     assert [one.code for one in error.diagnostics] == ["products-repeated"]
+
+
+BRANCH = """apiVersion: wavespec/v1
+kind: Kernel
+name: sometimes
+dims: {M: {}, N: {multiple_of: 8}, K: {multiple_of: 8}}
+tensors:
+  a: {shape: [M, K], dtype: f16, space: shared}
+  b: {shape: [N, K], dtype: f16, space: shared}
+  d: {shape: [SIDE, K], dtype: f16, space: SPACE}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 128, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 64}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - part: {mma: [a_tile, b_tile, acc]}
+        - more:
+            if: "start(K) < size(M) * 1000"
+            carry: {both: part}
+            body:
+              - d_tile: {read: d}
+              - both: {mma: [PRODUCT, both]}
+        - acc: more.both * 1
+  - {write: steps.acc, to: y}
+schedule: {stages: 2, SCHEDULE}
+"""
+COMPUTED = """apiVersion: wavespec/v1
+kind: Kernel
+name: scaled
+dims: {M: {}, N: {multiple_of: 8}, K: {multiple_of: 8}}
+tensors:
+  a: {shape: [M, K], dtype: f16, space: shared}
+  d: {shape: [N, K], dtype: f16}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 128, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 64}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - steps:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - a_tile: {read: a}
+        - d_tile: {read: d}
+        - twice: d_tile * 2
+        - acc: {mma: [a_tile, twice, acc]}
+  - {write: steps.acc, to: y}
+schedule: {stages: 2, SCHEDULE}
+"""
+LEFT, RIGHT = "d_tile, b_tile", "a_tile, d_tile"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            BRANCH.replace("SIDE", "M").replace("PRODUCT", LEFT).replace("SPACE", space)
+            for space in ("global", "shared")
+        ),
+        *(
+            BRANCH.replace("SIDE", "N").replace("PRODUCT", RIGHT).replace("SPACE", space)
+            for space in ("global", "shared")
+        ),
+        COMPUTED,
+    ],
+    ids=["left", "staged, left", "right", "staged, right", "computed, right"],
+)
+def test_what_a_branch_or_a_computation_has_the_waves_that_compute_lay_down(text: str) -> None:
+    spec = loads(text.replace("SCHEDULE", TOGETHER))
+    sizes = {"M": 72, "N": 72, "K": 136}
+    inputs = whole_numbers(spec, sizes)
+    names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
+    arrays = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+    report = simulate(lower(spec, NVIDIA), NVIDIA, arrays, sizes)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], np.asarray(reference(spec, *inputs)))

@@ -14,6 +14,7 @@ from wavespec.ir.thread_ops import (
     BARRIER,
     COPY_ASYNC,
     IF,
+    MMA_ASYNC,
     READS_MEMORY,
     ROLE,
     STAGGER,
@@ -179,6 +180,8 @@ def _loop(scope: _Scope, op: Op, pending: _Pending, needed: int) -> tuple[Op, _P
 
 
 def _access(scope: _Scope, op: Op) -> _Access | None:
+    if op.is_(MMA_ASYNC) and op["b_memory"] in scope.memories:  # a computed one is always b
+        return _Access(op["b_memory"], op["b_buffer"], False)
     if not op.is_(READS_MEMORY, WRITES_MEMORY, COPY_ASYNC) or op["memory"] not in scope.memories:
         return None
     if op.get("rank") is not None:  # signals order what workgroups of a cluster read of each other

@@ -84,7 +84,8 @@ class PromoteShared(Pass):
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
             Several reads of one tile in a block share a copy.
-            What a product would have staged, and lies at places that are computed, is read as it is: ``direct``.
+            What a product would have staged, and lies at places that are computed, is read as it is: ``direct``; so is
+            what is read in a branch beside waves that only copy, which know of no steps that some have.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
             on: (symbol, memory, place), each behind those that its own place depends on.
     Errors: ``computed-place`` at the read; ``shared-memory-exceeded`` at the loop's tile; ``unit-tile`` and
@@ -123,6 +124,7 @@ class _Staging:
                 self.operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
         self.together, self.added = set(_beside_product(kernel.body)), dict[str, Memory]()
         self.loops = _loops_of_reads(kernel) if kernel.producers else {}
+        self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
         self.stages = kernel.distribution.stages if kernel.producers else 1
@@ -146,6 +148,8 @@ class _Staging:
 
     def _read(self, op: Op) -> tuple[Op, ...]:
         source, value = seen_by(op, self.kernel), op.result
+        if value.name in self.in_branches:  # nobody else knows whether a step has it
+            return (op.with_(direct=True),)
         product, fragment = self.operands.get(value.name, (None, None))
         if product is not None and fragment is not None and fragment.staging == "none":
             result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
@@ -244,6 +248,12 @@ def _loops_of_reads(kernel: Kernel) -> dict[str, int]:
     others."""
     loops = enumerate(op for op in kernel.walk() if op.is_(ITERATE))
     return {op.result.name: number for number, loop in loops for op in loop.body.ops if op.is_(READ)}
+
+
+def _reads_in_branches(kernel: Kernel) -> set[str]:
+    """Values that are read where a condition holds, but those of loops there."""
+    branches = (op for op in kernel.walk() if op.is_(ITERATE) and op.get("once"))
+    return {op.result.name for branch in branches for op in branch.body.ops if op.is_(READ)}
 
 
 def unlike(shared: Memory, others: Mapping[str, Memory], elsewhere: Collection[str] = ()) -> Memory:

@@ -31,6 +31,7 @@ class StageOperands(Pass):
     Before: an operand of an mma may be any value.
     After:  what is no ``read``, or a ``direct`` one, is padded with zeros beyond the edge of the dim that is summed
             over, written to a shared memory ``<name>.shared`` in the arrangement of the operand, and read from there.
+            A right one that the matrix unit takes from shared memory is read there ``by_unit``.
             The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
             where waves run one after another.  What products use in several ways is laid down in each.  Barriers come
             from the accesses, as for every other staged tile.
@@ -57,7 +58,9 @@ class StageOperands(Pass):
                     raise SharedInTurns(op.span, value.name)
                 memory = unlike(_memory(kernel, op, value, fragment, machine), added)
                 added[memory.name] = memory
-                staged, operands[number] = _through(kernel, op, value, memory, fragment.bias, fresh)
+                is_right = number == (0 if op["instruction"].endswith(":swapped") else 1)
+                by_unit = row.reads_shared and is_right  # the left one is taken from registers
+                staged, operands[number] = _through(kernel, op, value, memory, fragment.bias, by_unit, fresh)
                 before += staged
             return (*before, replace(op, operands=tuple(operands)))
 
@@ -81,7 +84,7 @@ def _memory(kernel: Kernel, product: Op, value: Value, fragment: Fragment, machi
 
 
 def _through(
-    kernel: Kernel, product: Op, value: Value, memory: Memory, bias: int, fresh: Callable[[str], str]
+    kernel: Kernel, product: Op, value: Value, memory: Memory, bias: int, by_unit: bool, fresh: Callable[[str], str]
 ) -> tuple[list[Op], Value]:
     """The operations that lay an operand down and read it, and what was read."""
     k, tile = product["k"], value.tile
@@ -97,6 +100,8 @@ def _through(
         Op("write", ops[-1].results, (), place, span=product.span, node=product.node),
         Op("read", (), (read,), place, span=product.span, node=product.node),
     ]
+    if by_unit:
+        ops[-1] = ops[-1].with_(by_unit=True)
     return ops, read
 
 

@@ -41,6 +41,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
         return
     write_fragments(context.build, memory, layout, context.origin(op), op.get("masked", ()), values, context.machine)
+    if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):
+        context.build.add("fence_async", (), ())
 
 
 def reference(statement: Write, context: ReferenceContext) -> None:

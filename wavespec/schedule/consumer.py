@@ -80,8 +80,10 @@ class Consumer:
         # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
         registers = any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops)
         kept = {value.name for value in last.results} <= {value.name for value in loop.body.yields}
+        # What these waves lay down themselves has one buffer, which the next step fills.
+        computed = any(op.is_(MMA_ASYNC) and op["b_memory"] not in ring.filled for op in ops)
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
-        if last.is_(MMA_WAIT) and kept and not registers and ring.stages > 1:
+        if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1:
             return [*ring.lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
         ops.append(self._release(ring, index))
         return [*ring.lets, *wait, replace(loop, region=replace(loop.body, ops=tuple(ops))), *give]
