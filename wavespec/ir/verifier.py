@@ -29,63 +29,75 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     4. Symbols and memories differ by name, and what is called like a size is one.
     5. A region yields what its operation returns and takes what it is given.
     """
-    memories = {memory.name for memory in kernel.memories}
-    symbols = {known.args[0] for known in kernel.symbols}
-    type_, declared = (TileType, TILE_OPS) if kernel.level == "tile" else (VectorType, THREAD_OPS)
-    right, said = _still_right(kernel, before)
     _check_names(kernel)
-    defined: dict[str, Value] = {}
+    _Verifier(kernel, before).block(kernel.body, {})
 
-    def fail(op: Op, what: str) -> VerificationError:
-        place = f" ({op.span.file}:{op.span.line}:{op.span.column})" if op.span else ""
-        return VerificationError(f"kernel '{kernel.name}', operation '{op.name}'{place}: {what}")
 
-    def use(op: Op, value: Value, scope: dict[str, Value]) -> None:
-        if value.name not in scope:
-            raise fail(op, f"%{value.name} is used before it is defined")
-        if scope[value.name] != value:
-            raise fail(op, f"%{value.name} is used as {value.type} but is {scope[value.name].type}")
+class _Verifier:
+    """What is known of a kernel on the walk over its operations; a scope has the values that can be used in it."""
 
-    def misdefined(op: Op, value: Value) -> VerificationError:
-        if value.name in defined:
-            return fail(op, f"%{value.name} is defined twice")
-        return fail(op, f"%{value.name} is {value.type} in a kernel at {kernel.level} level")
+    def __init__(self, kernel: Kernel, before: Kernel | None) -> None:
+        self.kernel = kernel
+        self.memories = {memory.name for memory in kernel.memories}
+        self.symbols = {known.args[0] for known in kernel.symbols}
+        self.type, self.declared = (TileType, TILE_OPS) if kernel.level == "tile" else (VectorType, THREAD_OPS)
+        self.right, self.said = _still_right(kernel, before)
+        self.defined = set[str]()
 
-    def region(op: Op, body: Region, scope: dict[str, Value]) -> None:
-        inner = dict(scope)
-        for argument in body.arguments:
-            if argument.name in defined or type(argument.type) is not type_:
-                raise misdefined(op, argument)
-            defined[argument.name] = inner[argument.name] = argument
-        block(body.ops, inner)
-        for value in body.yields:
-            use(op, value, inner)
-        carried = [v.type for v in op.operands]
-        for what, given in (("arguments", body.arguments), ("yields", body.yields), ("results", op.results)):
-            if [v.type for v in given] != carried:
-                raise fail(
-                    op, f"its {what} are {[str(v.type) for v in given]}, its operands {[str(t) for t in carried]}"
-                )
-
-    def block(ops: tuple[Op, ...], scope: dict[str, Value]) -> None:
+    def block(self, ops: tuple[Op, ...], scope: dict[str, Value]) -> None:
+        """Rules 0 to 3 and 5 of operations in a row; the scope then has what they define."""
         for op in ops:
             for value in op.operands:
                 if scope.get(value.name) is not value:
-                    use(op, value, scope)
-            if id(op) not in right:
-                problem = _miscounted(op, declared)
-                if problem is None and (op.name, id(op.attributes)) not in said:
-                    problem = _mistaken_attribute(op, declared) or _unknown_name(op, declared, memories, symbols)
-                if problem is not None:
-                    raise fail(op, problem)
+                    self._use(op, value, scope)
+            if id(op) not in self.right:
+                self._check_alone(op)
             if op.region:
-                region(op, op.region, scope)
+                self._region(op, op.region, dict(scope))
             for value in op.results:
-                if value.name in defined or type(value.type) is not type_:
-                    raise misdefined(op, value)
-                defined[value.name] = scope[value.name] = value
+                self._define(op, value, scope)
 
-    block(kernel.body, {})
+    def _region(self, op: Op, body: Region, scope: dict[str, Value]) -> None:
+        """Rule 5, and the operations inside; ``scope``: their own."""
+        for argument in body.arguments:
+            self._define(op, argument, scope)
+        self.block(body.ops, scope)
+        for value in body.yields:
+            self._use(op, value, scope)
+        carried = [value.type for value in op.operands]
+        for what, given in (("arguments", body.arguments), ("yields", body.yields), ("results", op.results)):
+            types = [value.type for value in given]
+            if types != carried:
+                raise self._wrong(op, f"its {what} are {list(map(str, types))}, its operands {list(map(str, carried))}")
+
+    def _use(self, op: Op, value: Value, scope: dict[str, Value]) -> None:
+        """Rule 1, where a value is used."""
+        if value.name not in scope:
+            raise self._wrong(op, f"%{value.name} is used before it is defined")
+        if scope[value.name] != value:
+            raise self._wrong(op, f"%{value.name} is used as {value.type} but is {scope[value.name].type}")
+
+    def _define(self, op: Op, value: Value, scope: dict[str, Value]) -> None:
+        """Rules 1 and 2, where a value is made."""
+        if value.name in self.defined:
+            raise self._wrong(op, f"%{value.name} is defined twice")
+        if type(value.type) is not self.type:
+            raise self._wrong(op, f"%{value.name} is {value.type} in a kernel at {self.kernel.level} level")
+        self.defined.add(value.name)
+        scope[value.name] = value
+
+    def _check_alone(self, op: Op) -> None:
+        """Rules 0 and 3, which concern nothing around the operation."""
+        problem = _miscounted(op, self.declared)
+        if problem is None and (op.name, id(op.attributes)) not in self.said:
+            problem = _mistaken_attribute(op, self.declared)
+            problem = problem or _unknown_name(op, self.declared, self.memories, self.symbols)
+        if problem is not None:
+            raise self._wrong(op, problem)
+
+    def _wrong(self, op: Op, what: str) -> VerificationError:
+        place = f" ({op.span.file}:{op.span.line}:{op.span.column})" if op.span else ""
+        return VerificationError(f"kernel '{self.kernel.name}', operation '{op.name}'{place}: {what}")
 
 
 def _check_names(kernel: Kernel) -> None:
