@@ -159,11 +159,14 @@ def test_sums_that_change_places_are_not_added_up_where_they_are() -> None:
     np.testing.assert_array_equal(report.tensors["c"], 6 + 3)
 
 
-def test_sums_whose_places_are_found_behind_the_loop_do_not_wait_there() -> None:
+@pytest.mark.parametrize("place", ["row", "M // 2"])
+def test_sums_whose_places_may_meet_do_not_wait_there(place: str) -> None:
+    """One of the elements is to stay, not their sum; and places that values say are found behind the loop."""
     text = TWO_BY_TWO.text.replace("M, N], dtype: f32, role: output", "H, N], dtype: f32, role: inout")
-    text = text.replace("dims:\n", "dims:\n  H: {}\n")
-    text = text.replace("  c: {", "  rows: {shape: [M], dtype: i32}\n  c: {")
-    text = text.replace("  - {write:", "  - row: {read: rows}\n  - {write:").replace("to: c}", "to: c, at: {H: row}}")
+    text = text.replace("dims:\n", "dims:\n  H: {}\n").replace("to: c}", f"to: c, at: {{H: {place}}}}}")
+    if place == "row":
+        text = text.replace("  c: {", "  rows: {shape: [M], dtype: i32}\n  c: {")
+        text = text.replace("  - {write:", "  - row: {read: rows}\n  - {write:")
     kernel = lower(loads(text), AVX2)
     assert {op["memory"] for op in kernel.walk() if op.name == "accumulate"} == {"carried.0"}
 

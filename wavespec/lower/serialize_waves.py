@@ -235,30 +235,36 @@ class _Serializer:
         return *self._in_output(op, chain), [other for other in after if id(other) not in stored]
 
     def _plain_stores(self, op: Op, after: list[Op]) -> list[Op] | None:
-        """The slices and stores that the results go to, if they go nowhere else, and to places that are known before
-        the loop; None otherwise."""
-        known, found_behind = {value.name for value in op.results}, {one["symbol"] for one in after if one.is_(BIND)}
+        """The slices and stores that the results go to, if they go nowhere else; None otherwise."""
+        known = {value.name for value in op.results}
         chain: list[Op] = []
         for other in after:
             if not any(value.name in known for inner in other.walk() for value in inner.operands):
                 continue
-            stores = other.is_(STORE) and self._is_of_one(other) and found_behind.isdisjoint(other.symbols)
+            stores = other.is_(STORE) and self._is_of_one(other)
             if not stores and not other.is_(SLICE):
                 return None
             known |= {value.name for value in other.results}
             chain.append(other)
-        return chain
+        places = [(other["memory"], other["offset"]) for other in chain if other.is_(STORE)]
+        return chain if len({*places}) == len(places) else None
 
     def _is_of_one(self, store: Op) -> bool:
-        """Whether a store is to a tensor, at a place of this workgroup and wave alone: it depends on their numbers, or
-        on values, which say different places for each."""
+        """Whether a store is to a tensor, at a place of this workgroup, wave and element alone: it depends on their
+        numbers, in a way in which no two give the same.  Places that values say, or divisions, may meet: then one of
+        the elements is to stay there, not the sum."""
         if self.kernel.memory(store["memory"]).space != "global":
             return False
         declared = {known.args[0] for known in self.kernel.symbols}
         numbers = {f"wg{axis}" for axis in range(len(self.kernel.grid))} & declared
         numbers |= {name for name, count in self.kernel.waves if count > 1}
-        named = store["offset"].symbols
-        return numbers <= named or any(op.is_(BIND) and op["symbol"] in named for op in self.kernel.walk())
+        steps = {one.kind for one in store["offset"].walk()}
+        bound = {op["symbol"] for op in self.kernel.walk() if op.is_(BIND)}
+        return (
+            numbers <= store["offset"].symbols
+            and bound.isdisjoint(store.symbols)
+            and steps <= {"const", "symbol", "sum", "product"}
+        )
 
     def _in_output(self, op: Op, chain: list[Op]) -> tuple[list[Op], Op]:
         """Case 1: the sums of a step are added to the output."""
