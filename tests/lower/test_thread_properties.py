@@ -38,6 +38,7 @@ LOAD = '%a = load {memory = "x", offset = [lane]} : f32x1\n'
 STORE = 'store %a {memory = "y", offset = [lane]}\n'
 PUT = 'store %zero {memory = "s", offset = [lane]}\n'
 GET = '%got = load {memory = "s", offset = [31 - lane]} : f32x1\n'
+SUM = 'accumulate %zero {buffer = [0], mask = (), memory = "s", offset = [lane], onto = (([0], [step],),), valid = none}\n'
 ASYNC = 'copy_async {elements = 4, memory = "s", offset = [lane], source = "x", source_offset = [lane]}\n'
 LET = 'let {symbol = "wg1", value = [wg0 % 4]}\n'
 BY_WG1 = '%b = load {memory = "x", offset = [wg1]} : f32x1\n'
@@ -60,6 +61,10 @@ def role(body: str, first: int = 0) -> str:
     return f"role {{first = [{first}], registers = 0, waves = 1}} () do\n{inside}  yield\nend\n"
 
 
+def buffered(text: str, buffer: str) -> str:
+    return text.replace("{", f"{{buffer = [{buffer}], ")
+
+
 BY_STEP = '%a = load {memory = "x", offset = [step]} : f32x1\n'
 
 CASES: dict[Property, tuple[Kernel, Kernel, str]] = {
@@ -72,6 +77,11 @@ CASES: dict[Property, tuple[Kernel, Kernel, str]] = {
         LANES.kernel("barrier"),
         LANES.changed(("x3", "x3000")).kernel("barrier"),
         "kernel 'k': it needs 384000 bytes; sm_90 has 232448",
+    ),
+    properties.memories_are_filled_first: (
+        LANES.kernel(ZERO + buffered(PUT, "0") + loop(buffered(GET, "step%3") + buffered(PUT, "(step + 1)%3"))),
+        LANES.kernel(ZERO + buffered(PUT, "1") + loop(buffered(GET, "step%3") + buffered(PUT, "(step + 1)%3"))),
+        "operation 'load': nothing is in '@s' yet",
     ),
     properties.is_of_lanes: (
         LANES.kernel("barrier"),
@@ -139,15 +149,14 @@ def test_a_kernel_that_has_it_and_one_that_has_not(one: Property) -> None:
     assert message in str(caught.value) and one.doc in str(caught.value)
 
 
-def buffered(text: str, buffer: str) -> str:
-    return text.replace("{", f"{{buffer = [{buffer}], ")
-
-
 @pytest.mark.parametrize(
     ("one", "kernel"),
     [
         (properties.symbols_are_in_scope, LANES.kernel(LET + BY_WG1)),
         (properties.symbols_are_in_scope, LANES.changed(("    grid [K]\n", "")).kernel(loop(BY_STEP))),
+        (properties.memories_are_filled_first, LANES.kernel(LOAD)),
+        (properties.memories_are_filled_first, PRODUCERS.kernel(role(GET) + role(ASYNC, first=1))),
+        (properties.memories_are_filled_first, LANES.kernel(ZERO + loop(SUM))),
         (properties.waves_are_loops, LANES.kernel(loop(BY_STEP))),
         (properties.waves_are_loops, SIZE_OF_WAVE.kernel(BY_STEP.replace("step", "wave_M.size"))),
         (properties.invariants_are_outside, LANES.kernel(loop(BY_STEP + '%twice = elementwise %a, %a {function = "add"} : f32x1'))),
@@ -171,6 +180,8 @@ def test_what_it_leaves_alone(one: Property, kernel: Kernel) -> None:
         (properties.symbols_are_in_scope, LANES.kernel(BY_WG1 + LET), "'wg1' means nothing here"),
         (properties.symbols_are_in_scope, LANES.kernel(loop(LET) + BY_WG1), "'wg1' means nothing here"),
         (properties.symbols_are_in_scope, LANES.changed(("grid [K]", "grid [K]\n    grid [step + 1]")).kernel(loop("barrier")), "as many workgroups as 'step'"),
+        (properties.memories_are_filled_first, LANES.kernel(GET + ZERO + PUT), "nothing is in '@s' yet"),
+        (properties.memories_are_filled_first, LANES.kernel(ZERO + loop(SUM.replace("(([0], [step],),)", "()"))), "nothing is in '@s' yet"),
         (properties.tiles_are_walked_over, PERSISTENT.changed(("grid [K]", "grid [K]\n    grid [K]")).kernel("barrier"), "its grid has 2 axes"),
         (properties.roles_are_apart, PRODUCERS.kernel(FRAGMENTS + MMA), "operation 'mma': it has no role"),
         (properties.waves_are_loops, LANES.changed(("grid [K]", "wave wave_M 4\n    grid [K]")).kernel("barrier"), "it has waves 'wave_M'"),

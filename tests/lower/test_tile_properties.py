@@ -28,6 +28,7 @@ TILES = Text("""
     memory @s : f16 (M: [32], K: [32]) shared [M/1: 32 by 32, K/1: 32 by 1]
 """)
 WHOLE = TILES.changed(("M in 0..4096 by 1", "M in 0..4096 by 32"), ("K in 0..4096 by 8", "K in 0..4096 by 32"))
+SPLIT = TILES.changed(("group 0", "group 0 split 2"))
 BATCHES = TILES.changed(("workgroup M 32", "workgroup M 1"))
 NAMED = TILES.changed(
     (
@@ -83,6 +84,26 @@ def around(*, inside: str, before: str = "") -> str:
         f'{ACC}{before}%sum = iterate %acc {{dim = "K", extent = [32], induction = "at_K", step = [16], unroll = 0}} : '
         f"tile<M: 32, N: 32, f32> (%carried : tile<M: 32, N: 32, f32>) do\n{inside}"
         f"{PRODUCT.replace('%acc', '%carried')}yield %c\nend\n"
+    )
+
+
+def joined(function: str) -> str:
+    """A loop that carries parts of sums along K, and what joins the rest by `function`."""
+    return (
+        f'%start = register {{value = 0.0}} : tile<M: 32, K: 32, f16>\n%parts = iterate %start {{dim = "K", extent = [K], '
+        'induction = "at_K", step = [32], unroll = 1} : tile<M: 32, K: 32, f16> (%part : tile<M: 32, K: 32, f16>) do\n'
+        f'{PART}%part.1 = join %part, %a {{dim = "K", function = "add", masked = false, origin = (("K", [at_K],),), '
+        "size = [K]} : tile<M: 32, K: 32, f16>\nyield %part.1\nend\n"
+        f'%sum = reduce %parts {{dim = "K", divided = false, function = "{function}", size = [K]}} : tile<M: 32, f16>\n'
+    )
+
+
+def shared_out(used: str) -> str:
+    """A loop of which each workgroup has some steps, the sum of all of them, and a use of one or the other."""
+    loop = summed("%carried").replace("extent", "lower = [wg0*32], extent")
+    return (
+        f'{loop}%all = cluster_sum %sum {{index = [0], memory = "s", origin = (("M", [0],),), signal = "s", width = 4}} : '
+        f"tile<M: 32, N: 32, f32>\n%r = cast {used} : tile<M: 32, N: 32, f16>\n"
     )
 
 
@@ -144,6 +165,16 @@ CASES: dict[Property, tuple[Kernel, Kernel, str]] = {
         TILES.kernel(ACC + STAGED + OTHER + PRODUCT),
         TILES.kernel(ACC + ONES + OTHER + PRODUCT.replace("%a,", "%one,")),
         "operation 'mma': %one is made by 'register'",
+    ),
+    properties.parts_are_joined: (
+        TILES.kernel(joined("add")),
+        TILES.kernel(joined("max")),
+        "operation 'reduce': %parts is joined in parts",
+    ),
+    properties.shares_are_summed_up: (
+        SPLIT.kernel(shared_out("%all")),
+        SPLIT.kernel(shared_out("%sum")),
+        "operation 'cast': %sum is the sum of some steps",
     ),
     properties.sums_start_apart: (
         TILES.kernel(summed("%carried")),

@@ -10,7 +10,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import ITERATE, REDUCE
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.tile_properties import tiles_are_placed, tiles_have_extents
+from wavespec.lower.tile_properties import parts_are_joined, tiles_are_placed, tiles_have_extents
 from wavespec.ops.reduce import identity
 from wavespec.targets.machine import Machine
 
@@ -30,6 +30,7 @@ class DeferReductions(Pass):
 
     name: ClassVar[str] = "defer-reductions"
     requires = (tiles_have_extents, tiles_are_placed)
+    ensures = (parts_are_joined,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)

@@ -12,7 +12,12 @@ from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pair
 from wavespec.ir.layout import row_major, widest_spread
 from wavespec.ir.tile_ops import ACROSS, ITERATE, MMA, REGISTER, TAKE, WRITE
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
+from wavespec.lower.tile_properties import (
+    products_have_instructions,
+    shares_are_summed_up,
+    tiles_are_placed,
+    tiles_have_extents,
+)
 from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import signal
 from wavespec.targets.machine import Machine
@@ -39,6 +44,7 @@ class SplitK(Pass):
 
     name: ClassVar[str] = "split-k"
     requires = (products_have_instructions, tiles_have_extents, tiles_are_placed)
+    ensures = (shares_are_summed_up,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution

@@ -14,7 +14,7 @@ from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.promote_shared import check_shared, unlike
-from wavespec.lower.thread_properties import shared_memory_fits
+from wavespec.lower.thread_properties import memories_are_filled_first, shared_memory_fits
 from wavespec.lower.tile_properties import (
     products_have_instructions,
     products_read_their_operands,
@@ -40,7 +40,7 @@ class StageOperands(Pass):
 
     name: ClassVar[str] = "stage-operands"
     requires = (products_have_instructions, tiles_have_extents, tiles_are_placed)
-    ensures = (products_read_their_operands, shared_memory_fits)
+    ensures = (products_read_their_operands, shared_memory_fits, memories_are_filled_first)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh, added = fresh_names(kernel), dict[str, Memory]()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final
 
 from wavespec.ir.declarations import Trait
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.names import dim_of_size, dim_of_wave, is_operand
 from wavespec.ir.thread_ops import (
     ASYNC_WAIT,
     BARRIER,
     BULK_COPY,
+    BULK_STORE,
     COPY_ASYNC,
+    FILLS,
     FOR,
     MMA,
     MMA_ASYNC,
@@ -24,7 +26,7 @@ from wavespec.ir.thread_ops import (
     THREAD_OPS,
     WRITES_MEMORY,
 )
-from wavespec.ir.tile_ops import TILE_OPS
+from wavespec.ir.tile_ops import CLUSTER_SUM, COPY, READ, TILE_OPS, WRITE
 from wavespec.lower.contracts import Breach, Property, property_of
 from wavespec.schedule.buffer_ring import READS
 from wavespec.targets.machine import Machine
@@ -33,6 +35,9 @@ _NAMES_A_SYMBOL: Final = THREAD_OPS.having(Trait.NAMES_A_SYMBOL) | TILE_OPS.havi
 _COPIES: Final = COPY_ASYNC | BULK_COPY
 _PRODUCTS: Final = MMA | MMA_ASYNC
 _LAUNCH_AXES: Final = 3
+_TAKES: Final = READS_MEMORY | BULK_STORE | READ
+_PUTS: Final = WRITES_MEMORY | FILLS | WRITE | COPY | CLUSTER_SUM
+_READ_FROM: Final = (("memory", "buffer"), ("a_memory", "a_buffer"), ("b_memory", "b_buffer"))
 _BUFFERED: Final = (
     ("memory", "buffer"),
     ("a_memory", "a_buffer"),
@@ -69,6 +74,46 @@ def shared_memory_fits(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in staged)
     if needed > machine.shared.bytes:
         yield None, f"it needs {needed} bytes; {machine.variant} has {machine.shared.bytes}"
+
+
+@property_of(None)
+def memories_are_filled_first(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """What a workgroup keeps in memory is read behind what puts it there: in the first step of a loop, too, and from
+    the same buffer."""
+    local = {memory.name for memory in kernel.memories if memory.space != "global"}
+    filled: dict[str, set[Expr]] = {}
+
+    def fill(op: Op, first: Mapping[str, Expr]) -> None:
+        if op.is_(_PUTS):
+            filled.setdefault(op["memory"], set()).add(_buffer(op, "buffer", first))
+
+    def block(ops: tuple[Op, ...], first: Mapping[str, Expr]) -> Iterator[Breach]:
+        for role in ops:
+            for op in role.walk() if role.is_(ROLE) else ():  # roles run at the same time
+                fill(op, {})
+        for op in ops:
+            for key, index in _READ_FROM:
+                name, takes = op.get(key), key != "memory" or op.is_(_TAKES)
+                if name not in local or not takes or op.get("onto"):  # of sums, the first step only stores
+                    continue
+                if not _may_have(filled.get(name, set[Expr]()), _buffer(op, index, first)):
+                    yield op, f"nothing is in '@{name}' yet"
+            fill(op, first)
+            if op.region:
+                start = {op["induction"]: op.get("lower", const(0))} if op.get("induction") else {}
+                yield from block(op.region.ops, {**first, **start})
+
+    yield from block(kernel.body, {})
+
+
+def _buffer(op: Op, index: str, first: Mapping[str, Expr]) -> Expr:
+    """Which copy of its memory an operation touches in the first steps of the loops around it."""
+    place: Expr | None = op.get(index)
+    return const(0) if place is None else place.substitute(first)
+
+
+def _may_have(filled: Set[Expr], place: Expr) -> bool:
+    return place in filled or any(not (place.is_const and other.is_const) for other in filled)
 
 
 @property_of("thread")

@@ -8,7 +8,22 @@ from typing import Any, Final
 from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.tile_ops import ACROSS, COPY, ELEMENTWISE, INDEX, ITERATE, MMA, PURE, READ, SIZE, TILE_OPS, WRITE
+from wavespec.ir.tile_ops import (
+    ACROSS,
+    CLUSTER_SUM,
+    COPY,
+    ELEMENTWISE,
+    INDEX,
+    ITERATE,
+    JOIN,
+    MMA,
+    PURE,
+    READ,
+    REDUCE,
+    SIZE,
+    TILE_OPS,
+    WRITE,
+)
 from wavespec.lower.contracts import Breach, Property, property_of
 from wavespec.targets.machine import Machine
 
@@ -125,6 +140,41 @@ def products_read_their_operands(kernel: Kernel, machine: Machine) -> Iterator[B
             maker = makers.get(value.name)
             if maker is None or not maker.is_(READ) or maker.get("direct"):
                 yield op, f"%{value.name} is made by '{maker.name if maker else 'a loop'}'"
+
+
+@property_of("tile")
+def parts_are_joined(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """What each register has joined so far is used by nothing but what joins the rest along the same dim, by the same
+    function."""
+    parts: dict[str, tuple[str, str]] = {}
+    loops = [op for op in kernel.walk() if op.is_(ITERATE)]
+    for op in kernel.walk():
+        if op.is_(JOIN):
+            parts |= dict.fromkeys((op.operands[0].name, op.result.name), (op["dim"], op["function"]))
+    for loop in (*loops, *reversed(loops)):  # outwards and inwards: what is carried on are parts, too
+        carried = zip(loop.operands, loop.body.arguments, loop.body.yields, loop.results, strict=True)
+        for given, *others in carried:
+            kind = next((parts[value.name] for value in (given, *others) if value.name in parts), None)
+            parts |= {value.name: kind for value in others} if kind else {}
+    for op in kernel.walk():
+        for number, value in enumerate(() if op.is_(ITERATE) else op.operands):
+            joins = op.is_(JOIN, REDUCE) and number == 0 and (op["dim"], op["function"]) == parts.get(value.name)
+            if value.name in parts and not joins:
+                yield op, f"%{value.name} is joined in parts"
+
+
+@property_of("tile")
+def shares_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """Of a loop whose steps workgroups share out, nothing is used but the sum over all of them."""
+    if kernel.distribution.split == 1:
+        return
+    makers = _makers(kernel)
+    for op in kernel.walk():
+        for value in () if op.is_(CLUSTER_SUM) else op.operands:
+            maker = makers.get(value.name)
+            lower: Expr | None = maker.get("lower") if maker and maker.is_(ITERATE) else None
+            if lower is not None and "wg0" in lower.symbols:
+                yield op, f"%{value.name} is the sum of some steps"
 
 
 @property_of("tile")
