@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import numpy as np
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA, lines
+from tests.lower.ir_text import Text
+from tests.lower.ir_text import lines as text
 from wavespec.ir.kernel import Kernel
+from wavespec.lower.stage_operands import StageOperands
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.sim.simt import simulate
@@ -50,11 +55,11 @@ graph:
 
 def chained(*changes: tuple[str, str]) -> KernelSpec:
     """``c = (a · bᵀ + 1) · v``: what is added makes elements beyond the edge of N count, were they not zero."""
-    text = _TEXT
+    spec = _TEXT
     for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return loads(text, "chained.wave.yaml")
+        assert old in spec
+        spec = spec.replace(old, new)
+    return loads(spec, "chained.wave.yaml")
 
 
 def check(spec: KernelSpec, machine: Machine, sizes: dict[str, int]) -> Kernel:
@@ -77,18 +82,56 @@ def test_products_of_products_are_exact(machine: Machine, sizes: tuple[int, ...]
     check(chained(), machine, dict(zip("MNKD", sizes, strict=True)))
 
 
+CHAIN = Text("""
+    tile kernel @chained target gfx942 lanes 64
+    symbol N in 0..4096 by 1
+    symbol wave_M in 0..1 by 1
+    symbol at_N in 0..4064 by 32
+    split workgroup M 64 0
+    split loop N 32 0
+    plan "auto" stages 1 group 0
+    wave wave_M 2
+    grid [1]
+    memory @v : f16 (N: [N], D: [32]) global input
+    memory @c : f32 (M: [64], D: [32]) global output
+""")
+PRODUCT = """
+    %weight = register {value = 1.0} : tile<M: 64, N: 32, f16>
+    %v = read {memory = "v", origin = (("N", [at_N],), ("D", [0],),)} : tile<N: 32, D: 32, f16>
+    %zero = register {value = 0.0} : tile<M: 64, D: 32, f32>
+    %acc = mma %weight, %v, %zero {instruction = "f32_16x16x16_f16", k = "N", m = "M", n = "D"} : tile<M: 64, D: 32, f32>
+"""
+
+
 def test_operand_is_padded_written_and_read() -> None:
-    kernel = lower(chained(), AMD, after="stage-operands")
-    assert [line.split()[2] for line in lines(kernel, "pad")] == ["pad"]
-    assert 'memory = "weight.shared"' in lines(kernel, "write")[0]
-    assert 'memory = "weight.shared"' in lines(kernel, "read")[-1]
-    assert kernel.memory("weight.shared").dims == ("M", "N")
+    first, v, zero, product = dedent(PRODUCT).strip().splitlines()
+    staged = """
+        %weight.1 = pad %weight {dim = "N", origin = (("N", [at_N],),), size = [N], value = 0} : tile<M: 64, N: 32, f16>
+        write %weight.1 {memory = "weight.shared", origin = (("M", [0],), ("N", [0],),)}
+        %weight.2 = read {memory = "weight.shared", origin = (("M", [0],), ("N", [0],),)} : tile<M: 64, N: 32, f16>
+    """
+    expected = "\n".join((first, v, zero, dedent(staged).strip(), product.replace("%weight", "%weight.2")))
+    assert CHAIN.after(StageOperands(), AMD, PRODUCT) == text(expected)
+    once = StageOperands()(CHAIN.kernel(PRODUCT), AMD)
+    assert StageOperands()(once, AMD) is once, "what is read stays"
 
 
-def test_waves_that_take_turns_lay_down_their_own_rows() -> None:
-    kernel = lower(chained(), CPU, after="stage-operands")
-    rows, columns = (extent.value for extent in kernel.memory("weight.shared").shape)
-    assert (rows, columns) == (12, 32)
+def test_what_is_read_directly_is_laid_down() -> None:
+    actual = CHAIN.after(StageOperands(), AMD, PRODUCT.replace("{memory", "{direct = true, memory"))
+    assert actual.count(" = pad ") == 2 and 'write %v.1 {memory = "v.shared"' in actual
+
+
+@pytest.mark.parametrize(
+    ("machine", "instruction", "place", "rows"),
+    [(AMD, "f32_16x16x16_f16", "[0]", 64), (CPU, "dot2_i16_12x32x2", "[0 - wave_M*32]", 32)],
+    ids=["at once", "in turns"],
+)
+def test_waves_that_take_turns_lay_down_their_own_rows(
+    machine: Machine, instruction: str, place: str, rows: int
+) -> None:
+    kernel = StageOperands()(CHAIN.kernel(PRODUCT.replace("f32_16x16x16_f16", instruction)), machine)
+    assert [extent.value for extent in kernel.memory("weight.shared").shape] == [rows, 32]
+    assert f'origin = (("M", {place},), ("N", [0],),)' in lines(kernel, "write")[0]
 
 
 def test_whole_tiles_need_no_padding() -> None:
