@@ -8,6 +8,7 @@ import pytest
 from tests.cpu.test_nested_products import LOOP_IN_LOOP
 from tests.kernels import Subject
 from tests.lower.gemms import CPU, Gemm, run
+from tests.lower.ir_text import Text
 from tests.ops.epilogues import epilogue
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
@@ -52,6 +53,54 @@ memory @panel : f32 (K: [4]) shared [K/1: 4 by 1]
 }
 """
 
+# Two by two waves: a panel of columns for all of them, rows for those of one row.
+PANELS = Text("""
+    thread kernel @panels target cpu lanes 1
+    symbol M in 0..4096 by 1
+    symbol N in 0..4096 by 1
+    symbol K in 0..4096 by 1
+    symbol wg0 in 0..341 by 1
+    symbol wg1 in 0..127 by 1
+    symbol wave_M in 0..1 by 1
+    symbol wave_N in 0..1 by 1
+    symbol at_K in 0..4080 by 16
+    symbol in_K in 0..15 by 1
+    split workgroup M 12 0
+    split workgroup N 32 1
+    split loop K 16 0
+    plan "auto" stages 1 group 0
+    wave wave_M 2
+    wave wave_N 2
+    grid [(M + 11)//12]
+    grid [(N + 31)//32]
+    memory @a : f32 (M: [M], K: [K]) global input staged
+    memory @b : f32 (N: [N], K: [K]) global input staged
+    memory @c : f32 (M: [M], N: [N]) global output
+    memory @a.shared : f32 (M: [6], K: [1]) shared [M/1: 6 by 1, K/1: 1 by 1]
+    memory @b.shared : f32 (N: [32], K: [1]) shared [N/1: 32 by 1, K/1: 1 by 1]
+""")
+SUMS = """
+    %zero = constant {value = 0.0} : f32x96
+    %sums = for %zero {induction = "at_K", lower = [0], step = [16], unroll = 1, upper = [K]} : f32x96 (%acc : f32x96) do
+      %b = load {memory = "b", offset = [at_K + wg1*32]} : f32x32
+      store %b {memory = "b.shared", offset = [0]}
+      %a = load {memory = "a", offset = [at_K + wave_M*6 + wg0*12]} : f32x6
+      store %a {memory = "a.shared", offset = [0]}
+      %acc.3 = for %acc {induction = "in_K", lower = [0], step = [1], unroll = 1, upper = [min(K - at_K, 16)]} : f32x96 (%acc.1 : f32x96) do
+        %a_tile = load {memory = "a.shared", offset = [0]} : f32x6
+        %b_tile = load {memory = "b.shared", offset = [wave_N*16]} : f32x16
+        %acc.2 = mma %a_tile, %b_tile, %acc.1 {instruction = "fma_f32_6x16x1"} : f32x96
+        yield %acc.2
+      end
+      yield %acc.3
+    end
+"""
+STORED = '    store %sums {memory = "c", offset = [N*(wave_M*6 + wg0*12) + wave_N*16 + wg1*32]}\n'
+
+
+def serialized(body: str, text: Text = PANELS) -> Kernel:
+    return SerializeWaves()(text.kernel(body), AVX2)
+
 
 # Sums of what functions make of two tensors, in steps of which there may be none.
 ASKED = """\
@@ -93,44 +142,58 @@ def nest(ops: tuple[Op, ...]) -> list[object]:
     return shape
 
 
+def accumulated(kernel: Kernel) -> list[Op]:
+    return [op for op in kernel.walk() if op.name == "accumulate"]
+
+
 def memories(kernel: Kernel) -> dict[str, str]:
     return {memory.name: memory.space for memory in kernel.memories}
 
 
 def test_a_packed_panel_is_filled_once_and_rows_once_per_outer_wave() -> None:
-    (loop,) = nest(TWO_BY_TWO.lowered(AVX2).body)
-    panel = ["copy.b.shared.N", ["copy.b.shared.K", "b.shared"]]
-    rows = ["copy.a.shared.K", "a.shared"]
-    assert loop == ["at_K", panel, ["wave_M", rows, ["wave_N", ["in_K", "mma"], "c"]]]
+    (loop,) = nest(serialized(SUMS + STORED).body)
+    assert loop == ["at_K", "b.shared", ["wave_M", "a.shared", ["wave_N", ["in_K", "mma"], "c"]]]
 
 
 def test_waves_that_have_no_rows_are_not_run() -> None:
-    kernel = TWO_BY_TWO.lowered(AVX2)
+    kernel = serialized(SUMS + STORED)
     outer = next(op for op in kernel.walk() if op.name == "for" and op["induction"] == "wave_M")
     assert [outer["upper"].evaluate({"M": m, "wg0": 1}) for m in (13, 18, 19, 24, 99)] == [1, 1, 2, 2, 2]
     assert kernel.waves == ()
 
 
 def test_sums_that_start_at_zero_wait_in_the_output() -> None:
-    kernel = TWO_BY_TWO.lowered(AVX2)
+    kernel = serialized(SUMS + STORED)
     assert "private" not in memories(kernel).values()
-    sums = [op for op in kernel.walk() if op.name == "accumulate"]
-    assert all(str(op["onto"][0][1]) == "at_K" for op in sums), "the first step overwrites"
-    hints = [op["offset"] for op in kernel.walk() if op.name == "prefetch"]
-    assert hints == [op["offset"] for op in sums]
+    (sums,) = accumulated(kernel)
+    assert (sums["memory"], str(sums["onto"][0][1])) == ("c", "at_K"), "the first step overwrites"
+    assert [op["offset"] for op in kernel.walk() if op.name == "prefetch"] == [sums["offset"]]
 
 
-def test_sums_of_several_workgroups_do_not_wait_in_the_output() -> None:
-    """Each would add its own to those of the others."""
-    text = TWO_BY_TWO.text.replace(
-        "  c: {", "  w: {shape: [P], dtype: f32}\n  z: {shape: [P], dtype: f32, role: output}\n  c: {"
-    )
-    text = text.replace("dims:\n", "dims:\n  P: {}\n").replace(
-        "constraints:\n", "constraints:\n  - {workgroup: P, tile: 4, axis: 2}\n"
-    )
-    text = text.replace("graph:\n", "graph:\n  - others: {read: w}\n  - {write: others, to: z}\n")
-    kernel = lower(loads(text), AVX2)
-    assert {op["memory"] for op in kernel.walk() if op.name == "accumulate"} == {"carried.0"}
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        (PANELS.changed(("symbol wave_M", "symbol wg2 in 0..9 by 1\n    symbol wave_M"), ("//32]\n", "//32]\n    grid [10]\n")), STORED),
+        (PANELS, STORED.replace("store %sums", '%one = load {memory = "c", offset = [0]} : f32x1\nbind %one {symbol = "row"}\nstore %sums').replace("wave_N*16", "wave_N*16 + row")),
+        (PANELS, '%twice = elementwise %sums, %sums {function = "add"} : f32x96\n' + STORED.replace("%sums", "%twice")),
+    ],
+    ids=["other workgroups store there", "the place is found behind the loop", "more is done with them"],
+)  # fmt: skip
+def test_other_sums_are_added_up_in_private_memory(text: Text, stored: str) -> None:
+    text = text.changed(("symbol wave_M", "symbol row in 0..4096 by 1\n    symbol wave_M"))
+    kernel = serialized(SUMS + stored, text)
+    assert memories(kernel)["carried.0"] == "private" and kernel.memory("carried.0").elements.value == 4 * 96
+    assert {op["memory"] for op in accumulated(kernel)} == {"carried.0"}
+    assert {op.operands[0].vector.elements for op in accumulated(kernel)} == {AVX2.vector_bytes // 4}
+    steps, after = nest(kernel.body)
+    assert isinstance(steps, list) and steps[0] == "at_K"
+    assert after == ["wave_M", ["wave_N", "c"]], "each wave's own when all steps are done"
+
+
+def test_sums_that_start_elsewhere_wait_in_private_memory() -> None:
+    kernel = serialized(SUMS.replace("value = 0.0", "value = -2.0") + STORED)
+    assert kernel.memory("carried.0").elements.value == 4 * 96, "one place per wave"
+    assert not accumulated(kernel)
 
 
 def test_an_empty_sum_is_written() -> None:
@@ -182,12 +245,6 @@ def test_sums_over_several_steps_are_exact(value: int, machine: object) -> None:
     np.testing.assert_array_equal(report.tensors["c"], expected)
 
 
-def test_sums_that_start_elsewhere_wait_in_private_memory() -> None:
-    kernel = Gemm(dtype="f32", tile=(12, 32, 16), wave=(None, None), value=-2).lowered(AVX2)
-    assert memories(kernel)["carried.0"] == "private"
-    assert kernel.memory("carried.0").elements.value == 12 * 32, "one place per wave"
-
-
 def test_values_that_are_not_sums_wait_in_private_memory() -> None:
     given = parse_kernel(SHIFTED)
     actual = SerializeWaves()(given, CPU)
@@ -203,17 +260,6 @@ def test_values_that_are_not_sums_wait_in_private_memory() -> None:
 def test_machines_that_run_waves_together_keep_them() -> None:
     given = parse_kernel(SHIFTED)
     assert SerializeWaves()(given, machines("gfx942")[0]) is given
-
-
-def test_sums_with_an_epilogue_are_added_up_in_private_memory() -> None:
-    kernel = lower(epilogue("y: {relu: sums.acc}", tile=(12, 32, 16), wave=(12, 32)), AVX2)
-    assert memories(kernel)["carried.0"] == "private"
-    sums = [op for op in kernel.walk() if op.name == "accumulate"]
-    assert {op["memory"] for op in sums} == {"carried.0"}
-    assert {op.operands[0].vector.elements for op in sums} == {AVX2.vector_bytes // 4}
-    steps, after = nest(kernel.body)
-    assert isinstance(steps, list) and steps[0] == "at_K"
-    assert after == ["wave_M", ["wave_N", "c"]], "each wave's epilogue when all steps are done"
 
 
 def test_private_sums_that_do_not_fit_are_reported_at_the_tile() -> None:
