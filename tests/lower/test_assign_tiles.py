@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, lines, run
+from tests.lower.ir_text import Text
+from tests.lower.ir_text import lines as text
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.targets.machine import Machine, machines
@@ -22,11 +25,11 @@ def refused(gemm: Gemm, machine: Machine) -> str:
 
 
 def changed(machine: Machine, *changes: tuple[str, str]) -> Kernel:
-    text = Gemm().text
+    spec = Gemm().text
     for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    return lower(loads(text, "gemm.wave.yaml"), machine, after=STAGE)
+        assert old in spec
+        spec = spec.replace(old, new)
+    return lower(loads(spec, "gemm.wave.yaml"), machine, after=STAGE)
 
 
 ONE_TILE = """\
@@ -52,20 +55,83 @@ graph:
 """
 
 
-def test_accesses_get_origins_and_loops_their_steps() -> None:
-    kernel = Gemm().lowered(NVIDIA, STAGE)
-    assert lines(kernel, "read", "write") == [
-        '%a_tile = read {memory = "a", origin = (("M", [wg0*32],), ("K", [at_K],),)} : tile<M: 32, K: 32, f16>',
-        '%b_tile = read {memory = "b", origin = (("N", [wg1*64],), ("K", [at_K],),)} : tile<N: 64, K: 32, f16>',
-        'write %k_loop_acc {memory = "c", origin = (("M", [wg0*32],), ("N", [wg1*64],),)}',
-    ]
-    assert '{dim = "K", extent = [K], induction = "at_K", step = [32], unroll = 1}' in lines(kernel, "iterate")[0]
+SUMS = Text("""
+    tile kernel @sums target sm_90 lanes 1
+    symbol M in 0..4096 by 1
+    symbol N in 0..4096 by 1
+    symbol K in 0..4096 by 1
+    split workgroup M 32 0
+    split workgroup N 64 1
+    split loop K 32 0
+    split wave M 16 0
+    split wave N 32 0
+    plan "auto" stages 1 group 0
+    memory @a : f16 (M: [M], K: [K]) global input
+    memory @b : f16 (N: [N], K: [K]) global input
+    memory @c : f32 (M: [M], N: [N]) global output
+""")
+BODY = """
+    %zero = register {value = 0.0} : tile<M, N, f32>
+    %sums = iterate %zero {dim = "K"} : tile<M, N, f32> (%acc : tile<M, N, f32>) do
+      %a = read {memory = "a"} : tile<M, K, f16>
+      %b = read {memory = "b"} : tile<N, K, f16>
+      %acc.1 = mma %a, %b, %acc {instruction = "mma_m16n8k16_f16", k = "K", m = "M", n = "N"} : tile<M, N, f32>
+      yield %acc.1
+    end
+    write %sums {memory = "c"}
+"""
+
+
+def assigned(*changes: tuple[str, str], machine: Machine = NVIDIA, body: str = BODY) -> Kernel:
+    return AssignTiles()(SUMS.changed(*changes).kernel(body), machine)
+
+
+def test_tiles_get_extents_accesses_origins_and_loops_their_steps() -> None:
+    assert SUMS.after(AssignTiles(), NVIDIA, BODY) == text("""
+        %zero = register {value = 0.0} : tile<M: 32, N: 64, f32>
+        %sums = iterate %zero {dim = "K", extent = [K], induction = "at_K", step = [32], unroll = 1} : tile<M: 32, N: 64, f32> (%acc : tile<M: 32, N: 64, f32>) do
+          %a = read {memory = "a", origin = (("M", [wg0*32],), ("K", [at_K],),)} : tile<M: 32, K: 32, f16>
+          %b = read {memory = "b", origin = (("N", [wg1*64],), ("K", [at_K],),)} : tile<N: 64, K: 32, f16>
+          %acc.1 = mma %a, %b, %acc {instruction = "mma_m16n8k16_f16", k = "K", m = "M", n = "N"} : tile<M: 32, N: 64, f32>
+          yield %acc.1
+        end
+        write %sums {memory = "c", origin = (("M", [wg0*32],), ("N", [wg1*64],),)}
+    """)
 
 
 def test_grid_counts_partial_tiles_and_waves_share_a_tile() -> None:
-    kernel = Gemm().lowered(NVIDIA, STAGE)
-    assert [str(extent) for extent in kernel.grid] == ["(M + 31)//32", "(N + 63)//64"]
+    kernel = assigned()
+    assert list(map(str, kernel.grid)) == ["(M + 31)//32", "(N + 63)//64"]
     assert (kernel.waves, kernel.lanes, kernel.threads) == ((("wave_M", 2), ("wave_N", 2)), 32, 128)
+
+
+def test_grid_axis_without_a_split_has_one_workgroup() -> None:
+    grid = assigned(("workgroup N 64 1", "workgroup N 64 2")).grid
+    assert list(map(str, grid)) == ["(M + 31)//32", "1", "(N + 63)//64"]
+
+
+def test_dim_of_one_size_needs_no_constraint() -> None:
+    one_size = ("symbol M in 0..4096 by 1\n", ""), ("[M]", "[48]"), ("    split workgroup M 32 0\n", "")
+    kernel = assigned(*one_size, ("N 64 1", "N 64 0"), ("    split wave M 16 0\n", ""))
+    assert "tile<M: 48, N: 64, f32>" in lines(kernel, "register")[0]
+
+
+def test_split_of_a_dim_that_no_tensor_has_is_ignored() -> None:
+    kernel = assigned(("split loop K", "split loop Q 4 0\n    split loop K"))
+    assert [split.dim for split in kernel.distribution.loops] == ["K"]
+
+
+def test_known_sizes_bound_the_identifiers() -> None:
+    kernel = assigned(("K in 0..4096", "K in 0..40"), ("N in 0..4096", "N in 0..128"))
+    symbols = [line for line in print_kernel(kernel).splitlines() if line.startswith("symbol")]
+    assert symbols[3:] == [
+        "symbol wg0 in 0..127 by 1",
+        "symbol wg1 in 0..1 by 1",
+        "symbol wave_M in 0..1 by 1",
+        "symbol wave_N in 0..1 by 1",
+        "symbol lane in 0..31 by 1",
+        "symbol at_K in 0..32 by 32",
+    ]
 
 
 def test_the_grid_of_a_call_without_rows_is_empty() -> None:
@@ -116,59 +182,19 @@ def test_steps_with_code_for_each_element_are_short() -> None:
     ending = ending.replace(
         "before: none}\n      body:", "before: none, left: steps}\n      body:\n        - left: left - 1"
     )
-    for text, machine, step in (
+    for spec, machine, step in (
         (ROWS_SO_FAR, CPU, CPU.longest_scan),
         (ROWS_SO_FAR, NVIDIA, 4096),
         (counted, CPU, 4096),
         (ending, CPU, 4096),
     ):
-        kernel = lower(loads(text), machine, after=STAGE)
+        kernel = lower(loads(spec), machine, after=STAGE)
         assert f"step = [{step}]" in lines(kernel, "iterate")[0]
-
-
-def test_known_sizes_bound_the_identifiers() -> None:
-    kernel = Gemm(dims=("value: 70", "max: 64", "value: 40")).lowered(AMD, STAGE)
-    symbols = [line for line in print_kernel(kernel).splitlines() if line.startswith("symbol")]
-    assert symbols == [
-        "symbol N in 0..64 by 1",
-        "symbol wg0 in 0..2 by 1",
-        "symbol wave_M in 0..1 by 1",
-        "symbol wave_N in 0..1 by 1",
-        "symbol lane in 0..63 by 1",
-        "symbol at_K in 0..32 by 32",
-    ]
-    assert [str(extent) for extent in kernel.grid] == ["3", "(N + 63)//64"]
 
 
 def test_a_serial_wave_takes_one_instruction_whatever_is_written() -> None:
     kernel = Gemm("f32", tile=(24, 128, 8), wave=(24, 64)).lowered(CPU, STAGE)
     assert dict(kernel.waves) == {"wave_M": 2, "wave_N": 4} and kernel.lanes == 1
-
-
-def test_dim_of_one_size_needs_no_constraint() -> None:
-    kernel = changed(
-        NVIDIA,
-        ("  M: {}", "  M: {value: 48}"),
-        ("  - {workgroup: M, tile: BM, axis: 0}\n", ""),
-        ("axis: 1", "axis: 0"),
-        ("  - {wave: M, tile: 16}\n", ""),
-    )
-    assert "tile<M: 48, N: 64, f32>" in lines(kernel, "register")[0]
-
-
-def test_grid_axis_without_a_split_has_one_workgroup() -> None:
-    assert [str(extent) for extent in changed(NVIDIA, ("axis: 1", "axis: 2")).grid] == [
-        "(M + 31)//32",
-        "1",
-        "(N + 63)//64",
-    ]
-
-
-def test_split_of_a_dim_that_no_tensor_has_is_ignored() -> None:
-    kernel = changed(
-        NVIDIA, ("  K: {}", "  K: {}\n  Q: {value: 4}"), ("  - {tiling", "  - {tiling: Q, tile: 4}\n  - {tiling")
-    )
-    assert [op["dim"] for op in kernel.walk() if op.region] == ["K"]
 
 
 def test_all_tiles_that_do_not_fit_the_instruction_are_reported_together() -> None:
