@@ -93,7 +93,7 @@ def memories_are_filled_first(kernel: Kernel, machine: Machine) -> Iterator[Brea
                 fill(op, {})
         for op in ops:
             for key, index in _READ_FROM:
-                name, takes = op.get(key), key != "memory" or op.is_(_TAKES)
+                name, takes = dict(op.attributes).get(key), key != "memory" or op.is_(_TAKES)
                 if name not in local or not takes or op.get("onto"):  # of sums, the first step only stores
                     continue
                 if not _may_have(filled.get(name, set[Expr]()), _buffer(op, index, first)):
@@ -108,7 +108,7 @@ def memories_are_filled_first(kernel: Kernel, machine: Machine) -> Iterator[Brea
 
 def _buffer(op: Op, index: str, first: Mapping[str, Expr]) -> Expr:
     """Which copy of its memory an operation touches in the first steps of the loops around it."""
-    place: Expr | None = op.get(index)
+    place: Expr | None = dict(op.attributes).get(index)
     return const(0) if place is None else place.substitute(first)
 
 
