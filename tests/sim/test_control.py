@@ -87,9 +87,9 @@ def test_steps_of_a_persistent_kernel_are_counted() -> None:
         lower(product.spec, NVIDIA)
 
 
-def test_steps_in_a_branch_are_not_counted() -> None:
+def test_waves_that_only_copy_have_nothing_to_do_where_all_reads_are_in_a_branch() -> None:
     product = Product(3, "branch", ROLES, tile=(64, 64, 64), wave=(64, 64))
-    with pytest.raises(WavespecError, match=r"error\[steps-not-counted\]"):
+    with pytest.raises(WavespecError, match=r"error\[nothing-to-copy\]"):
         lower(product.spec, NVIDIA)
 
 

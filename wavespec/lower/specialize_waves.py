@@ -13,7 +13,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
 from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, signal
 from wavespec.schedule.consumer import Consumer
-from wavespec.schedule.errors import ValuesNotShared
+from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
 from wavespec.schedule.producer import Producer
 from wavespec.targets.machine import Machine
 
@@ -32,7 +32,8 @@ class SpecializeWaves(Pass):
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
             ``ping_pong``: the two waves that compute take the tiles in turns, and signal each other when they have
             issued their products, so that one ends its tile while the other multiplies.
-    Errors: ``staged-outside-loop`` at the read; ``steps-not-counted`` at the loop; ``values-not-shared`` at the value.
+    Errors: ``staged-outside-loop`` at the read; ``steps-not-counted`` at the loop; ``values-not-shared`` at the value;
+            ``nothing-to-copy`` at the schedule's waves.
     """
 
     name: ClassVar[str] = "specialize-waves"
@@ -46,6 +47,8 @@ class SpecializeWaves(Pass):
             if op.get("uniform"):
                 raise ValuesNotShared(op.span)
         rings, fresh = rings_of(kernel), fresh_names(kernel)
+        if not rings:
+            raise NothingToCopy(kernel.distribution.roles.span)
         producer, consumer = Producer(kernel, rings), Consumer(kernel, rings, fresh)
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers

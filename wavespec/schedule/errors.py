@@ -78,6 +78,16 @@ class StepsNotCounted(WavespecError, code="steps-not-counted"):
         )
 
 
+class NothingToCopy(WavespecError, code="nothing-to-copy"):
+    def __init__(self, where: Where) -> None:
+        super().__init__(
+            where,
+            "Waves that only copy fill shared memory in every step of a loop, and no loop reads a staged tensor in all "
+            "of its steps.",
+            hints=["Leave out 'producers', or read what they are to copy outside of branches."],
+        )
+
+
 class StagedOutsideLoop(WavespecError, code="staged-outside-loop"):
     def __init__(self, where: Where, tensor: str) -> None:
         super().__init__(
