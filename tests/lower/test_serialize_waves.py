@@ -222,10 +222,10 @@ def test_sums_that_change_places_are_not_added_up_where_they_are() -> None:
     np.testing.assert_array_equal(report.tensors["c"], 6 + 3)
 
 
-@pytest.mark.parametrize("place", ["row", "M // 2"])
+@pytest.mark.parametrize("place", ["row", "M // 2", "M + N, N: 0"])
 def test_sums_whose_places_may_meet_do_not_wait_there(place: str) -> None:
     """One of the elements is to stay, not their sum; and places that values say are found behind the loop."""
-    text = TWO_BY_TWO.text.replace("M, N], dtype: f32, role: output", "H, N], dtype: f32, role: inout")
+    text = TWO_BY_TWO.text.replace("M, N], dtype: f32, role: output", "N, H], dtype: f32, role: inout")
     text = text.replace("dims:\n", "dims:\n  H: {}\n").replace("to: c}", f"to: c, at: {{H: {place}}}}}")
     if place == "row":
         text = text.replace("  c: {", "  rows: {shape: [M], dtype: i32}\n  c: {")

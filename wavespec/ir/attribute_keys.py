@@ -46,7 +46,9 @@ Integer = Literal[
     "waves",
     "width",
 ]
-Flag = Literal["acquire", "asynchronous", "by_unit", "direct", "divided", "everywhere", "once", "release", "uniform"]
+Flag = Literal[
+    "acquire", "asynchronous", "by_unit", "direct", "divided", "everywhere", "mapped", "once", "release", "uniform"
+]
 Expression = Literal[
     "a_buffer",
     "a_offset",

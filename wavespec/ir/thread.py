@@ -107,8 +107,20 @@ class ThreadBuilder:
         buffer: Expr | int = 0,
         mask: Mask = (),
         valid: Expr | None = None,
+        mapped: bool = False,
     ) -> None:
-        self.add("store", (value,), (), memory=memory, offset=offset, buffer=as_expr(buffer), mask=mask, valid=valid)
+        said: dict[str, Any] = {"mapped": True} if mapped else {}
+        self.add(
+            "store",
+            (value,),
+            (),
+            memory=memory,
+            offset=offset,
+            buffer=as_expr(buffer),
+            mask=mask,
+            valid=valid,
+            **said,
+        )
 
     def atomic(self, function: str, value: Value, memory: str, offset: Expr, *, mask: Mask = ()) -> None:
         self.add("atomic", (value,), (), function=function, memory=memory, offset=offset, mask=mask)

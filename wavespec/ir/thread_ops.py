@@ -128,7 +128,15 @@ LOAD: Final = _declare(
     results=1,
     attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one")},
 )
-STORE: Final = _declare("store", "T x n ->", "", Trait.WRITES_MEMORY, Trait.FILLS, operands=1, attributes=_GUARDED)
+STORE: Final = _declare(
+    "store",
+    "T x n ->",
+    "`mapped`: a mapping of a spec says the place, so that several elements may have one",
+    Trait.WRITES_MEMORY,
+    Trait.FILLS,
+    operands=1,
+    attributes={**_GUARDED, "mapped": _FALSE},
+)
 ACCUMULATE: Final = _declare(
     "accumulate",
     "T x n ->",

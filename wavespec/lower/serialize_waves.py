@@ -251,20 +251,14 @@ class _Serializer:
 
     def _is_of_one(self, store: Op) -> bool:
         """Whether a store is to a tensor, at a place of this workgroup, wave and element alone: it depends on their
-        numbers, in a way in which no two give the same.  Places that values say, or divisions, may meet: then one of
-        the elements is to stay there, not the sum."""
-        if self.kernel.memory(store["memory"]).space != "global":
+        numbers, and no mapping makes several elements one.  There one of them is to stay, not their sum."""
+        if self.kernel.memory(store["memory"]).space != "global" or store.get("mapped"):
             return False
         declared = {known.args[0] for known in self.kernel.symbols}
         numbers = {f"wg{axis}" for axis in range(len(self.kernel.grid))} & declared
         numbers |= {name for name, count in self.kernel.waves if count > 1}
-        steps = {one.kind for one in store["offset"].walk()}
         bound = {op["symbol"] for op in self.kernel.walk() if op.is_(BIND)}
-        return (
-            numbers <= store["offset"].symbols
-            and bound.isdisjoint(store.symbols)
-            and steps <= {"const", "symbol", "sum", "product"}
-        )
+        return numbers <= store["offset"].symbols and bound.isdisjoint(store.symbols)
 
     def _in_output(self, op: Op, chain: list[Op]) -> tuple[list[Op], Op]:
         """Case 1: the sums of a step are added to the output."""

@@ -144,7 +144,7 @@ def _store_tile(op: Op, layout: Layout, context: ThreadContext) -> None:
     for piece in _pieces(op, layout, op.operands[1:], min(_widest(op, context), size), context):
         number, first = divmod(piece.register, size)
         stored = build.slice(fragments[number], first, piece.width)
-        build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid)
+        build.store(stored, memory.name, piece.offset, mask=piece.mask, valid=piece.valid, mapped=True)
 
 
 _MOST_PIECES = 64
