@@ -11,6 +11,7 @@ from tests.lower.gemms import AMD, AMD_COPYING, Gemm
 from wavespec.emit.code_figures import object_in
 from wavespec.pipeline import build_variant, emit
 from wavespec.runtime.size_expr import evaluate
+from wavespec.schema import KernelSpec, loads
 
 DEFAULT = Gemm(tile=(128, 128, 32), wave=(64, 64), dims=("", "", "multiple_of: 8"))
 
@@ -105,6 +106,47 @@ def test_tiles_that_a_descriptor_cannot_reach_are_refused() -> None:
 def test_tiles_that_are_known_to_be_small_need_no_check() -> None:
     bounded = replace(DEFAULT, dims=("", "max: 4096", "multiple_of: 8, max: 4096"))
     assert [limit.text for limit in emit(bounded.spec, AMD).interface.assumptions] == ["N <= 4096", "K <= 4096"]
+
+
+def passing(place: str) -> KernelSpec:
+    """``y[m, n] = x[place, n]``, a loop over rows."""
+    return loads(
+        f"""apiVersion: wavespec/v1
+kind: Kernel
+name: passing
+dims: {{M: {{}}, N: {{}}}}
+tensors:
+  x: {{shape: [M, N], dtype: f32}}
+  y: {{shape: [M, N], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: N, tile: 64, axis: 0}}
+  - {{tiling: M, tile: 32}}
+graph:
+  - rows:
+      iterate: M
+      body:
+        - part: {{read: x, dims: [M, N], at: {{M: {place}}}}}
+        - {{write: part, to: y}}
+"""
+    )
+
+
+@pytest.mark.parametrize(("place", "rows"), [("M + 5", 37), ("M", 32)])
+def test_rows_beyond_the_last_are_where_offsets_do_not_wrap(place: str, rows: int) -> None:
+    limits, sizes = emit(passing(place), AMD).interface.assumptions, {"M": 2, "N": 2**31 // (32 * 4)}
+    broken = [limit.text for limit in limits if not evaluate(limit.condition, sizes)]
+    reached = [f"N*{4 * rows}", "N*128"] if rows > 32 else ["N*128"] * 2
+    named = zip("xy", reached, strict=True)
+    assert broken == [
+        f"{bytes_} <= 2147483632 (bytes of '{name}' that one workgroup reaches)" for name, bytes_ in named
+    ]
+
+
+def test_rows_that_a_loop_passes_by_have_a_mask() -> None:
+    places = ("M", "7 * M", "M * size(N)", "M + size(N)")
+    near, *far = (emit(passing(place), AMD).text.partition("scf.for")[2] for place in places)
+    assert "arith.cmpi" not in near, "all rows are there"
+    assert all("arith.cmpi" in text for text in far)
 
 
 COPIED = replace(DEFAULT, stages=2)

@@ -47,7 +47,8 @@ class ThreadToRocm(ThreadToMlir):
     accesses, and the offsets inside of a tile must stay below 2 GiB, which the launch checks (`assumptions`).
 
     Note [range check]: a descriptor ends where its tensor ends, so rows beyond the last one need no mask; any
-    other masked-off lane gets an offset that is always out of range.  Descriptions of the hardware differ in
+    other masked-off lane gets an offset that is always out of range.  Offsets are modulo 2³², so a mask is left out
+    only where it is known how many rows lanes are apart, which the launch checks (`assumptions`).  Descriptions of the hardware differ in
     whether the scalar offset takes part in the check; both give the same answer here, because a tile begins
     inside of its tensor and a loop ends before its dim does.
     """
@@ -57,6 +58,8 @@ class ThreadToRocm(ThreadToMlir):
     def prologue(self) -> None:
         zero = self.text.constant(0, "index")
         self.pointers: dict[str, str] = {}
+        self.rows: dict[str, int] = {}
+        """How far from where their loops are the lanes reach in a tensor, those beyond its end included."""
         self.starts: dict[str, str] = {}
         for number, memory in enumerate(self.bindings()):
             element = mlir_type(memory.dtype)
@@ -110,17 +113,23 @@ class ThreadToRocm(ThreadToMlir):
         return " {llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}"
 
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The rows of a tensor that a workgroup reaches from its base fit a descriptor."""
+        """The rows of a tensor that a workgroup reaches from its base fit a descriptor, and so do those that lanes reach
+        beyond its end: offsets of both together are below 2³²."""
         tiles = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
         found: list[Assumption] = []
         for memory in self.bindings():
-            reached = const(memory.dtype.bytes)
+            first, row = const(1), const(memory.dtype.bytes)
             for number, (dim, extent) in enumerate(zip(memory.dims, memory.shape, strict=True)):
-                reached = reached * (extent if number or memory.mapped else tiles.get(dim, extent))
-            if not at_most(reached, const(_BEYOND)):
-                called = reached.substitute({name: symbol(dim_of_size(name)) for name in reached.symbols})
-                text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
-                found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
+                if number:
+                    row = row * extent
+                else:
+                    first = const(tiles[dim]) if dim in tiles and not memory.mapped else extent
+            beyond = const(self.rows.get(memory.name, 1))
+            for reached in (first * row, *(() if at_most(beyond, maximum(first, 1)) else (beyond * row,))):
+                if not at_most(reached, const(_BEYOND)):
+                    called = reached.substitute({name: symbol(dim_of_size(name)) for name in reached.symbols})
+                    text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
+                    found.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
         return tuple(found)
 
     # Tensors lie in memory of the device, where the machine's own instructions are atomic; without these words the compiler
@@ -313,7 +322,8 @@ class ThreadToRocm(ThreadToMlir):
     def _masked(self, op: Op, memory: Memory, offset: str, extra: Mask = ()) -> str:
         """The vector offset; out of range where the mask does not hold, unless the range check knows.
 
-        It does not know of places that tensors hold: offsets are modulo 2³², and of a row far outside may be inside.
+        It does not know of places that tensors hold, nor of those that a loop passes by: offsets are modulo 2³², and of
+        a row far outside may be inside.
         """
         row_elements = const(1)
         for extent in memory.shape[1:]:
@@ -321,10 +331,29 @@ class ThreadToRocm(ThreadToMlir):
         mask: Mask = extra
         for left, right in op["mask"]:
             beyond_end = at_most(memory.shape[0], right) and at_most(left * row_elements, op["offset"])
-            mask += () if beyond_end and not left.symbols & self.data else ((left, right),)
+            rows = self._rows(left, memory.shape[0]) if beyond_end else None
+            if rows is None:
+                mask += ((left, right),)
+            else:
+                self.rows[memory.name] = max(rows, self.rows.get(memory.name, 0))
         if not mask:
             return offset
         return self.text.op(f"arith.select {self._holds(mask)}, {offset}, {self.text.constant(_BEYOND, 'i32')} : i32")
+
+    def _rows(self, place: Expr, extent: Expr) -> int | None:
+        """How many rows lanes reach from where a loop over the tensor is; None where that is not known, or where loops
+        or sizes lead further than ``extent``."""
+        uniform, lane = uniform_and_varying(place, self.varying)
+        if lane.high is None or not lane.symbols <= self.varying or place.symbols & self.data:
+            return None
+        sizes = const(0)
+        for coefficient, term in uniform.terms():
+            if not term.symbols <= self.outside:
+                if abs(coefficient) > 1 or term.kind == "product":
+                    return None
+            elif not term.symbols & self.workgroups:
+                sizes = sizes + term * coefficient
+        return lane.high + uniform.constant_part() + 1 if at_most(sizes, extent) else None
 
     def _holds(self, mask: Mask) -> str:
         """SSA name of the conjunction; what all lanes share stands on one side, for scalar registers, where no number
