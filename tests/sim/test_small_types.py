@@ -57,6 +57,14 @@ def test_the_reference_rounds_to_the_nearest_code(dtype: str, compute: torch.dty
     check(z.float()[0].numpy(), numbers.float().numpy())
 
 
+def test_whole_numbers_keep_their_lowest_bits() -> None:
+    x, spec = torch.arange(-96, 96).float().view(-1, 24), results.small_results("i4")
+    report = simulate(lower(spec, AMD), AMD, {"x": x.numpy()}, dict(zip("MN", x.shape, strict=True)))
+    right = (x.int() + 8) % 16 - 8
+    np.testing.assert_array_equal(reference(spec, x)[0].numpy(), right.numpy())
+    np.testing.assert_array_equal(report.tensors["y"].astype(int), right.numpy())
+
+
 @pytest.mark.parametrize("compute", [torch.float64, None])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_reference_knows_every_code(dtype: str, compute: torch.dtype | None) -> None:

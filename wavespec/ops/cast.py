@@ -50,8 +50,10 @@ def _four_bits(build: ThreadBuilder, value: Value, hint: str) -> Value:
 
 
 def reference(statement: Cast, context: ReferenceContext) -> None:
-    """To an integer the number is cut off; a floating point type that is computed in stays. To a type of tensors it is
-    rounded in any case, by way of f32."""
+    """To an integer the number is cut off, a whole one to its lowest bits; a floating point type that is computed in
+    stays. To a type of tensors it is rounded in any case, by way of f32."""
     value, dtype = context.names[statement.value], statement.dtype
-    made = nearest(value, dtype) if is_written(DTYPES[dtype]) else value
-    context.define(statement.name, context.dims[statement.value], made.to(context.dtype(dtype)))
+    made = (nearest(value, dtype) if is_written(DTYPES[dtype]) else value).to(context.dtype(dtype))
+    if dtype == "i4":  # held as i8
+        made = ((made & 15) ^ 8) - 8
+    context.define(statement.name, context.dims[statement.value], made)
