@@ -165,7 +165,8 @@ def read_fragments(
     """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read.
     ``rank``: from the shared memory of that workgroup of the cluster."""
     granule = granule_elements(memory, layout, origin)
-    blocks = turned_blocks(layout, memory.contiguous_dim) if granule == 1 and memory.space != "global" else None
+    is_apart = granule == 1 and memory.space != "global"
+    blocks = turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits) if is_apart else None
     if blocks and machine.vector_bytes and granule_elements(memory, blocks.lines, origin) == blocks.width:
         lines = read_fragments(build, memory, blocks.lines, origin, masked, hint, machine)
         return blocks.fragments(build, lines, hint)

@@ -36,13 +36,17 @@ class TurnedBlocks:
         return tuple(columns[place] for place in sorted(columns))
 
 
-def turned_blocks(layout: Layout, column: str) -> TurnedBlocks | None:
-    """The blocks of a layout whose fragments are runs along another dim than ``column``; None where there are none."""
+_LEAST_ROW_BITS = 128  # what shuffles move elements inside of
+
+
+def turned_blocks(layout: Layout, column: str, bits: int) -> TurnedBlocks | None:
+    """The blocks of a layout, of elements of so many ``bits``, whose fragments are runs along another dim than
+    ``column``; None where there are none, or rows of them are too short to be turned in registers."""
     *outer, across = layout.axes or (RegisterAxis(1, ()),)
     width = across.extent
     steps = ((column, 1),)
     at = next((i for i, axis in enumerate(outer) if axis.strides == steps and axis.extent % width == 0), None)
-    if layout.inner != 1 or width < 2 or width & (width - 1) or at is None:
+    if layout.inner != 1 or width * bits < _LEAST_ROW_BITS or width & (width - 1) or at is None:
         return None
     outer[at] = RegisterAxis(outer[at].extent // width, ((column, width),))
     lines = replace(layout, axes=(*outer, across, RegisterAxis(width, steps)))
