@@ -36,6 +36,7 @@ class Draw:
     shape: tuple[int, ...]
     dtype: torch.dtype
     sizes: Sizes
+    """Of all dims that makers speak of, also those that follow from others."""
     random: torch.Generator
     whole: bool
     is_packed: bool = False
@@ -386,7 +387,7 @@ class Subject:
             for name, tensor in self.spec.tensors.items()
             if tensor.role != "output"
         ]
-        return make_inputs(self.row, parameters, sizes, whole=self.row.exact if whole is None else whole)
+        return make_inputs(self.row, parameters, whole_sizes, whole=self.row.exact if whole is None else whole)
 
     @property
     def written(self) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ class Finding:
     """What should not be: the kind of failure, where, what was said, and the spec with the calls that show it."""
 
     kind: str
-    """``wrong``, ``accepted, then refused`` or ``internal error``."""
+    """``wrong``, ``accepted, then refused`` or ``internal error``; of a search also ``process ended`` and ``error of the
+    search``."""
     where: str
     message: str
     text: str

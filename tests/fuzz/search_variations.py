@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, takewhile
+from traceback import format_exception
 
 import torch
 
@@ -124,6 +125,9 @@ def _verdicts(judged: Callable[[int], Verdict], numbers: Iterator[int], processe
             except BrokenProcessPool:
                 finding = Finding("process ended", "one of its machines", "The process ended in the middle.", "")
                 verdict, process.tried = Verdict(number, "a kernel", findings=[finding]), _KERNELS
+            except Exception as error:  # of the search itself, at one number; the others are tried all the same
+                finding = Finding("error of the search", "no machine", "".join(format_exception(error)), "")
+                verdict = Verdict(number, "a kernel", findings=[finding])
             if process.tried >= _KERNELS:
                 process.pool.shutdown(wait=False)
                 process = _process()

@@ -14,7 +14,7 @@ from tests.fuzz import judge_variations, run_variations
 from tests.fuzz.judge_variations import Finding, Verdict, judge_variation
 from tests.fuzz.run_variations import Run
 from tests.fuzz.search_variations import search_variations
-from tests.kernels import Sizes
+from tests.kernels import KERNELS, Sizes, Subject
 from wavespec.diagnostics import WavespecError
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.schema import loads
@@ -109,8 +109,33 @@ def test_a_process_that_ends_is_found_and_the_next_one_goes_on() -> None:
     assert summary.kernels == 3 and "--seed 0 --first 1 --count 1" in told[0]
 
 
+def test_an_error_of_the_search_is_found_and_the_others_are_tried() -> None:
+    from tests.fuzz.test_variations import fail_at_one
+
+    told: list[str] = []
+    summary = search_variations(0, lambda number: number < 3, judge=fail_at_one, tell=told.append)
+    assert [one.kind for one in summary.findings] == ["error of the search"]
+    assert summary.kernels == 3 and "fail_at_one" in told[0] and "--seed 0 --first 1 --count 1" in told[0]
+
+
+def test_samples_need_no_sizes_that_follow_from_others() -> None:
+    """`_of_table` leaves them out, and makers of inputs speak of them."""
+    subject = Subject("attention_paged", "attention_paged")
+    for sizes in KERNELS["attention_paged"].small:
+        free = {name: size for name, size in sizes.items() if subject.spec.dims[name].equals is None}
+        assert free != sizes
+        assert [one.shape for one in subject.inputs(free)] == [one.shape for one in subject.inputs(sizes)]
+
+
 def end_at_one(_: int, number: int) -> Verdict:
     """In place of judging a kernel."""
     if number == 1:
         os._exit(11)
+    return Verdict(number, "a kernel")
+
+
+def fail_at_one(_: int, number: int) -> Verdict:
+    """In place of judging a kernel."""
+    if number == 1:
+        raise KeyError("N")
     return Verdict(number, "a kernel")
