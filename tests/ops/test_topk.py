@@ -134,6 +134,29 @@ graph:
         loads(text.replace("K: {}", "K: {value: 65}"))
 
 
+@pytest.mark.parametrize("tile", [1, 2, 4])
+def test_a_tile_with_a_part_of_what_is_found_is_refused(tile: int) -> None:
+    """Every tile would have the largest elements, not those of its places."""
+    text = f"""apiVersion: wavespec/v1
+kind: Kernel
+name: parts
+dims: {{M: {{}}, N: {{value: 64}}, K: {{value: 8}}}}
+tensors:
+  x: {{shape: [M, N], dtype: f32}}
+  y: {{shape: [M, K], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: M, tile: 4, axis: 0}}
+  - {{workgroup: K, tile: {tile}, axis: 1}}
+graph:
+  - whole: {{read: x}}
+  - found: {{topk: whole, dim: N, k: K}}
+  - {{write: found, to: y}}
+"""
+    message = rf"parts.wave.yaml:10:26: error\[found-apart\]: .* all 8 elements along 'K' at once; a tile of {tile} has"
+    with pytest.raises(WavespecError, match=message):
+        lower(loads(text, "parts.wave.yaml"), NVIDIA)
+
+
 def test_the_builder_says_the_same() -> None:
     k = KernelBuilder("extremes")
     m, n, count = k.dim("M"), k.dim("N"), k.dim("K", value=5)

@@ -100,6 +100,17 @@ class TakenApart(WavespecError, code="taken-apart"):
         )
 
 
+class FoundApart(WavespecError, code="found-apart"):
+    """``tile``: what a workgroup, or a step, has of the ``count`` elements that are found."""
+
+    def __init__(self, where: Where, dim: str, tile: int, count: int) -> None:
+        super().__init__(
+            where,
+            f"'topk' finds all {count} elements along '{dim}' at once; a tile of {tile} has a part of them.",
+            hints=[f"Delete the tile of '{dim}', or make it {count}."],
+        )
+
+
 class NotUniform(WavespecError, code="not-uniform"):
     def __init__(self, where: Where, value: Value) -> None:
         dims = ", ".join(value.tile.dims)
@@ -149,8 +160,8 @@ class AssignTiles(Pass):
             A dim with a tiling that no loop walks over has one tile, at 0.  The grid has a tile of an empty dim
             too, where something is written that lacks the dim, and so do loops that write such a thing; the other
             dims of the grid are ``present``.
-    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``products-repeated`` at the
-            constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation;
+    Errors: ``tile-not-divisible``, ``too-many-threads``, ``larger-than-tile``, ``found-apart``, ``products-repeated``
+            at the constraint; ``outside-loop``, ``untiled-dim``, ``reduction-split``, ``taken-apart`` at the operation;
             ``turns-not-possible``, ``cluster-not-possible``, ``registers-not-possible`` at the schedule.
     """
 
@@ -168,6 +179,7 @@ class AssignTiles(Pass):
         walked = {op["dim"] for op in kernel.walk() if op.is_(ITERATE)}
         raise_all(_larger(plan, written, sizes, walked, machine))
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
+        raise_all(_found_apart(kernel, sizes))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = tiles_of_waves(kernel, machine, products)
@@ -347,6 +359,15 @@ def _taken_apart(kernel: Kernel, parted: Collection[str]) -> Iterator[WavespecEr
     for op in kernel.walk():
         if op.is_(TAKE):
             yield from (TakenApart(op.span, op.operands[0].name, dim) for dim in moved_dims(op) if dim in parted)
+
+
+def _found_apart(kernel: Kernel, sizes: Mapping[str, Expr]) -> Iterator[WavespecError]:
+    """Tiles of fewer elements than a `topk` finds: each would have the largest ones, whatever its place."""
+    plan = kernel.distribution
+    counts = {op["k"]: sizes[op["k"]].value for op in kernel.walk() if op.is_(TOPK)}
+    for split in (*plan.workgroup, *plan.loops):
+        if split.tile < counts.get(split.dim, 0):
+            yield FoundApart(split.span, split.dim, split.tile, counts[split.dim])
 
 
 def _unplaced(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
-from wavespec.ir.tile_ops import INDEX, MMA, SIZE
+from wavespec.ir.tile_ops import INDEX, MMA, SIZE, TOPK
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import products_have_three_operands, unit_dims_are_dropped
 from wavespec.targets.machine import Machine
@@ -43,6 +43,8 @@ def _needed(op: Op) -> Iterator[str]:
     """Dims that an operation is about; an index, and a size, are numbers as well."""
     if not op.is_(INDEX, SIZE) and "dim" in dict(op.attributes):
         yield op["dim"]
+    if op.is_(TOPK):
+        yield op["k"]
 
 
 def _of_matrices(op: Op, units: set[str]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from wavespec.ir.tile_ops import (
     REDUCE,
     SIZE,
     TILE_OPS,
+    TOPK,
     WRITE,
 )
 from wavespec.lower.contracts import Breach, Property, property_of
@@ -48,6 +49,7 @@ def unit_dims_are_dropped(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     plan = kernel.distribution
     units = {split.dim for split in plan.workgroup if split.tile == 1} - {split.dim for split in plan.loops}
     units -= {op.get("dim") for op in kernel.walk() if not op.is_(INDEX, SIZE)}
+    units -= {op["k"] for op in kernel.walk() if op.is_(TOPK)}
     for op in _products(kernel):
         lhs, rhs, acc = (set(value.tile.dims) for value in op.operands[:3])
         units -= {dim for own in (lhs, rhs) if len(own) == 2 for dim in own} | ((lhs & rhs) - acc)
