@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from wavespec.schema import KernelSpec, loads
@@ -123,3 +125,28 @@ def test_inout_tensors_hold_what_the_caller_gave() -> None:
 def test_a_tiling_leaves_out_tiles_of_loops(bound: str) -> None:
     loop = f"steps: {{iterate: N, body: [part: {{read: x}}, {WRITE}]}}"
     assert partly_written(spec(loop, tiling=f"tile: 64, {bound}")) == {"y"}
+
+
+def test_empty_tensors_beside_large_dims_show_nothing_and_cost_nothing() -> None:
+    """All sizes but those of empty dims are too many to try."""
+    text = """apiVersion: wavespec/v1
+kind: Kernel
+name: rows
+dims: {M: {}, N: {}, T: {equals: N + 4194304}}
+tensors:
+  x: {shape: [M, T], dtype: f32}
+  y: {shape: [M, T], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 1, axis: 0}
+  - {workgroup: T, tile: 64, axis: 1}
+graph:
+  - part: {read: x}
+  - {write: part, to: y, at: {M: M, T: T}}
+"""
+    large = loads(text, "rows.wave.yaml")
+    tracemalloc.start()
+    try:
+        assert partly_written(large) == {"y"}
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -116,11 +116,15 @@ def _is_allowed(dim: Dim, size: int) -> bool:
 
 
 def _covers(spec: KernelSpec, params: Mapping[str, int], write: Write, sizes: Mapping[str, int]) -> bool | None:
-    """Whether every element is reached along the dims that have places; none where these are too many to try."""
+    """Whether every element is reached along the dims that have places; none where these are too many to try, and where
+    there are no elements, which shows nothing."""
     dims = [dim for dim in spec.tensors[write.to].shape if dim in write.at]
     names = sorted({name for place in write.at.values() for name in index_names(place) if name in spec.dims})
-    if max(prod(sizes[name] for name in names), prod(sizes[dim] for dim in dims)) > _MOST_PLACES:
+    elements, indices = prod(sizes[dim] for dim in dims), prod(sizes[name] for name in names)
+    if elements == 0 or max(elements, indices) > _MOST_PLACES:
         return None
+    if indices == 0:  # beside the 0 there may be sizes that `product` has no memory for
+        return False
     missed = set(product(*(range(sizes[dim]) for dim in dims)))
     values = {**params, **{f"size({dim})": size for dim, size in sizes.items()}}
     for index in product(*(range(sizes[name]) for name in names)):
