@@ -134,13 +134,13 @@ kind: Kernel
 name: rows
 dims: {M: {}, N: {}, T: {equals: N + 4194304}}
 tensors:
-  x: {shape: [M, T], dtype: f32}
+  x: {shape: [M, N], dtype: f32}
   y: {shape: [M, T], dtype: f32, role: output}
 constraints:
   - {workgroup: M, tile: 1, axis: 0}
   - {workgroup: T, tile: 64, axis: 1}
 graph:
-  - part: {read: x}
+  - part: {read: x, dims: [M, T], at: {N: 'min(T, size(N) - 1)'}}
   - {write: part, to: y, at: {M: M, T: T}}
 """
     large = loads(text, "rows.wave.yaml")
