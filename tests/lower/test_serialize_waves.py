@@ -268,7 +268,7 @@ def test_private_sums_that_do_not_fit_are_reported_at_the_tile() -> None:
     assert (
         str(caught.value)
         == """\
-epilogue.wave.yaml:11:26: error[shared-memory-exceeded]: The staged tiles need 3748544 bytes of shared memory; x86_64_v3 has 3145728.
+epilogue.wave.yaml:11:26: error[shared-memory-exceeded]: The staged tiles and values that are handed on need 3748544 bytes of shared memory; x86_64_v3 has 3145728.
     |
  11 |   - {workgroup: M, tile: 960, axis: 0}
     |                          ^^^

@@ -174,7 +174,8 @@ def test_what_does_not_fit_is_refused() -> None:
     message = refused(
         CHAIN.replace("value: 64", "value: 4096").replace("tile: 4", "tile: 1").replace("tile: 8", "tile: 16")
     )
-    assert "error[shared-memory-exceeded]" in message and "part: 16*4096 x 4 bytes" in message
+    assert "error[shared-memory-exceeded]: The values that are handed on need 524768 bytes" in message
+    assert "part: 16*4096 x 4 bytes" in message and message.endswith("hint: Use smaller tiles.")
 
 
 def test_the_builder_says_the_same() -> None:

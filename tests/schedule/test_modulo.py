@@ -75,7 +75,7 @@ def test_a_pattern_far_above_the_bound_is_found() -> None:
 def test_what_no_interval_holds_is_refused_after_a_fixed_number_of_tries() -> None:
     # Two operations of one unit that have to start at once.
     edges: list[Edge] = [(0, 1, 0, 0), (1, 0, 0, 0)]
-    with pytest.raises(ValueError, match="none of 64 patterns of 8 to "):
+    with pytest.raises(ValueError, match=r"operation 0 finds no place in patterns of 8 to \d+ clocks \(64 tried\)"):
         modulo_schedule([LOAD, LOAD, MULTIPLY], edges, UNITS)
 
 
@@ -83,7 +83,7 @@ def test_what_no_interval_holds_is_refused_after_a_fixed_number_of_tries() -> No
 def test_placements_of_long_loops_are_counted() -> None:
     # Each interval takes 6 placements of each operation in vain; 64 intervals would take ten times the budget.
     edges: list[Edge] = [(0, 1, 0, 0), (1, 0, 0, 0)]
-    with pytest.raises(ValueError, match=r"none of \d patterns of"):
+    with pytest.raises(ValueError, match=r"finds no place in patterns of .* \(\d tried\)"):
         modulo_schedule([LOAD] * 1500, edges, UNITS)
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tests.lower.gemms import AMD, NVIDIA, Gemm, run
+from wavespec.diagnostics import WavespecError
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.schedule import modulo
 from wavespec.targets.machine import Machine
 
 GEMM = Gemm(dims=("", "", "multiple_of: 8"), schedule="auto: modulo")
@@ -55,3 +57,11 @@ def test_products_stay_in_the_order_that_chains_them_far_apart() -> None:
     first, last = names.index("mma"), len(names) - 1 - names[::-1].index("mma")
     inside = [op for op in loop.body.ops[first:last] if op in between]
     assert len(inside) >= len(between) - 2, "memory works under the products"
+
+
+def test_the_operation_that_finds_no_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modulo, "_MOST_PLACEMENTS", 1)
+    with pytest.raises(
+        WavespecError, match=r"of the loop 'k_loop' was found: 'a_tile.load' finds no place in patterns of"
+    ):
+        GEMM.lowered(NVIDIA)

@@ -30,16 +30,23 @@ from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
 
 class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
-    def __init__(self, where: Where, needed: int, machine: Machine, staged: list[Memory]) -> None:
+    """``memories``: staged tiles, and values that lanes or steps hand on."""
+
+    def __init__(self, where: Where, needed: int, machine: Machine, memories: list[Memory]) -> None:
         parts = [
             f"{m.name.partition('.')[0]}: {'*'.join(map(str, m.shape))} x {m.dtype.bytes} bytes x {m.buffers} stage(s)"
-            for m in staged
+            for m in memories
         ]
+        what = " and ".join(
+            words
+            for words, is_staged in (("staged tiles", True), ("values that are handed on", False))
+            if any(m.staged == is_staged for m in memories)
+        )
         super().__init__(
             where,
-            f"The staged tiles need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
+            f"The {what} need {needed} bytes of shared memory; {machine.variant} has {machine.shared.bytes}.",
             notes=parts,
-            hints=["Use smaller tiles or fewer stages."],
+            hints=["Use smaller tiles or fewer stages." if any(m.staged for m in memories) else "Use smaller tiles."],
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wavespec.schedule.costs import Cost
-from wavespec.schedule.recurrences import Edge, shortest_interval
+from wavespec.schedule.recurrences import Edge, NotScheduled, shortest_interval
 
 _TRIES_PER_OPERATION = 6  # placements of one operation, on the average, before the next II is tried
 _MOST_PLACEMENTS = 60_000  # of one loop, in all intervals: two to three seconds
@@ -45,7 +45,7 @@ def modulo_schedule(costs: Sequence[Cost], edges: Sequence[Edge], units: Mapping
     """The pattern with the shortest interval that was found.
 
     Raises:
-        ValueError: dependences that no interval allows, or no pattern within the tries.
+        NotScheduled: dependences that no interval allows, or no pattern within the tries.
     """
     quantum = math.gcd(*(cost.busy for cost in costs if cost.unit)) or 1
     costs = [Cost(cost.unit, cost.busy // quantum, -(-cost.latency // quantum)) for cost in costs]
@@ -75,7 +75,10 @@ def modulo_schedule(costs: Sequence[Cost], edges: Sequence[Edge], units: Mapping
         left -= table.placed
         refused.append((interval * quantum, table.most_refused()))
         interval += 1 if len(refused) < _ONE_BY_ONE else max(1, interval // _GROWTH)
-    raise ValueError(f"none of {len(refused)} patterns of {bound * quantum} to {refused[-1][0]} clocks holds it")
+    longest, number = refused[-1]
+    raise NotScheduled(
+        number, f"finds no place in patterns of {bound * quantum} to {longest} clocks ({len(refused)} tried)"
+    )
 
 
 class _ReservationTable:

@@ -11,7 +11,7 @@ from wavespec.schedule.costs import barrier_latency, cost_of, kind_of
 from wavespec.schedule.dependences import dependences, staged_memories
 from wavespec.schedule.loop_plan import LoopPlan, fences
 from wavespec.schedule.modulo import ModuloSchedule, modulo_schedule
-from wavespec.schedule.recurrences import Edge
+from wavespec.schedule.recurrences import Edge, NotScheduled
 from wavespec.targets.machine import Machine
 
 
@@ -40,8 +40,8 @@ def modulo_plan(kernel: Kernel, loop: Op, buffers: int, machine: Machine, where:
     edges += _paired(ops, list(copies))
     try:
         found = modulo_schedule(costs, edges, machine.resources.units)
-    except ValueError as error:
-        raise NoPattern(where, loop.node, str(error)) from None
+    except NotScheduled as error:
+        raise NoPattern(where, loop.node, f"{quote(_name(ops[error.operation]))} {error.why}") from None
     shift = min((found.start[n] for n, op in enumerate(ops) if op.is_(MMA)), default=0) % found.interval
     start = [at - shift for at in found.start]
     first = min(at // found.interval for at in start)
@@ -77,12 +77,13 @@ def _changes(kernel: Kernel, ops: tuple[Op, ...], order: tuple[int, ...]) -> Ite
     return (at for at in range(1, len(order)) if kinds[at] != kinds[at - 1])
 
 
-def _report(loop: Op, found: ModuloSchedule, stages: int) -> tuple[str, ...]:
-    def name(number: int) -> str:
-        op = loop.body.ops[number]
-        return op.node or op.name
+def _name(op: Op) -> str:
+    return op.node or op.name
 
-    source = f"the {found.unit} unit is never free" if found.unit else f"the cycle through '{name(found.cycle)}'"
+
+def _report(loop: Op, found: ModuloSchedule, stages: int) -> tuple[str, ...]:
+    ops = loop.body.ops
+    source = f"the {found.unit} unit is never free" if found.unit else f"the cycle through '{_name(ops[found.cycle])}'"
     lines = [
         f"{loop.node}: an iteration every {found.interval} clocks, {stages} stages; at least {found.bound} "
         f"({source}; resources {found.resource_bound}, recurrences {found.recurrence_bound})."
@@ -92,6 +93,6 @@ def _report(loop: Op, found: ModuloSchedule, stages: int) -> tuple[str, ...]:
         tries = f"{found.refused[0][0]} to {interval}" if len(found.refused) > 1 else str(interval)
         lines.append(
             f"{loop.node}: {tries} clocks do not do: "
-            f"'{name(number)}' finds no place that its unit and its dependences leave."
+            f"'{_name(ops[number])}' finds no place that its unit and its dependences leave."
         )
     return tuple(lines)

@@ -13,12 +13,20 @@ Edge = tuple[int, int, int, int]
 """Before, after, latency, distance."""
 
 
+class NotScheduled(ValueError):
+    """``operation``: the one that stands in the way, by its number."""
+
+    def __init__(self, operation: int, why: str) -> None:
+        super().__init__(f"operation {operation} {why}")
+        self.operation, self.why = operation, why
+
+
 def shortest_interval(count: int, edges: Sequence[Edge]) -> tuple[int, int]:
     """The least II that every cycle of ``count`` operations allows, and an operation of the cycle that asks for it
     (-1: none asks for more than 0).
 
     Raises:
-        ValueError: a cycle inside of one iteration, which no II allows.
+        NotScheduled: a cycle inside of one iteration, which no II allows.
     """
     interval, critical = 0, -1
     start = [0] * count
@@ -26,7 +34,7 @@ def shortest_interval(count: int, edges: Sequence[Edge]) -> tuple[int, int]:
         latency, distance = sum(edge[2] for edge in cycle), sum(edge[3] for edge in cycle)
         critical = max(edge[1] for edge in cycle)
         if distance <= 0:
-            raise ValueError(f"operation {critical} waits for itself in one iteration")
+            raise NotScheduled(critical, "waits for itself in one iteration")
         interval = -(-latency // distance)
     return interval, critical
 
