@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from tests.kernels import elements_to_tensor, tensor_to_elements
 from tests.lower.gemms import AMD, CPU, NVIDIA
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 TEXT = """apiVersion: wavespec/v1
@@ -32,6 +35,18 @@ def test_every_store_is_of_whole_bytes(machine: Machine) -> None:
     stores = [op for op in lower(loads(TEXT), machine).walk() if op.name == "store"]
     assert stores
     assert all(op.operands[0].vector.elements % 2 == 0 and op["offset"].divisor % 2 == 0 for op in stores)
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)
+def test_rows_of_odd_numbers_of_bytes_are_copied_byte_by_byte(machine: Machine) -> None:
+    text = (
+        TEXT.replace("multiple_of: 4", "multiple_of: 2").replace("f32}", "f4e2m1fn}").replace("f4e2m1fn(part)", "part")
+    )
+    kernel = lower(loads(text.replace("  - small: part\n", "").replace("write: small", "write: part")), machine)
+    x = torch.arange(5 * 33, dtype=torch.uint8).reshape(5, 33).view(torch.float4_e2m1fn_x2)
+    report = simulate(kernel, machine, {"x": tensor_to_elements(x, "f4e2m1fn")}, {"M": 5, "N": 66})
+    assert report.ok, report.render()
+    assert elements_to_tensor(report.tensors["y"], "f4e2m1fn").view(torch.uint8).equal(x.view(torch.uint8))
 
 
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)

@@ -143,7 +143,7 @@ def widest_access(memory: Memory, masked: Sequence[str], machine: Machine, *, ch
     if memory.contiguous_dim in masked and not partial:
         while widest > 1 and memory.shape[-1].divisor % widest:
             widest //= 2
-    if memory.contiguous_dim in masked and machine.globals.alignment_bytes and not checked:
+    elif memory.contiguous_dim in masked and machine.globals.alignment_bytes and not checked:
         # What leaves out elements does so in units of the alignment, which the end of a tensor has to be a multiple of.
         unit = max(1, machine.globals.alignment_bytes // memory.dtype.bytes)
         if memory.shape[-1].divisor % unit:
