@@ -9,6 +9,8 @@ import pytest
 
 from tests.lower.gemms import AMD, AMD_COPYING, Gemm
 from wavespec.emit.code_figures import object_in
+from wavespec.emit.rocm import ThreadToRocm
+from wavespec.ir.parser import parse_kernel
 from wavespec.pipeline import build_variant, emit
 from wavespec.runtime.size_expr import evaluate
 from wavespec.schema import KernelSpec, loads
@@ -188,3 +190,17 @@ def test_groups_name_kinds_of_instructions() -> None:
 
 def test_nothing_changes_without_copies() -> None:
     assert not re.search("asyncmark|readfirstlane|ldsdma", mlir(replace(DEFAULT, stages=2)))
+
+
+def test_memories_of_odd_sizes_are_counted_with_what_is_left_free_between_them() -> None:
+    """Whether a workgroup fits is asked of this number."""
+    kernel = parse_kernel("""
+thread kernel @odd target gfx942 lanes 64
+plan "auto" stages 1 group 1
+grid [1]
+memory @one : f32 (d: [6]) shared [d/1: 6 by 1]
+memory @other : i8 (d: [1]) shared [d/1: 1 by 1]
+{
+}
+""")
+    assert ThreadToRocm(kernel, AMD, "#layout").shared_bytes() == 32 + 16

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wavespec.emit.indices import lower_bound, uniform_and_varying
 from wavespec.emit.interface import expr_to_size
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import BESIDE_LANES, ThreadToMlir
+from wavespec.emit.thread_to_mlir import BESIDE_LANES, SHARED_ALIGNMENT_BYTES, ThreadToMlir
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
@@ -73,7 +73,7 @@ class ThreadToRocm(ThreadToMlir):
             address = self.text.op(f"memref.extract_aligned_pointer_as_index {name} : {place} -> index")
             self.pointers[memory.name] = self.text.op(f"arith.index_cast {address} : index to i64")
         self.shared = {
-            m.name: self.text.op(f"memref.alloc() alignment = 16 : {_lds_type(m)}")
+            m.name: self.text.op(f"memref.alloc() alignment = {SHARED_ALIGNMENT_BYTES} : {_lds_type(m)}")
             for m in self.kernel.memories
             if m.space == "shared"
         }

@@ -47,6 +47,8 @@ _ATOMIC = {
 }
 """What LLVM calls the functions of an atomic operation."""
 
+SHARED_ALIGNMENT_BYTES: Final = 16
+"""Of each memory of a workgroup: the widest access of a lane."""
 BESIDE_LANES: Final = (
     ROLE
     | SIGNAL_ARRIVE
@@ -200,8 +202,9 @@ class ThreadToMlir:
         return KernelFunction(self.kernel.name, text, tuple(self.text.location_lines()), self.shared_bytes())
 
     def shared_bytes(self) -> int:
-        """Bytes of workgroup memory, every buffer included."""
-        return sum(m.elements.value * m.dtype.bytes * m.buffers for m in self.kernel.memories if m.space == "shared")
+        """Bytes of workgroup memory, every buffer included; each memory starts at a multiple of its alignment."""
+        sizes = (m.elements.value * m.dtype.bytes * m.buffers for m in self.kernel.memories if m.space == "shared")
+        return sum(-(-size // SHARED_ALIGNMENT_BYTES) * SHARED_ALIGNMENT_BYTES for size in sizes)
 
     def load_constants(self) -> None:
         for ordinal, symbol in enumerate(self.dims):
