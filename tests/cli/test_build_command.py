@@ -78,7 +78,7 @@ def test_a_bug_is_reported_as_one(wavespec: Command, small: Path, monkeypatch: p
     def broken(*_: object, **__: object) -> None:
         raise IndexError("tuple index out of range")
 
-    monkeypatch.setattr(targets.ThreadToRocm, "function", broken)
+    monkeypatch.setattr(targets, "thread_to_mlir", broken)
     monkeypatch.setenv("WAVESPEC_CACHE", "0")
     result = wavespec("build", small, "--target", "gfx942", "-o", "out")
     assert result.code == 1

@@ -12,7 +12,8 @@ import pytest
 
 from tests.lower.gemms import NVIDIA, Gemm
 from tests.sim.simulated_kernels import kernel, shared, tensor
-from wavespec.emit.cuda import ThreadToCuda
+from wavespec.emit.cuda_memory import CudaMemory
+from wavespec.emit.thread_to_mlir import thread_to_mlir, unwritten
 from wavespec.pipeline import build_variant
 
 TILES: dict[str, tuple[tuple[int, int, int], tuple[int, int], int]] = {
@@ -120,7 +121,9 @@ def test_a_fixed_dim_of_one_tile_has_no_workgroup_id(dims: tuple[str, str, str])
 def test_tiles_begin_where_the_widest_access_may() -> None:
     """Behind a tile of any size, such as one row of five elements that a `take` hands on."""
     few = kernel(NVIDIA, [shared("few", 5), shared("more", 64), shared("last", 3, dtype="i8")])
-    starts = [place.start for place in ThreadToCuda(few, NVIDIA, "#layout").places().values()]
+    starts = [
+        place.start for place in CudaMemory(unwritten(few, NVIDIA, "#layout"), swizzled_tiles=False).places.values()
+    ]
     assert starts == [0, 32, 288]
 
 
@@ -129,5 +132,5 @@ def test_a_tile_that_is_staged_behind_a_checked_store_goes_to_its_buffer() -> No
     store %v {memory = "y", offset = [lane*4], valid = [99 - lane*4]}
     store %v {memory = "s", buffer = [1], offset = [lane*4]}"""
     memories = [tensor("x", "input", 128), tensor("y", "output", 99), shared("s", 128, buffers=2)]
-    text = ThreadToCuda(kernel(NVIDIA, memories, body), NVIDIA, "#layout").function().text
+    text = thread_to_mlir(kernel(NVIDIA, memories, body), NVIDIA, "#layout").text
     assert re.search(r"getelementptr %\d+\[128\] : \(!llvm.ptr<3>\)", text)

@@ -13,8 +13,8 @@ import pytest
 from tests.emit.hopper_kernels import interface_of, single_product, specialised_gemm
 from tests.lower.hopper_gemms import TOGETHER, hopper_gemm
 from wavespec.diagnostics import WavespecError
-from wavespec.emit.hopper import ThreadToHopper
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
+from wavespec.emit.thread_to_mlir import thread_to_mlir
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
@@ -134,10 +134,10 @@ def test_contiguous_columns(registers: bool, factors: str, tmp_path: Path) -> No
 
 def test_registers_that_arithmetic_made_stay_above_the_fence() -> None:
     kernel = single_product("wgmma_m64n16k16_bf16", "bf16", 16, 16, registers=True)
-    text = ThreadToHopper(kernel, NVIDIA, "#layout").function().text
+    text = thread_to_mlir(kernel, NVIDIA, "#layout").text
     before = text[: text.index("wgmma.fence")]
     assert before.count('att "", "=r,=r,=r,=r,0,1,2,3"') == 4, "the four words of `a` of each of the four products"
-    in_flight = ThreadToHopper(specialised_gemm(), NVIDIA, "#layout").function().text
+    in_flight = thread_to_mlir(specialised_gemm(), NVIDIA, "#layout").text
     assert 'att ""' not in in_flight[: in_flight.index("wgmma.wait")], "accumulators in flight are left alone"
 
 
@@ -163,7 +163,7 @@ end
 
 
 def test_waves_that_meet_have_a_barrier_of_their_own() -> None:
-    text = ThreadToHopper(parse_kernel(BARRIERS), NVIDIA, "#layout").function().text
+    text = thread_to_mlir(parse_kernel(BARRIERS), NVIDIA, "#layout").text
     values = {name: int(value) for name, value in re.findall(r"(%\w+) = arith\.constant (-?\d+) : i32", text)}
     found = re.findall(r"nvvm\.barrier(?: id = (\S+) number_of_threads = (\S+))?", text)
     sums = dict(re.findall(r"(%\w+) = arith\.addi %\w+, (%\w+) : i32", text))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lower.gemms import AMD, AMD_COPYING, Gemm
 from wavespec.emit.code_figures import object_in
-from wavespec.emit.rocm import ThreadToRocm
+from wavespec.emit.thread_to_mlir import unwritten
 from wavespec.ir.parser import parse_kernel
 from wavespec.pipeline import build_variant, emit
 from wavespec.runtime.size_expr import evaluate
@@ -203,4 +203,4 @@ memory @other : i8 (d: [1]) shared [d/1: 1 by 1]
 {
 }
 """)
-    assert ThreadToRocm(kernel, AMD, "#layout").shared_bytes() == 32 + 16
+    assert unwritten(kernel, AMD, "#layout").shared_bytes == 32 + 16

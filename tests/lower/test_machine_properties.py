@@ -11,7 +11,7 @@ from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, run, source
 from tests.lower.hopper_gemms import TOGETHER, hopper_gemm
 from tests.ops.mapped_kernels import assert_exact, copy
 from wavespec.diagnostics import WavespecError
-from wavespec.emit.hopper import ThreadToHopper
+from wavespec.emit.thread_to_mlir import unwritten
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.pipeline import lower
@@ -169,4 +169,4 @@ def test_a_workgroup_has_as_many_barriers_as_the_machine() -> None:
     kernel = gemm.lowered(NVIDIA)
     assert any(op.get("first") is not None for op in ops(kernel, "barrier"))
     with pytest.raises(AssertionError, match=r"needs \d barriers, the machine has 1"):
-        ThreadToHopper(kernel, replace(NVIDIA, barriers=1), "")
+        unwritten(kernel, replace(NVIDIA, barriers=1), "")

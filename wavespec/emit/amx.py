@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from wavespec.emit.llvm_cpu import LOCAL, ThreadToCpu
+from wavespec.emit.cpu_lanes import CpuLanes
+from wavespec.emit.cpu_memory import local_memory
+from wavespec.emit.cpu_products import CpuProducts
+from wavespec.emit.function import Emitter, Function
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, CONSTANT, COPY_ASYNC, LOAD_MATRIX, MMA, SHUFFLE, STAGGER
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.thread_ops import CONSTANT, MMA
+from wavespec.targets.machine import Machine
 
 # Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
 _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
@@ -51,7 +53,7 @@ class _Sums:
     dtype: DType
 
 
-class ThreadToAmx(ThreadToCpu):
+class Tiles(Emitter):
     """Sums live in tiles while they are carried through the loop of their products, and in a scratch memory after it,
     each block in one of its own.
 
@@ -59,15 +61,18 @@ class ThreadToAmx(ThreadToCpu):
     Operands are loaded into tiles just before their product, from where they were staged.
     """
 
-    refuses = BESIDE_LANES | SHUFFLE | LOAD_MATRIX | COPY_ASYNC | ASYNC_COMMIT | ASYNC_WAIT | STAGGER
-
-    def prologue(self) -> None:
-        super().prologue()
+    def __init__(
+        self, function: Function, lanes: CpuLanes, products: CpuProducts, buffers: dict[str, tuple[str, str]]
+    ) -> None:
+        super().__init__(function)
+        self.lanes, self.products, self.buffers = lanes, products, buffers
         self.operands: dict[str, _Rows] = {}
         self.sums: dict[str, _Sums] = {}
         self.pointers: dict[str, str] = {}
         self.in_tiles = ""
         self.zeros = {op.result.name for op in self.kernel.walk() if op.is_(CONSTANT) and op["value"] == 0}
+
+    def begin(self) -> None:
         for name, space in (
             ("left", _SCRATCH_BYTES // 2),
             ("right", _SCRATCH_BYTES // 2),
@@ -79,31 +84,28 @@ class ThreadToAmx(ThreadToCpu):
                 self.pointers[memory.name] = self._pointer(*self.buffers[memory.name])
         self._configure()
 
-    def epilogue(self) -> None:
-        super().epilogue()
+    def end(self) -> None:
         self.text.do('llvm.call_intrinsic "llvm.x86.tilerelease"() : () -> ()')
 
     # ------------------------------------------------------------------------------------------------------------- values
 
-    def load_tile(self, op: Op, memory: Memory) -> None:
-        size = memory.dtype.bytes
-        self.operands[op.result.name] = _Rows(memory.name, self.buffered(op, memory) * size, op["stride"] * size)
+    def emit_load_tile(self, op: Op) -> None:
+        memory = self.function.memory_of(op)
+        offset, size = self.function.buffered(op, memory), memory.dtype.bytes
+        self.operands[op.result.name] = _Rows(memory.name, offset * size, op["stride"] * size)
 
-    def parts(self, value: Value, sizes: Sequence[int]) -> Parts:
-        known = self.sums.get(value.name)
-        if known is None:
-            return super().parts(value, sizes)
-        result: list[Part] = []
+    def _keep(self, value: Value, sums: _Sums) -> None:
+        """Have a value read from the scratch memory where it is used."""
+        self.sums[value.name] = sums
+        self.function.elsewhere[value.name] = self._parts
+
+    def _parts(self, value: Value, sizes: Sequence[int] | None) -> Parts:
+        known, result = self.sums[value.name], list[Part]()
         at = known.start
-        for size in sizes:
+        for size in self.lanes.native_sizes(value.vector.dtype, value.vector.elements) if sizes is None else sizes:
             result.append(Part(self._from_scratch(known, at, size, value.vector.dtype), size))
             at += size
         return tuple(result)
-
-    def held(self, value: Value) -> Parts:
-        if value.name not in self.sums:
-            return super().held(value)
-        return self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements))
 
     def _from_scratch(self, sums: _Sums, at: int, size: int, wanted: DType) -> str:
         (buffer, type_), stored = self.buffers[sums.memory], sums.dtype
@@ -118,46 +120,44 @@ class ThreadToAmx(ThreadToCpu):
         )
         if size == 1:
             name = self.text.op(f"vector.extract {name}[0] : {mlir_type(stored)} from vector<1x{mlir_type(stored)}>")
-        return name if stored == wanted else self.convert(name, stored, wanted, before, after)
+        return name if stored == wanted else self.lanes.convert(name, stored, wanted, before, after)
 
-    def _slice(self, op: Op) -> None:
+    def emit_slice(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
         if known is None:
-            super()._slice(op)
+            self.lanes.emit_slice(op)
         else:
-            self.sums[op.result.name] = replace(known, start=known.start + op["start"])
+            self._keep(op.result, replace(known, start=known.start + op["start"]))
 
-    def _cast(self, op: Op) -> None:
+    def emit_cast(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
         if known is None or known.dtype != op.operands[0].vector.dtype:  # what was rounded stays rounded
-            super()._cast(op)
+            self.lanes.emit_cast(op)
         else:
-            self.sums[op.result.name] = known
+            self._keep(op.result, known)
 
     # ------------------------------------------------------------------------------------------------------------- sums
 
-    def _for(self, op: Op) -> None:
+    def emit_for(self, op: Op) -> None:
         """A loop that does nothing but add up one block of sums keeps it in tiles."""
         if not self._adds_up_a_block(op):
-            super()._for(op)
+            self.products.emit_for(op)
             return
         scratch = self._block_of(op.results[0])
         self._sums_to_tiles(op.operands[0], scratch)
-        bits = self.counter_bits(op)
+        bits = self.products.loops.counter_bits(op)
         lower, upper, step = (self.indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
         induction = self.text.name()
-        self.text.open()
-        self.indices.open()
-        self.indices.define(op["induction"], induction, bits)
-        self.in_tiles = op.body.arguments[0].name
-        self.block(op.body.ops)
-        self.in_tiles = ""
-        self.text.span = op.span
-        self.indices.close()
-        lines = self.text.close()
-        block = self.text.blocks[-1]
-        block.append(f"scf.for {induction} = {lower} to {upper} step {step}  : i{bits} {{")
-        block.extend(lines)
+
+        def body() -> None:
+            self.indices.define(op["induction"], induction, bits)
+            self.in_tiles = op.body.arguments[0].name
+            self.function.block(op.body.ops)
+            self.in_tiles = ""
+            self.text.span = op.span
+
+        head = f"scf.for {induction} = {lower} to {upper} step {step}  : i{bits} {{"
+        self.text.blocks[-1] += [head, *self.function.nested(body)]
         self.text.do("}")
         self._tiles_to_sums(op.results[0], scratch)
 
@@ -196,17 +196,19 @@ class ThreadToAmx(ThreadToCpu):
                     self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
 
     def _tiles_to_sums(self, value: Value, scratch: str) -> None:
-        self.sums[value.name] = _Sums(scratch, 0, value.vector.dtype)
+        self._keep(value, _Sums(scratch, 0, value.vector.dtype))
         pointer = self._address(_Rows(scratch, const(0), _SIDE * 4))
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
                 self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
 
-    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
+    def emit_mma(self, op: Op) -> None:
         """``sums[i][j] += left[i] · right[j]``, each operand tile loaded right before its first use."""
+        row, a, b, acc = self.function.product_of(op)
         family, _, intrinsic = row.emit.partition(":")
         if family != "amx":
-            return super().mma(op, row, a, b, acc)
+            self.products.emit_mma(op)
+            return
         scratch = "" if self.in_tiles == acc.name else self._block_of(op.result)
         if scratch:
             self._sums_to_tiles(acc, scratch)
@@ -229,7 +231,6 @@ class ThreadToAmx(ThreadToCpu):
             self._tiles_to_sums(op.result, scratch)
         else:
             self.in_tiles = op.result.name
-        return ()
 
     # ------------------------------------------------------------------------------------------------------------- memory
 
@@ -243,7 +244,7 @@ class ThreadToAmx(ThreadToCpu):
     def _spill(self, value: Value, scratch: str) -> None:
         (buffer, type_), size = self.buffers[scratch], value.vector.dtype.bytes
         at = 0
-        for part in self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements)):
+        for part in self.lanes.native_parts(value):
             bytes_ = f"vector<{part.size * size}xi8>"
             name = self.text.op(
                 f"vector.bitcast {part.name} : {vector_type(value.vector.dtype, part.size)} to {bytes_}"
@@ -252,13 +253,8 @@ class ThreadToAmx(ThreadToCpu):
             at += part.size * size
 
     def _scratch(self, name: str, space: int, depth: int | None = None) -> None:
-        type_ = f"memref<{space}xi8, {LOCAL}>"
-        buffer = self.text.op(
-            f'"memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {type_}',
-            depth,
-        )
-        self.buffers[name] = buffer, type_
-        self.pointers[name] = self._pointer(buffer, type_, depth)
+        self.buffers[name] = local_memory(self.text, space, "i8", depth)
+        self.pointers[name] = self._pointer(*self.buffers[name], depth)
 
     def _pointer(self, buffer: str, type_: str, depth: int | None = None) -> str:
         index = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index", depth)

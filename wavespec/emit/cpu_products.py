@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wavespec.emit.registers import Part, Parts, vector_type
-from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.cpu_lanes import CpuLanes
+from wavespec.emit.function import Emitter, Function
+from wavespec.emit.loops import Loops
+from wavespec.emit.registers import Part, Parts, resized, vector_type
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Region, Value, VectorType
@@ -14,7 +16,7 @@ from wavespec.ir.thread_ops import MMA
 from wavespec.targets.machine import MatrixInstruction
 
 
-class CpuProducts(ThreadToMlir):
+class CpuProducts(Emitter):
     """Every row of a machine is ``family:intrinsic``; registers are lists of whole machine vectors.
 
     ``fma``, ``dot2``, ``dot4``: every element (group along k) of a column of ``a`` times the vectors of a row of ``b``.
@@ -25,15 +27,15 @@ class CpuProducts(ThreadToMlir):
     2. a biased operand: what the bias adds to each column, which is taken away then.
     """
 
-    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
-        width = self._width(dtype)
-        return [width] * (elements // width) + ([elements % width] if elements % width else [])
+    def __init__(self, function: Function, lanes: CpuLanes, loops: Loops) -> None:
+        super().__init__(function)
+        self.lanes, self.loops = lanes, loops
 
-    def _for(self, op: Op) -> None:
+    def emit_for(self, op: Op) -> None:
         rows = {inner.operands[2].name: row for inner in op.body.ops if (row := self._row_beside(inner))}
         sums = [(at, rows[value.name]) for at, value in enumerate(op.body.arguments) if value.name in rows]
         if not sums:
-            super()._for(op)
+            self.loops.emit_for(op)
             return
 
         def carried(values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -43,14 +45,18 @@ class CpuProducts(ThreadToMlir):
         for value in operands[len(op.operands) :]:
             self.values[value.name] = self._zeros(value.vector)
         region = Region(carried(body.arguments), body.ops, carried(body.yields))
-        super()._for(replace(op, operands=operands, results=results, region=region))
+        self.loops.emit_for(replace(op, operands=operands, results=results, region=region))
         for at, row in sums:
             result = op.results[at]
             beside = self.values.pop(self._beside(result, row).name)
-            self.values[result.name] = self._closed(row, self._parts_of(result), beside)
+            self.values[result.name] = self._closed(row, self.lanes.native_parts(result), beside)
 
-    def mma(self, op: Op, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
-        sums = self._parts_of(acc) if _is_inner(row) else self._outer(row, a, b, acc)
+    def emit_mma(self, op: Op) -> None:
+        row, a, b, acc = self.function.product_of(op)
+        self.values[op.result.name] = self._product(row, a, b, acc, op.result)
+
+    def _product(self, row: MatrixInstruction, a: Value, b: Value, acc: Value, result: Value) -> Parts:
+        sums = self.lanes.native_parts(acc) if _is_inner(row) else self._outer(row, a, b, acc)
         if not _has_beside(row):
             return sums
         before = self._beside(acc, row)
@@ -59,17 +65,17 @@ class CpuProducts(ThreadToMlir):
         beside = (*self._inner(row, a, b, lanes), *self._bias(row, b, bias))
         if carried is None:
             return self._closed(row, sums, beside)
-        self.values[self._beside(op.result, row).name] = beside
+        self.values[self._beside(result, row).name] = beside
         return sums
 
     # ---------------------------------------------------------------------------------------------------- products
 
     def _outer(self, row: MatrixInstruction, a: Value, b: Value, acc: Value) -> Parts:
-        width = self._width(acc.vector.dtype)
+        width = self.lanes.width(acc.vector.dtype)
         columns, depth = row.n // width, row.k
-        left = self.parts(a, [depth] * row.m)
-        right = self.parts(b, [width * depth] * columns)
-        total = [part.name for part in self.parts(acc, [width] * (row.m * columns))]
+        left = self.function.parts(a, [depth] * row.m)
+        right = self.function.parts(b, [width * depth] * columns)
+        total = [part.name for part in self.function.parts(acc, [width] * (row.m * columns))]
         for m in range(row.m):
             spread = self._spread(left[m].name, a.vector.dtype, width, depth)
             for n in range(columns):
@@ -81,7 +87,7 @@ class CpuProducts(ThreadToMlir):
         """One vector per sum, where there are any; a vector of ``b`` meets all of ``a`` before the next is needed."""
         if not lanes:
             return ()
-        left, right = self.parts(a, [row.k] * row.m), self.parts(b, [row.k] * row.n)
+        left, right = self.function.parts(a, [row.k] * row.m), self.function.parts(b, [row.k] * row.n)
         total = [part.name for part in lanes]
         for n in range(row.n):
             for m in range(row.m):
@@ -95,12 +101,12 @@ class CpuProducts(ThreadToMlir):
             return ()
         size = b.vector.elements // len(bias)
         every = self.text.constant(row.a.bias, vector_type(row.a.dtype, size))
-        pairs = zip(bias, self.parts(b, [size] * len(bias)), strict=True)
+        pairs = zip(bias, self.function.parts(b, [size] * len(bias)), strict=True)
         return tuple(Part(self._multiplied(row, every, part.name, total.name), total.size) for total, part in pairs)
 
     def _multiplied(self, row: MatrixInstruction, left: str, right: str, total: str) -> str:
         """Groups along k multiplied and added into ``total``; multiply-add-pairs has no accumulator of its own."""
-        width, intrinsic = self._width(row.acc.dtype), row.emit.rpartition(":")[2]
+        width, intrinsic = self.lanes.width(row.acc.dtype), row.emit.rpartition(":")[2]
         lanes = vector_type(row.acc.dtype, width)
         if intrinsic == "fma":
             return self.text.op(f"math.fma {left}, {right}, {total} : {lanes}")
@@ -133,7 +139,7 @@ class CpuProducts(ThreadToMlir):
 
     def _beside(self, sums: Value, row: MatrixInstruction) -> Value:
         """One vector per sum of inner products; then, of the bias, one per column of sums, or per vector of columns."""
-        width = self._width(row.acc.dtype)
+        width = self.lanes.width(row.acc.dtype)
         lanes = row.m * row.n * width if _is_inner(row) else 0
         bias = (row.n * width if lanes else row.n) if row.a.bias else 0
         return Value(f"{sums.name}.beside", VectorType(row.acc.dtype, lanes + bias))
@@ -150,7 +156,7 @@ class CpuProducts(ThreadToMlir):
 
     def _lane_sums(self, row: MatrixInstruction, vectors: Parts, sizes: Sequence[int]) -> Parts:
         """The sum of the lanes of each vector, ``sizes`` of them in one part: turned blocks, added line by line."""
-        width, dtype = self._width(row.acc.dtype), row.acc.dtype
+        width, dtype = self.lanes.width(row.acc.dtype), row.acc.dtype
         type_ = vector_type(dtype, width)
         zero = self.text.constant(0, type_)
         sums: list[Part] = []
@@ -161,10 +167,8 @@ class CpuProducts(ThreadToMlir):
                 halves = zip(lines[::2], lines[1::2], strict=True)
                 lines = [self.text.op(f"{_add(row)} {one}, {other} : {type_}") for one, other in halves]
             sums.append(Part(lines[0], width))
-        name = "sums of lanes"
-        self.values[name] = tuple(sums)
-        rest = sum(part.size for part in sums) - sum(sizes)
-        return self.parts(Value(name, VectorType(dtype, sum(sizes) + rest)), [*sizes, *([rest] if rest else [])])
+        rest = width * len(sums) - sum(sizes)
+        return resized(self.text, tuple(sums), dtype, [*sizes, *([rest] if rest else [])])
 
     def _each(self, verb: str, row: MatrixInstruction, first: Parts, second: Sequence[Part]) -> Parts:
         return tuple(
@@ -172,16 +176,9 @@ class CpuProducts(ThreadToMlir):
             for one, other in zip(first, second, strict=False)
         )
 
-    def _parts_of(self, value: Value) -> Parts:
-        return self.parts(value, self.native_sizes(value.vector.dtype, value.vector.elements))
-
     def _zeros(self, type_: VectorType) -> Parts:
-        sizes = self.native_sizes(type_.dtype, type_.elements)
+        sizes = self.lanes.native_sizes(type_.dtype, type_.elements)
         return tuple(Part(self.text.constant(0, vector_type(type_.dtype, size)), size) for size in sizes)
-
-    def _width(self, dtype: DType) -> int:
-        """Elements of one machine vector."""
-        return max(1, self.machine.vector_bytes // dtype.bytes)
 
 
 def _add(row: MatrixInstruction) -> str:

@@ -1,71 +1,70 @@
-"""Thread kernels for NVIDIA machines whose matrix unit reads shared memory: roles of waves, and `wgmma`."""
+"""Functions for NVIDIA machines whose matrix unit reads shared memory: roles of waves, and `wgmma`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, takewhile
+from itertools import takewhile
+from typing import Final
 
-from wavespec.emit.hopper_copies import BulkCopies
+from wavespec.emit.cuda_lanes import CudaLanes
+from wavespec.emit.cuda_memory import CudaMemory
+from wavespec.emit.function import Emitter, Function
 from wavespec.emit.hopper_products import packed, tied, undefined, unpacked, wgmma
 from wavespec.emit.matrix_descriptor import matrix_descriptor
 from wavespec.emit.registers import Part, mlir_type, vector_type
-from wavespec.emit.thread_to_mlir import BESIDE_LANES
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.thread_ops import (
-    ACCUMULATE,
     BARRIER,
+    BULK_COMMIT,
+    BULK_COPY,
+    BULK_STORE,
+    BULK_WAIT,
     CONSTANT,
+    FENCE_ASYNC,
     FOR,
-    LOAD_TILE,
     MMA_ASYNC,
     MMA_COMMIT,
     MMA_FENCE,
     MMA_WAIT,
-    PREFETCH,
     ROLE,
-    STAGGER,
+    SIGNAL_ARRIVE,
+    SIGNAL_WAIT,
+    STORE_MATRIX,
 )
 from wavespec.targets.machine import Machine
 
-
-def needs_hopper(kernel: Kernel) -> bool:
-    """Whether a kernel has operations that only `ThreadToHopper` emits."""
-    return any(op.is_(BESIDE_LANES) for op in kernel.walk())
+_COPIES: Final = SIGNAL_ARRIVE | SIGNAL_WAIT | FENCE_ASYNC | BULK_COPY | BULK_STORE | BULK_COMMIT | BULK_WAIT
+_BESIDE_LANES: Final = ROLE | _COPIES | MMA_FENCE | MMA_ASYNC | MMA_COMMIT | MMA_WAIT | STORE_MATRIX
 
 
-class ThreadToHopper(BulkCopies):
-    """What `BulkCopies` does, and the operations of specialised waves and of the asynchronous matrix unit."""
+def works_beside_lanes(kernel: Kernel) -> bool:
+    """Whether a kernel has waves with roles, or copy engines and matrix units that work on their own."""
+    return any(op.is_(_BESIDE_LANES) for op in kernel.walk())
 
-    refuses = ACCUMULATE | PREFETCH | LOAD_TILE | STAGGER
 
-    def __init__(self, kernel: Kernel, machine: Machine, layout: str, *, bounded_waits: bool = False) -> None:
-        super().__init__(kernel, machine, layout, bounded_waits=bounded_waits)
-        self._structs: dict[tuple[str, ...], str] = {}
-        self._makers = {value.name: op for op in kernel.walk() for value in op.results}
-        self._batches = dict(_batches(kernel.body))
-        self._barriers = _barrier_numbers(kernel, machine)
+class Roles(Emitter):
+    """Waves that do different things."""
 
-    def attributes(self) -> str:
+    def begin(self) -> None:
         """One workgroup per processor at least: without it the assembler ignores what a role says of registers."""
-        return super().attributes() + ", nvvm.minctasm = 1 : i32"
+        self.function.attributes.append("nvvm.minctasm = 1 : i32")
 
-    def wave_number(self, name: str) -> str:
-        """Broadcast from the first lane, so that the assembler knows it to be the same for all of a warp."""
+    def uniform(self, wave: str) -> str:
+        """The number of the wave, broadcast from the first lane, so that the assembler knows it to be the same for all of
+        a warp."""
         everyone, first, clamp = (self.text.constant(value, "i32") for value in (-1, 0, 31))
-        self._wave = self.text.op(f"nvvm.shfl.sync idx {everyone}, {name}, {first}, {clamp} : i32 -> i32")
-        return self._wave
+        self.wave = self.text.op(f"nvvm.shfl.sync idx {everyone}, {wave}, {first}, {clamp} : i32 -> i32")
+        return self.wave
 
-    # ---------------------------------------------------------------------------------------------------------- roles
+    def run(self, ops: Sequence[Op], start: int) -> int:
+        if not ops[start].is_(ROLE):
+            return start
+        roles = list(takewhile(lambda op: op.is_(ROLE), ops[start:]))
+        self._roles(roles)
+        return start + len(roles)
 
-    def block(self, ops: Sequence[Op]) -> None:
-        for of_roles, run in groupby(ops, key=lambda op: op.is_(ROLE)):
-            if of_roles:
-                self._roles(list(run))
-            else:
-                super().block(list(run))
-
-    def _role(self, op: Op) -> None:
+    def emit_role(self, op: Op) -> None:
         self._roles([op])
 
     def _roles(self, roles: Sequence[Op]) -> None:
@@ -73,31 +72,47 @@ class ThreadToHopper(BulkCopies):
         role, *others = roles
         self.text.span = role.span
         first, waves = self.indices.integer(as_expr(role["first"]), 32), self.text.constant(role["waves"], "i32")
-        number = self.text.op(f"arith.subi {self._wave}, {first} : i32")
+        number = self.text.op(f"arith.subi {self.wave}, {first} : i32")
         condition = self.text.op(f"arith.cmpi ult, {number}, {waves} : i32")
-        body = self.nested(lambda: self._role_body(role))
-        rest = ["} else {", *self.nested(lambda: self._roles(others))] if others else []
-        self.text.blocks[-1] += [f"scf.if {condition} {{", *body, *rest]
-        self.text.do("}")
+        body = self.function.nested(lambda: self._role_body(role))
+        rest = self.function.nested(lambda: self._roles(others)) if others else None
+        self.text.branch(condition, body, rest)
 
     def _role_body(self, role: Op) -> None:
         launched = self.machine.registers_at_launch(self.kernel.threads)
         if role["registers"] not in (0, launched):
             verb = "increase" if role["registers"] > launched else "decrease"
             self.text.do(f"nvvm.setmaxregister {verb} {role['registers']}")
-        self.block(role.body.ops)
+        self.function.block(role.body.ops)
 
-    def barrier(self, op: Op) -> None:
+
+class Barriers(Emitter):
+    """All waves of a workgroup meet, or some of them."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        self.numbers = _barrier_numbers(self.kernel, self.machine)
+
+    def emit_barrier(self, op: Op) -> None:
         if op.get("first") is None:
-            super().barrier(op)
+            self.text.do("nvvm.barrier")
             return
-        number = self.indices.integer(self._barriers[as_expr(op["first"]), op["waves"]], 32)
+        number = self.indices.integer(self.numbers[as_expr(op["first"]), op["waves"]], 32)
         lanes = self.text.constant(op["waves"] * self.kernel.lanes, "i32")
         self.text.do(f"nvvm.barrier id = {number} number_of_threads = {lanes}")
 
-    # ---------------------------------------------------------------------------------------------------- matrix unit
 
-    def _mma_fence(self, op: Op) -> None:
+class AsyncProducts(Emitter):
+    """The matrix unit that works while lanes go on, and the instruction that stores what it made."""
+
+    def __init__(self, function: Function, lanes: CudaLanes, memory: CudaMemory) -> None:
+        super().__init__(function)
+        self.lanes, self.memory = lanes, memory
+        self._structs: dict[tuple[str, ...], str] = {}
+        self._makers = {value.name: op for op in self.kernel.walk() for value in op.results}
+        self._batches = dict(_batches(self.kernel.body))
+
+    def emit_mma_fence(self, op: Op) -> None:
         """What was computed stays above the fence; the assembler would serialise products that it finds between."""
         for value in self._batches[id(op)]:
             maker = self._makers.get(value.name)
@@ -105,7 +120,7 @@ class ThreadToHopper(BulkCopies):
                 self._tie(value, value)
         self.text.do("nvvm.wgmma.fence.aligned")
 
-    def _mma_async(self, op: Op) -> None:
+    def emit_mma_async(self, op: Op) -> None:
         name, _, swapped = op["instruction"].partition(":")
         row = self.machine.instruction(name)
         assert row is not None
@@ -114,7 +129,7 @@ class ThreadToHopper(BulkCopies):
         element, count = mlir_type(row.acc.dtype), row.acc.layout.elements
         maker = self._makers.get(total.name)
         fresh = maker is not None and maker.is_(CONSTANT) and maker["value"] == 0
-        a = self._words(words[0], "i32") if words else self._descriptor(op, left)
+        a = self.lanes.words(words[0], "i32") if words else self._descriptor(op, left)
         majors = "k" if words else op.attribute(f"{left}_major"), op.attribute(f"{right}_major")
         struct = undefined(self.text, element, count) if fresh else self._struct(total, element)
         result = wgmma(self.text, row, a, self._descriptor(op, right), struct, majors, fresh=fresh)
@@ -124,13 +139,13 @@ class ThreadToHopper(BulkCopies):
 
     def _struct(self, value: Value, element: str) -> str:
         """Accumulators in the form of the instruction: as the one before left them, where there is one."""
-        names = tuple(self._scalars(value))
+        names = tuple(self.function.scalars(value))
         return self._structs.get(names) or packed(self.text, names, element)
 
-    def _mma_commit(self, op: Op) -> None:
+    def emit_mma_commit(self, op: Op) -> None:
         self.text.do("nvvm.wgmma.commit.group.sync.aligned")
 
-    def _mma_wait(self, op: Op) -> None:
+    def emit_mma_wait(self, op: Op) -> None:
         """The values go through the wait, so that nothing reads them above it."""
         self.text.do(f"nvvm.wgmma.wait.group.sync.aligned {op['pending']}")
         for value, result in zip(op.operands, op.results, strict=True):
@@ -140,7 +155,7 @@ class ThreadToHopper(BulkCopies):
         dtype = value.vector.dtype
         size = max(1, 4 // dtype.bytes)
         type_, element = vector_type(dtype, size), "f32" if dtype.name == "f32" else "i32"
-        words = self._scalars(value) if type_ == element else self._words(value, element)
+        words = self.function.scalars(value) if type_ == element else self.lanes.words(value, element)
         names = tied(self.text, words, element)
         if type_ != element:
             names = [self.text.op(f"llvm.bitcast {name} : {element} to {type_}") for name in names]
@@ -153,7 +168,7 @@ class ThreadToHopper(BulkCopies):
         bits = matrix_descriptor(memory.arrangement, memory.dtype.bytes, op.attribute(f"{side}_major"))
         offset: Expr = op.attribute(f"{side}_offset") + op.attribute(f"{side}_buffer") * memory.elements
         constant = offset.constant_part()
-        start = self.text.op(f"llvm.ptrtoint {self._address(memory, offset - constant)} : !llvm.ptr<3> to i32")
+        start = self.text.op(f"llvm.ptrtoint {self.memory.address(memory, offset - constant)} : !llvm.ptr<3> to i32")
         units = self.text.op(f"arith.shrui {start}, {self.text.constant(4, 'i32')} : i32")
         low = self.text.constant((bits & 0xFFFFFFFF) + constant * memory.dtype.bytes // 16, "i32")
         name = self.text.op(f"arith.addi {units}, {low} : i32")
@@ -161,10 +176,10 @@ class ThreadToHopper(BulkCopies):
         high = self.text.constant((bits >> 32 << 32) - (1 << 64 if bits >> 63 else 0), "i64")
         return self.text.op(f"arith.ori {name}, {high} : i64")
 
-    def _store_matrix(self, op: Op) -> None:
-        memory, (value,) = self.memory_of(op), op.operands
-        place = self._address(memory, self.buffered(op, memory))
-        words = self._words(value, "i32")
+    def emit_store_matrix(self, op: Op) -> None:
+        memory, (value,) = self.function.memory_of(op), op.operands
+        place = self.memory.address(memory, self.function.buffered(op, memory))
+        words = self.lanes.words(value, "i32")
         attributes = (
             "layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
             "eltType = #nvvm.ld_st_matrix_elt_type<b16>"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from wavespec.emit.cuda import ThreadToCuda
+from wavespec.emit.cuda_memory import CudaMemory
+from wavespec.emit.function import Emitter, Function
 from wavespec.emit.matrix_descriptor import swizzle_bytes
-from wavespec.emit.registers import Part, Parts, vector_type
 from wavespec.ir.expr import const
-from wavespec.ir.kernel import Kernel, Memory, Op
+from wavespec.ir.kernel import Memory, Op
 from wavespec.runtime.artifact import TensorMap
-from wavespec.targets.machine import Machine
 
-_ALIGNMENT_BYTES = 1024  # what the swizzle of 128 bytes repeats after; more than copies ask for
-_SIGNAL_BYTES = 8
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
 _ATTEMPTS = 500
 _ASYNC_FENCE = (
@@ -21,85 +16,48 @@ _ASYNC_FENCE = (
 )
 
 
-class BulkCopies(ThreadToCuda):
-    """What `ThreadToCuda` does, signals and bulk copies.
+class BulkCopies(Emitter):
+    """Signals, copies of boxes, and clusters of workgroups."""
 
-    Args:
-        bounded_waits: have a wait for a signal trap that takes seconds, which makes an error of a hang.
-    """
+    def __init__(self, function: Function, memory: CudaMemory) -> None:
+        super().__init__(function)
+        self.memory = memory
+        self.signals = [memory for memory in self.kernel.memories if memory.space == "signal"]
+        self.maps: dict[TensorMap, str] = {}
 
-    def __init__(self, kernel: Kernel, machine: Machine, layout: str, *, bounded_waits: bool = False) -> None:
-        super().__init__(kernel, machine, layout)
-        self.bounded_waits = bounded_waits
-        self._maps: dict[TensorMap, str] = {}
-
-    @property
-    def tensor_maps(self) -> tuple[TensorMap, ...]:
-        """The maps that the emitted kernel takes, in the order of its parameters."""
-        return tuple(self._maps)
-
-    def places(self) -> dict[str, range]:
-        """Tiles where the swizzle of the hardware starts anew, signals behind them."""
-        found: dict[str, range] = {}
-        end = 0
-        for memory in self.kernel.memories:
-            if memory.space == "shared":
-                start = -(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
-                end = start + memory.elements.value * memory.buffers * memory.dtype.bytes
-                found[memory.name] = range(start, end)
-        end = -(-end // _SIGNAL_BYTES) * _SIGNAL_BYTES
-        for memory in self._signals():
-            found[memory.name] = range(end, end + memory.buffers * _SIGNAL_BYTES)
-            end += memory.buffers * _SIGNAL_BYTES
-        return found
-
-    def _signals(self) -> list[Memory]:
-        return [memory for memory in self.kernel.memories if memory.space == "signal"]
-
-    def prologue(self) -> None:
-        super().prologue()
-        if not self._signals():
+    def begin(self) -> None:
+        if self.kernel.cluster > 1:
+            self.function.attributes.append(f"nvvm.cluster_dim = array<i32: {self.kernel.cluster}, 1, 1>")
+        if not self.signals:
             return
         thread = self.text.op("nvvm.read.ptx.sreg.tid.x : i32")
         first = self.text.op(f"arith.cmpi eq, {thread}, {self.text.constant(0, 'i32')} : i32")
-        self.text.blocks[-1] += [f"scf.if {first} {{", *self.nested(self._start_signals)]
-        self.text.do("}")
+        self.text.branch(first, self.function.nested(self._start_signals))
         self.text.do(_ASYNC_FENCE)
         if self.kernel.cluster > 1:  # others may arrive at a signal only after it has been made
             self._meet_cluster()
         else:
             self.text.do("nvvm.barrier")
 
-    def epilogue(self) -> None:
+    def end(self) -> None:
         """No workgroup of a cluster ends while another may still write to its shared memory."""
+        self.function.tensor_maps += self.maps
         if self.kernel.cluster > 1:
             self._meet_cluster()
-
-    def attributes(self) -> str:
-        cluster = self.kernel.cluster
-        return super().attributes() + (f", nvvm.cluster_dim = array<i32: {cluster}, 1, 1>" if cluster > 1 else "")
 
     def _meet_cluster(self) -> None:
         self.text.do("nvvm.cluster.arrive")
         self.text.do("nvvm.cluster.wait")
 
     def _start_signals(self) -> None:
-        for memory in self._signals():
+        for memory in self.signals:
             arrivals = self.text.constant(memory.arrivals, "i32")
             for index in range(memory.buffers):
-                at = self._address(memory, const(index))
+                at = self.memory.address(memory, const(index))
                 self.text.do(f"nvvm.mbarrier.init {at}, {arrivals} : !llvm.ptr<3>, i32")
         self.text.do("nvvm.fence.mbarrier.init")
 
-    def nested(self, emit: Callable[[], None]) -> list[str]:
-        """The lines of a block of its own."""
-        self.text.open()
-        self.indices.open()
-        emit()
-        self.indices.close()
-        return self.text.close()
-
-    def _signal_arrive(self, op: Op) -> None:
+    def emit_signal_arrive(self, op: Op) -> None:
         at = self._signal(op)
         if op.get("everywhere"):
             self._arrive_everywhere(at, ".release.cluster" if op.get("release") else "")
@@ -126,10 +84,10 @@ class BulkCopies(ThreadToCuda):
             f"{address} : (i32) -> ()"
         )
 
-    def _signal_wait(self, op: Op) -> None:
-        at, phase = self._signal(op), self.indices.integer(op["phase"], 32)
+    def emit_signal_wait(self, op: Op) -> None:
+        bounded, at, phase = self.function.bounded_waits, self._signal(op), self.indices.integer(op["phase"], 32)
         scope = ".acquire.cluster" if op.get("acquire") else ""
-        if not self.bounded_waits and not scope:
+        if not bounded and not scope:
             pause = self.text.constant(_NANOSECONDS, "i32")
             self.text.do(f"nvvm.mbarrier.try_wait.parity {at}, {phase}, {pause} : !llvm.ptr<3>, i32, i32")
             return
@@ -138,7 +96,7 @@ class BulkCopies(ThreadToCuda):
         code = (
             "{ .reg .pred done; .reg .pred late; .reg .u32 tries; mov.u32 tries, 0; again: "
             f"mbarrier.try_wait.parity{scope}.shared::cta.b64 done, [$0], $1, {_NANOSECONDS}; @done bra over; "
-            f"{bound if self.bounded_waits else ''}bra again; over: }}"
+            f"{bound if bounded else ''}bra again; over: }}"
         )
         self.text.do(
             f'llvm.inline_asm has_side_effects asm_dialect = att "{code}", "r,r,~{{memory}}" {address}, {phase} : '
@@ -146,22 +104,11 @@ class BulkCopies(ThreadToCuda):
         )
 
     def _signal(self, op: Op) -> str:
-        return self._address(self.kernel.memory(op["signal"]), op["index"])
+        return self.memory.address(self.kernel.memory(op["signal"]), op["index"])
 
-    def load(self, op: Op, memory: Memory) -> Parts:
-        """What another workgroup of the cluster has is read at the same place there."""
-        if op.get("rank") is None:
-            return super().load(op, memory)
-        size = op.result.vector.elements
-        address, rank = self._address(memory, self.buffered(op, memory)), self.text.constant(op["rank"], "i32")
-        there = self.text.op(f"nvvm.mapa {address}, {rank} : !llvm.ptr<3> -> !llvm.ptr<7>")
-        type_ = vector_type(memory.dtype, size)
-        attributes = f"alignment = {size * memory.dtype.bytes} : i64, ordering = 0 : i64"
-        return (Part(self.text.op(f'"llvm.load"({there}) <{{{attributes}}}> : (!llvm.ptr<7>) -> {type_}'), size),)
-
-    def _bulk_copy(self, op: Op) -> None:
-        memory = self.memory_of(op)
-        to = self._address(memory, self.buffered(op, memory))
+    def emit_bulk_copy(self, op: Op) -> None:
+        memory = self.function.memory_of(op)
+        to = self.memory.address(memory, self.function.buffered(op, memory))
         to = self.text.op(f"llvm.addrspacecast {to} : !llvm.ptr<3> to !llvm.ptr<7>")
         box, multicast = self._box(op), ""
         if op.get("everywhere"):
@@ -171,9 +118,9 @@ class BulkCopies(ThreadToCuda):
             f"{self._signal(op)}, box[{box}]{multicast} : !llvm.ptr<7>, !llvm.ptr"
         )
 
-    def _bulk_store(self, op: Op) -> None:
-        memory = self.memory_of(op)
-        start = self._address(memory, self.buffered(op, memory))
+    def emit_bulk_store(self, op: Op) -> None:
+        memory = self.function.memory_of(op)
+        start = self.memory.address(memory, self.function.buffered(op, memory))
         box = self._box(op)
         self.text.do(
             f"nvvm.cp.async.bulk.tensor.global.shared.cta {self._map(op['target'], op['box'], memory)}, {start}, "
@@ -188,15 +135,15 @@ class BulkCopies(ThreadToCuda):
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
         key = TensorMap(tensor, box, swizzle)
-        if key not in self._maps:
-            self._maps[key] = self.binding(len(self.bindings()) + len(self._maps), 0)
-        return self._maps[key]
+        if key not in self.maps:
+            self.maps[key] = self.memory.binding(len(self.function.tensors()) + len(self.maps), 0)
+        return self.maps[key]
 
-    def _bulk_commit(self, op: Op) -> None:
+    def emit_bulk_commit(self, op: Op) -> None:
         self.text.do("nvvm.cp.async.bulk.commit.group")
 
-    def _bulk_wait(self, op: Op) -> None:
+    def emit_bulk_wait(self, op: Op) -> None:
         self.text.do(f"nvvm.cp.async.bulk.wait_group {op['pending']} read")
 
-    def _fence_async(self, op: Op) -> None:
+    def emit_fence_async(self, op: Op) -> None:
         self.text.do(_ASYNC_FENCE)

@@ -3,130 +3,162 @@ carries in the parts that the machine computes with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
+from wavespec.emit.function import Emitter, Function
+from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.registers import Part, Parts, vector_type
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Op, Value
 
-if TYPE_CHECKING:
-    from wavespec.emit.thread_to_mlir import ThreadToMlir
-
 Sizes = list[list[int]]
 """Elements in each part of each carried value."""
 
-
-def emit_loop(emitter: ThreadToMlir, op: Op) -> None:
-    """Write a `for`: ``once`` makes a branch of it, and one with ``goes_on`` may end early."""
-    if op.get("once"):
-        _branch(emitter, op)
-    elif op.get("goes_on") is not None:
-        _ending(emitter, op)
-    else:
-        _counting(emitter, op)
+AS_SCHEDULED = " {llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}"
+"""Has LLVM leave the steps of a loop as they are."""
 
 
-def _counting(emitter: ThreadToMlir, op: Op) -> None:
-    text, indices, bits = emitter.text, emitter.indices, emitter.counter_bits(op)
-    lower, upper, step = (indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
-    sizes = _sizes(emitter, op)
-    first, types = _names(_parts(emitter, op.operands, sizes)), _types(op, sizes)
-    induction = text.name()
-    text.open()
-    indices.open()
-    indices.define(op["induction"], induction, bits)
-    arguments = [text.name() for _ in types]
-    _define(emitter, op.body.arguments, arguments, sizes)
-    emitter.block(op.body.ops)
-    text.span = op.span
-    emitter.end_body(op)
-    last = _names(_parts(emitter, op.body.yields, sizes))
-    if types:
-        text.do(f"scf.yield {', '.join(last)} : {', '.join(types)}")
-    indices.close()
-    lines = text.close()
-    result = text.name()
-    head = f"scf.for {induction} = {lower} to {upper} step {step}"
-    if types:
-        carried = ", ".join(f"{name} = {start}" for name, start in zip(arguments, first, strict=True))
-        head = f"{result}:{len(types)} = {head} iter_args({carried}) -> ({', '.join(types)})"
-    text.blocks[-1] += [f"{head}  : i{bits} {{", *lines]
-    text.do(f"}}{emitter.loop_attribute()}")
-    _define(emitter, op.results, [f"{result}#{number}" for number in range(len(types))], sizes)
+class Loops(Emitter):
+    """Loops and branches.
 
+    Args:
+        attribute: of loops that count.
+        end_body: writes what the machine wants at the end of the body of such a loop.
+    """
 
-def _ending(emitter: ThreadToMlir, op: Op) -> None:
-    """`scf.while` of the counter, of whether the loop goes on, which its symbols say anew at the end of the body, and of
-    what is carried."""
-    text, indices, asked = emitter.text, emitter.indices, ((const(0), op["goes_on"]),)
-    bits = emitter.counter_bits(op)
-    lower, upper, step = (indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
-    enters = indices.holds(asked)
-    sizes = _sizes(emitter, op)
-    first, types = _names(_parts(emitter, op.operands, sizes)), _types(op, sizes)
-    at, goes_on, asked_of = text.name(), text.name(), [text.name() for _ in types]
-    counter, arguments = text.name(), [text.name() for _ in types]
-    text.open()
-    indices.open()
-    indices.define(op["induction"], counter, bits)
-    _define(emitter, op.body.arguments, arguments, sizes)
-    emitter.block(op.body.ops)
-    text.span = op.span
-    last = _names(_parts(emitter, op.body.yields, sizes))
-    still = indices.holds(asked)
-    following = text.op(f"arith.addi {counter}, {step} : i{bits}")
-    kinds, kept = ", ".join((f"i{bits}", "i1", *types)), ", ".join((f"i{bits}", *types))
-    text.do(f"scf.yield {', '.join((following, still, *last))} : {kinds}")
-    indices.close()
-    body = text.close()
+    def __init__(
+        self,
+        function: Function,
+        lanes: LaneOperations,
+        *,
+        attribute: str = "",
+        end_body: Callable[[Op], None] = lambda op: None,
+    ) -> None:
+        super().__init__(function)
+        self.lanes, self.attribute, self.end_body = lanes, attribute, end_body
 
-    text.open()
-    inside = text.op(f"arith.cmpi slt, {at}, {upper} : i{bits}")
-    more = text.op(f"arith.andi {inside}, {goes_on} : i1")
-    text.do(f"scf.condition({more}) {', '.join((at, *asked_of))} : {kept}")
-    before = text.close()
+    def emit_if(self, op: Op) -> None:
+        with self.function.when(op["mask"]):
+            self.function.block(op.body.ops)
 
-    result = text.name()
-    starts = zip((at, goes_on, *asked_of), (lower, enters, *first), strict=True)
-    given = ", ".join(f"{name} = {start}" for name, start in starts)
-    carried = ", ".join(
-        f"{name}: {kind}" for name, kind in zip((counter, *arguments), (f"i{bits}", *types), strict=True)
-    )
-    head = f"{result}:{1 + len(types)} = scf.while ({given}) : ({kinds}) -> ({kept}) {{"
-    text.blocks[-1] += [head, *before, "} do {", f"^bb0({carried}):", *body]
-    text.do("}")
-    _define(emitter, op.results, [f"{result}#{1 + number}" for number in range(len(types))], sizes)
+    def emit_for(self, op: Op) -> None:
+        """``once`` makes a branch of it, and one with ``goes_on`` may end early."""
+        if op.get("once"):
+            self._branch(op)
+        elif op.get("goes_on") is not None:
+            self._ending(op)
+        else:
+            self._counting(op)
 
+    def counter_bits(self, op: Op) -> int:
+        """Of the counter of a loop: enough for the number that ends it, which may be a step beyond the last one."""
+        beyond = (op["upper"] + op["step"]).high
+        return self.function.index_bits if beyond is None or beyond < 2**31 else 64
 
-def _branch(emitter: ThreadToMlir, op: Op) -> None:
-    """What it does not change has the value from before."""
-    text, indices = emitter.text, emitter.indices
-    condition = indices.holds(((op["lower"], op["upper"]),))
-    sizes = _sizes(emitter, op)
-    types, before = _types(op, sizes), _parts(emitter, op.operands, sizes)
-    text.open()
-    indices.open()
-    indices.define(op["induction"], text.constant(0, "i32"), 32)
-    emitter.values |= {value.name: parts for value, parts in zip(op.body.arguments, before, strict=True)}
-    emitter.block(op.body.ops)
-    text.span = op.span
-    after = _parts(emitter, op.body.yields, sizes)
-    indices.close()
-    result, head = text.name(), f"scf.if {condition}"
-    if types:
+    def _counting(self, op: Op) -> None:
+        text, indices, bits = self.text, self.indices, self.counter_bits(op)
+        lower, upper, step = (indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
+        sizes = self._sizes(op)
+        first, types = _names(self._parts(op.operands, sizes)), _types(op, sizes)
+        induction = text.name()
+        text.open()
+        indices.open()
+        indices.define(op["induction"], induction, bits)
+        arguments = [text.name() for _ in types]
+        self._define(op.body.arguments, arguments, sizes)
+        self.function.block(op.body.ops)
+        text.span = op.span
+        self.end_body(op)
+        last = _names(self._parts(op.body.yields, sizes))
+        if types:
+            text.do(f"scf.yield {', '.join(last)} : {', '.join(types)}")
+        indices.close()
+        lines = text.close()
+        result = text.name()
+        head = f"scf.for {induction} = {lower} to {upper} step {step}"
+        if types:
+            carried = ", ".join(f"{name} = {start}" for name, start in zip(arguments, first, strict=True))
+            head = f"{result}:{len(types)} = {head} iter_args({carried}) -> ({', '.join(types)})"
+        text.blocks[-1] += [f"{head}  : i{bits} {{", *lines]
+        text.do(f"}}{self.attribute}")
+        self._define(op.results, [f"{result}#{number}" for number in range(len(types))], sizes)
+
+    def _ending(self, op: Op) -> None:
+        """`scf.while` of the counter, of whether the loop goes on, which its symbols say anew at the end of the body, and
+        of what is carried."""
+        text, indices, asked = self.text, self.indices, ((const(0), op["goes_on"]),)
+        bits = self.counter_bits(op)
+        lower, upper, step = (indices.integer(op[key], bits) for key in ("lower", "upper", "step"))
+        enters = indices.holds(asked)
+        sizes = self._sizes(op)
+        first, types = _names(self._parts(op.operands, sizes)), _types(op, sizes)
+        at, goes_on, asked_of = text.name(), text.name(), [text.name() for _ in types]
+        counter, arguments = text.name(), [text.name() for _ in types]
+        text.open()
+        indices.open()
+        indices.define(op["induction"], counter, bits)
+        self._define(op.body.arguments, arguments, sizes)
+        self.function.block(op.body.ops)
+        text.span = op.span
+        last = _names(self._parts(op.body.yields, sizes))
+        still = indices.holds(asked)
+        following = text.op(f"arith.addi {counter}, {step} : i{bits}")
+        kinds, kept = ", ".join((f"i{bits}", "i1", *types)), ", ".join((f"i{bits}", *types))
+        text.do(f"scf.yield {', '.join((following, still, *last))} : {kinds}")
+        indices.close()
+        body = text.close()
+
+        text.open()
+        inside = text.op(f"arith.cmpi slt, {at}, {upper} : i{bits}")
+        more = text.op(f"arith.andi {inside}, {goes_on} : i1")
+        text.do(f"scf.condition({more}) {', '.join((at, *asked_of))} : {kept}")
+        before = text.close()
+
+        result = text.name()
+        starts = zip((at, goes_on, *asked_of), (lower, enters, *first), strict=True)
+        given = ", ".join(f"{name} = {start}" for name, start in starts)
+        carried = ", ".join(
+            f"{name}: {kind}" for name, kind in zip((counter, *arguments), (f"i{bits}", *types), strict=True)
+        )
+        head = f"{result}:{1 + len(types)} = scf.while ({given}) : ({kinds}) -> ({kept}) {{"
+        text.blocks[-1] += [head, *before, "} do {", f"^bb0({carried}):", *body]
+        text.do("}")
+        self._define(op.results, [f"{result}#{1 + number}" for number in range(len(types))], sizes)
+
+    def _branch(self, op: Op) -> None:
+        """What it does not change has the value from before."""
+        text, indices = self.text, self.indices
+        condition = indices.holds(((op["lower"], op["upper"]),))
+        sizes = self._sizes(op)
+        types, before = _types(op, sizes), self._parts(op.operands, sizes)
+        text.open()
+        indices.open()
+        indices.define(op["induction"], text.constant(0, "i32"), 32)
+        self.values.update(zip((value.name for value in op.body.arguments), before, strict=True))
+        self.function.block(op.body.ops)
+        text.span = op.span
+        after = self._parts(op.body.yields, sizes)
+        indices.close()
+        result = text.name()
+        if not types:
+            text.branch(condition, text.close())
+            return
         text.do(f"scf.yield {', '.join(_names(after))} : {', '.join(types)}")
-        head = f"{result}:{len(types)} = {head} -> ({', '.join(types)})"
-    lines = text.close()
-    if types:
-        lines += ["} else {", f"scf.yield {', '.join(_names(before))} : {', '.join(types)} {text.location()}"]
-    text.blocks[-1] += [f"{head} {{", *lines]
-    text.do("}")
-    _define(emitter, op.results, [f"{result}#{number}" for number in range(len(types))], sizes)
+        otherwise = [f"scf.yield {', '.join(_names(before))} : {', '.join(types)} {text.location()}"]
+        text.branch(condition, text.close(), otherwise, head=f"{result}:{len(types)} = ", types=types)
+        self._define(op.results, [f"{result}#{number}" for number in range(len(types))], sizes)
 
+    def _sizes(self, op: Op) -> Sizes:
+        return [self.lanes.native_sizes(value.vector.dtype, value.vector.elements) for value in op.operands]
 
-def _sizes(emitter: ThreadToMlir, op: Op) -> Sizes:
-    return [emitter.native_sizes(value.vector.dtype, value.vector.elements) for value in op.operands]
+    def _parts(self, values: Sequence[Value], sizes: Sizes) -> list[Parts]:
+        return [self.function.parts(value, wanted) for value, wanted in zip(values, sizes, strict=True)]
+
+    def _define(self, values: Sequence[Value], names: Sequence[str], sizes: Sizes) -> None:
+        """Let values be made of parts of these names."""
+        following = iter(names)
+        for value, wanted in zip(values, sizes, strict=True):
+            self.values[value.name] = tuple(Part(next(following), size) for size in wanted)
 
 
 def _types(op: Op, sizes: Sizes) -> list[str]:
@@ -134,16 +166,5 @@ def _types(op: Op, sizes: Sizes) -> list[str]:
     return [vector_type(value.vector.dtype, size) for value, wanted in pairs for size in wanted]
 
 
-def _parts(emitter: ThreadToMlir, values: Sequence[Value], sizes: Sizes) -> list[Parts]:
-    return [emitter.parts(value, wanted) for value, wanted in zip(values, sizes, strict=True)]
-
-
 def _names(values: Iterable[Parts]) -> list[str]:
     return [part.name for parts in values for part in parts]
-
-
-def _define(emitter: ThreadToMlir, values: Sequence[Value], names: Sequence[str], sizes: Sizes) -> None:
-    """Let values be made of parts of these names."""
-    following = iter(names)
-    for value, wanted in zip(values, sizes, strict=True):
-        emitter.values[value.name] = tuple(Part(next(following), size) for size in wanted)

@@ -76,12 +76,24 @@ class MlirText:
                 self.do(f"scf.yield {', '.join(names)} : {', '.join(types)}")
             forms.append(self.close())
         result = self.name()
-        head = f"{result}:{len(types)} = scf.if {condition} -> ({', '.join(types)})" if types else f"scf.if {condition}"
-        self.blocks[-1] += [f"{head} {{", *forms[0]]
-        for form in forms[1:]:
-            self.blocks[-1] += ["} else {", *form]
-        self.do("}")
+        self.branch(condition, *forms, head=f"{result}:{len(types)} = " if types else "", types=types)
         return result
+
+    def branch(
+        self,
+        condition: str,
+        then: Sequence[str],
+        otherwise: Sequence[str] | None = None,
+        *,
+        head: str = "",
+        types: Sequence[str] = (),
+    ) -> None:
+        """``scf.if`` of lines that are written; ``head``: what names its results, of the given types."""
+        results = f" -> ({', '.join(types)})" if types else ""
+        self.blocks[-1] += [f"{head}scf.if {condition}{results} {{", *then]
+        if otherwise is not None:
+            self.blocks[-1] += ["} else {", *otherwise]
+        self.do("}")
 
     def location(self) -> str:
         """`span` as lines end with it."""

@@ -2,11 +2,65 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+
+from wavespec.emit.function import Emitter, Function
+from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.mlir_text import MlirText
-from wavespec.emit.registers import vector_type
+from wavespec.emit.registers import Part, vector_type
 from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Op
+from wavespec.ir.thread_ops import ELEMENTWISE
 
 _LEAST, _MOST, _LOWEST = 1.0, 2.0**100, -3.4028234663852886e38
+
+
+class SharedDivisors(Emitter):
+    """Divisions by one f32 that was broadcast: those that follow each other share one test of it, and have two forms."""
+
+    def __init__(self, function: Function, lanes: LaneOperations) -> None:
+        super().__init__(function)
+        self.lanes = lanes
+        self.shared: dict[str, str] = {}  # of values that repeat one f32: its name
+
+    def emit_broadcast(self, op: Op) -> None:
+        self.lanes.emit_broadcast(op)
+        if op.result.vector.dtype.name == "f32" and op.result.vector.elements > 1:
+            self.shared[op.result.name] = self.function.whole(op.operands[0])
+
+    def run(self, ops: Sequence[Op], start: int) -> int:
+        stop = start
+        while stop < len(ops) and self._is_one(ops[stop]) and ops[stop].operands[1] == ops[start].operands[1]:
+            stop += 1
+        if stop > start:
+            self._quotients(ops[start:stop])
+        return stop
+
+    def _is_one(self, op: Op) -> bool:
+        return op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands[1].name in self.shared
+
+    def _quotients(self, ops: Sequence[Op]) -> None:
+        divisor = ops[0].operands[1]
+        sizes = self.lanes.native_sizes(divisor.vector.dtype, divisor.vector.elements)
+
+        def form(divided: Callable[[str, str, int], str]) -> list[str]:
+            by = self.function.parts(divisor, sizes)
+            pairs = [pair for op in ops for pair in zip(self.function.parts(op.operands[0], sizes), by, strict=True)]
+            return [divided(part.name, other.name, part.size) for part, other in pairs]
+
+        def corrected(name: str, by: str, size: int) -> str:
+            return quotient(self.text, name, by, size)
+
+        def plain(name: str, by: str, size: int) -> str:
+            return self.text.op(f"arith.divf {name}, {by} : {vector_type(divisor.vector.dtype, size)}")
+
+        types = [vector_type(divisor.vector.dtype, size) for _ in ops for size in sizes]
+        condition = is_moderate(self.text, self.shared[divisor.name])
+        result = self.function.either(condition, lambda: form(corrected), lambda: form(plain), types)
+        names = (Part(f"{result}#{number}", size) for number, size in enumerate(sizes * len(ops)))
+        for op in ops:
+            self.values[op.result.name] = tuple(itertools.islice(names, len(sizes)))
 
 
 def is_moderate(text: MlirText, divisor: str) -> str:

@@ -1,4 +1,4 @@
-"""A thread kernel in, machine code out, per backend: which emitter, which container, which flags."""
+"""A thread kernel in, machine code out, per backend: which container, which flags."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from wavespec.cache import CompileCache
-from wavespec.emit.amx import ThreadToAmx, uses_tiles
 from wavespec.emit.code_figures import ptx_figures, vmfb_figures
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
-from wavespec.emit.cuda import ThreadToCuda
-from wavespec.emit.hopper import ThreadToHopper, needs_hopper
 from wavespec.emit.host_module import executable_module, host_module, pipeline_layout
-from wavespec.emit.llvm_cpu import ThreadToCpu
 from wavespec.emit.ptx import descriptors_by_value
-from wavespec.emit.rocm import ThreadToRocm
-from wavespec.emit.thread_to_mlir import ThreadToMlir
+from wavespec.emit.thread_to_mlir import thread_to_mlir
 from wavespec.ir.kernel import Kernel
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.code import Binary
@@ -25,7 +20,6 @@ from wavespec.targets.machine import Machine
 
 _LAYOUT = "#layout"
 _LOCATION = re.compile(r"^#spec\d+ = loc\(.*\)\n?| loc\((?:#spec\d+|unknown)\)", re.MULTILINE)
-_EMITTERS: dict[str, type[ThreadToMlir]] = {"llvm-cpu": ThreadToCpu, "cuda": ThreadToCuda, "rocm": ThreadToRocm}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +56,12 @@ def thread_to_module(
     kernel: Kernel, machine: Machine, interface: KernelArtifact, *, bounded_waits: bool = False
 ) -> EmittedModule:
     """Emit the kernel function and wrap it into what the machine's compiler takes; ``bounded_waits`` is for finding
-    errors in kernels of specialised waves: `ThreadToHopper` says how."""
-    if needs_hopper(kernel):
-        emitter = ThreadToHopper(kernel, machine, _LAYOUT, bounded_waits=bounded_waits)
-    else:
-        emitter = _emitter(kernel, machine)(kernel, machine, _LAYOUT)
-    function = emitter.function()
-    interface = replace(interface, tensor_maps=emitter.tensor_maps)
+    errors in kernels of specialised waves: see `Function`."""
+    function = thread_to_mlir(kernel, machine, _LAYOUT, bounded_waits=bounded_waits)
+    interface = replace(interface, tensor_maps=function.tensor_maps)
     aliases = [f"{_LAYOUT} = {pipeline_layout(interface)}", *function.aliases]
     text = "\n".join([*aliases, function.text])
-    interface = replace(interface, assumptions=(*interface.assumptions, *emitter.assumptions()))
+    interface = replace(interface, assumptions=(*interface.assumptions, *function.assumptions))
     if machine.backend == "llvm-cpu":
         return EmittedModule(host_module(interface, text), interface, machine)
     interface = replace(interface, shared_memory_bytes=function.shared_bytes)
@@ -80,10 +70,6 @@ def thread_to_module(
         devices = f'hal.device.targets = [#hal.device.target<"hip", [{target}]> : !hal.device]'
         return EmittedModule(host_module(interface, text, devices), interface, machine)
     return EmittedModule(executable_module(interface, text, target), interface, machine)
-
-
-def _emitter(kernel: Kernel, machine: Machine) -> type[ThreadToMlir]:
-    return ThreadToAmx if uses_tiles(kernel, machine) else _EMITTERS[machine.backend]
 
 
 def module_to_binaries(

@@ -1,0 +1,82 @@
+"""What one lane does with registers on CPUs, which are lists of whole machine vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wavespec.emit.elementwise import power_by_polynomial
+from wavespec.emit.lane_operations import LaneOperations
+from wavespec.emit.rearranged import as_units
+from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.transpose import transposed_lines
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.kernel import Value
+
+
+class CpuLanes(LaneOperations):
+    """Rounds to bf16 and computes powers by words, and transposes square blocks by shuffles."""
+
+    def width(self, dtype: DType) -> int:
+        """Elements of one machine vector."""
+        return max(1, self.machine.vector_bytes // dtype.bytes)
+
+    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
+        width = self.width(dtype)
+        return [width] * (elements // width) + ([elements % width] if elements % width else [])
+
+    def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        if after.name == "bf16" and not before.is_float:
+            middle = old.replace(mlir_type(before), "f32")
+            return self._rounded_to_bf16(self.convert(name, before, DTYPES["f32"], old, middle), middle)
+        if (before.name, new) == ("f32", "bf16"):
+            return self._rounded_to_bf16(name, old)
+        if (before.name, after.name) != ("bf16", "f32"):
+            return super().convert(name, before, after, old, new)
+        # IREE takes an extension of what was just rounded for the number itself; of words it does not.
+        short, word = (old.replace("bf16", integer) for integer in ("i16", "i32"))
+        name = self.text.op(f"arith.bitcast {name} : {old} to {short}")
+        name = self.text.op(f"arith.extui {name} : {short} to {word}")
+        name = self.text.op(f"arith.shli {name}, {self.text.constant(16, word)} : {word}")
+        return self.text.op(f"arith.bitcast {name} : {word} to {new}")
+
+    def _rounded_to_bf16(self, name: str, type_: str) -> str:
+        """Of f32, by words: for single numbers, and for whole ones, LLVM calls a library that kernels are not linked
+        with."""
+        word, short = (type_.replace("f32", integer) for integer in ("i32", "i16"))
+        plain = self.text.op(f"arith.bitcast {name} : {type_} to {word}")
+        high = self.text.op(f"arith.shrui {plain}, {self.text.constant(16, word)} : {word}")
+        odd = self.text.op(f"arith.andi {high}, {self.text.constant(1, word)} : {word}")
+        rounded = self.text.op(f"arith.addi {plain}, {odd} : {word}")
+        rounded = self.text.op(f"arith.addi {rounded}, {self.text.constant(0x7FFF, word)} : {word}")
+        rounded = self.text.op(f"arith.shrui {rounded}, {self.text.constant(16, word)} : {word}")
+        quiet = self.text.op(f"arith.ori {high}, {self.text.constant(0x40, word)} : {word}")
+        flag = self.text.op(f"arith.cmpf uno, {name}, {name} : {type_}")
+        chosen = type_.replace("f32", "i1")
+        choice = f"{chosen}, {word}" if chosen != "i1" else word
+        rounded = self.text.op(f"arith.select {flag}, {quiet}, {rounded} : {choice}")
+        rounded = self.text.op(f"arith.trunci {rounded} : {word} to {short}")
+        return self.text.op(f"arith.bitcast {rounded} : {short} to {type_.replace('f32', 'bf16')}")
+
+    def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
+        if function not in ("maximum", "minimum") or not dtype.is_float:
+            return super().step(function, names, dtype, size)
+        type_ = vector_type(dtype, size)  # which of two zeros it is takes machines two instructions to tell
+        how = f"<{{fastmathFlags = #llvm.fastmath<nsz>}}> : ({type_}, {type_}) -> {type_}"
+        return self.text.op(f'"llvm.intr.{function}"({", ".join(names)}) {how}')
+
+    def exp2(self, name: str, size: int) -> str:
+        return power_by_polynomial(self.text, name, size)
+
+    def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
+        if rows != columns:
+            return super().transposed(value, rows, columns, unit)
+        dtype = value.vector.dtype
+        lines = [part.name for part in self.function.parts(value, [columns * unit] * rows)]
+        element, plain = f"i{dtype.bits * unit}" if unit > 1 else mlir_type(dtype), vector_type(dtype, columns * unit)
+        if unit > 1:
+            lines = [as_units(self.text, line, dtype, plain, f"vector<{columns}x{element}>") for line in lines]
+        lines = transposed_lines(self.text, lines, columns, element)
+        if unit > 1:
+            turned = vector_type(dtype, rows * unit)
+            lines = [self.text.op(f"vector.bitcast {line} : vector<{rows}x{element}> to {turned}") for line in lines]
+        return tuple(Part(line, rows * unit) for line in lines)

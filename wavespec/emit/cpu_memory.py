@@ -1,0 +1,259 @@
+"""Memory of CPUs: vector loads and stores in plain and masked forms, sums into memory, hints."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from wavespec.emit.atomics import Atomics
+from wavespec.emit.function import Emitter, Function
+from wavespec.emit.lane_operations import LaneOperations
+from wavespec.emit.masked_words import MaskedWords, are_words
+from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.registers import Part, vector_type
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Memory, Op
+from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
+
+_LOCAL = "#iree_codegen.workgroup_local"
+
+
+class CpuMemory(Emitter):
+    """Runs of accesses that need bound checks are tested once: all inside takes the plain form, else every access is masked.
+
+    Interior tiles so pay one branch, and the compiler sees plain vector moves.
+
+    Args:
+        buffers: of each memory, its ``memref`` and the type of that.
+    """
+
+    def __init__(self, function: Function, lanes: LaneOperations, buffers: Mapping[str, tuple[str, str]]) -> None:
+        super().__init__(function)
+        self.lanes, self.buffers = lanes, buffers
+        self.addresses: dict[str, str] = {}
+        self.atomics = Atomics(function, self)
+
+    def run(self, ops: Sequence[Op], start: int) -> int:
+        """Loads, stores, atomic operations or sums with bound checks that follow each other."""
+        first, stop = ops[start], start + 1
+        while stop < len(ops) and _joins(first, ops[stop]):
+            stop += 1
+        joined = ops[start:stop]
+        if len(joined) == 1:
+            return start
+        if first.is_(ACCUMULATE):
+            self._accumulated(joined)
+        elif first.is_(ATOMIC):
+            self._atomics(joined)
+        else:
+            self._together(joined)
+        return stop
+
+    def _together(self, ops: Sequence[Op]) -> None:
+        """Loads or stores with bound checks: one test, two forms."""
+        types = [vector_type(op.result.vector.dtype, op.result.vector.elements) for op in ops if op.results]
+
+        def form(*, masked: bool) -> list[str]:
+            return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
+
+        condition = self.indices.holds(_all_inside(ops))
+        result = self.function.either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
+        for number, op in enumerate(op for op in ops if op.results):
+            self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
+
+    def _atomics(self, ops: Sequence[Op]) -> None:
+        """One test, two forms here too."""
+
+        def form(each: Sequence[Op]) -> list[str]:
+            for op in each:
+                self.atomics.emit_atomic(op)
+            return []
+
+        condition = self.indices.holds(_all_inside(ops))
+        self.function.either(condition, lambda: form([op.with_(mask=()) for op in ops]), lambda: form(ops))
+
+    def emit_load(self, op: Op) -> None:
+        memory, elements = self.function.memory_of(op), op.result.vector.elements
+        if _bounded(op):
+            self.values[op.result.name] = (Part(self._access(op, memory, masked=True), elements),)
+            return
+        sizes, offset = self.lanes.native_sizes(memory.dtype, elements), self.function.buffered(op, memory)
+        starts = zip(itertools.accumulate(sizes, initial=0), sizes, strict=False)
+        self.values[op.result.name] = tuple(Part(self._plain(memory, offset + at, size), size) for at, size in starts)
+
+    def emit_store(self, op: Op) -> None:
+        memory = self.function.memory_of(op)
+        if _bounded(op):
+            self._access(op, memory, masked=True)
+            return
+        (value,), offset = op.operands, self.function.buffered(op, memory)
+        for part in self.function.parts(value, self.lanes.native_sizes(memory.dtype, value.vector.elements)):
+            self._store_whole(memory, offset, part)
+            offset = offset + part.size
+
+    def emit_prefetch(self, op: Op) -> None:
+        memory = self.function.memory_of(op)
+        (buffer, type_), use = self.buffers[memory.name], "read" if memory.role == "input" else "write"
+        self.text.do(
+            f"memref.prefetch {buffer}[{self.indices.index(op['offset'])}], {use}, locality<3>, data : {type_}"
+        )
+
+    def emit_accumulate(self, op: Op) -> None:
+        self._accumulated([op])
+
+    def _accumulated(self, ops: Sequence[Op]) -> None:
+        """Sums into memory.  Each value is read, added and stored on its own, so that few of them need a register at a time."""
+
+        def form(*, masked: bool, add: bool) -> list[str]:
+            for op in ops:
+                self._accumulate_one(op, self.function.memory_of(op), masked=masked, add=add)
+            return []
+
+        def inside() -> list[str]:
+            onto: tuple[tuple[Expr, Expr], ...] = ops[0]["onto"]
+            if not onto:
+                return form(masked=False, add=True)
+            self.function.either(
+                self.indices.holds(onto), lambda: form(masked=False, add=True), lambda: form(masked=False, add=False)
+            )
+            return []
+
+        checks = _all_inside(ops)
+        if checks:
+            self.function.either(self.indices.holds(checks), inside, lambda: form(masked=True, add=True))
+        else:
+            inside()
+
+    def _accumulate_one(self, op: Op, memory: Memory, *, masked: bool, add: bool) -> None:
+        vector, offset = op.operands[0].vector, self.function.buffered(op, memory)
+        type_ = vector_type(vector.dtype, vector.elements)
+        value = self.function.whole(op.operands[0])
+        if add:
+            mask = (*op["mask"], *op["onto"])
+            before = (
+                self._masked(memory, offset, vector.elements, mask, op["valid"])
+                if masked
+                else self._plain(memory, offset, vector.elements)
+            )
+            value = self.text.op(f"arith.{'addf' if vector.dtype.is_float else 'addi'} {value}, {before} : {type_}")
+        if masked:
+            self._masked(memory, offset, vector.elements, op["mask"], op["valid"], store=value)
+        else:
+            self._plain(memory, offset, vector.elements, store=value)
+
+    def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
+        if memory.name not in self.addresses:
+            buffer, type_ = self.buffers[memory.name]
+            start = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index", 0)
+            self.addresses[memory.name] = self.text.op(f"arith.index_cast {start} : index to i64", 0)
+        start = self.addresses[memory.name]
+        bytes_ = self.indices.integer(offset * memory.dtype.bytes, 64)
+        address = self.text.op(f"arith.addi {start}, {bytes_} : i64")
+        return self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr"), "!llvm.ptr"
+
+    def _access(self, op: Op, memory: Memory, *, masked: bool) -> str:
+        """One load (returns the value) or store (returns nothing of use)."""
+        size, offset = (op.result if op.results else op.operands[0]).vector.elements, self.function.buffered(op, memory)
+        value = self.function.whole(op.operands[0]) if op.operands else ""
+        if masked:
+            return self._masked(memory, offset, size, op["mask"], op["valid"], store=value)
+        if not value:
+            return self._plain(memory, offset, size)
+        self._store_whole(memory, offset, Part(value, size))
+        return ""
+
+    def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
+        (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
+        value_type, lanes = vector_type(memory.dtype, size), f"vector<{size}xi1>"
+        vector_text = value_type if size > 1 else f"vector<1x{value_type}>"
+        count = self.indices.index(valid) if valid is not None else self.text.constant(size, "index")
+        if mask:
+            holds, none = self.indices.holds(mask), self.text.constant(0, "index")
+            count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
+        if self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
+            return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
+        some = self.text.op(f"vector.create_mask {count} : {lanes}")
+        if not store:
+            zero = self.text.constant(0, vector_text)
+            name = self.text.op(
+                f"vector.maskedload {buffer}[{at}], {some}, {zero} : {type_}, {lanes}, {vector_text} into {vector_text}"
+            )
+            return name if size > 1 else self.text.op(f"vector.extract {name}[0] : {value_type} from {vector_text}")
+        if size == 1:
+            store = self.text.op(f"vector.broadcast {store} : {value_type} to {vector_text}")
+        self.text.do(f"vector.maskedstore {buffer}[{at}], {some}, {store} : {type_}, {lanes}, {vector_text}")
+        return ""
+
+    def _masked_words(self, memory: Memory, offset: Expr, size: int, count: str, store: str, *, is_cut: bool) -> str:
+        if is_cut:
+            none, all_ = (self.text.constant(number, "index") for number in (0, size))
+            count = self.text.op(f"arith.maxsi {count}, {none} : index")
+            count = self.text.op(f"arith.minsi {count}, {all_} : index")
+        pointer, at = self.global_pointer(memory, offset)[0], self.indices.index(offset)
+        words = MaskedWords(self.text, memory.dtype, size, pointer, *self.buffers[memory.name], at, count, is_cut)
+        if not store:
+            return words.load()
+        words.store(store)
+        return ""
+
+    def _plain(self, memory: Memory, offset: Expr, size: int, store: str = "") -> str:
+        (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
+        value_type = vector_type(memory.dtype, size)
+        if store:
+            text = (
+                f"vector.store {store}, {buffer}[{at}] : {type_}, {value_type}"
+                if size > 1
+                else f"memref.store {store}, {buffer}[{at}] : {type_}"
+            )
+            self.text.do(text)
+            return ""
+        return self.text.op(
+            f"vector.load {buffer}[{at}] : {type_}, {value_type}"
+            if size > 1
+            else f"memref.load {buffer}[{at}] : {type_}"
+        )
+
+    def _store_whole(self, memory: Memory, offset: Expr, part: Part) -> None:
+        """A store without bound checks: past the caches where that is asked for, and a vector register is whole and
+        aligned."""
+        unit = self.machine.vector_bytes
+        if not memory.streamed or part.size * memory.dtype.bytes % unit or offset.divisor * memory.dtype.bytes % unit:
+            self._plain(memory, offset, part.size, store=part.name)
+            return
+        (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
+        how = f"<{{alignment = {unit} : i64, nontemporal = true}}>"
+        types = f"({vector_type(memory.dtype, part.size)}, {type_}, index) -> ()"
+        self.text.do(f'"vector.store"({part.name}, {buffer}, {at}) {how} : {types}')
+
+
+def local_memory(text: MlirText, elements: int, element: str, depth: int | None = None) -> tuple[str, str]:
+    """Memory of a workgroup as a ``memref``, and the type of that."""
+    type_ = f"memref<{elements}x{element}, {_LOCAL}>"
+    how = "<{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}>"
+    return text.op(f'"memref.alloc"() {how} : () -> {type_}', depth), type_
+
+
+def _joins(first: Op, other: Op) -> bool:
+    """Whether an operation shares the test of the one before."""
+    if first.is_(ACCUMULATE) and other.is_(ACCUMULATE):
+        return first["onto"] == other["onto"]
+    return first.name == other.name and _bounded(first) and _bounded(other)
+
+
+def _bounded(op: Op) -> bool:
+    return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
+
+
+def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:
+    """The fewest comparisons that put every element of every access inside: of a family ``x + c < n`` the largest c."""
+    largest: dict[tuple[Expr, Expr], int] = {}
+    for op in ops:
+        elements = (op.result if op.results else op.operands[0]).vector.elements
+        pairs = list(op["mask"])
+        if (valid := op.get("valid")) is not None:
+            pairs.append((0 - valid + elements - 1, 0 - valid + valid))
+        for left, right in pairs:
+            key = (left - left.constant_part(), right)
+            largest[key] = max(largest.get(key, left.constant_part()), left.constant_part())
+    return tuple((base + constant, right) for (base, right), constant in largest.items())

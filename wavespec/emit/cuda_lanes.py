@@ -1,0 +1,59 @@
+"""What one lane of an NVIDIA machine does with registers, which are words of 32 bits, and with those of other lanes."""
+
+from __future__ import annotations
+
+from wavespec.emit.lane_operations import LaneOperations
+from wavespec.emit.registers import vector_type
+from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.kernel import Value
+
+
+class CudaLanes(LaneOperations):
+    """Accumulators are scalars, and pairs of elements are converted at a time."""
+
+    def native_sizes(self, dtype: DType, elements: int) -> list[int]:
+        """32-bit registers: accumulators as scalars, which LLVM need not take apart, fragments as words."""
+        size = 1 if dtype.kind == "bool" else max(1, 4 // dtype.bytes)  # flags are registers of their own
+        return [size] * (elements // size) if elements % size == 0 else [1] * elements
+
+    def cast_sizes(self, value: Value, after: DType) -> list[int]:
+        elements = value.vector.elements
+        before = value.vector.dtype
+        by_f32 = before.kind in ("int", "uint") and before.bits < 16  # words of four elements
+        if _in_pairs(DTYPES["f32"] if by_f32 else before, after) and elements % 2 == 0:
+            return [2] * (elements // 2)
+        return super().cast_sizes(value, after)
+
+    def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        if _in_pairs(before, after) and old.startswith("vector"):  # what LLVM would take apart for narrow stores
+            high, low = (self.text.op(f"vector.extract {name}[{i}] : f32 from {old}") for i in (1, 0))
+            nearest = "<{rnd = #nvvm.fp_rnd_mode<rn>}>"
+            return self.text.op(
+                f'"nvvm.convert.f32x2.to.{after.name}x2"({high}, {low}) {nearest} : (f32, f32) -> {new}'
+            )
+        if _in_pairs(before, after):  # IREE makes integer arithmetic of the dialect-neutral form
+            return self.text.op(f"llvm.fptrunc {name} : {old} to {new}")
+        return super().convert(name, before, after, old, new)
+
+    def exp2(self, name: str, size: int) -> str:
+        assert size == 1, "registers of floating point are scalars"
+        return self.text.op(f'llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"({name}) : (f32) -> f32')
+
+    def word_of_lane(self, word: str, mask: int) -> str:
+        everyone, distance, clamp = (self.text.constant(value, "i32") for value in (-1, mask, 31))
+        return self.text.op(f"nvvm.shfl.sync bfly {everyone}, {word}, {distance}, {clamp} : i32 -> i32")
+
+    def words(self, value: Value, word: str) -> list[str]:
+        """32-bit registers of an operand, as the instruction takes them."""
+        dtype = value.vector.dtype
+        size = 4 // dtype.bytes
+        type_ = vector_type(dtype, size)
+        parts = self.function.parts(value, [size] * (value.vector.elements // size))
+        if type_ == word:
+            return [part.name for part in parts]
+        return [self.text.op(f"llvm.bitcast {part.name} : {type_} to {word}") for part in parts]
+
+
+def _in_pairs(before: DType, after: DType) -> bool:
+    """Whether one instruction converts two elements."""
+    return before.name == "f32" and after.name in ("f16", "bf16")

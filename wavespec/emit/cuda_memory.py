@@ -1,0 +1,191 @@
+"""Memory of NVIDIA machines: pointers, 64-bit addresses where a tensor may be large, one masked form for all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wavespec.emit.function import Emitter, Function
+from wavespec.emit.registers import Part, mlir_type, vector_type
+from wavespec.emit.store_runs import Forms
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Memory, Op
+
+_SHARED = "#gpu.address_space<workgroup>"
+_ALIGNMENT_BYTES = 16  # of the widest access
+_SWIZZLE_BYTES = 1024  # what the swizzle of 128 bytes repeats after; more than copies ask for
+_SIGNAL_BYTES = 8
+_EVERYTHING = 2**63 - 1  # bytes of a binding, as far as the subspan is concerned: bounds are ours
+
+
+class CudaMemory(Emitter):
+    """Tensors, and workgroup memory as one buffer, with the signals of waves behind the tiles.
+
+    Args:
+        swizzled_tiles: let tiles begin where the swizzle of the hardware starts anew.
+    """
+
+    def __init__(self, function: Function, *, swizzled_tiles: bool) -> None:
+        super().__init__(function)
+        self.pointers: dict[str, str] = {}
+        self.places = _places(self.kernel.memories, _SWIZZLE_BYTES if swizzled_tiles else _ALIGNMENT_BYTES)
+        function.shared_bytes = max((bytes_.stop for bytes_ in self.places.values()), default=0)
+
+    def begin(self) -> None:
+        shared_bytes = self.function.shared_bytes
+        for number, memory in enumerate(self.function.tensors()):
+            self.pointers[memory.name] = self.binding(number, 1, read_only=memory.role == "input")
+        if shared_bytes:
+            buffer = f"memref<{shared_bytes}xi8, {_SHARED}>"
+            place = self.text.op(f"memref.alloc() alignment = 1024 : {buffer}")
+            start = self._pointer(place, buffer, "i32", 3)
+            for name, bytes_ in self.places.items():
+                self.pointers[name] = self.text.op(
+                    f"llvm.getelementptr {start}[{bytes_.start}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"
+                )
+
+    def binding(self, number: int, space: int, *, read_only: bool = True) -> str:
+        """Pointer to an argument; all pointers are made in the outermost block."""
+        zero, size = self.text.constant(0, "index"), self.text.constant(_EVERYTHING, "index")
+        buffer = "memref<?xi8, #hal.descriptor_type<storage_buffer>>"
+        name = self.text.op(
+            f"hal.interface.binding.subspan layout({self.function.layout}) binding({number}) alignment(16) "
+            f"offset({zero}){' flags(ReadOnly)' if read_only else ''} : {buffer}{{{size}}}",
+            depth=0,
+        )
+        return self._pointer(name, buffer, "i64", space)
+
+    def _pointer(self, memref: str, type_: str, integer: str, space: int) -> str:
+        address = self.text.op(f"memref.extract_aligned_pointer_as_index {memref} : {type_} -> index", depth=0)
+        address = self.text.op(f"arith.index_cast {address} : index to {integer}", depth=0)
+        return self.text.op(f"llvm.inttoptr {address} : {integer} to !llvm.ptr<{space}>", depth=0)
+
+    def address(self, memory: Memory, offset: Expr) -> str:
+        """Pointer to an element; the constant part of the offset becomes an immediate of the access."""
+        constant = offset.constant_part()
+        space, bits = (1, 64) if memory.space == "global" else (3, 32)
+        element, pointer = mlir_type(memory.dtype), f"!llvm.ptr<{space}>"
+        at, start = self.indices.integer(offset - constant, bits), self.pointers[memory.name]
+        name = self.text.op(f"llvm.getelementptr {start}[{at}] : ({pointer}, i{bits}) -> {pointer}, {element}")
+        if not constant:
+            return name
+        return self.text.op(f"llvm.getelementptr {name}[{constant}] : ({pointer}) -> {pointer}, {element}")
+
+    def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
+        return self.address(memory, offset), "!llvm.ptr<1>"
+
+    def emit_load(self, op: Op) -> None:
+        """What another workgroup of the cluster has is read at the same place there."""
+        memory, size = self.function.memory_of(op), op.result.vector.elements
+        type_ = vector_type(memory.dtype, size)
+        zero = self.text.constant(0, type_) if op.get("rank") is None else ""
+        if not zero or not op["mask"]:
+            self.values[op.result.name] = (Part(self._load_text(memory, op, type_), size),)
+            return
+        condition = self.indices.holds(op["mask"])
+
+        def inside() -> None:
+            self.text.do(f"scf.yield {self._load_text(memory, op, type_)} : {type_}")
+
+        lines = self.function.nested(inside)
+        result = self.text.name()
+        self.text.branch(condition, lines, [f"  scf.yield {zero} : {type_}"], head=f"{result} = ", types=[type_])
+        self.values[op.result.name] = (Part(result, size),)
+
+    def _load_text(self, memory: Memory, op: Op, type_: str) -> str:
+        pointer = self.address(memory, self.function.buffered(op, memory))
+        space = 3 if memory.space == "shared" else 1
+        if op.get("rank") is not None:
+            rank = self.text.constant(op["rank"], "i32")
+            pointer, space = self.text.op(f"nvvm.mapa {pointer}, {rank} : !llvm.ptr<3> -> !llvm.ptr<7>"), 7
+        align = op.result.vector.elements * memory.dtype.bytes
+        attributes = f"alignment = {align} : i64, ordering = 0 : i64"
+        return self.text.op(f'"llvm.load"({pointer}) <{{{attributes}}}> : (!llvm.ptr<{space}>) -> {type_}')
+
+    def emit_store(self, op: Op) -> None:
+        memory, (value,) = self.function.memory_of(op), op.operands
+        with self.function.when(op["mask"]):
+            offset = self.function.buffered(op, memory)
+            self._store_text(memory, offset, self.function.whole(value), value.vector.elements)
+
+    def _store_text(self, memory: Memory, offset: Expr, name: str, size: int) -> None:
+        pointer, type_ = self.address(memory, offset), vector_type(memory.dtype, size)
+        space, align = 3 if memory.space == "shared" else 1, size * memory.dtype.bytes
+        attributes = f"alignment = {align} : i64, ordering = 0 : i64"
+        types = f"({type_}, !llvm.ptr<{space}>) -> ()"
+        self.text.do(f'"llvm.store"({name}, {pointer}) <{{{attributes}}}> : {types}')
+
+    def forms(self, stores: Sequence[Op]) -> Forms:
+        """Wide stores where rows are multiples of the width: then each is inside its row, or not at all."""
+        wholes = [self.function.whole(op.operands[0]) for op in stores]
+        rows: dict[Expr, None] = {}
+        elements: list[list[str]] = []
+        for op in stores:
+            memory, (value,) = self.function.memory_of(op), op.operands
+            if op["valid"] is not None:
+                rows[memory.shape[-1] % value.vector.elements] = None
+            elements.append(self.function.scalars(value))
+
+        def store(op: Op, number: int, name: str, size: int) -> None:
+            inside = () if (valid := op["valid"]) is None else ((const(number), valid),)
+            with self.function.when((*op["mask"], *inside)):
+                self._store_text(self.function.memory_of(op), op["offset"] + number, name, size)
+
+        def whole() -> None:
+            for op, name, names in zip(stores, wholes, elements, strict=True):
+                store(op, 0, name, len(names))
+
+        def apart() -> None:
+            for op, names in zip(stores, elements, strict=True):
+                for number, name in enumerate(names):
+                    store(op, number, name, 1)
+
+        return Forms(tuple((left_over, const(1)) for left_over in rows), whole, apart)
+
+    def emit_load_matrix(self, op: Op) -> None:
+        memory, count = self.function.memory_of(op), op["count"]
+        pointer = self.address(memory, self.function.buffered(op, memory))
+        struct = "i32" if count == 1 else f"!llvm.struct<({', '.join(['i32'] * count)})>"
+        attributes = (
+            f"layout = #nvvm.mma_layout<row>, num = {count} : i32, "
+            "shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType = #nvvm.ld_st_matrix_elt_type<b16>"
+        )
+        name = self.text.op(f'"nvvm.ldmatrix"({pointer}) <{{{attributes}}}> : (!llvm.ptr<3>) -> {struct}')
+        words = [self.text.op(f"llvm.extractvalue {name}[{i}] : {struct}") for i in range(count)]
+        per_word = 4 // memory.dtype.bytes
+        type_ = vector_type(memory.dtype, per_word)
+        names = [self.text.op(f"llvm.bitcast {word} : i32 to {type_}") for word in words]
+        self.values[op.result.name] = tuple(Part(name, per_word) for name in names)
+
+    def emit_copy_async(self, op: Op) -> None:
+        """Zero-fill is a source size of 0, so that a masked-off copy needs no branch."""
+        source, memory = self.kernel.memory(op["source"]), self.function.memory_of(op)
+        bytes_ = op["elements"] * memory.dtype.bytes
+        to = self.address(memory, self.function.buffered(op, memory))
+        start = self.address(source, op["source_offset"])
+        cache = "cg" if bytes_ == 16 else "ca"
+        size, types = "", "!llvm.ptr<3>, !llvm.ptr<1>"
+        if op["mask"]:
+            inside = self.indices.holds(op["mask"])
+            all_, none = self.text.constant(bytes_, "i32"), self.text.constant(0, "i32")
+            size = ", " + self.text.op(f"arith.select {inside}, {all_}, {none} : i32")
+            types += ", i32"
+        self.text.do(f"nvvm.cp.async.shared.global {to}, {start}, {bytes_}, cache = {cache}{size} : {types}")
+
+    def emit_async_commit(self, op: Op) -> None:
+        self.text.do("nvvm.cp.async.commit.group")
+
+    def emit_async_wait(self, op: Op) -> None:
+        self.text.do(f"nvvm.cp.async.wait.group {op['pending']}")
+
+
+def _places(memories: Sequence[Memory], tile_alignment: int) -> dict[str, range]:
+    """The bytes of workgroup memory that each memory has: tiles first, signals behind them."""
+    found: dict[str, range] = {}
+    end = 0
+    for space, alignment in (("shared", tile_alignment), ("signal", _SIGNAL_BYTES)):
+        for memory in [memory for memory in memories if memory.space == space]:
+            bytes_ = _SIGNAL_BYTES if space == "signal" else memory.elements.value * memory.dtype.bytes
+            start = -(-end // alignment) * alignment
+            end = start + bytes_ * memory.buffers
+            found[memory.name] = range(start, end)
+    return found
