@@ -73,15 +73,12 @@ class Tiles(Emitter):
         self.zeros = {op.result.name for op in self.kernel.walk() if op.is_(CONSTANT) and op["value"] == 0}
 
     def begin(self) -> None:
-        for name, space in (
-            ("left", _SCRATCH_BYTES // 2),
-            ("right", _SCRATCH_BYTES // 2),
-            ("configuration", _ROW_BYTES),
-        ):
-            self._scratch(f"amx.{name}", space)
+        self._scratch("amx.left", _SCRATCH_BYTES // 2)
+        self._scratch("amx.right", _SCRATCH_BYTES // 2)
+        self._scratch("amx.configuration", _ROW_BYTES)
         for memory in self.kernel.memories:
             if memory.space != "global":
-                self.pointers[memory.name] = self._pointer(*self.buffers[memory.name])
+                self.pointers[memory.name] = self.text.address(*self.buffers[memory.name])
         self._configure()
 
     def end(self) -> None:
@@ -254,11 +251,7 @@ class Tiles(Emitter):
 
     def _scratch(self, name: str, space: int, depth: int | None = None) -> None:
         self.buffers[name] = local_memory(self.text, space, "i8", depth)
-        self.pointers[name] = self._pointer(*self.buffers[name], depth)
-
-    def _pointer(self, buffer: str, type_: str, depth: int | None = None) -> str:
-        index = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index", depth)
-        return self.text.op(f"arith.index_cast {index} : index to i64", depth)
+        self.pointers[name] = self.text.address(*self.buffers[name], depth=depth)
 
     def _address(self, rows: _Rows) -> str:
         offset = self.indices.integer(rows.offset, 64)

@@ -39,39 +39,26 @@ class CpuMemory(Emitter):
         first, stop = ops[start], start + 1
         while stop < len(ops) and _joins(first, ops[stop]):
             stop += 1
-        joined = ops[start:stop]
-        if len(joined) == 1:
-            return start
-        if first.is_(ACCUMULATE):
-            self._accumulated(joined)
-        elif first.is_(ATOMIC):
-            self._atomics(joined)
-        else:
-            self._together(joined)
-        return stop
+        if stop > start + 1:
+            write = self._accumulated if first.is_(ACCUMULATE) else self._checked
+            write(ops[start:stop])
+        return stop if stop > start + 1 else start
 
-    def _together(self, ops: Sequence[Op]) -> None:
-        """Loads or stores with bound checks: one test, two forms."""
+    def _checked(self, ops: Sequence[Op]) -> None:
+        """Loads, stores or atomic operations with bound checks: one test, two forms."""
         types = [vector_type(op.result.vector.dtype, op.result.vector.elements) for op in ops if op.results]
 
         def form(*, masked: bool) -> list[str]:
-            return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
+            if not ops[0].is_(ATOMIC):
+                return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
+            for op in ops:
+                self.atomics.emit_atomic(op if masked else op.with_(mask=()))
+            return []
 
         condition = self.indices.holds(_all_inside(ops))
         result = self.function.either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
         for number, op in enumerate(op for op in ops if op.results):
             self.values[op.result.name] = (Part(f"{result}#{number}", op.result.vector.elements),)
-
-    def _atomics(self, ops: Sequence[Op]) -> None:
-        """One test, two forms here too."""
-
-        def form(each: Sequence[Op]) -> list[str]:
-            for op in each:
-                self.atomics.emit_atomic(op)
-            return []
-
-        condition = self.indices.holds(_all_inside(ops))
-        self.function.either(condition, lambda: form([op.with_(mask=()) for op in ops]), lambda: form(ops))
 
     def emit_load(self, op: Op) -> None:
         memory, elements = self.function.memory_of(op), op.result.vector.elements
@@ -127,29 +114,23 @@ class CpuMemory(Emitter):
 
     def _accumulate_one(self, op: Op, memory: Memory, *, masked: bool, add: bool) -> None:
         vector, offset = op.operands[0].vector, self.function.buffered(op, memory)
-        type_ = vector_type(vector.dtype, vector.elements)
         value = self.function.whole(op.operands[0])
+
+        def access(mask: Mask, store: str = "") -> str:
+            if masked:
+                return self._masked(memory, offset, vector.elements, mask, op["valid"], store)
+            return self._plain(memory, offset, vector.elements, store)
+
         if add:
-            mask = (*op["mask"], *op["onto"])
-            before = (
-                self._masked(memory, offset, vector.elements, mask, op["valid"])
-                if masked
-                else self._plain(memory, offset, vector.elements)
-            )
+            before, type_ = access((*op["mask"], *op["onto"])), vector_type(vector.dtype, vector.elements)
             value = self.text.op(f"arith.{'addf' if vector.dtype.is_float else 'addi'} {value}, {before} : {type_}")
-        if masked:
-            self._masked(memory, offset, vector.elements, op["mask"], op["valid"], store=value)
-        else:
-            self._plain(memory, offset, vector.elements, store=value)
+        access(op["mask"], value)
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
         if memory.name not in self.addresses:
-            buffer, type_ = self.buffers[memory.name]
-            start = self.text.op(f"memref.extract_aligned_pointer_as_index {buffer} : {type_} -> index", 0)
-            self.addresses[memory.name] = self.text.op(f"arith.index_cast {start} : index to i64", 0)
-        start = self.addresses[memory.name]
+            self.addresses[memory.name] = self.text.address(*self.buffers[memory.name], depth=0)
         bytes_ = self.indices.integer(offset * memory.dtype.bytes, 64)
-        address = self.text.op(f"arith.addi {start}, {bytes_} : i64")
+        address = self.text.op(f"arith.addi {self.addresses[memory.name]}, {bytes_} : i64")
         return self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr"), "!llvm.ptr"
 
     def _access(self, op: Op, memory: Memory, *, masked: bool) -> str:
@@ -199,20 +180,11 @@ class CpuMemory(Emitter):
 
     def _plain(self, memory: Memory, offset: Expr, size: int, store: str = "") -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
-        value_type = vector_type(memory.dtype, size)
-        if store:
-            text = (
-                f"vector.store {store}, {buffer}[{at}] : {type_}, {value_type}"
-                if size > 1
-                else f"memref.store {store}, {buffer}[{at}] : {type_}"
-            )
-            self.text.do(text)
-            return ""
-        return self.text.op(
-            f"vector.load {buffer}[{at}] : {type_}, {value_type}"
-            if size > 1
-            else f"memref.load {buffer}[{at}] : {type_}"
-        )
+        kind, types = ("vector", f"{type_}, {vector_type(memory.dtype, size)}") if size > 1 else ("memref", type_)
+        if not store:
+            return self.text.op(f"{kind}.load {buffer}[{at}] : {types}")
+        self.text.do(f"{kind}.store {store}, {buffer}[{at}] : {types}")
+        return ""
 
     def _store_whole(self, memory: Memory, offset: Expr, part: Part) -> None:
         """A store without bound checks: past the caches where that is asked for, and a vector register is whole and

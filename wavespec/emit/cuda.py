@@ -7,7 +7,7 @@ from wavespec.emit.cuda_lanes import CudaLanes
 from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.cuda_products import mma_sync, mma_sync_split, outer_product, outer_product_of_sums, word_type
 from wavespec.emit.function import Emitter, Function
-from wavespec.emit.hopper import AsyncProducts, Barriers, Roles, works_beside_lanes
+from wavespec.emit.hopper import AsyncProducts, Barriers, Roles
 from wavespec.emit.hopper_copies import BulkCopies
 from wavespec.emit.lane_operations import Shuffles
 from wavespec.emit.launch import lanes_and_waves, translation, workgroup_ids
@@ -25,10 +25,13 @@ _PRODUCTS = {
     "mma_sync_split": (mma_sync_split, True),
 }
 
+_BESIDE_LANES = Roles.operations() | BulkCopies.operations() | AsyncProducts.operations()
+"""Waves with roles, copy engines and matrix units that work on their own."""
+
 
 def use_cuda(function: Function) -> None:
     """Have a function written for the ``cuda`` backend."""
-    beside_lanes = works_beside_lanes(function.kernel)
+    beside_lanes = any(op.name in _BESIDE_LANES for op in function.kernel.walk())
     lanes, roles = CudaLanes(function), Roles(function) if beside_lanes else None
     memory = CudaMemory(function, swizzled_tiles=beside_lanes)
     function.use(memory, CudaFrame(function, roles), Atomics(function, memory, 'syncscope("device") monotonic'))

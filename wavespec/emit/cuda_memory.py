@@ -55,8 +55,7 @@ class CudaMemory(Emitter):
         return self._pointer(name, buffer, "i64", space)
 
     def _pointer(self, memref: str, type_: str, integer: str, space: int) -> str:
-        address = self.text.op(f"memref.extract_aligned_pointer_as_index {memref} : {type_} -> index", depth=0)
-        address = self.text.op(f"arith.index_cast {address} : index to {integer}", depth=0)
+        address = self.text.address(memref, type_, integer, depth=0)
         return self.text.op(f"llvm.inttoptr {address} : {integer} to !llvm.ptr<{space}>", depth=0)
 
     def address(self, memory: Memory, offset: Expr) -> str:

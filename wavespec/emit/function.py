@@ -66,8 +66,7 @@ class Function:
         """Have operations written by their methods ``emit_OPERATION``; where several have one, by the last."""
         for emitter in emitters:
             self.emitters.append(emitter)
-            names = [name for name in dir(emitter) if name.startswith("emit_")]
-            self.methods |= {name.removeprefix("emit_"): getattr(emitter, name) for name in names}
+            self.methods |= {name: getattr(emitter, f"emit_{name}") for name in emitter.operations()}
 
     def write(self) -> KernelFunction:
         """Emit everything."""
@@ -185,6 +184,11 @@ class Emitter:
     def __init__(self, function: Function) -> None:
         self.function, self.kernel, self.machine = function, function.kernel, function.machine
         self.text, self.indices, self.values = function.text, function.indices, function.values
+
+    @classmethod
+    def operations(cls) -> frozenset[str]:
+        """The names of those that it writes."""
+        return frozenset(name.removeprefix("emit_") for name in dir(cls) if name.startswith("emit_"))
 
     def begin(self) -> None:
         """Write what comes before all operations."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Final
 
 from wavespec.emit.cuda_lanes import CudaLanes
 from wavespec.emit.cuda_memory import CudaMemory
@@ -14,33 +13,8 @@ from wavespec.emit.matrix_descriptor import matrix_descriptor
 from wavespec.emit.registers import Part, mlir_type, vector_type
 from wavespec.ir.expr import Expr, as_expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.thread_ops import (
-    BARRIER,
-    BULK_COMMIT,
-    BULK_COPY,
-    BULK_STORE,
-    BULK_WAIT,
-    CONSTANT,
-    FENCE_ASYNC,
-    FOR,
-    MMA_ASYNC,
-    MMA_COMMIT,
-    MMA_FENCE,
-    MMA_WAIT,
-    ROLE,
-    SIGNAL_ARRIVE,
-    SIGNAL_WAIT,
-    STORE_MATRIX,
-)
+from wavespec.ir.thread_ops import BARRIER, CONSTANT, FOR, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, ROLE
 from wavespec.targets.machine import Machine
-
-_COPIES: Final = SIGNAL_ARRIVE | SIGNAL_WAIT | FENCE_ASYNC | BULK_COPY | BULK_STORE | BULK_COMMIT | BULK_WAIT
-_BESIDE_LANES: Final = ROLE | _COPIES | MMA_FENCE | MMA_ASYNC | MMA_COMMIT | MMA_WAIT | STORE_MATRIX
-
-
-def works_beside_lanes(kernel: Kernel) -> bool:
-    """Whether a kernel has waves with roles, or copy engines and matrix units that work on their own."""
-    return any(op.is_(_BESIDE_LANES) for op in kernel.walk())
 
 
 class Roles(Emitter):

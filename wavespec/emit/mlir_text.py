@@ -56,6 +56,11 @@ class MlirText:
         self.blocks[-1 if depth is None else depth].append(f"{name} = {text} {self._location or self.location()}")
         return name
 
+    def address(self, memref: str, type_: str, integer: str = "i64", depth: int | None = None) -> str:
+        """Where a ``memref`` begins, as a number."""
+        index = self.op(f"memref.extract_aligned_pointer_as_index {memref} : {type_} -> index", depth)
+        return self.op(f"arith.index_cast {index} : index to {integer}", depth)
+
     def do(self, text: str, depth: int | None = None) -> None:
         """Append an operation without a result that anybody needs."""
         self.blocks[-1 if depth is None else depth].append(f"{text} {self._location or self.location()}")

@@ -63,8 +63,7 @@ class RocmMemory(Emitter):
             name = self.text.op(f"hal.interface.binding.subspan {binding} : {buffer}{{{count}}}")
             place = f"memref<?x{element}, {_GLOBAL}>"
             name = self.text.op(f"memref.memory_space_cast {name} : {buffer} to {place}")
-            address = self.text.op(f"memref.extract_aligned_pointer_as_index {name} : {place} -> index")
-            self.pointers[memory.name] = self.text.op(f"arith.index_cast {address} : index to i64")
+            self.pointers[memory.name] = self.text.address(name, place)
         for memory in self.kernel.memories:
             if memory.space == "shared":
                 buffer = f"memref.alloc() alignment = {_ALIGNMENT_BYTES} : {_lds_type(memory)}"
@@ -142,12 +141,11 @@ class RocmMemory(Emitter):
         if memory.space == "shared":
             index, memref = self.indices.index(self.function.buffered(op, memory)), _lds_type(memory)
             with self.function.when(op["mask"]):
+                place = f"{self.shared[memory.name]}[{index}]"
                 if size == 1:
-                    self.text.do(f"memref.store {name}, {self.shared[memory.name]}[{index}] : {memref}")
+                    self.text.do(f"memref.store {name}, {place} : {memref}")
                 else:
-                    align = size * dtype.bytes
-                    place = f"{self.shared[memory.name]}[{index}] alignment = {align}"
-                    self.text.do(f"vector.store {name}, {place} : {memref}, {type_}")
+                    self.text.do(f"vector.store {name}, {place} alignment = {size * dtype.bytes} : {memref}, {type_}")
             return
         self._store_global(op, memory, (Part(name, size),))
 
@@ -214,9 +212,7 @@ class RocmMemory(Emitter):
     def _shared_pointer(self, memory: Memory) -> str:
         """The start of a shared memory, made outside of all loops."""
         if memory.name not in self.starts:
-            name = self.shared[memory.name]
-            address = self.text.op(f"memref.extract_aligned_pointer_as_index {name} : {_lds_type(memory)} -> index", 0)
-            address = self.text.op(f"arith.index_cast {address} : index to i32", 0)
+            address = self.text.address(self.shared[memory.name], _lds_type(memory), "i32", depth=0)
             self.starts[memory.name] = self.text.op(f"llvm.inttoptr {address} : i32 to !llvm.ptr<3>", 0)
         return self.starts[memory.name]
 
