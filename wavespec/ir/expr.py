@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, Literal
 from weakref import WeakValueDictionary
+
+from wavespec.ir.expr_printer import expr_to_text, sort_key
+from wavespec.ir.expr_value import evaluated
 
 Kind = Literal["const", "symbol", "sum", "product", "floordiv", "mod", "min", "max", "xor"]
 
@@ -63,7 +66,7 @@ class Expr:
         return _xor(self, as_expr(other))
 
     def __repr__(self) -> str:
-        return _text(self, 0)
+        return expr_to_text(self)
 
     def __reduce__(self) -> tuple[Callable[..., Expr], tuple[Any, ...]]:
         return _rebuild, (self.kind, self.args)
@@ -72,7 +75,7 @@ class Expr:
     def order(self) -> str:
         """Sorts terms and factors; most sums are neither."""
         if self.known_order is None:
-            self.known_order = _sort_key(self.kind, self.args)
+            self.known_order = sort_key(self)
         return self.known_order
 
     @property
@@ -101,22 +104,7 @@ class Expr:
 
     def evaluate(self, environment: Mapping[str, Any]) -> Any:
         """The value with every symbol replaced; integers or numpy integer arrays."""
-        match self.kind:
-            case "const":
-                return self.args[0]
-            case "symbol":
-                return environment[self.args[0]]
-            case "sum":
-                total: Any = self.args[0]
-                for coefficient, term in self.args[1]:
-                    total = total + coefficient * term.evaluate(environment)
-                return total
-            case _:
-                values = [argument.evaluate(environment) for argument in self.args]
-                result = values[0]
-                for value in values[1:]:
-                    result = _EVALUATE[self.kind](result, value)
-                return result
+        return evaluated(self, environment)
 
     def substitute(self, replacement: Mapping[str, Expr | int]) -> Expr:
         """The same expression with symbols replaced by expressions."""
@@ -129,11 +117,7 @@ class Expr:
                 parts = [(term.substitute(replacement), coefficient) for coefficient, term in self.args[1]]
                 return _sum((const(self.args[0]), 1), *parts)
             case _:
-                values = [argument.substitute(replacement) for argument in self.args]
-                result = values[0]
-                for value in values[1:]:
-                    result = _BUILD[self.kind](result, value)
-                return result
+                return reduce(_BUILD[self.kind], [argument.substitute(replacement) for argument in self.args])
 
     def walk(self) -> Iterator[Expr]:
         """This node and everything below it, parents first."""
@@ -226,21 +210,6 @@ def _intern(
     node.known_order = None
     _interned[key] = node
     return node
-
-
-_RANK: dict[str, int] = {
-    k: i for i, k in enumerate(("symbol", "floordiv", "mod", "xor", "min", "max", "product", "sum", "const"))
-}
-
-
-def _sort_key(kind: Kind, args: tuple[Any, ...]) -> str:
-    """A total order that does not depend on addresses or hashing, so printed IR is the same in every process."""
-    if kind in ("const", "symbol"):
-        return f"({_RANK[kind]}, '{args[0]}')"
-    if kind == "sum":
-        terms = "".join(f", '{coefficient}', {term.order}" for coefficient, term in args[1])
-        return f"({_RANK[kind]}, '{args[0]}'{terms})"
-    return f"({_RANK[kind]}, {', '.join([argument.order for argument in args])})"
 
 
 def _order(node: Expr) -> str:
@@ -458,27 +427,6 @@ def _without_pairs(terms: tuple[Expr, ...]) -> Expr | None:
     return result
 
 
-def _minimum_value(left: Any, right: Any) -> Any:
-    return left + (right - left) * (right < left)
-
-
-def _maximum_value(left: Any, right: Any) -> Any:
-    return left + (right - left) * (right > left)
-
-
-def divisor(number: Any) -> Any:
-    """What a division by it divides by: the size of an empty dim counts as 1.  See docs/decisions/0060."""
-    return number + (number == 0)
-
-
-_EVALUATE: dict[str, Callable[[Any, Any], Any]] = {
-    "product": lambda a, b: a * b,
-    "floordiv": lambda a, b: a // divisor(b),
-    "mod": lambda a, b: a % divisor(b),
-    "min": _minimum_value,
-    "max": _maximum_value,
-    "xor": lambda a, b: a ^ b,
-}
 _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
     "product": _product,
     "floordiv": _floordiv,
@@ -496,36 +444,4 @@ def _rebuild(kind: Kind, args: tuple[Any, ...]) -> Expr:
         return symbol(*args)
     if kind == "sum":
         return _sum((const(args[0]), 1), *((term, coefficient) for coefficient, term in args[1]))
-    result = args[0]
-    for argument in args[1:]:
-        result = _BUILD[kind](result, argument)
-    return result
-
-
-# ----------------------------------------------------------------------------------------------------------- printing
-
-_SUM, _TERM, _ATOM = 1, 2, 3
-
-
-def _text(node: Expr, context: int) -> str:
-    match node.kind:
-        case "const":
-            return str(node.args[0]) if node.args[0] >= 0 or context < _TERM else f"({node.args[0]})"
-        case "symbol":
-            return node.args[0]
-        case "sum":
-            constant, terms = node.args
-            pieces = [(c, _text(t, _TERM) if c == 1 or c == -1 else f"{_text(t, _ATOM)}*{abs(c)}") for c, t in terms]
-            text = " ".join(f"{'-' if c < 0 else '+'} {piece}" for c, piece in pieces)
-            text = text[2:] if text.startswith("+ ") else "0 " + text
-            if constant:
-                text += f" {'-' if constant < 0 else '+'} {abs(constant)}"
-            return f"({text})" if context >= _TERM else text
-        case "product":
-            text = "*".join(_text(factor, _ATOM) for factor in node.args)
-        case "floordiv" | "mod":
-            sign = "//" if node.kind == "floordiv" else "%"
-            text = f"{_text(node.args[0], _ATOM)}{sign}{_text(node.args[1], _ATOM)}"
-        case _:
-            return f"{node.kind}({', '.join(_text(argument, 0) for argument in node.args)})"
-    return f"({text})" if context >= _ATOM else text
+    return reduce(_BUILD[kind], args)

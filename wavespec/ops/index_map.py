@@ -14,7 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, divisor, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.expr_value import divisor
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
 from wavespec.ir.tile_ops import COPY
