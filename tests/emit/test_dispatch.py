@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
 from tests.sim.simulated_kernels import kernel
-from wavespec.emit.function import Function
+from wavespec.emit.function import Emitter, Function
 from wavespec.emit.thread_to_mlir import unwritten
 from wavespec.ir.declarations import Declaration, Group, Trait
 from wavespec.ir.kernel import Op, attribute_pairs
@@ -71,6 +72,42 @@ def test_a_backend_writes_each_operation_that_is_not_named_here(
     assert {one.name for one in THREAD_OPS.all() if one.name not in methods} == missing.names
     helpers = {"unpack", "pack_bits"}  # of `memory_to_bytes` alone
     assert methods.keys() - helpers <= {one.name for one in THREAD_OPS.all()}
+
+
+class Noted(Emitter):
+    """Writes ``barrier`` as its own name, and pairs of ``async_commit`` at once."""
+
+    def __init__(self, function: Function, name: str) -> None:
+        super().__init__(function)
+        self.name = name
+
+    def begin(self) -> None:
+        self.text.do(f"begin {self.name}")
+
+    def end(self) -> None:
+        self.text.do(f"end {self.name}")
+
+    def emit_barrier(self, op: Op) -> None:
+        self.text.do(self.name)
+
+    def emit_async_commit(self, op: Op) -> None:
+        self.text.do("single")
+
+    def run(self, ops: Sequence[Op], start: int) -> int:
+        if [op.name for op in ops[start : start + 2]] != ["async_commit"] * 2:
+            return start
+        self.text.do("pair")
+        return start + 2
+
+
+def test_the_last_emitter_that_knows_an_operation_writes_it_and_runs_come_first() -> None:
+    body = tuple(Op(name) for name in ("barrier", "async_commit", "async_commit", "async_commit"))
+    function = Function(replace(kernel(AMD, []), body=body), AMD, "#layout", 32)
+    first, last = Noted(function, "first"), Noted(function, "last")
+    function.use(first, last)
+    function.runs.append(first.run)
+    lines = [line.removesuffix(" loc(unknown)").strip() for line in function.write().text.splitlines()]
+    assert lines[1:-2] == ["begin first", "begin last", "last", "pair", "single", "end first", "end last"]
 
 
 def test_what_a_backend_cannot_write_is_named() -> None:

@@ -86,6 +86,7 @@ class Function:
         return KernelFunction(name, text, tuple(self.text.location_lines()), self.shared_bytes, *beside)
 
     def block(self, ops: Sequence[Op]) -> None:
+        """Write operations one after another, those of a run together."""
         at = 0
         while at < len(ops):
             op, start = ops[at], at

@@ -7,6 +7,8 @@ from wavespec.ir.kernel import Op
 
 
 class LeftToTheCompiler(Emitter):
+    """For machines that wishes are not passed on to."""
+
     def emit_schedule_fence(self, op: Op) -> None:
         """Operations may be moved across."""
 
