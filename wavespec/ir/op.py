@@ -201,11 +201,12 @@ class Op:
         if self.region is None:
             return (self,)
         if self._inside is None:
-            inside: list[Op] = [self]
+            inside: list[Op] = []
             for op in self.region.ops:
                 inside.extend(op.walk())
             object.__setattr__(self, "_inside", tuple(inside))
-        return cast("tuple[Op, ...]", self._inside)
+        # Not the operation itself, which would then never be freed without a search for cycles.
+        return (self, *cast("tuple[Op, ...]", self._inside))
 
 
 _NO_NAMES: Final = frozenset[str]()

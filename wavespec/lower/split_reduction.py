@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -49,49 +48,47 @@ class SplitReduction(Pass):
     ensures = (operands_are_read_beside_products,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        fresh = fresh_names(kernel)
-        symbols: dict[str, tuple[int, int]] = {}
-
-        def block(ops: tuple[Op, ...], around: dict[str, Op]) -> tuple[Op, ...]:
-            written = {one["memory"] for op in ops for one in op.walk() if one.is_(COPY, WRITE)}
-            reads = {name: read for name, read in around.items() if read["memory"] not in written}
-            reads |= {op.result.name: op for op in ops if op.is_(READ) and not op.get("by_unit")}
-            products = [op for op in ops if op.is_(MMA) and all(v.name in reads for v in op.operands[:2])]
-            split = {v.name for op in products for v in op.operands[:2]}
-            result: list[Op] = []
-            for op in ops:
-                if op.region:
-                    op = replace(op, region=replace(op.region, ops=block(op.region.ops, reads)))
-                if op in products:
-                    result.append(self._loop(kernel, op, reads, instruction_of(op, machine), machine, fresh, symbols))
-                elif not (op.results and op.results[0].name in split):
-                    result.append(op)
-            return tuple(result)
-
-        body = _without_unused(block(kernel.body, {}))
-        declared = [symbol(name, 0, depth - step, step) for name, (depth, step) in symbols.items()]
+        splitter = _Splitter(kernel, machine)
+        body = _without_unused(splitter.block(kernel.body, {}))
+        declared = [symbol(name, 0, depth - step, step) for name, (depth, step) in splitter.symbols.items()]
         return replace(kernel.with_symbols(*declared), body=body)
 
-    def _loop(
-        self,
-        kernel: Kernel,
-        mma: Op,
-        reads: dict[str, Op],
-        row: MatrixInstruction,
-        machine: Machine,
-        fresh: Callable[[str], str],
-        symbols: dict[str, tuple[int, int]],
-    ) -> Op:
+
+class _Splitter:
+    """``symbols``: by induction, the depth of its loop and of a step."""
+
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.kernel, self.machine, self.fresh = kernel, machine, fresh_names(kernel)
+        self.symbols: dict[str, tuple[int, int]] = {}
+
+    def block(self, ops: tuple[Op, ...], around: dict[str, Op]) -> tuple[Op, ...]:
+        """Operations with loops in place of products; ``around``: the reads in front of the loop that they are in."""
+        written = {one["memory"] for op in ops for one in op.walk() if one.is_(COPY, WRITE)}
+        reads = {name: read for name, read in around.items() if read["memory"] not in written}
+        reads |= {op.result.name: op for op in ops if op.is_(READ) and not op.get("by_unit")}
+        products = [op for op in ops if op.is_(MMA) and all(v.name in reads for v in op.operands[:2])]
+        split = {v.name for op in products for v in op.operands[:2]}
+        result: list[Op] = []
+        for op in ops:
+            if op.region:
+                op = replace(op, region=replace(op.region, ops=self.block(op.region.ops, reads)))
+            if op in products:
+                result.append(self._loop(op, reads, instruction_of(op, self.machine)))
+            elif not (op.results and op.results[0].name in split):
+                result.append(op)
+        return tuple(result)
+
+    def _loop(self, mma: Op, reads: dict[str, Op], row: MatrixInstruction) -> Op:
         k, acc = mma["k"], mma.operands[2]
         depth = mma.operands[0].tile.extent(k)
-        if machine.most_unrolled:
-            _check_length(kernel, mma, row, depth, machine)
-        step = min(depth, row.k * (wide_steps(row, machine) if machine.most_unrolled else row.unroll))
+        if self.machine.most_unrolled:
+            _check_length(self.kernel, mma, row, depth, self.machine)
+        step = min(depth, row.k * (wide_steps(row, self.machine) if self.machine.most_unrolled else row.unroll))
         while depth % step:
             step -= row.k
         names = (f"in_{k}{number or ''}" for number in itertools.count())
-        induction = next(name for name in names if symbols.get(name, (depth, step)) == (depth, step))
-        symbols[induction] = (depth, step)
+        induction = next(name for name in names if self.symbols.get(name, (depth, step)) == (depth, step))
+        self.symbols[induction] = (depth, step)
         at = symbol(induction, 0, depth - step, step)
         inner: list[Op] = []
         operands: list[Value] = []
@@ -102,19 +99,19 @@ class SplitReduction(Pass):
                 tuple(step if d == k else e for d, e in zip(tile.dims, tile.extents, strict=True)),
                 tile.dtype,
             )
-            part = Value(fresh(value.name), sliced)
+            part = Value(self.fresh(value.name), sliced)
             origin = tuple((dim, expr + at if dim == k else expr) for dim, expr in read["origin"])
             inner.append(replace(read.with_(origin=origin), results=(part,)))
             operands.append(part)
-        argument, product = Value(fresh(acc.name), acc.type), Value(fresh(acc.name), acc.type)
+        argument, product = Value(self.fresh(acc.name), acc.type), Value(self.fresh(acc.name), acc.type)
         inner.append(replace(mma, operands=(*operands, argument), results=(product,)))
-        extent = const(depth) if machine.most_unrolled else remaining(kernel, k, depth, step)
+        extent = const(depth) if self.machine.most_unrolled else remaining(self.kernel, k, depth, step)
         attributes = {
             "dim": k,
             "induction": induction,
             "extent": extent,
             "step": const(step),
-            "unroll": 0 if machine.most_unrolled else 1,
+            "unroll": 0 if self.machine.most_unrolled else 1,
         }
         return Op(
             "iterate",

@@ -65,26 +65,9 @@ class TileToThread(Pass):
             if steps > most:
                 check_steps(steps, kernel, machine)
 
-        def block(ops: tuple[Op, ...]) -> None:
-            loaded: list[Callable[[], None]] = []
-            copying = False
-            for op in ops:
-                if op.is_(COPY):
-                    context.build.span, context.build.node = op.span, f"{op.node}.load"
-                    loaded += _copy(op, context)
-                    copying = True
-                    continue
-                if copying:
-                    _finish_copies(loaded, context)
-                    copying = False
-                context.build.span, context.build.node = op.span, op.node
-                to_thread(op, context)
-            if copying:
-                _finish_copies(loaded, context)
-
         build = ThreadBuilder(fresh_names(replace(kernel, body=())), count)
-        context = ThreadContext(kernel, machine, build, block)
-        block(kernel.body)
+        context = ThreadContext(kernel, machine, build, _block)
+        context.block(kernel.body)
         memories = (*kernel.memories, *context.memories)
         kernel = kernel.with_symbols(*context.symbols)
         kernel = replace(kernel, level="thread", body=tuple(build.ops), memories=memories)
@@ -92,6 +75,24 @@ class TileToThread(Pass):
             check_shared(kernel, machine)
         check_whole_bytes(kernel)
         return kernel
+
+
+def _block(ops: tuple[Op, ...], context: ThreadContext) -> None:
+    loaded: list[Callable[[], None]] = []
+    copying = False
+    for op in ops:
+        if op.is_(COPY):
+            context.build.span, context.build.node = op.span, f"{op.node}.load"
+            loaded += _copy(op, context)
+            copying = True
+            continue
+        if copying:
+            _finish_copies(loaded, context)
+            copying = False
+        context.build.span, context.build.node = op.span, op.node
+        to_thread(op, context)
+    if copying:
+        _finish_copies(loaded, context)
 
 
 def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:

@@ -104,20 +104,29 @@ def _bound_symbol(name: str, dtype: DType) -> Expr:
 class ThreadContext:
     """Builds one lane's operations from tile operations.
 
-    ``fragments``: the registers of every tile.  ``by_unit``: the reads of tiles that stay in shared memory.
-    ``constants``: what the inductions of unrolled loops stand for.  ``memories``, ``symbols``: those that operations
-    add.
+    ``block``: what builds operations in a row.  ``fragments``: the registers of every tile.  ``by_unit``: the reads of
+    tiles that stay in shared memory.  ``constants``: what the inductions of unrolled loops stand for.  ``memories``,
+    ``symbols``: those that operations add.
     """
 
     def __init__(
-        self, kernel: Kernel, machine: Machine, build: ThreadBuilder, block: Callable[[tuple[Op, ...]], None]
+        self,
+        kernel: Kernel,
+        machine: Machine,
+        build: ThreadBuilder,
+        block: Callable[[tuple[Op, ...], ThreadContext], None],
     ) -> None:
-        self.kernel, self.machine, self.build, self.block = kernel, machine, build, block
+        self._block = block
+        self.kernel, self.machine, self.build = kernel, machine, build
         self.fragments: dict[str, tuple[Value, ...]] = {}
         self.by_unit: dict[str, Op] = {}
         self.constants: dict[str, Expr] = {}
         self.memories: list[Memory] = []
         self.symbols: list[Expr] = []
+
+    def block(self, ops: tuple[Op, ...]) -> None:
+        """Build what operations in a row are for one lane."""
+        self._block(ops, self)
 
     def origin(self, op: Op) -> dict[str, Expr]:
         """Where the access of ``op`` starts, dim by dim."""

@@ -162,29 +162,26 @@ _Operations = Mapping[str, Callable[[Any, Any], Any]]
 
 
 def _computed(expression: Expression, known: Mapping[str, Any], sizes: Mapping[str, Any], how: _Operations) -> Any:
-    def value(node: Expression) -> Any:
-        match node:
-            case Num(value=number):
-                return how["number"](number, None)
-            case Name(name=name):
-                return known[name]
-            case Unary(operand=operand):
-                return how["-"](how["number"](0, None), value(operand))
-            case Binary(op=sign, left=left, right=right) | Compare(op=sign, left=left, right=right):
-                return how[sign](value(left), value(right))
-            case Call() if str(node) in known:
-                return known[str(node)]
-            case Call(function="size", arguments=(dim,)):
-                return sizes[str(dim)]
-            case Call(function=function, arguments=arguments):
-                first, *rest = map(value, arguments)
-                for other in rest:
-                    first = how[function](first, other)
-                return first
-            case _:
-                raise AssertionError(f"{node} is no index")
-
-    return value(expression)
+    match expression:
+        case Num(value=number):
+            return how["number"](number, None)
+        case Name(name=name):
+            return known[name]
+        case Unary(operand=operand):
+            return how["-"](how["number"](0, None), _computed(operand, known, sizes, how))
+        case Binary(op=sign, left=left, right=right) | Compare(op=sign, left=left, right=right):
+            return how[sign](_computed(left, known, sizes, how), _computed(right, known, sizes, how))
+        case Call() if str(expression) in known:
+            return known[str(expression)]
+        case Call(function="size", arguments=(dim,)):
+            return sizes[str(dim)]
+        case Call(function=function, arguments=arguments):
+            first, *rest = [_computed(one, known, sizes, how) for one in arguments]
+            for other in rest:
+                first = how[function](first, other)
+            return first
+        case _:
+            raise AssertionError(f"{expression} is no index")
 
 
 def _torch_minimum(left: Any, right: Any) -> Any:

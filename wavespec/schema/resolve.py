@@ -188,20 +188,21 @@ def derivations(spec: KernelSpec) -> list[tuple[str, Expression]]:
         CyclicParams: one follows from itself.
     """
     found: dict[str, Expression] = {}
-
-    def visit(name: str, pending: list[str]) -> None:
-        expression = spec.dims[name].equals if name in spec.dims else None
-        if expression is None or name in found:
-            return
-        if name in pending:
-            raise CyclicParams(spec.where("dims", name, "equals"), pending[pending.index(name) :])
-        for other in expression.names():
-            visit(other, [*pending, name])
-        found[name] = expression
-
     for name in spec.dims:
-        visit(name, [])
+        _derive(spec, name, [], found)
     return list(found.items())
+
+
+def _derive(spec: KernelSpec, name: str, pending: list[str], found: dict[str, Expression]) -> None:
+    """Put what the size of a dim follows from into `found`, behind that of those that it follows from."""
+    expression = spec.dims[name].equals if name in spec.dims else None
+    if expression is None or name in found:
+        return
+    if name in pending:
+        raise CyclicParams(spec.where("dims", name, "equals"), pending[pending.index(name) :])
+    for other in expression.names():
+        _derive(spec, other, [*pending, name], found)
+    found[name] = expression
 
 
 def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, values: Mapping[str, int]) -> int | bool:
