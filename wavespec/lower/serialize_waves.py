@@ -84,29 +84,33 @@ class _Serializer:
         self.private: list[Memory] = []
         self.local = {memory.name for memory in kernel.memories if memory.space != "global"}
         self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
-        self._known: dict[int, tuple[Op, _Inside]] = {}
+        self._noted: dict[int, _Noted] = {}
         self._changes = 0
-        self._noted: dict[int, tuple[int, int]] = {}
-        """By operation: its depth, and after how many changes of depths it was noted without another one."""
 
     # ------------------------------------------------------------------------------------------------------ nests
 
     def inside(self, op: Op) -> _Inside:
         """What there is in an operation, looked up once: the same ones are asked for again at every level."""
-        known = self._known.get(id(op))
-        if known is None:
+        return self._noted_of(op).inside
+
+    def _noted_of(self, op: Op) -> _Noted:
+        noted = self._noted.get(id(op))
+        if noted is None:
             inner = [self.inside(one) for one in op.region.ops] if op.region else ()
-            known = self._known[id(op)] = (op, _inside(op, inner))
-        return known[1]
+            noted = self._noted[id(op)] = _Noted(op, _inside(op, inner))
+        return noted
 
     def depth(self, op: Op) -> int:
         """How many wave loops have to be around ``op``."""
         return self._depth(self.inside(op))
 
     def _depth(self, inside: _Inside) -> int:
-        known, of_memory = self.depths.get, self.memory_depths.get
-        depths = [known(name, 0) for name in inside.uses] + [of_memory(name, 0) for name in inside.loaded]
-        return max(depths, default=0)
+        depth = 0
+        for depths, names in ((self.depths, inside.uses), (self.memory_depths, inside.loaded)):
+            for name in names:
+                if name in depths and depths[name] > depth:
+                    depth = depths[name]
+        return depth
 
     def block(self, ops: Sequence[Op]) -> tuple[Op, ...]:
         """Serialise a list that no wave loop is around yet."""
@@ -139,26 +143,26 @@ class _Serializer:
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
         wave loops stages each memory as deep as the operation in it does."""
-        before, known = self._noted.get(id(op), (-1, 0))
-        if before == self._changes:  # it would say the same
-            return known
+        noted = self._noted_of(op)
+        if noted.changes == self._changes:  # it would say the same
+            return noted.depth
         before = self._changes
-        around = op.is_(FOR) and self._mixes_levels(op)
-        inside = self.inside(op)
-        depth = self._depth(inside)
+        around = op.region is not None and op.is_(FOR) and self._mixes_levels(op)
+        inside = noted.inside
+        noted.depth = depth = self._depth(inside)
         for name in inside.made:
             self._remember(self.depths, name, depth)
         for memory in () if around else inside.stored & self.local:
             at_one_place = self._depth_at_one_place(op, memory, depth)
             self._remember(self.memory_depths, memory, max(at_one_place, self.memory_depths.get(memory, 0)))
         if before == self._changes:
-            self._noted[id(op)] = before, depth
+            noted.changes = before
         return depth
 
     def _remember(self, depths: dict[str, int], name: str, depth: int) -> None:
-        if depths.get(name) != depth:
-            depths[name] = depth
+        if depths.get(name, 0) != depth:
             self._changes += 1
+        depths[name] = depth
 
     def _depth_at_one_place(self, op: Op, memory: str, depth: int) -> int:
         """How many wave loops have to be around what loads what ``op`` lays down: those of waves that each do so at the
@@ -375,6 +379,17 @@ def _inside(op: Op, inner: Sequence[_Inside]) -> _Inside:
 
 
 _NONE: Final = frozenset[str]()
+
+
+@dataclass(slots=True)
+class _Noted:
+    """What is known of an operation: its depth, and after how many changes of depths that was noted without another
+    one."""
+
+    op: Op  # kept, as it is looked up by its identity
+    inside: _Inside
+    depth: int = 0
+    changes: int = -1
 
 
 @dataclass(slots=True)
