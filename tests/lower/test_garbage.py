@@ -17,24 +17,17 @@ SPECS = Path(__file__).parents[2] / "specs"
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90"])
-@pytest.mark.parametrize("name", ["gemm", "transpose"])
-def test_operations_are_gone_without_a_search_for_cycles(
-    name: str, target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operations_are_gone_without_a_search_for_cycles(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # ``check`` and ``generate`` lower hundreds of kernels with the collector off; what it would have to look for in
     # the largest ones took a seventh of their time.
     monkeypatch.setenv(CHECK_PASSES, "0")
-    spec, machine = load(SPECS / f"{name}.wave.yaml"), machines(target)[0]
+    spec, machine = load(SPECS / "gemm.wave.yaml"), machines(target)[0]
     emit(spec, machine)  # fills caches
-    gc.collect()
-    before = _operations()
     gc.disable()
+    gc.freeze()  # what there is by now is looked at no more
     try:
         emit(spec, machine)
-        assert _operations() == before
+        assert not [one for one in gc.get_objects() if isinstance(one, Op)]
     finally:
+        gc.unfreeze()
         gc.enable()
-
-
-def _operations() -> int:
-    return sum(isinstance(one, Op) for one in gc.get_objects())
