@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-from pydantic import create_model
+from typing import ClassVar, Literal
 
 from wavespec.diagnostics import listing, quote
 from wavespec.schema.language.dtypes import DTYPES, is_computed
 from wavespec.schema.language.names import Name, Reference
-from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
+from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType, op_of_row
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import check_carries_on
 
@@ -92,9 +90,7 @@ def check_init(op: Op, scope: Scope, names: tuple[str, str], results: tuple[Valu
 
 
 def _model(row: ArgRow) -> type[ArgReduce]:
-    fields: dict[str, Any] = {"op": (Literal[row.word], row.word)}
-    name = row.word.capitalize()
-    made: type[ArgReduce] = create_model(name, __base__=ArgReduce, __doc__=row.doc, __module__=__name__, **fields)
+    made = op_of_row(ArgReduce, row.word, row.doc, __name__)
     made.word, made.row = row.word, row
     return made
 

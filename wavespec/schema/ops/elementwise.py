@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-from pydantic import create_model
+from typing import ClassVar, Literal
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.dtypes import DType, fits, is_computed, is_float, is_wider
 from wavespec.schema.language.errors import NumberOutOfRange
 from wavespec.schema.language.names import Reference
-from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType, op_of_row
 from wavespec.schema.ops.mma import DtypeMismatch
 
 
@@ -232,10 +230,7 @@ _BY_OPERANDS: dict[int, type[Elementwise]] = {1: Unary, 2: Binary, 3: Ternary}
 
 
 def _model(function: Function) -> type[Elementwise]:
-    name = "".join(part.capitalize() for part in function.word.split("_"))
-    base = _BY_OPERANDS[function.operands]
-    fields: dict[str, Any] = {"op": (Literal[function.word], function.word)}
-    made: type[Elementwise] = create_model(name, __base__=base, __doc__=function.doc, __module__=__name__, **fields)
+    made = op_of_row(_BY_OPERANDS[function.operands], function.word, function.doc, __name__)
     made.word, made.function = function.word, function
     return made
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from wavespec.diagnostics import quote
 from wavespec.schema.language.dtypes import is_computed, is_float
 from wavespec.schema.language.names import Name, Reference
-from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType, op_of_row
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import check_carries_on
 
@@ -115,9 +115,7 @@ class Reduce(ValueOp):
 
 
 def _model(reduction: Reduction) -> type[Reduce]:
-    fields: dict[str, Any] = {"op": (Literal[reduction.word], reduction.word)}
-    name = reduction.word.capitalize()
-    made: type[Reduce] = create_model(name, __base__=Reduce, __doc__=reduction.doc, __module__=__name__, **fields)
+    made = op_of_row(Reduce, reduction.word, reduction.doc, __name__)
     made.word, made.reduction = reduction.word, reduction
     return made
 

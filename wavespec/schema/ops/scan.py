@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-from pydantic import create_model
+from typing import ClassVar
 
 from wavespec.diagnostics import quote
 from wavespec.schema.language.dtypes import is_computed
 from wavespec.schema.language.names import Name, Reference
-from wavespec.schema.ops.base import Scope, ValueOp, ValueType
+from wavespec.schema.ops.base import Scope, ValueOp, ValueType, op_of_row
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import RestartsEachStep
 
@@ -73,9 +71,7 @@ class Scan(ValueOp):
 
 
 def _model(row: ScanRow) -> type[Scan]:
-    fields: dict[str, Any] = {"op": (Literal[row.word], row.word)}
-    name = row.word.capitalize()
-    made: type[Scan] = create_model(name, __base__=Scan, __doc__=row.doc, __module__=__name__, **fields)
+    made = op_of_row(Scan, row.word, row.doc, __name__)
     made.word, made.scan = row.word, row
     return made
 
