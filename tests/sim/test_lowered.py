@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ import pytest
 from tests.lower.gemms import AMD, AMD_COPYING, CPU, MACHINES, NVIDIA, Gemm, operands, run, source
 from wavespec.ir.kernel import Kernel, Op, Region
 from wavespec.pipeline import lower
-from wavespec.schema import loads
+from wavespec.schema import KernelSpec, loads
 from wavespec.sim.simt import simulate
-from wavespec.targets.machine import Machine
+from wavespec.targets.machine import Machine, machines
 
 DTYPES = ("f32", "f16", "bf16", "i8")
 SIZES = {
@@ -35,9 +36,17 @@ CONCURRENT = [machine for machine in MACHINES if machine.concurrent_waves]
 SERIAL = [machine for machine in MACHINES if not machine.concurrent_waves]
 
 
+@cache
+def lowered(gemm: Gemm, target: str, variant: str) -> tuple[KernelSpec, Kernel]:
+    """The same for all sizes."""
+    machine = next(machine for machine in machines(target) if machine.variant == variant)
+    return gemm.spec, gemm.lowered(machine)
+
+
 def exact(gemm: Gemm, machine: Machine, sizes: tuple[int, int, int]) -> dict[str, float]:
     """Check the result and return the bank conflicts."""
-    report, expected = run(gemm.spec, machine, dict(zip("MNK", sizes, strict=True)))
+    spec, kernel = lowered(gemm, machine.target, machine.variant)
+    report, expected = run(spec, machine, dict(zip("MNK", sizes, strict=True)), kernel=kernel)
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"].astype(np.float64), expected.astype(np.float64))
     return dict(report.bank_conflicts)
