@@ -34,7 +34,7 @@ def matmul() -> Any:
 
 
 @pytest.fixture(scope="module")
-def scores(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def scores(one_variant: None, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """A wrapper that picks by a size and by a number, with two results."""
     folder = tmp_path_factory.mktemp("family")
     family = loads_family(SCORES, "specs/scores.wave.yaml")

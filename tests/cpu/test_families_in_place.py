@@ -42,7 +42,7 @@ template: |
 
 
 @pytest.fixture(scope="module")
-def module(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def module(one_variant: None, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     folder, family = tmp_path_factory.mktemp("scattered"), loads_family(SCATTERED, "scattered.wave.yaml")
     name = "specs/scattered.wave.yaml"
     files = family_files(family, ["cpu"], name, command="wavespec build", cache=CompileCache(folder / "cache"))
