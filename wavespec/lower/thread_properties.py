@@ -55,8 +55,9 @@ def symbols_are_in_scope(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     def block(ops: tuple[Op, ...], around: frozenset[str]) -> Iterator[Breach]:
         scope = set(around)
         for op in ops:
-            for name in sorted((op.symbols & bound) - scope):
-                yield op, f"'{name}' means nothing here"
+            if not op.symbols.isdisjoint(bound):
+                for name in sorted((op.symbols & bound) - scope):
+                    yield op, f"'{name}' means nothing here"
             if op.region:
                 yield from block(op.region.ops, frozenset((*scope, op.get("induction", ""))))
             if op.is_(_NAMES_A_SYMBOL):
@@ -92,9 +93,12 @@ def memories_are_filled_first(kernel: Kernel, machine: Machine) -> Iterator[Brea
             for op in role.walk() if role.is_(ROLE) else ():  # roles run at the same time
                 fill(op, {})
         for op in ops:
+            has = dict(op.attributes)
             for key, index in _READ_FROM:
-                name, takes = dict(op.attributes).get(key), key != "memory" or op.is_(_TAKES)
-                if name not in local or not takes or op.get("onto"):  # of sums, the first step only stores
+                name = has.get(key)
+                if name not in local or (key == "memory" and not op.is_(_TAKES)):
+                    continue
+                if has.get("onto"):  # of sums, the first step only stores
                     continue
                 if not _may_have(filled.get(name, set[Expr]()), _buffer(op, index, first)):
                     yield op, f"nothing is in '@{name}' yet"
@@ -135,8 +139,8 @@ def lanes_are_in_reach(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 def buffers_are_in_range(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """Every access is to a buffer that its memory has."""
     for op in kernel.walk():
+        has = dict(op.attributes)
         for memory, index in _BUFFERED:
-            has = dict(op.attributes)
             place: Expr | None = has.get(index)
             if not has.get(memory) or place is None:  # signals are named later
                 continue
