@@ -229,7 +229,10 @@ class MemoryUnit:
         self, op: Op, target: SimulatedMemory, offset: Expr, buffer: Expr | None, count: int, active: Flags
     ) -> tuple[Integers, Flags]:
         """Flat element indices ``[threads, count]`` and which of them are active and inside the memory."""
-        index = self.symbols.per_thread(offset)[:, None] + np.arange(count)
+        start = self.symbols.per_thread(offset)
+        index = start[:, None] + np.arange(count)
+        if buffer is None and start.min() >= 0 and start.max() + count <= target.elements:  # most accesses
+            return index, active
         copy = self.symbols.per_thread(const(0) if buffer is None else buffer)
         wrong_copy = (copy < 0) | (copy >= target.memory.buffers)
         outside = active & ((index < 0) | (index >= target.elements) | wrong_copy[:, None])

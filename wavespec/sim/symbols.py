@@ -41,7 +41,10 @@ class SymbolValues:
 
     def per_thread(self, expr: Expr) -> Integers:
         """The expression for every lane, ``[threads]``."""
-        depth = max((self._depth.get(name, 0) for name in expr.symbols), default=0)
+        depth, depths = 0, self._depth
+        for name in expr.symbols:  # asked for at every access: no generator
+            if name in depths and depths[name] > depth:
+                depth = depths[name]
         remembered = self._remembered[depth]
         known = remembered.get(expr)
         if known is None:
