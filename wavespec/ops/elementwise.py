@@ -61,6 +61,11 @@ def _meaning(
     return Meaning(steps, reference, options, exact)
 
 
+def _multiply_add(lhs: torch.Tensor, rhs: torch.Tensor, addend: torch.Tensor) -> torch.Tensor:
+    """Torch has none that rounds once; what is wider rounds to the same, but for ties."""
+    return (lhs.double() * rhs.double() + addend.double()).to(lhs.dtype)
+
+
 def _cube_root(x: torch.Tensor) -> torch.Tensor:
     """Torch has none; in f64 this one is exact to 2 digits of the last place."""
     import torch
@@ -96,6 +101,7 @@ MEANINGS: dict[str, Meaning] = {
     "bitwise_xor": _meaning(_plain("xor"), "bitwise_xor"),
     "bitwise_left_shift": _meaning(bits.left_shift, "bitwise_left_shift"),
     "bitwise_right_shift": _meaning(bits.right_shift, "bitwise_right_shift"),
+    "fma": _meaning(_plain("fma"), _multiply_add),
     "where": _meaning(_plain("where"), "where", exact=True),
     "neg": _meaning(_plain("neg"), "neg"),
     "abs": _meaning(bits.absolute, "abs"),

@@ -73,6 +73,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("bitwise_xor", 2, "The bits that just one of `lhs` and `rhs` has.", "bits"),
     Function("bitwise_left_shift", 2, "`lhs * 2^rhs`, cut off to its bits.", "integers"),
     Function("bitwise_right_shift", 2, "`lhs / 2^rhs`, rounded down.", "integers"),
+    Function("fma", 3, "`lhs * rhs + addend`, rounded once.", "floats"),
     Function("where", 3, "`then` where `condition` holds, else `otherwise`.", "anything"),
     Function("neg", 1, "The value with its sign changed.", "numbers"),
     Function("abs", 1, "The value without its sign.", "numbers"),
@@ -213,6 +214,19 @@ class Binary(Elementwise):
 
 
 class Ternary(Elementwise):
+    """An elementwise op of three values, or of values and numbers."""
+
+    headline: ClassVar[tuple[str, ...]] = ("lhs", "rhs", "addend")
+
+    lhs: Reference | int | float
+    """The first operand: a value, or a number that counts for every element."""
+    rhs: Reference | int | float
+    """The second one."""
+    addend: Reference | int | float
+    """What is added to their product."""
+
+
+class Choice(Elementwise):
     """An elementwise op that chooses between values, or a value and a number."""
 
     headline: ClassVar[tuple[str, ...]] = ("condition", "then", "otherwise")
@@ -227,10 +241,12 @@ class Ternary(Elementwise):
 
 
 _BY_OPERANDS: dict[int, type[Elementwise]] = {1: Unary, 2: Binary, 3: Ternary}
+_BY_WORD: dict[str, type[Elementwise]] = {"where": Choice}
 
 
 def _model(function: Function) -> type[Elementwise]:
-    made = op_of_row(_BY_OPERANDS[function.operands], function.word, function.doc, __name__)
+    base = _BY_WORD.get(function.word) or _BY_OPERANDS[function.operands]
+    made = op_of_row(base, function.word, function.doc, __name__)
     made.word, made.function = function.word, function
     return made
 
