@@ -51,6 +51,8 @@ class Function:
         self.text = MlirText()
         self.indices = Indices(self.text, index_bits, self.kernel.present_sizes)
         self.values: dict[str, Parts] = {}
+        self.renamed: list[tuple[str, Parts]] = []
+        """Values that a block has under other names, and what they are called around it."""
         self.elsewhere: dict[str, Callable[[Value, Sequence[int] | None], Parts]] = {}
         """Of values that registers do not hold: what reads them, in parts of these sizes or of those that suit it."""
         self.emitters: list[Emitter] = []
@@ -87,7 +89,7 @@ class Function:
 
     def block(self, ops: Sequence[Op]) -> None:
         """Write operations one after another, those of a run together."""
-        at = 0
+        at, before = 0, len(self.renamed)
         while at < len(ops):
             op, start = ops[at], at
             self.text.span = op.span
@@ -100,6 +102,9 @@ class Function:
                     raise ValueError(f"'{self.machine.backend}' has no instructions for '{op.name}' ({op.span})")
                 self.methods[op.name](op)
                 at += 1
+        while len(self.renamed) > before:
+            name, parts = self.renamed.pop()
+            self.values[name] = parts
 
     def parts(self, value: Value, sizes: Sequence[int]) -> Parts:
         """The registers of a value in parts of the given sizes."""

@@ -91,6 +91,7 @@ class AsyncProducts(Emitter):
         for value in self._batches[id(op)]:
             maker = self._makers.get(value.name)
             if maker is not None and not maker.is_(CONSTANT, FOR, MMA_ASYNC, MMA_WAIT):
+                self.function.renamed.append((value.name, self.values[value.name]))
                 self._tie(value, value)
         self.text.do("nvvm.wgmma.fence.aligned")
 
