@@ -221,6 +221,15 @@ PAD: Final = _declare(
     results=1,
     attributes={**_STEP, "value": Kind.NUMBER},
 )
+EXTRACT: Final = _declare(
+    "extract",
+    "tile -> tile",
+    "the part of a tile that begins at `origin`, in the same lanes, as fragments of another layout",
+    Trait.PURE,
+    operands=1,
+    results=1,
+    attributes={"origin": Kind.PLACES},
+)
 CLUSTER_SUM: Final = _declare(
     "cluster_sum",
     "tile -> tile",

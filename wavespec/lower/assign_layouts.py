@@ -8,17 +8,15 @@ from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
-from wavespec.ir.layout import Layout, RegisterAxis, spread
-from wavespec.ir.names import wave_name
+from wavespec.ir.layout import Layout, spread
 from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
-from wavespec.lower.choose_instructions import instruction_of
-from wavespec.lower.split_reduction import wide_steps
+from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, tiles_have_layouts
 from wavespec.ops.topk import result_layout
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
 
 _MOST_COSTS = 3
 
@@ -69,7 +67,7 @@ class AssignLayouts(Pass):
         layouts: dict[str, Layout] = {}
         for op in kernel.walk():
             if op.is_(MMA):
-                a, b, acc = _mma_layouts(kernel, op, instruction_of(op, machine), machine)
+                a, b, acc = product_layouts(kernel, op, machine)
                 layouts |= {
                     op.operands[0].name: a,
                     op.operands[1].name: b,
@@ -216,31 +214,3 @@ def _kept(kernel: Kernel) -> Iterator[tuple[Value, Value]]:
 
 def _covers(known: Value, value: Value) -> bool:
     return set(value.tile.dims) <= set(known.tile.dims)
-
-
-def _mma_layouts(kernel: Kernel, op: Op, row: MatrixInstruction, machine: Machine) -> tuple[Layout, Layout, Layout]:
-    m, n, k = op["m"], op["n"], op["k"]
-    names = {"m": m, "n": n, "k": k}
-    tile = {dim: op.operands[2].tile.extent(dim) for dim in (m, n)}
-    counts = dict(kernel.waves)
-    wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
-    place = {dim: kernel.symbol(wave_name(dim)) * wave_tile[dim] for dim in (m, n) if wave_name(dim) in counts}
-    steps = op.operands[0].tile.extent(k) // row.k
-    wide = wide_steps(row, machine)
-    wide = wide if steps % wide == 0 else 1
-
-    def operand(layout: Layout, dim: str, issue: int) -> Layout:
-        layout = layout.renamed(names)
-        if wide == 1:
-            return layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue).repeated(k, steps, row.k)
-        run = layout.run_length(k)
-        base = tuple((d, expr * wide if d == k else expr) for d, expr in layout.base)
-        layout = replace(
-            layout, base=base, axes=layout.axes or (RegisterAxis(1, ((k, 1),)),), inner=max(1, layout.inner)
-        )
-        layout = layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue)
-        return layout.repeated(k, steps // wide, row.k * wide).repeated(k, wide, run)
-
-    acc = row.acc.layout.renamed(names).shifted(place)
-    acc = acc.repeated(m, wave_tile[m] // row.m, row.m).repeated(n, wave_tile[n] // row.n, row.n)
-    return operand(row.a.layout, m, row.m), operand(row.b.layout, n, row.n), acc

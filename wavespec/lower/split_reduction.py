@@ -10,10 +10,11 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
-from wavespec.ir.tile_ops import COPY, MMA, READ, WRITE
+from wavespec.ir.tile_ops import COPY, EXTRACT, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import of_grid
+from wavespec.lower.product_layouts import wide_steps
 from wavespec.lower.tile_properties import (
     operands_are_read_beside_products,
     products_have_instructions,
@@ -64,8 +65,8 @@ class _Splitter:
     def block(self, ops: tuple[Op, ...], around: dict[str, Op]) -> tuple[Op, ...]:
         """Operations with loops in place of products; ``around``: the reads in front of the loop that they are in."""
         written = {one["memory"] for op in ops for one in op.walk() if one.is_(COPY, WRITE)}
-        reads = {name: read for name, read in around.items() if read["memory"] not in written}
-        reads |= {op.result.name: op for op in ops if op.is_(READ) and not op.get("by_unit")}
+        reads = {name: read for name, read in around.items() if read.get("memory") not in written}
+        reads |= {op.result.name: op for op in ops if op.is_(READ, EXTRACT) and not op.get("by_unit")}
         products = [op for op in ops if op.is_(MMA) and all(v.name in reads for v in op.operands[:2])]
         split = {v.name for op in products for v in op.operands[:2]}
         result: list[Op] = []
@@ -154,16 +155,3 @@ def remaining(kernel: Kernel, dim: str, tile: int, granule: int) -> Expr:
     start = kernel.symbol(f"at_{dim}") if looped else kernel.symbol(f"wg{split.axis}") * split.tile
     there = ceildiv(size - start, granule) * granule
     return minimum(tile, maximum(granule, there) if dim in of_grid(kernel) else there)
-
-
-def wide_steps(row: MatrixInstruction, machine: Machine) -> int:
-    """Steps of k that one widest shared-memory access feeds, when each lane's elements along k are one short run.
-
-    The order of k inside a step is free as long as both operands agree, so a lane may take the elements of several
-    steps from one run: `assign_layouts` spreads them.  1 where the machine loads whole fragments itself.
-    """
-    runs = [fragment.layout.run_length("k") for fragment in (row.a, row.b)]
-    only_k = all(len(f.layout.axes) <= 1 for f in (row.a, row.b))
-    if machine.shared.matrix_load or not only_k or runs[0] != runs[1]:
-        return 1
-    return max(1, machine.shared.access_bytes // (runs[0] * row.a.dtype.bytes))

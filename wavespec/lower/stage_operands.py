@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, Value, attribute_pairs, rewrite
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import MMA, READ
+from wavespec.ir.tile_ops import ALIKE, MMA, READ
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.promote_shared import check_shared, unlike
 from wavespec.lower.thread_properties import memories_are_filled_first, shared_memory_fits
 from wavespec.lower.tile_properties import (
@@ -21,16 +22,18 @@ from wavespec.lower.tile_properties import (
     tiles_are_placed,
     tiles_have_extents,
 )
+from wavespec.ops.extract import registers_of
 from wavespec.ops.take import SharedInTurns
 from wavespec.targets.machine import Fragment, Machine
 
 
 class StageOperands(Pass):
-    """Have every product read its operands from memory.
+    """Have every product find its operands in memory, or in registers where it takes them from.
 
     Before: an operand of an mma may be any value.
-    After:  what is no ``read``, or a ``direct`` one, is padded with zeros beyond the edge of the dim that is summed
-            over, written to a shared memory ``<name>.shared`` in the arrangement of the operand, and read from there.
+    After:  what follows the sums of another product, which the instruction has where it takes this operand, is padded
+            with zeros beyond the edge of the dim that is summed over, and `extract`ed.
+            What else is no ``read``, or a ``direct`` one, is padded, written to a shared memory ``<name>.shared`` in the arrangement of the operand, and read from there.
             A right one that the matrix unit takes from shared memory is read there ``by_unit``.
             The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
             where waves run one after another.  What products use in several ways is laid down in each.  Barriers come
@@ -45,6 +48,7 @@ class StageOperands(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh, added = fresh_names(kernel), dict[str, Memory]()
         reads = {op.result.name for op in kernel.walk() if op.is_(READ) and not op.get("direct")}
+        makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
 
         def change(op: Op) -> tuple[Op, ...]:
             if not op.is_(MMA):
@@ -54,22 +58,76 @@ class StageOperands(Pass):
                 value = operands[number]
                 if value.name in reads:
                     continue
+                is_right = number == (0 if op["instruction"].endswith(":swapped") else 1)
+                by_unit = row.reads_shared and is_right  # the left one is taken from registers
+                if not by_unit and _is_in_place(kernel, op, number, makers, machine):
+                    kept, operands[number] = _kept(kernel, op, value, fresh)
+                    before += kept
+                    continue
                 if kernel.producers and kernel.distribution.roles.order == "ping_pong":
                     raise SharedInTurns(op.span, value.name)
                 memory = unlike(_memory(kernel, op, value, fragment, machine), added)
                 added[memory.name] = memory
-                is_right = number == (0 if op["instruction"].endswith(":swapped") else 1)
-                by_unit = row.reads_shared and is_right  # the left one is taken from registers
                 staged, operands[number] = _through(kernel, op, value, memory, fragment.bias, by_unit, fresh)
                 before += staged
             return (*before, replace(op, operands=tuple(operands)))
 
         body = rewrite(kernel.body, change)
-        if not added:
+        if body is kernel.body:
             return kernel
         kernel = replace(kernel, body=body, memories=(*kernel.memories, *added.values()))
         check_shared(kernel, machine)
         return kernel
+
+
+def _is_in_place(kernel: Kernel, product: Op, number: int, makers: Mapping[str, Op], machine: Machine) -> bool:
+    """Whether each lane has the elements of an operand that the instruction wants from it."""
+    value, row = product.operands[number], instruction_of(product, machine)
+    fragment = (row.a, row.b)[number]
+    if not machine.concurrent_waves or fragment.bias or value.tile.dtype != fragment.dtype:
+        return False
+    followed = _followed(value, makers)
+    if not followed:
+        return False
+    wanted = product_layouts(kernel, product, machine)[number]
+    first, *others = (product_layouts(kernel, one, machine)[2] for one in followed)
+    if any(one != first for one in others):
+        return False
+    try:
+        registers_of(first, wanted, dict.fromkeys(wanted.dims, 0))
+    except KeyError:
+        return False
+    return True
+
+
+def _followed(value: Value, makers: Mapping[str, Op]) -> list[Op]:
+    """The products whose sums a value is distributed like, as far as that is known here."""
+    found, seen, waiting = list[Op](), set[str](), [value]
+    while waiting:
+        one = waiting.pop()
+        maker = makers.get(one.name)
+        if maker is None or one.name in seen:
+            continue
+        seen.add(one.name)
+        if maker.is_(MMA):
+            found.append(maker)
+        elif maker.is_(ALIKE):
+            waiting += (other for other in maker.operands if set(other.tile.dims) == set(value.tile.dims))
+    return found
+
+
+def _kept(kernel: Kernel, product: Op, value: Value, fresh: Callable[[str], str]) -> tuple[list[Op], Value]:
+    """The operations that hand an operand on in registers, and what they make."""
+    pad, part = _padded(kernel, product, value, fresh), Value(fresh(value.name), value.tile)
+    origin = attribute_pairs({"origin": tuple((dim, const(0)) for dim in value.tile.dims)})
+    return [pad, Op("extract", pad.results, (part,), origin, span=product.span, node=product.node)], part
+
+
+def _padded(kernel: Kernel, product: Op, value: Value, fresh: Callable[[str], str]) -> Op:
+    k = product["k"]
+    edge = {"dim": k, "origin": ((k, kernel.symbol(f"at_{k}")),), "size": kernel.size(k), "value": 0}
+    padded = Value(fresh(value.name), value.tile)
+    return Op("pad", (value,), (padded,), attribute_pairs(edge), span=product.span, node=product.node)
 
 
 def _memory(kernel: Kernel, product: Op, value: Value, fragment: Fragment, machine: Machine) -> Memory:
@@ -87,14 +145,11 @@ def _through(
     kernel: Kernel, product: Op, value: Value, memory: Memory, bias: int, by_unit: bool, fresh: Callable[[str], str]
 ) -> tuple[list[Op], Value]:
     """The operations that lay an operand down and read it, and what was read."""
-    k, tile = product["k"], value.tile
-    size = kernel.size(k)
-    padded, read = Value(fresh(value.name), tile), Value(fresh(value.name), replace(tile, dtype=memory.dtype))
-    edge = {"dim": k, "origin": ((k, kernel.symbol(f"at_{k}")),), "size": size, "value": 0}
-    ops = [Op("pad", (value,), (padded,), attribute_pairs(edge), span=product.span, node=product.node)]
+    tile, ops = value.tile, [_padded(kernel, product, value, fresh)]
+    read = Value(fresh(value.name), replace(tile, dtype=memory.dtype))
     if bias:
         biased = replace(read, name=fresh(value.name))
-        ops.append(Op("cast", (padded,), (biased,), attribute_pairs({"bias": bias}), span=product.span))
+        ops.append(Op("cast", ops[0].results, (biased,), attribute_pairs({"bias": bias}), span=product.span))
     place = attribute_pairs({"memory": memory.name, "origin": tuple(origin_in(kernel, memory, tile).items())})
     ops += [
         Op("write", ops[-1].results, (), place, span=product.span, node=product.node),
