@@ -16,6 +16,7 @@ from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
@@ -55,6 +56,7 @@ PASSES: tuple[Pass, ...] = (
     MaskEdges(),
     KeepResults(),
     PeelEdges(),
+    PadOnce(),
     ShareResults(),
     LimitCode(),
     TileToThread(),

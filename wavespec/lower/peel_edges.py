@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, minimum
+from wavespec.ir.expr import Expr, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.tile_ops import ITERATE, MMA
+from wavespec.ir.tile_ops import COPY, ELEMENTWISE, ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.index_bounds import holds_until
 from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
 from wavespec.targets.machine import Machine
 
@@ -20,8 +22,10 @@ class PeelEdges(Pass):
 
     Before: operations in a loop have ``masked`` dims wherever the last tile may be partial.
     After:  a loop over a dim that is masked in it stands there twice: up to the last whole tile, with nothing masked
-            along the dim, and from there on (``lower``) to the end, as it was.  Loops of matrix products, and those
-            that a schedule names, stay one: other passes overlap their steps.
+            along the dim, and from there on (``lower``) to the end, as it was.  Loops that a schedule names, and
+            loops of matrix products, stay one: other passes overlap their steps.  Where waves only copy these are
+            consumers, whose steps overlap later: the first loop ends where comparisons of indices begin to fail, too,
+            and takes for granted that they hold; copies stay as they are.
     """
 
     name: ClassVar[str] = "peel-edges"
@@ -37,12 +41,23 @@ class PeelEdges(Pass):
                 return (op,)
             if op["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
                 return (op,)
-            if any(op.get(key) is not None for key in ("lower", "stride", "goes_on")):
+            if any(op.get(key) is not None for key in ("stride", "goes_on")):
                 return (op,)
             inside = [inner for inner in op.walk() if inner is not op]
-            if any(inner.is_(MMA) for inner in inside) or not any(_is_masked(inner, op) for inner in inside):
+            has_products = any(inner.is_(MMA) for inner in inside)
+
+            def is_checked(inner: Op) -> bool:
+                return _is_masked(inner, op) and not (has_products and inner.is_(COPY))
+
+            if has_products and kernel.producers:
+                holds = _held(op)
+            elif has_products or op.get("lower") is not None:
                 return (op,)
-            return _peeled(op, _end(kernel, op), fresh)
+            else:
+                holds = {}
+            if not holds and not any(map(is_checked, inside)):
+                return (op,)
+            return _peeled(op, _end(kernel, op), holds, is_checked, fresh)
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
@@ -54,11 +69,34 @@ def _end(kernel: Kernel, loop: Op) -> Expr:
     return minimum(extent, size) if extent.divisor % loop["step"].value == 0 else extent
 
 
-def _peeled(loop: Op, end: Expr, fresh: Callable[[str], str]) -> tuple[Op, Op]:
+def _held(loop: Op) -> dict[str, Expr]:
+    """The flags by which elements are chosen in a loop and that hold up to somewhere along its dim, and up to where."""
+    chosen = {
+        op.operands[0].name
+        for op in loop.body.ops
+        if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[1].tile.dims == op.result.tile.dims
+    }
+    held = holds_until(loop.body.ops, loop["dim"], loop["induction"])
+    return {name: bound for name, bound in held.items() if name in chosen}
+
+
+def _peeled(
+    loop: Op, end: Expr, holds: Mapping[str, Expr], is_checked: Callable[[Op], bool], fresh: Callable[[str], str]
+) -> tuple[Op, Op]:
     names: dict[str, Value] = {}
-    whole = end - end % loop["step"]
+    lower = loop.get("lower") or const(0)
+    span = functools.reduce(minimum, holds.values(), end) - lower
+    span = maximum(span, 0) if span.low is None or span.low < 0 else span
+    whole = lower + span - span % loop["step"]
     first = copied(loop, fresh, names).with_(extent=whole)
-    ops = rewrite(first.body.ops, lambda op: (_unmasked(op, loop) if _is_masked(op, loop) else op,))
+    flags = {names[name].name for name in holds}
+
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[0].name in flags:
+            return (Op("cast", op.operands[1:2], op.results, span=op.span, node=op.node),)
+        return (_unmasked(op, loop) if is_checked(op) else op,)
+
+    ops = rewrite(first.body.ops, change)
     first = replace(first, region=replace(first.body, ops=ops))
     return first, replace(loop.with_(lower=whole), operands=first.results)
 

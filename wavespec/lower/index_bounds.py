@@ -1,0 +1,77 @@
+"""Operations of a loop go in; up to where comparisons of indices hold for all elements of a step comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Op, Value
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, INDEX, REGISTER, SIZE
+
+_Linear = tuple[dict[str, int], Expr]
+"""Coefficients of the elements' places in a tile, by dim, and what is added."""
+_NONE: Final = const(0)
+_AT_LEAST: Final = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
+"""By comparison: the sign of right minus left, and the least that it may then be."""
+
+
+def holds_until(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
+    """By the name of a flag: the first place along ``dim`` such that it holds for all elements of steps that end there.
+
+    Only for flags that hold up to somewhere along the dim, whose steps begin at the symbol ``induction``.
+    """
+    known, found = dict[str, _Linear](), dict[str, Expr]()
+    for op in ops:
+        if len(op.results) != 1 or op.region is not None:
+            continue
+        if op.is_(ELEMENTWISE) and op["function"] in _AT_LEAST and all(v.name in known for v in op.operands):
+            sign, least = _AT_LEAST[op["function"]]
+            bound = _bound(*(known[value.name] for value in op.operands), sign, op.result, dim, induction)
+            if bound is not None:
+                found[op.result.name] = bound - least
+        elif (linear := _linear(op, known)) is not None:
+            known[op.result.name] = linear
+    return found
+
+
+def _linear(op: Op, known: Mapping[str, _Linear]) -> _Linear | None:
+    if op.result.tile.dtype.kind != "int":
+        return None
+    if op.is_(INDEX):
+        ((dim, origin),) = op["origin"]
+        return {dim: 1}, origin
+    if op.is_(SIZE):
+        return {}, op["extent"]
+    if op.is_(REGISTER):
+        return {}, const(int(op["value"]))
+    operands = [known.get(value.name) for value in op.operands]
+    if op.is_(CAST):
+        return operands[0]
+    if not op.is_(ELEMENTWISE) or op["function"] not in ("add", "sub", "neg") or None in operands:
+        return None
+    signs = {"add": (1, 1), "sub": (1, -1), "neg": (-1,)}[op["function"]]
+    return _sum((sign, one) for sign, one in zip(signs, operands, strict=True) if one is not None)
+
+
+def _sum(parts: Iterable[tuple[int, _Linear]]) -> _Linear:
+    coefficients, rest = dict[str, int](), _NONE
+    for sign, (own, added) in parts:
+        rest += added * sign
+        for dim, coefficient in own.items():
+            coefficients[dim] = coefficients.get(dim, 0) + sign * coefficient
+    return coefficients, rest
+
+
+def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, induction: str) -> Expr | None:
+    """What the place behind a step is at most, for right minus left, times the sign, to be at least 0."""
+    coefficients, rest = _sum(((sign, right), (-sign, left)))
+    if coefficients.pop(dim, 0) != -1:
+        return None
+    for other, coefficient in coefficients.items():  # the element of the tile for which it is least
+        rest += min(0, coefficient * (flag.tile.extent(other) - 1))
+    start = next((node for node in rest.walk() if node.kind == "symbol" and node.args[0] == induction), None)
+    if start is None:
+        return None
+    bound = rest + start + 1  # its coefficient is -1, as that of the dim
+    return None if induction in bound.symbols else bound

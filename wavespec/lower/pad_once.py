@@ -1,0 +1,157 @@
+"""Tile kernel in, tile kernel out: what lies beyond an edge becomes a number once, for all who leave it out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar, Final
+
+from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, PAD, REDUCE, REGISTER, SIZE
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.tile_properties import edges_are_masked
+from wavespec.ops.reduce import identity
+from wavespec.targets.machine import Machine
+
+_Range = tuple[float, float]
+_ALL: Final = (-math.inf, math.inf)
+_LARGEST, _SMALLEST = (2 - 2.0**-23) * 2.0**127, 2.0**-126
+_RULES: Final[dict[str, Callable[..., float]]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "fma": lambda x, y, z: x * y + z,
+    "neg": lambda x: -x,
+    "maximum": max,
+    "minimum": min,
+    "floor": lambda x: x if math.isinf(x) else math.floor(x),
+    "exp2": lambda x: 2.0**x if x < 128 else math.inf,
+    "log2": lambda x: -math.inf if x <= 0 else math.log2(x),
+    "rsqrt": lambda x: math.inf if x <= 0 else x**-0.5,
+}
+"""Of functions that are monotonic in each operand: the extremes of their results are at extremes of operands."""
+_EXACT: Final = ("neg", "maximum", "minimum")
+
+
+class PadOnce(Pass):
+    """Replace what lies beyond an edge once, and not where that would change nothing.
+
+    Before: in loops of products each masked ``reduce`` and ``pad`` leaves out what lies beyond the edge by itself.
+    After:  the first one has a ``pad``, and what comes behind takes what that makes: registers hold one version of the
+            tile.  Whoever would put there what is there already is not masked, any more: behind scores of minus infinity
+            the powers are 0.  Nobody sees what is beyond an edge, so it may be any number; only NaN would spread, and
+            it comes from rows alone, where it spreads to what is inside as well.
+    """
+
+    name: ClassVar[str] = "pad-once"
+    requires = (edges_are_masked,)
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        inside = dict[str, _Range]()
+        for op in kernel.walk():
+            if len(op.results) == 1 and op.region is None:
+                inside[op.result.name] = _range_of(op, [inside.get(value.name, _ALL) for value in op.operands])
+        fresh = fresh_names(kernel)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if not op.is_(ITERATE) or not any(inner.is_(MMA) for inner in op.body.ops):
+                return (op,)
+            return (_Edge(op, inside, fresh).padded_once(),)
+
+        return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _range_of(op: Op, operands: list[_Range]) -> _Range:
+    """Between which numbers the elements of a value are, NaN aside."""
+    if op.is_(REGISTER):
+        return float(op["value"]), float(op["value"])
+    if op.is_(SIZE):
+        low, high = op["extent"].low, op["extent"].high
+        return -math.inf if low is None else float(low), math.inf if high is None else float(high)
+    if not op.result.tile.dtype.is_float:
+        return _ALL
+    if op.is_(CAST):
+        (one,) = operands
+        return one if one[0] == one[1] and (one[0] == 0 or math.isinf(one[0])) else _ALL
+    if op.is_(ELEMENTWISE) and op["function"] == "where":
+        _, one, other = operands
+        return min(one[0], other[0]), max(one[1], other[1])
+    rule = _RULES.get(op["function"]) if op.is_(ELEMENTWISE) else None
+    if rule is None:
+        return _ALL
+    results = [rule(*point) for point in itertools.product(*operands)]
+    if any(map(math.isnan, results)):
+        return _ALL
+    low, high = min(results), max(results)
+    return (low, high) if op["function"] in _EXACT else (-_rounded_up(-low), _rounded_up(high))
+
+
+def _rounded_up(number: float) -> float:
+    """At least what any type of at least 22 bits rounds it to."""
+    if math.isinf(number):
+        return number
+    above = number + abs(number) * 2.0**-22
+    if abs(above) < _SMALLEST:
+        return max(above, 0.0)
+    return math.inf if above > _LARGEST else max(above, -_LARGEST)
+
+
+class _Edge:
+    """Follows what lies beyond the edge of the dim of one loop."""
+
+    def __init__(self, loop: Op, inside: dict[str, _Range], fresh: Callable[[str], str]) -> None:
+        self.loop, self.inside, self.fresh = loop, inside, fresh
+        self.dim: str = loop["dim"]
+        self.beyond = dict[str, _Range]()
+        self.names = dict[str, Value]()
+        self.ops: list[Op] = []
+
+    def padded_once(self) -> Op:
+        before = self.loop.body.ops
+        for op in before:
+            self._add(op)
+        changed = len(before) != len(self.ops) or any(
+            one is not other for one, other in zip(before, self.ops, strict=True)
+        )
+        return replace(self.loop, region=replace(self.loop.body, ops=tuple(self.ops))) if changed else self.loop
+
+    def _add(self, op: Op) -> None:
+        if op.is_(ELEMENTWISE, CAST, PAD, REDUCE) and any(value.name in self.names for value in op.operands):
+            op = replace(op, operands=tuple(self.names.get(value.name, value) for value in op.operands))
+        masked = op.is_(PAD, REDUCE) and op.get("masked") and op["dim"] == self.dim
+        if not masked or not op.operands[0].tile.dtype.is_float:
+            self.ops.append(op)
+            if len(op.results) == 1 and self.dim in op.result.tile.dims:
+                self.beyond[op.result.name] = self._of(op)
+            return
+        (value, *_), number = op.operands, op["value"] if op.is_(PAD) else 0.0
+        if op.is_(REDUCE):
+            if op.result.tile.dtype != value.tile.dtype:  # it computes in a wider one
+                self.ops.append(op)
+                return
+            number = identity(op["function"], value.tile.dtype)
+        if self.beyond.get(value.name, _ALL) != (number, number):
+            value = self._pad(op, value, number)
+        self.ops.append(replace(op.with_(masked=False), operands=(value, *op.operands[1:])))
+        if op.is_(PAD):
+            self.beyond[op.result.name] = number, number
+
+    def _pad(self, op: Op, value: Value, number: float) -> Value:
+        """``value`` with the number beyond the edge, for all who come behind."""
+        padded = replace(value, name=self.fresh(value.name))
+        edge = {key: op[key] for key in ("dim", "origin", "size")} | {"value": number, "masked": True}
+        self.ops.append(Op("pad", (value,), (padded,), attribute_pairs(edge), span=op.span, node=op.node))
+        self.names[value.name] = padded
+        self.beyond[padded.name] = number, number
+        return padded
+
+    def _of(self, op: Op) -> _Range:
+        operands = list[_Range]()
+        for value in op.operands:
+            along = self.dim in value.tile.dims
+            operands.append(self.beyond.get(value.name, _ALL) if along else self.inside.get(value.name, _ALL))
+            if along and operands[-1] == _ALL:  # it may be NaN
+                return _ALL
+        return _range_of(op, operands)
