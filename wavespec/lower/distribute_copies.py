@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const, symbol
-from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.tile_ops import COPY, MMA, READ
@@ -18,9 +18,10 @@ from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
-from wavespec.ops.index_map import seen_by
+from wavespec.ops.index_map import index_of, seen_by
 from wavespec.targets.machine import Machine
 
+_MAPPED = ("at", "over", "through")
 Box = tuple[tuple[int, int], ...]
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
 
@@ -38,7 +39,8 @@ class DistributeCopies(Pass):
                reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
-               and that no workgroup finds empty: ``boxes`` alone, each (start, extent) per dim.
+               and that no workgroup finds empty: ``boxes`` alone, each (start, extent) per dim.  A mapping of dims
+               that the tile does not have says where they begin.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -53,9 +55,10 @@ class DistributeCopies(Pass):
             if not op.is_(COPY):
                 return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
-            by_itself = kernel.producers and not op.get("at") and not may_be_empty(kernel, source)
-            if by_itself and (boxes := boxes_of(source, shared, machine)):
-                return (op.with_(boxes=boxes),)
+            plain = _without_mapping(op, shared) if kernel.producers else None
+            tensor = kernel.memory(op["source"])
+            if plain and not may_be_empty(kernel, tensor) and (boxes := boxes_of(tensor, shared, machine)):
+                return (plain.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
@@ -64,6 +67,25 @@ class DistributeCopies(Pass):
 
         body = rewrite(kernel.body, change)
         return replace(kernel.with_symbols(*added), body=body)
+
+
+def _without_mapping(op: Op, shared: Memory) -> Op | None:
+    """The copy with a place for each dim of the tensor, where the mapping moves nothing but dims that the tile does not
+    have: the machine leaves out what is outside."""
+    if not op.get("at"):
+        return op
+    origin, tile = dict(op["origin"]), {index_of(dim): dim for dim in shared.dims}
+    places = dict[str, Expr]()
+    known = {index_of(dim).args[0]: start for dim, start in origin.items() if dim not in shared.dims}
+    for dim, place in op["at"]:
+        if dim in shared.dims and place is index_of(dim):
+            places[dim] = origin[dim]
+        elif dim in shared.dims or op["through"] or place.symbols & {index.args[0] for index in tile}:
+            return None
+        else:
+            places[dim] = place.substitute(known)
+    attributes = dict(op.attributes) | {"origin": tuple(places.items())}
+    return replace(op, attributes=attribute_pairs({key: attributes[key] for key in attributes if key not in _MAPPED}))
 
 
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:

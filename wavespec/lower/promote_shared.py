@@ -218,8 +218,9 @@ class _Staging:
         dims, sizes = tuple(dim for dim, _ in extents), tuple(const(extent) for _, extent in extents)
         dtype = fragment.dtype if fragment else source.dtype
         name = f"{op.result.name if op.get('at') else source.name}.shared"
-        shared = Memory(name, dtype, dims, sizes, "shared", buffers=self.stages, staged=True, span=op.span)
         loop = self.loops.get(op.result.name)
+        stages = 1 if self.kernel.producers and loop is None else self.stages  # nothing is read behind it
+        shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
         elsewhere = {name for name, other in self.filled_in.items() if other != loop}
         arranged = arrange_staged(shared, product, fragment, self.machine, source.span)
         shared = unlike(arranged, self.added, elsewhere)

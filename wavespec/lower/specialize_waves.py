@@ -11,7 +11,7 @@ from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
-from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, signal
+from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, ring_outside, rings_of, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
 from wavespec.schedule.producer import Producer
@@ -28,6 +28,7 @@ class SpecializeWaves(Pass):
             those of the step before instead and empties that one's buffer, where there are several; the last ones are
             awaited behind the loop.
             Workgroups of a cluster each copy a part of what all of them read, for all of them.
+            What is filled in front of all loops is filled once: consumers wait for it where its copies were.
             Loads that the places of copies are made of belong to the producer, and to both where both use them.
             ``i`` counts on over the steps of outer loops, so that copies run ahead across tiles.
             ``ping_pong``: the two waves that compute take the tiles in turns, and signal each other when they have
@@ -49,10 +50,13 @@ class SpecializeWaves(Pass):
         rings, fresh = rings_of(kernel), fresh_names(kernel)
         if not rings:
             raise NothingToCopy(kernel.distribution.roles.span)
-        producer, consumer = Producer(kernel, rings), Consumer(kernel, rings, fresh)
+        outside = ring_outside(kernel)
+        producer, consumer = Producer(kernel, rings, outside), Consumer(kernel, rings, outside, fresh)
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
-        signals = [one for ring in rings.values() for one in ring.signals]
+        signals = [one for ring in rings.values() if ring.begins for one in ring.signals]
+        if outside:
+            signals.append(outside.signals[0])
         if consumer.turn is not None:
             signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
         consumed = consumer.body()

@@ -1,10 +1,10 @@
-"""A loop that fills shared memory and uses it in the same step: its ring of buffers, and the place of a step in it."""
+"""Loops that fill shared memory and use it in the same step: their rings of buffers, and the place of a step in one."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from wavespec.ir.dtype import DTYPES
@@ -26,7 +26,8 @@ READS = ("memory", "a_memory", "b_memory")
 
 @dataclass(frozen=True, slots=True)
 class BufferRing:
-    """The buffers of one loop: which one a step uses, and in which round."""
+    """The buffers of a loop, or of two of which one goes on where the other ends: which one a step uses, in which
+    round."""
 
     name: str
     filled: frozenset[str]
@@ -36,13 +37,20 @@ class BufferRing:
     """Steps before this loop, modulo two rounds."""
     lets: tuple[Op, ...]
     """What says how many those are."""
+    lower: Expr
+    """Where the first step is."""
     step: Expr
-    """Number of the current step of this loop."""
+    """Number of the current step."""
     steps: Expr
+    """Up to the end of this loop."""
     full_arrivals: int
     empty_arrivals: int
     everywhere: bool
     """Whether other workgroups of the cluster fill its buffers as well."""
+    begins: bool = True
+    """Whether no loop before has steps of the ring."""
+    ends: bool = True
+    """Whether no loop behind has."""
 
     def index(self, step: Expr) -> Expr:
         return (self.done + step) % self.stages
@@ -70,12 +78,38 @@ class BufferRing:
 def rings_of(kernel: Kernel) -> dict[int, BufferRing]:
     """The ring of every loop that has one, by the loop's `id`: loops over one dim have one induction."""
     rings, known = dict[int, BufferRing](), Counter[str]()
-    for loop, around in _loops(kernel, kernel.body, ()):
-        induction: str = loop["induction"]
+    waiting = deque(_loops(kernel, kernel.body, ()))
+    while waiting:
+        first, around = waiting.popleft()
+        rest = waiting.popleft()[0] if waiting and _goes_on(first, waiting[0][0], filled_by(kernel, first)) else None
+        induction: str = first["induction"]
         name = f"{induction}.{known[induction]}" if known[induction] else induction
         known[induction] += 1
-        rings[id(loop)] = _ring(kernel, loop, around, name)
+        ring = _ring(kernel, rest.with_(lower=first["lower"]) if rest else first, around, name)
+        rings[id(first)] = replace(ring, steps=trips(first), ends=rest is None)
+        if rest:
+            rings[id(rest)] = replace(ring, begins=False)
     return rings
+
+
+def ring_outside(kernel: Kernel) -> BufferRing | None:
+    """Of what is filled once, in front of all loops: one buffer."""
+    copies = [op for op in kernel.body if is_copy(kernel, op)]
+    if not copies:
+        return None
+    filled = frozenset(op["memory"] for op in copies)
+    name = "-".join(sorted(filled))
+    arrivals = _full_arrivals(kernel, copies, filled)
+    none, one = const(0), const(1)
+    return BufferRing(name, filled, 1, none, (), none, none, one, arrivals, empty_arrivals=0, everywhere=False)
+
+
+def _goes_on(first: Op, rest: Op, filled: frozenset[str]) -> bool:
+    """Whether a loop copies the same as the one before, from the step on where that ends."""
+    if first["induction"] != rest["induction"] or first["upper"] != rest["lower"]:
+        return False
+    one, other = ([(op.name, op.attributes) for op in copies_into(loop.body.ops, filled)] for loop in (first, rest))
+    return one == other
 
 
 def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
@@ -101,9 +135,7 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> Buffer
             passed = passed * trips(outer) + step_of(kernel, outer)
         done = symbol(f"done_{name}", 0, 2 * stages - 1)
         lets = (make("let", symbol=f"done_{name}", value=passed * trips(loop) % (2 * stages)),)
-    boxes = [op for op in loop.body.ops if op.is_(BULK_COPY)]
-    by_lanes = any(is_by_lanes(op, filled) for op in loop.body.ops)
-    everywhere = any(is_shared(kernel, box) for box in boxes)
+    everywhere = any(is_shared(kernel, op) for op in loop.body.ops if op.is_(BULK_COPY))
     waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
     return BufferRing(
         name,
@@ -111,12 +143,19 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> Buffer
         stages,
         done,
         lets,
+        loop["lower"],
         step_of(kernel, loop),
         trips(loop),
-        full_arrivals=(kernel.lanes * kernel.producers if by_lanes else 0) + bool(boxes),
+        full_arrivals=_full_arrivals(kernel, loop.body.ops, filled),
         empty_arrivals=waves * (kernel.cluster if everywhere else 1),
         everywhere=everywhere,
     )
+
+
+def _full_arrivals(kernel: Kernel, ops: Sequence[Op], filled: frozenset[str]) -> int:
+    """Every lane that copies, and the one that has boxes copied."""
+    by_lanes = any(is_by_lanes(op, filled) for op in ops)
+    return (kernel.lanes * kernel.producers if by_lanes else 0) + any(op.is_(BULK_COPY) for op in ops)
 
 
 def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:

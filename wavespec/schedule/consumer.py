@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, less
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_WAIT
@@ -24,6 +24,7 @@ from wavespec.schedule.buffer_ring import (
 )
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
+from wavespec.schedule.overlapped_products import overlapped_products
 
 _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
 
@@ -31,16 +32,35 @@ _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
 class Consumer:
     """Keeps everything of a kernel but its copies."""
 
-    def __init__(self, kernel: Kernel, rings: Mapping[int, BufferRing], fresh: Callable[[str], str]) -> None:
-        self.kernel, self.rings, self.fresh = kernel, rings, fresh
+    def __init__(
+        self,
+        kernel: Kernel,
+        rings: Mapping[int, BufferRing],
+        outside: BufferRing | None,
+        fresh: Callable[[str], str],
+    ) -> None:
+        self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; stores in flight are awaited before shared memory goes away."""
-        ops = self._kept(self.kernel.body, ())
+        ops = self._kept(self._without_copies(), ())
         if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))
         return ops
+
+    def _without_copies(self) -> tuple[Op, ...]:
+        """The kernel; a wait for what is filled once where its copies were."""
+        ops, outside = self.kernel.body, self.outside
+        if outside is None:
+            return ops
+        first = next(number for number, op in enumerate(ops) if is_copy(self.kernel, op))
+        wait = make("signal_wait", signal=outside.full, index=const(0), phase=const(0))
+        copies = set(map(id, copies_into(ops, outside.filled)))
+        own = [number for number, op in enumerate(ops) if id(op) not in copies and not op.is_(_GROUPS)]
+        used = sorted({*own, *feeding(ops, own)})
+        before, behind = ([ops[n] for n in used if (n < first) == is_before] for is_before in (True, False))
+        return *before, wait, *behind
 
     def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
         result: list[Op] = []
@@ -73,7 +93,7 @@ class Consumer:
         ops, copies = loop.body.ops, set(map(id, copies_into(loop.body.ops, ring.filled)))
         own = [number for number, op in enumerate(ops) if id(op) not in copies and not op.is_(_GROUPS)]
         used = [ops[number] for number in sorted({*own, *feeding(ops, own)})]
-        index = ring.index(ring.step)
+        index, lets = ring.index(ring.step), ring.lets if ring.begins else ()
         ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
         ops += [_of_buffer(op, ring.filled, index) for op in used]
         last = ops[-1]
@@ -83,10 +103,14 @@ class Consumer:
         # What these waves lay down themselves has one buffer, which the next step fills.
         computed = any(op.is_(MMA_ASYNC) and op["b_memory"] not in ring.filled for op in ops)
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
-        if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1:
-            return [*ring.lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
+        if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1 and ring.begins:
+            return [*lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
         ops.append(self._release(ring, index))
-        return [*ring.lets, *wait, replace(loop, region=replace(loop.body, ops=tuple(ops))), *give]
+        loop = replace(loop, region=replace(loop.body, ops=tuple(ops)))
+        # The product of the step before still reads its buffer when this step's has to be there.
+        overlaps = ring.stages > 1 and not less(loop["upper"] - loop["lower"], loop["step"] + 1)
+        loops = overlapped_products(self.kernel, loop, self.fresh) if overlaps else (loop,)
+        return [*lets, *wait, *loops, *give]
 
     def _overlapped(self, loop: Op, ring: BufferRing, ops: list[Op], wait: Op, give: Sequence[Op]) -> list[Op]:
         """Wait for the products of the step before, and empty its buffer; the last ones are awaited behind the loop."""

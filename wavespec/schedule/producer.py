@@ -26,18 +26,19 @@ from wavespec.schedule.feeding import feeding
 class Producer:
     """Keeps the copies of a kernel and the loops around them."""
 
-    def __init__(self, kernel: Kernel, rings: Mapping[int, BufferRing]) -> None:
-        self.kernel, self.rings = kernel, rings
-        self.by_lanes = any(
-            is_by_lanes(inner, filled)
-            for op in kernel.walk()
-            if (filled := filled_by(kernel, op))
-            for inner in op.body.ops
-        )
+    def __init__(self, kernel: Kernel, rings: Mapping[int, BufferRing], outside: BufferRing | None) -> None:
+        self.kernel, self.rings, self.outside = kernel, rings, outside
+        blocks = [(op.body.ops, filled) for op in kernel.walk() if (filled := filled_by(kernel, op))]
+        blocks += [(kernel.body, outside.filled)] if outside else []
+        self.by_lanes = any(is_by_lanes(op, filled) for ops, filled in blocks for op in ops)
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; one lane is enough to have boxes copied."""
         ops = self._kept(self.kernel.body)
+        if self.outside:
+            copies = copies_into(self.kernel.body, self.outside.filled)
+            inside, after = self._issue(copies, self.outside)
+            ops = (*inside, *after, *ops)
         return ops if self.by_lanes else (in_first_lane(self.kernel, *ops),)
 
     def _kept(self, ops: Sequence[Op]) -> tuple[Op, ...]:
@@ -57,7 +58,8 @@ class Producer:
         if op.is_(LET):
             return (op,)
         if op.is_(FOR) and filled_by(self.kernel, op):
-            return self._loop(op, self.rings[id(op)])
+            ring = self.rings[id(op)]
+            return self._loop(op.with_(lower=ring.lower), ring) if ring.ends else ()
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
             region = Region((), self._kept(op.body.ops), ())
             return (replace(op, operands=(), results=(), region=region),)
@@ -69,18 +71,22 @@ class Producer:
         for op in copies:
             if not carried.isdisjoint(value.name for value in op.operands):
                 raise ValuesNotShared(op.span)
+        index = ring.index(ring.step)
+        wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - ring.round(ring.step))
+        inside, after = self._issue(copies, ring)
+        region = Region((), (wait, *inside), ())
+        return [*ring.lets, replace(loop, operands=(), results=(), region=region), *after]
+
+    def _issue(self, copies: Sequence[Op], ring: BufferRing) -> tuple[list[Op], list[Op]]:
+        """The copies of a step with their signals; and what is left to do behind the loop."""
         boxes = [op for op in copies if op.is_(BULK_COPY)]
         by_lanes = [op for op in copies if not op.is_(BULK_COPY)]
-        index = ring.index(ring.step)
-        body = [make("signal_wait", signal=ring.empty, index=index, phase=const(1) - ring.round(ring.step))]
-        after: list[Op] = []
+        index, issue = ring.index(ring.step), list[Op]()
         if boxes:
             issue = self._boxes(boxes, ring, index)
-            body += [in_first_lane(self.kernel, *issue)] if by_lanes else issue
-        if by_lanes:
-            inside, after = self._by_lanes(by_lanes, ring, index)
-            body += inside
-        return [*ring.lets, replace(loop, operands=(), results=(), region=Region((), tuple(body), ())), *after]
+            issue = [in_first_lane(self.kernel, *issue)] if by_lanes else issue
+        inside, after = self._by_lanes(by_lanes, ring, index) if by_lanes else ([], [])
+        return [*issue, *inside], after
 
     def _boxes(self, boxes: Sequence[Op], ring: BufferRing, index: Expr) -> list[Op]:
         """Announce all bytes, then have the boxes copied; what a cluster shares, each workgroup copies a part of."""

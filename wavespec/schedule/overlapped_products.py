@@ -1,0 +1,214 @@
+"""The loop of a consumer in; out come loops in which the last product of a step runs beside the first of the next one,
+and while that is made ready for its own last product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from wavespec.ir.expr import Expr, maximum, minimum
+from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
+from wavespec.ir.rewriting import copied, substituted
+from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES
+from wavespec.schedule.buffer_ring import trips
+
+
+def overlapped_products(kernel: Kernel, loop: Op, fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """Three loops: the first step up to its last product, all others each with the last product of the step before, and
+    that of the last step; the loop itself where its products depend on each other in another way.
+
+    The loop ends with the release of its buffer.  In a round the last product of the step before is issued behind the
+    first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
+    factor.
+    """
+    step = _Step.of(loop)
+    if step is None:
+        return (loop,)
+    loops = _Loops(step, loop, kernel.symbol(loop["induction"]), fresh)
+    first = loops.first()
+    others = loops.others(first[-1].results)
+    return *first, others, loops.last(others.results[-len(step.handed) :])
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The operations of one step, in order."""
+
+    issue: tuple[Op, ...]
+    """Up to the first products."""
+    middle: tuple[Op, ...]
+    """What can run beside the last product of the step before."""
+    late: tuple[Op, ...]
+    """What cannot: it uses the sums of that, or makes the factor of the next."""
+    product: tuple[Op, ...]
+    """The last product."""
+    wait: Op
+    release: Op
+    handed: tuple[Value, ...]
+    """What the last product uses of the others."""
+    added_to: tuple[Value, ...]
+    """Those of them that it adds to, for each of its sums: what is carried in their place."""
+    guarded: tuple[Value, ...]
+    """What ``late`` makes the factor of."""
+
+    @classmethod
+    def of(cls, loop: Op) -> _Step | None:
+        ops = loop.body.ops
+        if loop.get("once") or loop.get("goes_on") is not None or not ops[-1].is_(IF):
+            return None
+        if any(op.region is not None for op in ops[:-1]):
+            return None
+        commits = [number for number, op in enumerate(ops) if op.is_(MMA_COMMIT)]
+        if len(commits) < 2 or not ops[-2].is_(MMA_WAIT) or commits[-1] != len(ops) - 3:
+            return None
+        start = max(number for number in range(commits[-1]) if ops[number].is_(MMA_FENCE))
+        if any(not op.is_(MMA_FENCE, MMA_ASYNC, MMA_COMMIT) for op in ops[start:-2]):
+            return None
+        wait, release, product, others = ops[-2], ops[-1], ops[start:-2], ops[:start]
+        sums = _names(wait.results)
+        if not sums <= _names(loop.body.yields):
+            return None
+        carried = {
+            argument.name
+            for argument, value in zip(loop.body.arguments, loop.body.yields, strict=True)
+            if value.name in sums
+        }
+        handed = _used(product, others)
+        added_to = tuple(_added_to(value, product) for value in wait.operands)
+        if not _names(added_to) <= _names(handed):
+            return None
+        factors = _names(value for op in product if op.is_(MMA_ASYNC) for value in op.operands[:-1])
+        moved, guarded = _moved(others, factors & _names(handed))
+        late = _users(others, carried | _names(value for op in moved for value in op.results), moved)
+        if any(op.is_(MMA_ASYNC, MMA_COMMIT, MMA_WAIT) for op in late) or not guarded:
+            return None
+        kept = set(map(id, late))
+        issue = others[: commits[0] + 1]
+        if any(id(op) in kept for op in issue):
+            return None
+        middle = tuple(op for op in others[commits[0] + 1 :] if id(op) not in kept)
+        return cls(issue, middle, tuple(late), product, wait, release, handed, added_to, guarded)
+
+
+def _names(values: Iterable[Value]) -> set[str]:
+    return {value.name for value in values}
+
+
+def _used(ops: Sequence[Op], makers: Sequence[Op]) -> tuple[Value, ...]:
+    """The results of ``makers`` that ``ops`` use."""
+    made = _names(value for op in makers for value in op.results)
+    used = {value.name: value for op in ops for value in op.operands if value.name in made}
+    return tuple(used.values())
+
+
+def _added_to(value: Value, product: Sequence[Op]) -> Value:
+    """What the first of the operations that make a sum adds to."""
+    makers = {op.result.name: op for op in product if op.is_(MMA_ASYNC)}
+    while value.name in makers:
+        value = makers[value.name].operands[-1]
+    return value
+
+
+def _moved(ops: Sequence[Op], wanted: Collection[str]) -> tuple[list[Op], tuple[Value, ...]]:
+    """The conversions and moves that end in ``wanted``, and what they begin with."""
+    found, needed = list[Op](), set(wanted)
+    for op in reversed(ops):
+        if op.is_(MOVES) and not needed.isdisjoint(_names(op.results)):
+            found.append(op)
+            needed |= _names(op.operands)
+    made = _names(value for op in found for value in op.results)
+    start = {value.name: value for op in reversed(found) for value in op.operands if value.name not in made}
+    return found[::-1], tuple(start.values()) if wanted <= made else ()
+
+
+def _users(ops: Sequence[Op], names: set[str], with_: Sequence[Op]) -> list[Op]:
+    """The operations that use values of these names, or what such make; ``with_`` some more."""
+    known, found, more = set(names), list[Op](), set(map(id, with_))
+    for op in ops:
+        if id(op) in more or not known.isdisjoint(_names(op.operands)):
+            known |= _names(op.results)
+            found.append(op)
+    return found
+
+
+class _Loops:
+    """Writes the three loops; values of a step are ``names``, what they are called where they are made."""
+
+    def __init__(self, step: _Step, loop: Op, at: Expr, fresh: Callable[[str], str]) -> None:
+        self.step, self.loop, self.at, self.fresh = step, loop, at, fresh
+        sums = _names(step.wait.results)
+        carried = list(zip(loop.operands, loop.body.arguments, loop.body.yields, loop.results, strict=True))
+        self.own = [one for one in carried if one[2].name not in sums]
+        self.sums = [one for one in carried if one[2].name in sums]
+        place = {value.name: number for number, value in enumerate(step.wait.results)}
+        self.added_to = [step.added_to[place[value.name]] for _, _, value, _ in self.sums]
+        """By sum, what is carried in its place."""
+
+    def first(self) -> tuple[Op, ...]:
+        """The first step up to its last product, if there is one."""
+        loop, step = self.loop, self.step
+        names = {argument.name: start for start, argument, _, _ in self.sums}
+        arguments = self._new((argument for _, argument, _, _ in self.own), names)
+        unused = self._new(step.handed, {})
+        body = self._copied((*step.issue, *step.middle, *step.late), names)
+        made = (*(value for _, _, value, _ in self.own), *step.handed)
+        starts = {value.name: start for value, (start, _, _, _) in zip(self.added_to, self.sums, strict=True)}
+        unknown = [value for value in step.handed if value.name not in starts]
+        zeros = [Op("constant", (), (value,), attribute_pairs({"value": 0})) for value in self._new(unknown, starts)]
+        operands = (*(start for start, _, _, _ in self.own), *(starts[value.name] for value in step.handed))
+        region = Region((*arguments, *unused), body, tuple(names[value.name] for value in made))
+        upper = minimum(loop["lower"] + loop["step"], loop["upper"])
+        results = self._new(made, {})
+        return *zeros, replace(loop.with_(upper=upper), operands=operands, results=results, region=region)
+
+    def others(self, starts: tuple[Value, ...]) -> Op:
+        """All other steps, each with the last product of the one before."""
+        loop, step, names, before = self.loop, self.step, dict[str, Value](), dict[str, Value]()
+        arguments = self._new((argument for _, argument, _, _ in self.own), names)
+        handed = self._new(step.handed, before)
+        issue = self._copied(step.issue, names)
+        product = self._copied(step.product, before, late=True)
+        middle = _awaiting_one_more(self._copied(step.middle, names))
+        tied = tuple(names[value.name] for value in step.guarded)
+        sums = tuple(before[value.name] for value in step.wait.operands)
+        results = (*self._new(step.wait.results, before), *self._new(step.guarded, names))
+        wait = replace(step.wait, operands=(*sums, *tied), results=results)
+        names |= {argument.name: before[value.name] for _, argument, value, _ in self.sums}
+        body = (*issue, *product, *middle, wait, *self._copied((step.release,), before, late=True))
+        body += self._copied(step.late, names)
+        made = (*(value for _, _, value, _ in self.own), *step.handed)
+        region = Region((*arguments, *handed), body, tuple(names[value.name] for value in made))
+        ends = (*(result for _, _, _, result in self.own), *self._new(step.handed, {}))
+        return replace(loop.with_(lower=loop["lower"] + loop["step"]), operands=starts, results=ends, region=region)
+
+    def last(self, handed: tuple[Value, ...]) -> Op:
+        """The last product of all, if there was one."""
+        loop, step = self.loop, self.step
+        names = {value.name: made for value, made in zip(step.handed, handed, strict=True)}
+        starts = tuple(names[value.name] for value in self.added_to)
+        arguments = self._new(self.added_to, names)
+        body = self._copied((*step.product, step.wait, step.release), names)
+        region = Region(arguments, body, tuple(names[value.name] for _, _, value, _ in self.sums))
+        lower = maximum(loop["lower"], loop["lower"] + (trips(loop) - 1) * loop["step"])
+        ends = tuple(result for _, _, _, result in self.sums)
+        return replace(loop.with_(lower=lower), operands=starts, results=ends, region=region)
+
+    def _new(self, values: Iterable[Value], names: dict[str, Value]) -> tuple[Value, ...]:
+        values = tuple(values)
+        names |= {value.name: replace(value, name=self.fresh(value.name)) for value in values}
+        return tuple(names[value.name] for value in values)
+
+    def _copied(self, ops: Iterable[Op], names: dict[str, Value], *, late: bool = False) -> tuple[Op, ...]:
+        """The operations under new names; ``late``: of the step before."""
+        induction: str = self.loop["induction"]
+        before = {induction: self.at - self.loop["step"]} if late else {}
+        return tuple(copied(substituted(op, before) if late else op, self.fresh, names) for op in ops)
+
+
+def _awaiting_one_more(ops: Iterable[Op]) -> tuple[Op, ...]:
+    """The operations with waits that leave the product of the step before in flight, up to the next group."""
+    found, behind = list[Op](), True
+    for op in ops:
+        behind = behind and not op.is_(MMA_COMMIT)
+        found.append(op.with_(pending=op["pending"] + 1) if op.is_(MMA_WAIT) and behind else op)
+    return tuple(found)
