@@ -11,7 +11,7 @@ from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
 from wavespec.ir.tile_ops import TILE_OPS
 from wavespec.lower.base import Pass
 from wavespec.lower.empty_dims import dims_found_empty
-from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed
+from wavespec.lower.tile_properties import accesses_are_masked, edges_are_masked, tiles_are_placed
 from wavespec.ops.index_map import dims_of
 from wavespec.targets.machine import Machine
 
@@ -30,7 +30,7 @@ class MaskEdges(Pass):
 
     name: ClassVar[str] = "mask-edges"
     requires = (tiles_are_placed,)
-    ensures = (edges_are_masked,)
+    ensures = (edges_are_masked, accesses_are_masked)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan, empty = kernel.distribution, dims_found_empty(kernel)

@@ -224,11 +224,21 @@ def copies_are_distributed(kernel: Kernel, machine: Machine) -> Iterator[Breach]
 def edges_are_masked(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """Where the last tile may be partial, accesses to tensors and what joins elements check bounds; or whole tiles
     alone are left in the loop around them."""
+    yield from _unmasked(kernel)
+
+
+@property_of("tile")
+def accesses_are_masked(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
+    """The same of accesses alone: what joins elements may have found them replaced."""
+    yield from (found for found in _unmasked(kernel) if found[0].is_(READ, WRITE, COPY))
+
+
+def _unmasked(kernel: Kernel) -> Iterator[tuple[Op, str]]:
     plan = kernel.distribution
     tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
     tiles |= {split.dim: split.tile * plan.cluster for split in plan.workgroup if split.axis == 0}
 
-    def block(ops: tuple[Op, ...], whole: Mapping[str, str]) -> Iterator[Breach]:
+    def block(ops: tuple[Op, ...], whole: Mapping[str, str]) -> Iterator[tuple[Op, str]]:
         for op in ops:
             places = _origin(op)
             for dim, size in _bounded(kernel, op):

@@ -19,8 +19,8 @@ from wavespec.lower.promote_shared import check_shared
 from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes, lanes_are_in_reach
 from wavespec.lower.tile_properties import (
     TILE_PROPERTIES,
+    accesses_are_masked,
     copies_are_distributed,
-    edges_are_masked,
     products_have_instructions,
     tiles_are_placed,
     tiles_have_layouts,
@@ -50,7 +50,7 @@ class TileToThread(Pass):
         tiles_are_placed,
         tiles_have_layouts,
         copies_are_distributed,
-        edges_are_masked,
+        accesses_are_masked,
     )
     ensures = (is_of_lanes, buffers_are_in_range, lanes_are_in_reach)
     drops = TILE_PROPERTIES
