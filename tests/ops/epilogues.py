@@ -67,7 +67,8 @@ def every_function(words: Sequence[str], dtype: str = "f32", **options: Any) -> 
     tensors = [f"other: {{shape: [M, N], dtype: {dtype}}}", "flag: {shape: [M, N], dtype: bool}"]
     for word in words:
         row = next(row for row in FUNCTIONS if row.word == word)
-        operands = {1: "x", 2: "[x, other_tile]", 3: "[flag_tile, x, other_tile]"}[row.operands]
+        operands = {1: "x", 2: "[x, other_tile]", 3: "[x, other_tile, x]"}[row.operands]
+        operands = "[flag_tile, x, other_tile]" if word == "where" else operands
         statements += [f"v_{word}: {{{word}: {operands}}}", f"{{write: v_{word}, to: c_{word}}}"]
         made = "bool" if row.result == "bool" else dtype
         tensors.append(f"c_{word}: {{shape: [M, N], dtype: {made}, role: output}}")

@@ -199,6 +199,24 @@ def test_truth_values_have_their_own_arithmetic(word: str) -> None:
     same(in_steps(word, *operands), by_torch(word, *operands))
 
 
+def test_a_sum_of_products_is_rounded_once() -> None:
+    """Against whole numbers, of which none is lost."""
+    x, y = (torch.randint(-(2**24), 2**24, (10_000,)).float() for _ in range(2))
+    z = -(x * y) * torch.randint(0, 2, x.shape)  # often only what rounding a product would lose is left
+    exact = [int(a) * int(b) + int(c) for a, b, c in zip(x, y, z, strict=True)]
+    expected = torch.tensor([rounded_to_f32(number) for number in exact])
+    for actual in (in_steps("fma", x, y, z), by_torch("fma", x, y, z)):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+def rounded_to_f32(number: int) -> float:
+    """The nearest f32, the even one of two."""
+    shift = max(0, abs(number).bit_length() - 24)
+    half, rest = divmod(abs(number), 2**shift)
+    half += 2 * rest > 2**shift or (2 * rest == 2**shift and half % 2)
+    return float(half * 2**shift if number >= 0 else -half * 2**shift)
+
+
 def test_where_takes_from_either_side() -> None:
     condition, x, y = torch.rand(100) < 0.5, torch.randn(100), torch.randn(100)
     same(in_steps("where", condition, x, y), torch.where(condition, x, y))

@@ -13,13 +13,14 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ops.elementwise import MEANINGS
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
-from wavespec.schema.ops import FUNCTIONS, OPS, Binary, Elementwise, Ternary, Unary
+from wavespec.schema.ops import FUNCTIONS, OPS, Binary, Choice, Elementwise, Ternary, Unary
 from wavespec.schema.reading.json_schema import json_schema
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 WORDS = [function.word for function in FUNCTIONS]
 BIAS = "bias: {shape: [N], dtype: f32}"
-OPERANDS = {1: "sums.acc", 2: "[sums.acc, bias_tile]", 3: "[positive, sums.acc, 0]"}
+OPERANDS = {1: "sums.acc", 2: "[sums.acc, bias_tile]", 3: "[sums.acc, bias_tile, 0]"}
+CHOICE = "[positive, sums.acc, 0]"
 WHOLE = {1: "whole", 2: "[whole, 3]"}
 
 
@@ -27,7 +28,7 @@ def everything() -> KernelSpec:
     statements = ["bias_tile: {read: bias}", "whole: {cast: sums.acc, dtype: i32}", "positive: {gt: [sums.acc, 0]}"]
     for number, row in enumerate(FUNCTIONS):
         operands = WHOLE if row.dtypes in ("integers", "bits") else OPERANDS
-        statements.append(f"v{number}: {{{row.word}: {operands[row.operands]}}}")
+        statements.append(f"v{number}: {{{row.word}: {CHOICE if row.word == 'where' else operands[row.operands]}}}")
     return epilogue(*statements, "y: {mul: [0.5, sums.acc]}", tensors=BIAS)
 
 
@@ -36,7 +37,8 @@ def test_every_function_has_a_model_and_a_meaning() -> None:
     models = [OPS[word] for word in WORDS]
     assert all(issubclass(model, Elementwise) for model in models)
     for function, model in zip(FUNCTIONS, models, strict=True):
-        assert issubclass(model, {1: Unary, 2: Binary, 3: Ternary}[function.operands])
+        wanted = Choice if function.word == "where" else {1: Unary, 2: Binary, 3: Ternary}[function.operands]
+        assert issubclass(model, wanted)
         assert model.__doc__ == function.doc
 
 

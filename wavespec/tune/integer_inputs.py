@@ -9,7 +9,7 @@ from typing import Literal
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.expressions import Expression, Name
-from wavespec.schema.ops import AnyOp, Binary, Cast, Index, Read, Structured, Take, Ternary, ValueOp, Write
+from wavespec.schema.ops import AnyOp, Binary, Cast, Choice, Index, Read, Structured, Take, ValueOp, Write
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -86,7 +86,7 @@ class _Uses:
                 return op.tensor
             case Cast():
                 return self._tensor_of.get(op.value, "")
-            case Ternary():
+            case Choice():
                 found = {self._tensor_of.get(str(one), "") for one in (op.then, op.otherwise)} - {""}
                 return found.pop() if len(found) == 1 else ""
             case _:

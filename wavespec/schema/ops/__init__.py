@@ -16,7 +16,16 @@ from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.branch import Branch
 from wavespec.schema.ops.cast import Cast
 from wavespec.schema.ops.debug import Debug
-from wavespec.schema.ops.elementwise import ELEMENTWISE, FUNCTIONS, Binary, Elementwise, Function, Ternary, Unary
+from wavespec.schema.ops.elementwise import (
+    ELEMENTWISE,
+    FUNCTIONS,
+    Binary,
+    Choice,
+    Elementwise,
+    Function,
+    Ternary,
+    Unary,
+)
 from wavespec.schema.ops.formula import Formula
 from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.iterate import Iterate
@@ -45,6 +54,7 @@ __all__ = [
     "Bitcast",
     "Branch",
     "Cast",
+    "Choice",
     "Debug",
     "EffectOp",
     "Elementwise",
@@ -113,6 +123,7 @@ if TYPE_CHECKING:
         | Unary
         | Binary
         | Ternary
+        | Choice
         | Reduce
         | Scan
         | ArgReduce
