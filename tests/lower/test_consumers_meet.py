@@ -83,7 +83,18 @@ graph:
 schedule: {stages: 2, SCHEDULE}
 """
 
-KERNELS = {"take": TAKE, "attention": ATTENTION}
+PRODUCT_OF_SUMS = """        - q_tile: {read: q}
+        - k_tile: {read: k}
+        - none: {register: [M, T], dtype: f32, value: 0}
+        - s: {mma: [q_tile, k_tile, none]}
+        - p: f16(s)
+"""
+ROWS = "  q: {shape: [M, K], dtype: f16, space: shared}\n  k: {shape: [T, K], dtype: f16, space: shared}\n"
+OF_TENSOR = ATTENTION.replace(PRODUCT_OF_SUMS, "        - w_tile: {read: w}\n        - p: f16(w_tile + 1)\n")
+OF_TENSOR = OF_TENSOR.replace(ROWS, "  w: {shape: [M, T], dtype: f32}\n").replace(" K: {value: 64},", "")
+"""A left operand that follows no sums: no lane has what the instruction wants from it."""
+
+KERNELS = {"take": TAKE, "computed": OF_TENSOR}
 
 
 def lowered(text: str, schedule: str = TOGETHER) -> Kernel:
@@ -184,16 +195,44 @@ def refusal(text: str, schedule: str = TOGETHER) -> WavespecError:
     return caught.value
 
 
-@pytest.mark.parametrize(("name", "value"), [("take", "shifted"), ("attention", "p")])
+@pytest.mark.parametrize(("name", "value"), [("take", "shifted"), ("computed", "p")])
 def test_waves_in_turn_have_no_memory_for_each(name: str, value: str) -> None:
     error = refusal(KERNELS[name], PING_PONG)
     assert error.code == "values-not-shared" and f"'{value}' is handed on" in str(error)
 
 
-def test_what_is_staged_outside_of_a_loop_is_refused() -> None:
-    read = "  - q_tile: {read: q}\n"
-    moved = ATTENTION.replace(f"      {read}", "").replace("  - t_loop", f"{read}  - t_loop")
-    error = refusal(moved)
+@pytest.mark.parametrize("schedule", [TOGETHER, PERSISTENT, PING_PONG])
+def test_sums_that_are_multiplied_stay_in_the_lanes_that_have_them(schedule: str) -> None:
+    kernel = lowered(ATTENTION, schedule)
+    assert barriers(kernel) == [] and not any(memory.name.startswith("p.") for memory in kernel.memories)
+    report, expected = run(ATTENTION, kernel)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], expected)
+
+
+Q_READ = "  - q_tile: {read: q}\n"
+OUTSIDE = ATTENTION.replace(f"      {Q_READ}", "").replace("  - t_loop", f"{Q_READ}  - t_loop")
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", 0])
+def test_what_is_staged_in_front_of_all_loops_is_filled_once(order: Order) -> None:
+    kernel = lowered(OUTSIDE)
+    assert [(m.name, m.buffers) for m in kernel.memories if m.name in ("q.shared", "q.shared.full")] == [
+        ("q.shared", 1),
+        ("q.shared.full", 1),
+    ]
+    report, expected = run(OUTSIDE, kernel, order)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], expected)
+
+
+def test_what_is_filled_once_is_awaited() -> None:
+    kernel = dropped("signal_wait", signal="q.shared.full")(lowered(OUTSIDE))
+    assert "unwaited-copy" in run(OUTSIDE, kernel)[0].kinds()
+
+
+def test_what_is_staged_in_front_of_a_loop_of_a_workgroup_that_walks_over_tiles_is_refused() -> None:
+    error = refusal(OUTSIDE, PERSISTENT)
     assert (error.code, "the staged 'q'" in str(error)) == ("staged-outside-loop", True)
 
 

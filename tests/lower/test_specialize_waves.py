@@ -210,14 +210,24 @@ _BEHIND = """  - half: f16(k_loop.acc)
 """
 
 
-@pytest.mark.parametrize("schedule", [TOGETHER, PERSISTENT.replace("group: 2, ", "")])
-def test_a_product_behind_the_loop_stages_nothing(schedule: str) -> None:
-    """Also where a workgroup walks over tiles, which is no loop whose steps a producer fills buffers for."""
+def product_behind(schedule: str) -> str:
     text = hopper_gemm(schedule=schedule).text.replace("  - {write: k_loop.acc, to: c}\n", _BEHIND)
     text = text.replace("  N: {multiple_of: 8}", "  N: {value: 64}\n  L: {value: 64}").replace(
         "c: {shape: [M, N]", "c: {shape: [M, L]"
     )
     text = text.replace("  - {workgroup: N, tile: BN, axis: 1}\n", "").replace("  - {wave: N, tile: 64}\n", "")
     text = text.replace("  c: {", "  w: {shape: [L, N], dtype: f16}\n  c: {")
+    return text
+
+
+def test_a_product_behind_the_loop_has_its_operand_copied_once() -> None:
+    spec = loads(product_behind(TOGETHER), "gemm.wave.yaml")
+    report, expected = run(spec, NVIDIA, {"M": 200, "N": 64, "K": 136, "L": 64})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)
+
+
+def test_a_product_behind_the_loop_of_a_walk_over_tiles_stages_nothing() -> None:
+    """A walk over tiles is no loop whose steps a producer fills buffers for."""
     with pytest.raises(WavespecError, match=r"error\[staged-outside-loop\]"):
-        lower(loads(text, "gemm.wave.yaml"), NVIDIA)
+        lower(loads(product_behind(PERSISTENT.replace("group: 2, ", "")), "gemm.wave.yaml"), NVIDIA)
