@@ -5,9 +5,9 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python -m benchmarks.attention_h200 build FOLDER
     python -m benchmarks.attention_h200 run FOLDER [--heads 64 128 256] [--length 512 2048 4096 16384] [--tokens 16384]
 
-bf16, 2048 / D heads of D elements, so many batches that there are ``--tokens`` tokens.  TFLOP/s count the pairs of query
-and key that are seen.  Contestants take turns, a dozen calls each; figures are medians.  Errors are the largest of a few
-heads against f64.
+bf16, 2048 / D heads of D elements, so many batches that there are ``--tokens`` tokens.  TFLOP/s count the pairs of a
+query and a key that it sees.  Contestants take turns, a dozen calls each; figures are medians.  Errors are the largest
+of two heads against f64.
 """
 
 from __future__ import annotations
@@ -105,10 +105,8 @@ def _row(name: str, kernel: Kernel, size: int, length: int, batches: int) -> flo
     ratio = speed["ours"] / speed["cuDNN"] if "cuDNN" in speed else 0.0
     shown = [f"{speed[label]:.0f}" if label in speed else "" for label in ("ours", *_BACKENDS)]
     error = f"{errors['ours'] / errors['cuDNN']:.2f}" if "cuDNN" in errors else ""
-    print(
-        f"| {name} | {size} | {length} | {' | '.join(shown)} | {f'{ratio:.2f}' if ratio else ''} | {error} |",
-        flush=True,
-    )
+    share = f"{ratio:.2f}" if ratio else ""
+    print(f"| {name} | {size} | {length} | {' | '.join(shown)} | {share} | {error} |", flush=True)
     return ratio
 
 

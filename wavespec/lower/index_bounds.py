@@ -27,7 +27,8 @@ def holds_until(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
             continue
         if op.is_(ELEMENTWISE) and op["function"] in _AT_LEAST and all(v.name in known for v in op.operands):
             sign, least = _AT_LEAST[op["function"]]
-            bound = _bound(*(known[value.name] for value in op.operands), sign, op.result, dim, induction)
+            left, right = (known[value.name] for value in op.operands)
+            bound = _bound(left, right, sign, op.result, dim, induction)
             if bound is not None:
                 found[op.result.name] = bound - least
         elif (linear := _linear(op, known)) is not None:

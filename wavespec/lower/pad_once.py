@@ -18,21 +18,9 @@ from wavespec.targets.machine import Machine
 _Range = tuple[float, float]
 _ALL: Final = (-math.inf, math.inf)
 _LARGEST, _SMALLEST = (2 - 2.0**-23) * 2.0**127, 2.0**-126
-_RULES: Final[dict[str, Callable[..., float]]] = {
-    "add": lambda x, y: x + y,
-    "sub": lambda x, y: x - y,
-    "mul": lambda x, y: x * y,
-    "fma": lambda x, y, z: x * y + z,
-    "neg": lambda x: -x,
-    "maximum": max,
-    "minimum": min,
-    "floor": lambda x: x if math.isinf(x) else math.floor(x),
-    "exp2": lambda x: 2.0**x if x < 128 else math.inf,
-    "log2": lambda x: -math.inf if x <= 0 else math.log2(x),
-    "rsqrt": lambda x: math.inf if x <= 0 else x**-0.5,
-}
-"""Of functions that are monotonic in each operand: the extremes of their results are at extremes of operands."""
 _EXACT: Final = ("neg", "maximum", "minimum")
+_MONOTONIC: Final = (*_EXACT, "add", "sub", "mul", "fma", "floor", "exp2", "log2", "rsqrt")
+"""In each operand: the extremes of their results are at extremes of operands."""
 
 
 class PadOnce(Pass):
@@ -40,9 +28,9 @@ class PadOnce(Pass):
 
     Before: in loops of products each masked ``reduce`` and ``pad`` leaves out what lies beyond the edge by itself.
     After:  the first one has a ``pad``, and what comes behind takes what that makes: registers hold one version of the
-            tile.  Whoever would put there what is there already is not masked any more: behind scores of minus infinity the
-            powers are 0.  Nobody sees what is beyond an edge, so it may be any number; only NaN would spread, and
-            it comes from rows alone, where it spreads to what is inside as well.
+            tile.  Whoever would put there what is there already is not masked any more: behind scores of minus infinity
+            the powers are 0.  Nobody sees what is beyond an edge, so it may be any number; only NaN would spread, and it
+            comes from rows alone, where it spreads to what is inside as well.
     """
 
     name: ClassVar[str] = "pad-once"
@@ -79,14 +67,40 @@ def _range_of(op: Op, operands: list[_Range]) -> _Range:
     if op.is_(ELEMENTWISE) and op["function"] == "where":
         _, one, other = operands
         return min(one[0], other[0]), max(one[1], other[1])
-    rule = _RULES.get(op["function"]) if op.is_(ELEMENTWISE) else None
-    if rule is None:
+    if not op.is_(ELEMENTWISE) or op["function"] not in _MONOTONIC:
         return _ALL
-    results = [rule(*point) for point in itertools.product(*operands)]
+    results = [_at(op["function"], *point) for point in itertools.product(*operands)]
     if any(map(math.isnan, results)):
         return _ALL
     low, high = min(results), max(results)
     return (low, high) if op["function"] in _EXACT else (-_rounded_up(-low), _rounded_up(high))
+
+
+def _at(function: str, x: float, y: float = 0.0, z: float = 0.0) -> float:
+    """One of `_MONOTONIC` at a point."""
+    match function:
+        case "add":
+            return x + y
+        case "sub":
+            return x - y
+        case "mul":
+            return x * y
+        case "fma":
+            return x * y + z
+        case "neg":
+            return -x
+        case "maximum":
+            return max(x, y)
+        case "minimum":
+            return min(x, y)
+        case "floor":
+            return x if math.isinf(x) else float(math.floor(x))
+        case "exp2":
+            return 2.0**x if x < 128 else math.inf
+        case "log2":
+            return math.log2(x) if x > 0 else -math.inf
+        case _:
+            return x**-0.5 if x > 0 else math.inf
 
 
 def _rounded_up(number: float) -> float:

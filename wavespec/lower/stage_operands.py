@@ -33,8 +33,8 @@ class StageOperands(Pass):
     Before: an operand of an mma may be any value.
     After:  what follows the sums of another product, which the instruction has where it takes this operand, is padded
             with zeros beyond the edge of the dim that is summed over, and `extract`ed.
-            What else is no ``read``, or a ``direct`` one, is padded, written to a shared memory ``<name>.shared`` in the arrangement of the operand, and read from there.
-            A right one that the matrix unit takes from shared memory is read there ``by_unit``.
+            What else is no ``read``, or a ``direct`` one, is padded, written to a shared memory ``<name>.shared`` in
+            the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it.
             The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
             where waves run one after another.  What products use in several ways is laid down in each.  Barriers come
             from the accesses, as for every other staged tile.

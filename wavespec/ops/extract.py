@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wavespec.ir.kernel import Op
+from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ops.contexts import ThreadContext
 
@@ -16,7 +16,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     assert layout is not None and wanted is not None
     parts, size = context.fragments[value.name], layout.fragment_elements
     registers = registers_of(layout, wanted, {dim: expr.value for dim, expr in context.origin(op).items()})
-    fragments = []
+    fragments = list[Value]()
     for first in range(0, len(registers), wanted.fragment_elements):
         run = registers[first : first + wanted.fragment_elements]
         starts = [n for n, at in enumerate(run) if n == 0 or at != run[n - 1] + 1 or at % size == 0]

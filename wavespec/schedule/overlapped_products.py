@@ -3,7 +3,7 @@ and while that is made ready for its own last product."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, maximum, minimum
@@ -109,7 +109,7 @@ def _added_to(value: Value, product: Sequence[Op]) -> Value:
     return value
 
 
-def _moved(ops: Sequence[Op], wanted: Collection[str]) -> tuple[list[Op], tuple[Value, ...]]:
+def _moved(ops: Sequence[Op], wanted: set[str]) -> tuple[list[Op], tuple[Value, ...]]:
     """The conversions and moves that end in ``wanted``, and what they begin with."""
     found, needed = list[Op](), set(wanted)
     for op in reversed(ops):
