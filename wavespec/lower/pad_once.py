@@ -29,8 +29,8 @@ class PadOnce(Pass):
     Before: in loops of products each masked ``reduce`` and ``pad`` leaves out what lies beyond the edge by itself.
     After:  the first one has a ``pad``, and what comes behind takes what that makes: registers hold one version of the
             tile.  Whoever would put there what is there already is not masked any more: behind scores of minus infinity
-            the powers are 0.  Nobody sees what is beyond an edge, so it may be any number; only NaN would spread, and it
-            comes from rows alone, where it spreads to what is inside as well.
+            the powers are 0.  Nobody sees what is beyond an edge, so it may be any number; only NaN would spread, and
+            that comes from rows alone, where it spreads to what is inside as well.
     """
 
     name: ClassVar[str] = "pad-once"

@@ -49,7 +49,7 @@ class PeelEdges(Pass):
             def is_checked(inner: Op) -> bool:
                 return _is_masked(inner, op) and not (has_products and inner.is_(COPY))
 
-            if has_products and kernel.producers:
+            if has_products and kernel.producers and kernel.distribution.split == 1:
                 holds = _held(op)
             elif has_products or op.get("lower") is not None:
                 return (op,)
