@@ -100,7 +100,7 @@ def _at(function: str, x: float, y: float = 0.0, z: float = 0.0) -> float:
         case "log2":
             return math.log2(x) if x > 0 else -math.inf
         case _:
-            return x**-0.5 if x > 0 else math.inf
+            return x**-0.5 if x > 0 else math.nan  # of -0 it is minus infinity
 
 
 def _rounded_up(number: float) -> float:

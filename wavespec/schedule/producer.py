@@ -84,7 +84,7 @@ class Producer:
         index, issue = ring.index(ring.step), list[Op]()
         if boxes:
             issue = self._boxes(boxes, ring, index)
-            issue = [in_first_lane(self.kernel, *issue)] if by_lanes else issue
+            issue = [in_first_lane(self.kernel, *issue)] if self.by_lanes else issue
         inside, after = self._by_lanes(by_lanes, ring, index) if by_lanes else ([], [])
         return [*issue, *inside], after
 
