@@ -201,6 +201,11 @@ CASES: dict[Property, tuple[Kernel, Kernel, str]] = {
         TILES.kernel(masked('("M",)')),
         "operation 'read': it checks no bounds along 'K'",
     ),
+    properties.accesses_are_masked: (
+        TILES.kernel(masked('("M", "K",)')),
+        TILES.kernel(masked('("M",)')),
+        "operation 'read': it checks no bounds along 'K'",
+    ),
     properties.whole_steps_check_nothing: (
         TILES.kernel(masked('("M",)', end="K - K%32") + masked('("M", "K",)', extra="lower = [K - K%32], ").replace("%a ", "%b ")),
         TILES.kernel(masked('("M", "K",)')),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from wavespec.emit.atomics import Atomics
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.masked_words import MaskedWords, are_words
@@ -32,7 +31,6 @@ class CpuMemory(Emitter):
         super().__init__(function)
         self.lanes, self.buffers = lanes, buffers
         self.addresses: dict[str, str] = {}
-        self.atomics = Atomics(function, self)
 
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""
@@ -52,7 +50,7 @@ class CpuMemory(Emitter):
             if not ops[0].is_(ATOMIC):
                 return [self._access(op, self.function.memory_of(op), masked=masked) for op in ops]
             for op in ops:
-                self.atomics.emit_atomic(op if masked else op.with_(mask=()))
+                self.function.methods[op.name](op if masked else op.with_(mask=()))
             return []
 
         condition = self.indices.holds(_all_inside(ops))

@@ -82,7 +82,8 @@ class Function:
         self.block(self.kernel.body)
         for emitter in self.emitters:
             emitter.end()
-        self.emitters, self.methods, self.runs = [], {}, []  # which know the function: nobody has to look for the cycle
+        # They know the function: nobody has to look for the cycle.
+        self.emitters, self.methods, self.runs, self.elsewhere = [], {}, [], {}
         name, body = self.kernel.name, "\n".join("  " + line for line in [*self.text.lines(), "return"])
         text = f"func.func @{name}() attributes {{{', '.join(self.attributes)}}} {{\n{body}\n}}"
         beside = tuple(self.tensor_maps), tuple(self.assumptions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wavespec.emit.amx import Tiles, uses_tiles
+from wavespec.emit.atomics import Atomics
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.cpu_memory import CpuMemory, local_memory
 from wavespec.emit.cpu_products import CpuProducts
@@ -29,7 +30,9 @@ def use_cpu(function: Function) -> None:
     loops = Loops(function, lanes, end_body=frame.end_body)
     divisors = SharedDivisors(function, lanes)
     products = CpuProducts(function, lanes, loops)
-    function.use(frame, lanes, divisors, loops, LeftToTheCompiler(function), memory, memory.atomics, products)
+    function.use(
+        frame, lanes, divisors, loops, LeftToTheCompiler(function), memory, Atomics(function, memory), products
+    )
     function.runs += [divisors.run, memory.run]
     if uses_tiles(function.kernel, function.machine):
         function.use(Tiles(function, lanes, products, frame.buffers))
