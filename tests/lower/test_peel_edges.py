@@ -72,6 +72,38 @@ def test_loops_of_products_stay() -> None:
     assert PeelEdges()(kernel, NVIDIA) is kernel
 
 
+PRODUCT = """
+    %none = register {value = 0.0} : tile<M: 4, f32>
+    %a = register {value = 1.0} : tile<M: 4, D: 4, f32>
+    %b = register {value = 1.0} : tile<D: 4, N: 64, f32>
+    %zero = register {value = 0.0} : tile<M: 4, N: 64, f32>
+    %sum = iterate %none {dim = "N", extent = [N], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, f32> (%acc : tile<M: 4, f32>) do
+      copy {masked = ("M", "N",), memory = "x.shared", origin = (("M", [wg0*4],), ("N", [at_N],),), source = "x"}
+      %s = mma %a, %b, %zero {instruction = "fma_f32_32x64x4", k = "D", m = "M", n = "N"} : tile<M: 4, N: 64, f32>
+      %acc.1 = reduce %s, %acc {dim = "N", divided = false, function = "add", masked = true, origin = (("N", [at_N],),), size = [N]} : tile<M: 4, f32>
+      yield %acc.1
+    end
+"""
+SHARED = ROWS.changed(
+    ("memory @y", "memory @x.shared : f32 (M: [4], N: [64]) shared\n    memory @y"),
+)
+
+
+def test_beside_waves_that_copy_whole_tiles_of_products_check_nothing_but_copies() -> None:
+    roles = SHARED.changed(("    grid", "    producers 1\n    grid"))
+    text = roles.after(PeelEdges(), NVIDIA, PRODUCT)
+    whole, rest = (line for line in text.splitlines() if " = iterate " in line)
+    assert "extent = [N - N%64]" in whole and "lower = [N - N%64]" in rest
+    sums = [line for line in text.splitlines() if " = reduce " in line]
+    assert ["masked = true" in line for line in sums] == [False, True]
+    assert text.count('copy {masked = ("M", "N",)') == 2, "one loop copies for both"
+
+
+def test_loops_of_products_stay_where_every_wave_copies() -> None:
+    kernel = SHARED.kernel(PRODUCT)
+    assert PeelEdges()(kernel, NVIDIA) is kernel
+
+
 def test_single_rows_in_turn_are_not_checked_twice() -> None:
     kernel = lower(Rows(tile=(8, 64), wave=(1, 64)).spec, CPU)
     assert not any("M" in left.symbols for op in kernel.walk() for left, _ in op.get("mask", ()))

@@ -134,6 +134,22 @@ def test_waves_that_take_turns_lay_down_their_own_rows(
     assert f'origin = (("M", {place},), ("N", [0],),)' in lines(kernel, "write")[0]
 
 
+def test_sums_are_handed_on_in_registers_where_lanes_have_them_already() -> None:
+    kernel = lower(
+        chained(("tile: 96", "tile: 64"), ("{wave: M, tile: 32}", "{wave: M, tile: 64}")),
+        NVIDIA,
+        after="stage-operands",
+    )
+    assert lines(kernel, "extract") and not any(memory.name.startswith("weight") for memory in kernel.memories)
+    (pad,) = lines(kernel, "pad")
+    assert "value = 0" in pad and 'dim = "N"' in pad, "nothing beyond the edge of N counts"
+
+
+def test_operands_of_other_lanes_go_through_memory() -> None:
+    kernel = lower(chained(), AMD, after="stage-operands")
+    assert not lines(kernel, "extract") and "weight.shared" in [memory.name for memory in kernel.memories]
+
+
 def test_whole_tiles_need_no_padding() -> None:
     spec = chained(("N: {}", "N: {multiple_of: 32}"))
     kernel = lower(spec, NVIDIA)
