@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.lower.gemms import Gemm
-from wavespec.pipeline import emit
+from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
 from wavespec.targets.machine import Machine, machines
 
@@ -164,3 +164,39 @@ def test_elements_smaller_than_masks_have_are_masked_as_words(dtype: str, branch
 def test_elements_that_masks_have_are_masked_as_they_are() -> None:
     rows = ROWS.replace("multiple_of: 16", "max: 64").replace(", space: streamed", "")
     assert not count(emit(loads(rows), AVX2).text, "llvm.intr.masked.load")
+
+
+STAGED = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: staged_beside_a_product
+dims: {M: {}, N: {}, K: {}}
+tensors:
+  a: {shape: [M, K], dtype: bf16}
+  b: {shape: [N, K], dtype: bf16}
+  r: {shape: [M, N], dtype: bf16, space: shared}
+  c: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 32, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 64}
+  - {wave: N, tile: 32}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - acc: {mma: [a_tile, b_tile, acc]}
+  - r_tile: {read: r}
+  - result: "k_loop.acc + f32(r_tile)"
+  - {write: result, to: c}
+"""
+
+
+def test_what_is_staged_for_no_product_is_not_loaded_into_tile_registers() -> None:
+    spec = loads(STAGED)
+    assert not [op for op in lower(spec, AMX).walk() if op.name == "load_tile" and op["memory"] == "r.shared"]
+    assert "func.func" in emit(spec, AMX).text

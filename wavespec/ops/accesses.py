@@ -161,16 +161,18 @@ def read_fragments(
     machine: Machine,
     clamped: Sequence[str] = (),
     rank: int | None = None,
+    *,
+    is_factor: bool = False,
 ) -> tuple[Value, ...]:
     """Load a tile; returns its fragments in order.  Beyond the edge of a ``clamped`` dim the last element is read.
-    ``rank``: from the shared memory of that workgroup of the cluster."""
+    ``rank``: from the shared memory of that workgroup of the cluster.  ``is_factor``: products alone use it."""
     granule = granule_elements(memory, layout, origin)
     is_apart = granule == 1 and memory.space != "global"
     blocks = turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits) if is_apart else None
     if blocks and machine.vector_bytes and granule_elements(memory, blocks.lines, origin) == blocks.width:
         lines = read_fragments(build, memory, blocks.lines, origin, masked, hint, machine)
         return blocks.fragments(build, lines, hint)
-    if _takes_tile_load(memory, layout, granule, machine):
+    if is_factor and _takes_tile_load(memory, layout, granule, machine):
         return tuple(_load_tiles(build, memory, layout, origin, hint))
     last = {d: size - 1 for d, size in zip(memory.dims, memory.shape, strict=True) if d in clamped}
     places = (coordinates_in(memory, origin, c) for c in layout.coordinates(granule))

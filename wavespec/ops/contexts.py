@@ -11,6 +11,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.thread import ThreadBuilder
+from wavespec.ir.tile_ops import MMA
 from wavespec.targets.machine import Machine
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ class ThreadContext:
     """Builds one lane's operations from tile operations.
 
     ``block``: what builds operations in a row.  ``fragments``: the registers of every tile.  ``by_unit``: the reads of
-    tiles that stay in shared memory.  ``constants``: what the inductions of unrolled loops stand for.  ``memories``,
-    ``symbols``: those that operations add.
+    tiles that stay in shared memory.  ``factors``: values that nothing but products use.  ``constants``: what the
+    inductions of unrolled loops stand for.  ``memories``, ``symbols``: those that operations add.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class ThreadContext:
         self.kernel, self.machine, self.build = kernel, machine, build
         self.fragments: dict[str, tuple[Value, ...]] = {}
         self.by_unit: dict[str, Op] = {}
+        self.factors = _factors(kernel)
         self.constants: dict[str, Expr] = {}
         self.memories: list[Memory] = []
         self.symbols: list[Expr] = []
@@ -131,6 +133,16 @@ class ThreadContext:
     def origin(self, op: Op) -> dict[str, Expr]:
         """Where the access of ``op`` starts, dim by dim."""
         return {dim: expr.substitute(self.constants) for dim, expr in op["origin"]}
+
+
+def _factors(kernel: Kernel) -> frozenset[str]:
+    found, others = set[str](), set[str]()
+    for op in kernel.walk():
+        factors = op.operands[:2] if op.is_(MMA) else ()
+        found.update(value.name for value in factors)
+        others.update(value.name for value in op.operands[len(factors) :])
+        others.update(value.name for value in (op.region.yields if op.region else ()))
+    return frozenset(found - others)
 
 
 class LookUp(NamedTuple):

@@ -30,7 +30,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     masked = op.get("masked", ())
     name, dtype = op.result.name, op.result.tile.dtype
     clamped = op.get("clamped", ())
-    loaded = read_fragments(context.build, memory, layout, context.origin(op), masked, name, context.machine, clamped)
+    where = memory, layout, context.origin(op), masked, name, context.machine, clamped
+    loaded = read_fragments(context.build, *where, is_factor=name in context.factors)
     context.fragments[name] = tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in loaded)
 
 
