@@ -337,10 +337,10 @@ def _is_checked(op: Op, dim: str) -> bool:
 
 
 def _whole_steps(loop: Op) -> Mapping[str, str]:
-    """The dim and the induction of a loop that takes whole tiles alone, up to ``end - end % step``."""
+    """The dim and the induction of a loop that takes whole tiles alone: of a span, ``span - span % step``."""
     if not loop.get("dim"):
         return {}
-    extent, step = loop["extent"], loop["step"]
+    extent, step = loop["extent"] - (loop.get("lower") or 0), loop["step"]
     rests = (rest for rest in extent.walk() if rest.kind == "mod" and rest.args[1] is step)
     return {loop["dim"]: loop["induction"]} if any(extent is rest.args[0] - rest for rest in rests) else {}
 
