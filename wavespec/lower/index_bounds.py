@@ -69,8 +69,9 @@ def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, indu
     coefficients, rest = _sum(((sign, right), (-sign, left)))
     if coefficients.pop(dim, 0) != -1:
         return None
+    extents = dict(zip(flag.tile.dims, flag.tile.extents, strict=True))
     for other, coefficient in coefficients.items():  # the element of the tile for which it is least
-        rest += min(0, coefficient * (flag.tile.extent(other) - 1))
+        rest += min(0, coefficient * (extents.get(other, 1) - 1))  # dims that the grid counts one by one are in no tile
     start = next((node for node in rest.walk() if node.kind == "symbol" and node.args[0] == induction), None)
     if start is None:
         return None
