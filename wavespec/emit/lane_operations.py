@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from wavespec.emit.conversions import converted
@@ -15,7 +16,7 @@ from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Value
 
 
-class LaneOperations(Emitter):
+class LaneOperations(Emitter, ABC):
     """Values, index symbols and arithmetic; machines say how they hold registers and which instructions they have."""
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
@@ -38,9 +39,9 @@ class LaneOperations(Emitter):
         """A step other than ``exp2`` on ``size`` elements of ``dtype``."""
         return elementwise(self.text, function, names, dtype, size)
 
+    @abstractmethod
     def exp2(self, name: str, size: int) -> str:
         """Two to the power of ``size`` elements of f32."""
-        raise NotImplementedError
 
     def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
         """The transpose of a block whose elements are units of several registers."""

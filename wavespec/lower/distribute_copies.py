@@ -74,13 +74,13 @@ def _without_mapping(op: Op, shared: Memory) -> Op | None:
     have: the machine leaves out what is outside."""
     if not op.get("at"):
         return op
-    origin, tile = dict(op["origin"]), {index_of(dim): dim for dim in shared.dims}
-    places = dict[str, Expr]()
+    origin, places = dict(op["origin"]), dict[str, Expr]()
+    moving = {index_of(dim).args[0] for dim in shared.dims}
     known = {index_of(dim).args[0]: start for dim, start in origin.items() if dim not in shared.dims}
     for dim, place in op["at"]:
         if dim in shared.dims and place is index_of(dim):
             places[dim] = origin[dim]
-        elif dim in shared.dims or op["through"] or place.symbols & {index.args[0] for index in tile}:
+        elif dim in shared.dims or op["through"] or not moving.isdisjoint(place.symbols):
             return None
         else:
             places[dim] = place.substitute(known)

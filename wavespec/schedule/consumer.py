@@ -44,21 +44,19 @@ class Consumer:
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; stores in flight are awaited before shared memory goes away."""
-        ops = self._kept(self._without_copies(), ())
+        ops = self._kept(self._filled_once(), ())
         if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))
         return ops
 
-    def _without_copies(self) -> tuple[Op, ...]:
+    def _filled_once(self) -> tuple[Op, ...]:
         """The kernel; a wait for what is filled once where its copies were."""
         ops, outside = self.kernel.body, self.outside
         if outside is None:
             return ops
         first = next(number for number, op in enumerate(ops) if is_copy(self.kernel, op))
         wait = make("signal_wait", signal=outside.full, index=const(0), phase=const(0))
-        copies = set(map(id, copies_into(ops, outside.filled)))
-        own = [number for number, op in enumerate(ops) if id(op) not in copies and not op.is_(_GROUPS)]
-        used = sorted({*own, *feeding(ops, own)})
+        used = _without_copies(ops, outside.filled)
         before, behind = ([ops[n] for n in used if (n < first) == is_before] for is_before in (True, False))
         return *before, wait, *behind
 
@@ -90,9 +88,7 @@ class Consumer:
         return tuple(n for n, op in enumerate(ops) if any(filled_by(self.kernel, inner) for inner in op.walk()))
 
     def _loop(self, loop: Op, ring: BufferRing, wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
-        ops, copies = loop.body.ops, set(map(id, copies_into(loop.body.ops, ring.filled)))
-        own = [number for number, op in enumerate(ops) if id(op) not in copies and not op.is_(_GROUPS)]
-        used = [ops[number] for number in sorted({*own, *feeding(ops, own)})]
+        used = [loop.body.ops[number] for number in _without_copies(loop.body.ops, ring.filled)]
         index, lets = ring.index(ring.step), ring.lets if ring.begins else ()
         ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
         ops += [_of_buffer(op, ring.filled, index) for op in used]
@@ -153,6 +149,13 @@ class Consumer:
         attributes = {"everywhere": True} if ring.everywhere else {}
         arrive = make("signal_arrive", signal=ring.empty, index=index, bytes=0, **attributes)
         return in_first_lane(self.kernel, arrive, mask=mask)
+
+
+def _without_copies(ops: Sequence[Op], filled: frozenset[str]) -> list[int]:
+    """The places in ``ops`` of all but the copies into ``filled``, and what is made for these alone."""
+    copies = set(map(id, copies_into(ops, filled)))
+    own = [number for number, op in enumerate(ops) if id(op) not in copies and not op.is_(_GROUPS)]
+    return sorted({*own, *feeding(ops, own)})
 
 
 def _of_buffer(op: Op, filled: frozenset[str], index: Expr) -> Op:
