@@ -238,7 +238,10 @@ def test_results_that_lanes_store_are_no_copies() -> None:
     text = hopper_gemm(tile=(64, 64, 64), dims=("", "", "multiple_of: 8"), stages=2).text
     text = text.replace("role: output", "role: output, space: shared")
     spec = loads(text, "gemm.wave.yaml")
-    assert {memory.name for memory in lower(spec, NVIDIA).memories if memory.space == "shared"} == {"a.shared", "b.shared"}
+    assert {memory.name for memory in lower(spec, NVIDIA).memories if memory.space == "shared"} == {
+        "a.shared",
+        "b.shared",
+    }
     report, expected = run(spec, NVIDIA, {"M": 70, "N": 67, "K": 136})
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["c"], expected)
