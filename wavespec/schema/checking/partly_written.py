@@ -18,7 +18,7 @@ from wavespec.schema.resolve import complete_sizes, resolve_params
 _DRAWS, _ENOUGH = 200, 16
 """How often small sizes are drawn, and how many of them that fit together are enough."""
 _MOST_PLACES, _LARGEST_NUMBER = 1 << 14, 64
-"""Places of a write that are computed at all sizes together, the fewest first; no size near a larger number is small."""
+"""Places of a write that are computed at all sizes together, the fewest first; sizes near larger numbers are large."""
 
 
 def partly_written(spec: KernelSpec) -> frozenset[str]:
