@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wavespec.schedule.costs import Cost
 from wavespec.schedule import modulo
+from wavespec.schedule.costs import Cost
 from wavespec.schedule.modulo import ModuloSchedule, modulo_schedule
 from wavespec.schedule.recurrences import Edge
 
