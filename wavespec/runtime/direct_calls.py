@@ -99,7 +99,7 @@ class DirectCalls:
         _count_write((*(tensors[number] for number in updates), *written) if updates else written)
         return True
 
-    def _find(self, calls: _KnownCalls, tensors: tuple[Tensor, ...]) -> _Known | None:
+    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...]) -> _Known | None:
         if _function_modes() or _dispatch_modes() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
             return None
         place: list[int] = []
@@ -107,8 +107,8 @@ class DirectCalls:
             for one in tensors:
                 if type(one) not in PLAIN_TYPES:
                     return None
-                is_nested: bool = one.is_nested  # pyright: ignore  # The guard would end the process over such a tensor.
-                place += one.data_ptr(), one.storage_offset(), one.untyped_storage().nbytes(), is_nested
+                # The guard would end the process over a nested tensor.
+                place += one.data_ptr(), one.storage_offset(), one.untyped_storage().nbytes(), one.is_nested
         except RuntimeError:  # A tensor without a storage.
             return None
         known = calls.get(tuple(place))
