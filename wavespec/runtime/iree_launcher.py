@@ -1,9 +1,9 @@
 """A vmfb and torch tensors go in; the kernel runs through IREE's runtime, reading and writing the tensors'
 own memory.
 
-Measured on a 2-core CPU with IREE 3.13: 5 µs a call on the caller's thread (`local-sync`; 3 where its arguments are
-bound), 10-12 µs on the worker threads (`local-task`). So a launch of one workgroup, which has no use for a second thread, stays on
-the caller's.
+Measured on a 2-core CPU with IREE 3.13: 5 µs a call on the caller's thread (`local-sync`; 3 where its arguments
+are bound), 10-12 µs on the worker threads (`local-task`). So a launch of one workgroup, which has no use for
+a second thread, stays on the caller's.
 """
 
 # IREE ships its types without a marker that they are complete, and they lack that a buffer is a VmRef.
