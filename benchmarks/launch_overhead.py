@@ -150,7 +150,7 @@ def table(figures: Figures, where: str) -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, (median, fastest) in figures.items():
-        limit = f"{LIMITS[name]:.0f}{', exceeded' if name in exceeded(figures) else ''}" if name in LIMITS else ""
+        limit = f"{LIMITS[name]:g}{', exceeded' if name in exceeded(figures) else ''}" if name in LIMITS else ""
         above = [value - bare for value, bare in zip((median, fastest), figures[BARE], strict=True)]
         lines.append(f"| {name} | {median:.2f} | {above[0]:+.2f} | {limit} | {fastest:.2f} | {above[1]:+.2f} |")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import weakref
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd import forward_ad
 from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -106,6 +108,23 @@ def test_who_wants_to_see_calls_sees_them(seen_by: Callable[[], Any], way: str, 
     assert gemm.dispatched == 1
 
 
+def test_a_mode_without_data_sees_calls_with_data(gemm: Gemm) -> None:
+    """Dynamo's guard takes tensors under this mode for what they were."""
+    a, b, _ = known(gemm)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert isinstance(gemm(a, b), FakeTensor)
+
+
+def test_a_default_device_needs_to_see_nothing(gemm: Gemm) -> None:
+    a, b, c = known(gemm)
+    with torch.device("meta"):
+        assert torch.equal(gemm(a, b), a @ b.T) and torch.equal(gemm(a, b, c), a @ b.T)
+        assert gemm.dispatched == 0
+        with BaseTorchFunctionMode():
+            gemm(a, b)
+        assert gemm.dispatched == 1
+
+
 def test_gradients_are_asked_for_each_time(gemm: Gemm) -> None:
     a, b, _ = known(gemm)
     weight = torch.nn.Parameter(b.clone())
@@ -155,10 +174,24 @@ def test_nested_tensor_at_a_known_place_is_refused(gemm: Gemm) -> None:
         gemm(nested, b)
 
 
+@pytest.mark.parametrize(("offset", "left"), [(4, 4 * M * K), (0, 8)], ids=["not where it ends", "too short"])
+def test_memory_that_was_taken_away_is_missed_where_other_tensors_were(offset: int, left: int, gemm: Gemm) -> None:
+    view, b = integers(1000)[offset : offset + M * K].view(M, K), integers(N, K)
+    view.untyped_storage().resize_(left)
+    memory = (ctypes.c_char * (4 * M * K)).from_address(view.data_ptr())
+    known = torch.frombuffer(memory, dtype=torch.float32).view(M, K)
+    for _ in range(3):
+        gemm(known, b)
+    assert gemm.direct._read
+    with pytest.raises(ArgumentError, match=f"'a' needs {4 * (offset + M * K)} bytes of its storage, which has {left}"):
+        gemm(view, b)
+
+
 def test_one_tensor_twice_goes_by_the_dispatcher(gemm: Gemm) -> None:
     a = integers(K, K)
     for _ in range(3):
         assert torch.equal(gemm(a, a), a @ a.T)
+    assert gemm.dispatched == 3 and not gemm.direct._read, "the guard would not know them again"
 
 
 def test_memory_that_is_shared_is_found(gemm: Gemm) -> None:

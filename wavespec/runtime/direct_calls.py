@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad, profiler
+from torch.utils._device import DeviceContext
 
 from wavespec.runtime.checks import PLAIN_TYPES, are_plain
 
@@ -29,6 +30,7 @@ _LAUNCHES_KEPT: Final = 8
 
 _address: Final = Tensor.data_ptr
 _function_modes: Final[Callable[[], int]] = torch._C._len_torch_function_stack  # pyright: ignore
+_function_mode: Final[Callable[[int], object]] = torch._C._get_function_stack_at  # pyright: ignore
 _dispatch_modes: Final[Callable[[], int]] = torch._C._len_torch_dispatch_stack  # pyright: ignore
 _guard_of: Final[Callable[..., Any]] = cast(Any, torch)._C._dynamo.guards.TensorGuards
 _current_gpu: Final[Callable[[], int]] = getattr(torch._C, "_cuda_getDevice", lambda: -1)  # pyright: ignore
@@ -100,7 +102,8 @@ class DirectCalls:
         return True
 
     def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...]) -> _Known | None:
-        if _function_modes() or _dispatch_modes() or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
+        modes = _dispatch_modes() or (_function_modes() and not _only_default_devices())
+        if modes or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
             return None
         place: list[int] = []
         try:
@@ -150,6 +153,11 @@ class DirectCalls:
         launch = int if call.launcher is None else call.launcher.bind(tuple(map(_address, tensors)), call.plan)
         known.launches[key] = launch
         return launch
+
+
+def _only_default_devices() -> bool:
+    """Whether the only function modes are those of a default device, which concern what makes tensors of no tensor."""
+    return all(type(_function_mode(number)) is DeviceContext for number in range(_function_modes()))
 
 
 def _launch(call: Call, tensors: tuple[Tensor, ...]) -> None:
