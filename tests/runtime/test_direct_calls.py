@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -20,13 +20,18 @@ from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.runtime.generated import import_wrapper, write_wrapper
-from tests.runtime.standins import gemm_artifact
+from tests.runtime.standins import gemm_artifact, gemm_interface
 from wavespec.runtime import ArgumentError
+from wavespec.runtime import caller as caller_module
 from wavespec.runtime import direct_calls as module
+from wavespec.runtime.caller import Call, Caller
+from wavespec.runtime.checks import check_inputs
+from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 
 pytestmark = pytest.mark.compiles
 
 M, N, K = 5, 3, 8
+_GEMM = gemm_interface()
 
 
 class Gemm:
@@ -289,3 +294,49 @@ def test_wrong_count_of_results_is_told(gemm: Gemm) -> None:
     a, b, c = known(gemm)
     assert not gemm.direct.write(a, b) and not gemm.direct.write(a, b, c, c) and not gemm.direct.write()
     assert gemm.direct.new(a) is None and gemm.direct.new(a, b, c) is None and gemm.direct.new() is None
+
+
+def _empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype)
+
+
+class _OnGpu(Caller):
+    """Is its own launcher, says that its tensors are on GPU 1, and launches nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.bound: list[tuple[int, ...]] = []
+        self.launched: list[tuple[int, ...]] = []
+
+    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
+        plan = make_plan(_GEMM, check_inputs(_GEMM, inputs))
+        return inputs, Call(_GEMM, plan, self, 1, _empty, ((plan.shapes[-1], (N, 1), torch.float32),))
+
+    def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
+        self.launched.append(tuple(addresses))
+
+    def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
+        self.bound.append(tuple(addresses))
+        return lambda: self.launched.append(tuple(addresses))
+
+
+def test_launches_on_a_gpu_are_bound_for_a_stream_and_made_on_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, stream = [1], [7]
+    monkeypatch.setattr(module, "_current_gpu", lambda: gpu[0])
+    monkeypatch.setattr(module, "_current_stream", stream.__getitem__)
+    monkeypatch.setattr(caller_module, "_current_gpu", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    stream.append(8)  # of GPU 1
+    caller, tensors = _OnGpu(), (integers(M, K), integers(N, K), integers(M, N))
+    caller.write(*tensors)
+    caller.new(*tensors[:2])
+    for _ in range(3):
+        assert caller.direct.write(*tensors)
+    addresses = tuple(tensor.data_ptr() for tensor in tensors)
+    assert caller.bound == [addresses] and caller.launched[-3:] == [addresses] * 3
+    stream[1] = 9
+    assert caller.direct.write(*tensors) and caller.bound == [addresses] * 2
+    made = [caller.direct.new(*tensors[:2]) for _ in range(20)]
+    assert caller.bound[2:] == caller.launched[-20:] == [(*addresses[:2], one.data_ptr()) for one in made]
+    gpu[0] = 0
+    assert not caller.direct.write(*tensors) and caller.direct.new(*tensors[:2]) is None
