@@ -272,6 +272,12 @@ BIND: Final = _declare(
     operands=1,
     attributes={"symbol": Kind.SYMBOL},
 )
+TILES_END: Final = _declare(
+    "tiles_end",
+    "->",
+    "workgroups have something to do for the first `extent` elements of `dim` alone, which values say",
+    attributes={"dim": Kind.TEXT, "extent": Kind.EXPRESSION},
+)
 
 PURE: Final = TILE_OPS.having(Trait.PURE)
 ALIKE: Final = TILE_OPS.having(Trait.ALIKE)

@@ -39,8 +39,8 @@ class DistributeCopies(Pass):
                reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
-               and that no workgroup finds empty: ``boxes`` alone, each (start, extent) per dim.  A mapping of dims
-               that the tile does not have says where they begin.
+               and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
+               of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and nothing in it.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -55,10 +55,10 @@ class DistributeCopies(Pass):
             if not op.is_(COPY):
                 return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
-            plain = _without_mapping(op, shared) if kernel.producers else None
             tensor = kernel.memory(op["source"])
-            if plain and not may_be_empty(kernel, tensor) and (boxes := boxes_of(tensor, shared, machine)):
-                return (plain.with_(boxes=boxes),)
+            moved = _moved(op, tensor, shared) if kernel.producers and not may_be_empty(kernel, tensor) else None
+            if moved and (boxes := boxes_of(moved[1], shared, machine)):
+                return (moved[0].with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
@@ -69,23 +69,33 @@ class DistributeCopies(Pass):
         return replace(kernel.with_symbols(*added), body=body)
 
 
-def _without_mapping(op: Op, shared: Memory) -> Op | None:
-    """The copy with a place for each dim of the tensor, where the mapping moves nothing but dims that the tile does not
-    have: the machine leaves out what is outside."""
+def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
+    """The copy with a place for each dim of the tensor, and the tensor with the names that its dims have in the tile.
+
+    Where the mapping only moves the tile: along each of its dims one of the tensor has the same neighbours, all other
+    places are the same for the whole tile, and so are the values that places are made of.  The machine leaves out what is
+    outside.
+    """
     if not op.get("at"):
-        return op
+        return op, tensor
     origin, places = dict(op["origin"]), dict[str, Expr]()
-    moving = {index_of(dim).args[0] for dim in shared.dims}
-    known = {index_of(dim).args[0]: start for dim, start in origin.items() if dim not in shared.dims}
+    moving = {index_of(dim).args[0]: dim for dim in shared.dims}
+    known = {index_of(dim).args[0]: start for dim, start in origin.items()}
     for dim, place in op["at"]:
-        if dim in shared.dims and place is index_of(dim):
-            places[dim] = origin[dim]
-        elif dim in shared.dims or op["through"] or not moving.isdisjoint(place.symbols):
+        along = [moving[name] for name in sorted(place.symbols & moving.keys())]
+        name, steps = (along[0], index_of(along[0])) if along else (dim, const(0))
+        if len(along) > 1 or name in places or (along and not moving.keys().isdisjoint((place - steps).symbols)):
             return None
-        else:
-            places[dim] = place.substitute(known)
-    attributes = dict(op.attributes) | {"origin": tuple(places.items())}
-    return replace(op, attributes=attribute_pairs({key: attributes[key] for key in attributes if key not in _MAPPED}))
+        places[name] = place.substitute(known)
+    through = op["through"]
+    if any(not moving.keys().isdisjoint(expr.symbols) for _, _, at in through for _, expr in at):
+        return None
+    if not {*shared.dims} <= places.keys():
+        return None
+    loads = tuple((name, of, tuple((d, expr.substitute(known)) for d, expr in at)) for name, of, at in through)
+    attributes = {key: value for key, value in op.attributes if key not in _MAPPED}
+    attributes |= {"origin": tuple(places.items())} | ({"through": loads} if loads else {})
+    return replace(op, attributes=attribute_pairs(attributes)), replace(tensor, dims=tuple(places))
 
 
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:

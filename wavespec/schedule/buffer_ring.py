@@ -132,7 +132,8 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> Buffer
         _check_counted(loop, around)
         passed = const(0)
         for outer in around:
-            passed = passed * trips(outer) + step_of(kernel, outer)
+            steps = kernel.symbol(outer["induction"]) if outer.get("counts_on") else step_of(kernel, outer)
+            passed = steps if outer.get("counts_on") else passed * trips(outer) + steps
         done = symbol(f"done_{name}", 0, 2 * stages - 1)
         lets = (make("let", symbol=f"done_{name}", value=passed * trips(loop) % (2 * stages)),)
     everywhere = any(is_shared(kernel, op) for op in loop.body.ops if op.is_(BULK_COPY))
@@ -163,7 +164,7 @@ def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
     changing: set[str] = set()
     for outer, inner in pairwise((*around, loop)):
         changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.is_(NAMES_A_SYMBOL))}
-        if not changing.isdisjoint(trips(inner).symbols):
+        if not inner.get("counts_on") and not changing.isdisjoint(trips(inner).symbols):
             raise StepsNotCounted(inner.span, inner.node)
 
 

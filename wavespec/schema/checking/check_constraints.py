@@ -105,6 +105,8 @@ def _check(
     spec: KernelSpec, constraints: tuple[AnyConstraint, ...], broken: frozenset[str], is_whole: bool
 ) -> Iterator[WavespecError]:
     first: dict[tuple[str, str], AnyConstraint] = {}
+    read = {op.name: spec.tensors.get(op.tensor) for op in spec.graph if isinstance(op, Read)}
+    types = {name: tensor.dtype for name, tensor in read.items() if tensor is not None}
     for constraint in constraints:
         if isinstance(constraint, Assume):
             yield from check_condition(spec, constraint.condition, constraint.where("condition"), broken)
@@ -124,6 +126,8 @@ def _check(
                 yield from check_place(spec, bound, constraint.where(field), broken)
         if isinstance(constraint, Workgroup) and constraint.order is not None:
             yield from check_order_names(spec, constraint.order, constraint.where("order"), broken)
+        if isinstance(constraint, Workgroup) and constraint.end is not None:
+            yield from check_place(spec, constraint.end, constraint.where("end"), broken, types.get, [*types])
         if subject not in spec.dims and subject not in broken:
             yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))
     if not is_whole:
