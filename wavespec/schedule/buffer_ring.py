@@ -11,7 +11,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, LET, NAMES_A_SYMBOL
+from wavespec.ir.thread_ops import BIND, BULK_COPY, FILLS, FOR, LANES_FILL, LET, LOAD, NAMES_A_SYMBOL
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
@@ -132,8 +132,8 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> Buffer
         _check_counted(loop, around)
         passed = const(0)
         for outer in around:
-            steps = kernel.symbol(outer["induction"]) if outer.get("counts_on") else step_of(kernel, outer)
-            passed = steps if outer.get("counts_on") else passed * trips(outer) + steps
+            before = const(0) if outer.get("counts_on") else passed * trips(outer)
+            passed = before + step_of(kernel, outer)
         done = symbol(f"done_{name}", 0, 2 * stages - 1)
         lets = (make("let", symbol=f"done_{name}", value=passed * trips(loop) % (2 * stages)),)
     everywhere = any(is_shared(kernel, op) for op in loop.body.ops if op.is_(BULK_COPY))
@@ -189,8 +189,25 @@ def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
 
 def is_shared(kernel: Kernel, box: Op) -> bool:
     """Whether all workgroups of a cluster, which differ along axis 0, copy the same."""
-    same = all("wg0" not in coordinate.symbols for coordinate in box["corner"])
-    return kernel.distribution.cluster > 1 and same and box["box"][0] % kernel.cluster == 0
+    if kernel.distribution.cluster == 1 or box["box"][row_axis(box)] % kernel.cluster:
+        return False
+    loads = {value.name: op.symbols for op in kernel.walk() if op.is_(LOAD) for value in op.results}
+    bound = {op["symbol"]: loads.get(op.operands[0].name) for op in kernel.walk() if op.is_(BIND)}
+    used = set[str]().union(*(coordinate.symbols for coordinate in box["corner"]))
+    waiting = [*used]
+    while waiting:
+        if (name := waiting.pop()) in bound:
+            if (behind := bound[name]) is None:  # who knows what it is made of
+                return False
+            waiting += behind - used
+            used |= behind
+    return "wg0" not in used
+
+
+def row_axis(box: Op) -> int:
+    """The dim of a tensor that the rows of a box are along."""
+    extents: tuple[int, ...] = box["box"]
+    return max(range(len(extents) - 1), key=lambda axis: extents[axis])
 
 
 def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:
@@ -200,7 +217,9 @@ def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:
 
 
 def step_of(kernel: Kernel, loop: Op) -> Expr:
-    """How often a loop's body ran before."""
+    """How often a loop's body ran before, the last times it was reached included where it counts on."""
+    if loop.get("counts_on"):
+        return kernel.symbol(loop["induction"])
     return (kernel.symbol(loop["induction"]) - loop["lower"]) // loop["step"]
 
 

@@ -18,6 +18,7 @@ from wavespec.schedule.buffer_ring import (
     is_shared,
     make,
     only_if,
+    row_axis,
 )
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
@@ -135,7 +136,7 @@ class Producer:
 def _part(kernel: Kernel, box: Op) -> Op:
     """This workgroup's rows of a box, for every workgroup of its cluster."""
     memory, (row, *others) = kernel.memory(box["memory"]), kernel.memory(box["memory"]).dims
-    place = kernel.memory(box["source"]).dims.index(row)
+    place = row_axis(box)
     extents, origin = list(box["box"]), list(box["corner"])
     extents[place] //= kernel.cluster
     start = kernel.symbol("rank") * extents[place]
