@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.tile_order import tile_at
@@ -14,6 +14,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.ended_tiles import BEFORE, HERE, PART, EndedTiles
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, let, product
+from wavespec.schema.checking.check_orders import EndOfLaunch
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
@@ -24,16 +25,6 @@ class PersistenceNotPossible(WavespecError, code="persistence-not-possible"):
             where,
             f"{machine.variant} does not say how many processors it has, so one workgroup cannot stay on each.",
             hints=["Leave out 'persistent' for this target, or, on a GPU, say how many workgroups stay: 'count'."],
-        )
-
-
-class EndOfLaunch(WavespecError, code="end-of-launch"):
-    def __init__(self, where: Where, dim: str) -> None:
-        super().__init__(
-            where,
-            f"Where the tiles of {quote(dim)} end is known to kernels that walk over tiles themselves; this one has a "
-            "workgroup launched for each.",
-            hints=["Add 'schedule: {workgroups: {persistent: true}}', or leave out 'end'."],
         )
 
 
