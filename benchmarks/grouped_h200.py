@@ -6,8 +6,8 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python -m benchmarks.grouped_h200 run FOLDER [--shape 8x4096x14336:8192 ...] [--groups even uneven empty]
 
 A shape is groups x N x K : rows.  bf16; operands are flushed from the caches before each call, contestants take turns,
-figures are medians of ``--calls`` calls, in microseconds.  Results are whole numbers, and exact: every element is compared with
-the sum in f32, rounded once.  ``out``: into a given tensor, as is; ``new``: a call that makes its result, zeros for rows of no
+figures are medians of ``--calls`` calls on normal numbers, in microseconds.  Before that, whole numbers: every element is compared
+with the sum in f32, which is exact, rounded once.  ``out``: into a given tensor, as is; ``new``: a call that makes its result, zeros for rows of no
 group included.
 """
 
@@ -80,8 +80,8 @@ def run(folder: Path, shapes: Sequence[str], shares: Sequence[str], calls: int) 
     for shape in shapes:
         sizes, _, rows = shape.partition(":")
         groups, n, k = map(int, sizes.split("x"))
-        w = torch.randint(-2, 3, (groups, n, k), device="cuda", dtype=torch.int8).bfloat16()
-        x = torch.randint(-2, 3, (int(rows), k), device="cuda", dtype=torch.int8).bfloat16()
+        w = torch.empty(groups, n, k, device="cuda", dtype=torch.bfloat16)
+        x = torch.empty(int(rows), k, device="cuda", dtype=torch.bfloat16)
         for share in shares:
             ratios.append(_row(kernels, shape, share, x, w, _offsets(share, groups, int(rows)), calls))
         del w, x
@@ -121,10 +121,12 @@ def _row(
     for name, kernel in kernels.items():
         contestants[f"{name} out"] = lambda kernel=kernel: kernel(x, w, offsets, out=y)
         contestants[f"{name} new"] = lambda kernel=kernel: kernel(x, w, offsets)
+    x.random_(-2, 3), w.random_(-2, 3)
     for name, call in contestants.items():
         wrong = _wrong(call(), x, w, offsets)
         if wrong:
             print(f"{name} is wrong in {wrong} of {y.numel()} elements of {shape}, {share}", flush=True)
+    x.normal_(), w.normal_()
     times = _medians(contestants, calls)
     ours = min(time for name, time in times.items() if name.endswith("out"))
     seconds, elements = ours / 1e6, x.numel() + y.numel() + w[0].numel() * int((offsets.diff() > 0).sum())
