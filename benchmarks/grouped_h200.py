@@ -6,9 +6,9 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python -m benchmarks.grouped_h200 run FOLDER [--shape 8x4096x14336:8192 ...] [--groups even uneven empty]
 
 A shape is groups x N x K : rows.  bf16; operands are flushed from the caches before each call, contestants take turns,
-figures are medians of ``--calls`` calls on normal numbers, in microseconds.  Before that, whole numbers: every element is compared
-with the sum in f32, which is exact, rounded once.  ``out``: into a given tensor, as is; ``new``: a call that makes its result, zeros for rows of no
-group included.
+figures are medians of ``--calls`` calls on normal numbers, in microseconds.  Before that, whole numbers: every element
+is compared with the sum in f32, which is exact, rounded once.  ``out``: into a given tensor, as is; ``new``: a call that
+makes its result, zeros for rows of no group included.
 """
 
 from __future__ import annotations

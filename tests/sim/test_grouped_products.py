@@ -74,7 +74,9 @@ def found(report: SimulationReport, right: np.ndarray) -> set[str]:
     return report.kinds() | (set() if exact else {"wrong"})
 
 
-@pytest.mark.parametrize("tile", [list(TILES)[0], *(pytest.param(tile, marks=pytest.mark.rare) for tile in list(TILES)[1:])])
+@pytest.mark.parametrize(
+    "tile", [next(iter(TILES)), *(pytest.param(tile, marks=pytest.mark.rare) for tile in list(TILES)[1:])]
+)
 @pytest.mark.parametrize("groups", GROUPS)
 def test_each_row_is_multiplied_by_the_weights_of_its_group(tile: str, groups: str) -> None:
     report, right = run(kernel(tile), GROUPS[groups])
@@ -82,14 +84,20 @@ def test_each_row_is_multiplied_by_the_weights_of_its_group(tile: str, groups: s
 
 
 BUGS: dict[str, tuple[Bug, str]] = {
-    "box of rows that starts a row late": (altered("bulk_copy", "corner", lambda at: (at[0] + 1, at[1]), source="x"), "wrong"),
+    "box of rows that starts a row late": (
+        altered("bulk_copy", "corner", lambda at: (at[0] + 1, at[1]), source="x"),
+        "wrong",
+    ),
     "weights of the next group": (altered("bulk_copy", "corner", lambda at: (at[0] + 1, *at[1:]), source="w"), "wrong"),
     "box stored where a tile is not whole": (altered("for", "upper", lambda _: const(1), once=True), "output-conflict"),
     "tiles of a group that are left out": (
         altered("for", "upper", lambda upper: upper - 1, counts_on=True),
         "wrong",
     ),
-    "rounds that are not counted on": (altered("let", "value", lambda _: const(0), symbol="done_at_K"), "signal-overrun"),
+    "rounds that are not counted on": (
+        altered("let", "value", lambda _: const(0), symbol="done_at_K"),
+        "signal-overrun",
+    ),
     "tiles of groups before that are forgotten": (altered("coordinates", "places", lambda _: (const(0),)), "wrong"),
     "stage that is refilled without waiting": (dropped("signal_wait", signal="at_K.empty"), "unwaited-copy"),
 }

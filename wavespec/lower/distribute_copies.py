@@ -73,8 +73,8 @@ def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
     """The copy with a place for each dim of the tensor, and the tensor with the names that its dims have in the tile.
 
     Where the mapping only moves the tile: along each of its dims one of the tensor has the same neighbours, all other
-    places are the same for the whole tile, and so are the values that places are made of.  The machine leaves out what is
-    outside.
+    places are the same for the whole tile, and so are the values that places are made of.  The machine leaves out what
+    is outside.
     """
     if not op.get("at"):
         return op, tensor

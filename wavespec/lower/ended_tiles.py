@@ -25,8 +25,8 @@ class EndNotUniform(WavespecError, code="end-not-uniform"):
     def __init__(self, where: Where, dim: str) -> None:
         super().__init__(
             where,
-            f"Where the tiles of {quote(dim)} end has to be known before a workgroup takes one of them: from what is read "
-            "of an input, at places along other dims.",
+            f"Where the tiles of {quote(dim)} end has to be known before a workgroup takes one of them: from what is "
+            "read of an input, at places along other dims.",
             hints=["Read it at the index of a dim that the grid counts one by one, such as 'at: {B: G}'."],
         )
 
@@ -34,8 +34,8 @@ class EndNotUniform(WavespecError, code="end-not-uniform"):
 class EndedTiles:
     """The tiles of a kernel, in parts that say how many they have.
 
-    ``outer``: which part a tile is of, ``inner``: which one of a part, as places along axes with their extents; ``rest``:
-    what is done for a tile.
+    ``outer``: which part a tile is of, ``inner``: which one of a part, as places along axes with their extents;
+    ``rest``: what is done for a tile.
     """
 
     def __init__(self, kernel: Kernel, places: Sequence[Expr]) -> None:
@@ -68,8 +68,8 @@ class EndedTiles:
     def around(self, loop: Op, late: Expr, workers: Expr) -> tuple[Op, ...]:
         """A loop over all parts, with ``loop`` in it over those tiles of a part that a workgroup takes.
 
-        Each of ``workers`` takes every so many tiles, whatever part they are of; ``late``: how many take one behind this
-        one in a round.  Rounds are counted over all parts.
+        Each of ``workers`` takes every so many tiles, whatever part they are of; ``late``: how many take one behind
+        this one in a round.  Rounds are counted over all parts.
         """
         fresh, number = fresh_names(self._kernel), VectorType(DTYPES["i32"], 1)
         start, before, following, all_ = (Value(fresh("tiles"), number) for _ in range(4))

@@ -8,8 +8,8 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
-from wavespec.ir.tile_order import tile_at
 from wavespec.ir.thread_ops import TILES_END
+from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
 from wavespec.lower.ended_tiles import BEFORE, HERE, PART, EndedTiles
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
@@ -36,8 +36,8 @@ class PersistWorkgroups(Pass):
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
             as the schedule says (``count``).  A cluster takes tiles that are neighbours along axis 0, the last of which
-            may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the loads
-            that say how many tiles a part has, and rounds that go on from part to part.
+            may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the
+            loads that say how many tiles a part has, and rounds that go on from part to part.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
     """

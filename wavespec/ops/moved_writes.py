@@ -19,8 +19,8 @@ from wavespec.ops.staged_writes import without_lane, write_staged
 class Moved:
     """Where a tile is in a tensor.
 
-    ``tensor``: with the names that its dims have in the tile; ``places``: of an element, along each of them; ``outside``:
-    what is above 0 from some row on, whose elements the mapping moves out of the tensor.
+    ``tensor``: with the names that its dims have in the tile; ``places``: of an element, along each of them;
+    ``outside``: what is above 0 from some row on, whose elements the mapping moves out of the tensor.
     """
 
     tensor: Memory

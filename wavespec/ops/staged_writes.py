@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
+from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import Layout, swizzled_slabs
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.accesses import matrix_places, moves_matrices, write_fragments

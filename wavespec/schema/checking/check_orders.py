@@ -57,8 +57,8 @@ class EndOfLaunch(WavespecError, code="end-of-launch"):
     def __init__(self, where: Where, dim: str) -> None:
         super().__init__(
             where,
-            f"Where the tiles of {quote(dim)} end is known to workgroups that walk over tiles; here one is launched for "
-            "each tile of the dim.",
+            f"Where the tiles of {quote(dim)} end is known to workgroups that walk over tiles; here one is launched "
+            "for each tile of the dim.",
             hints=["Add 'persistent: true' to 'workgroups' of the schedule, or leave out 'end'."],
         )
 
