@@ -37,7 +37,9 @@ def bincount(counts: Tensor, x: Tensor) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if torch.is_grad_enabled() and (getattr(counts, "requires_grad", False) or getattr(x, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(counts, "requires_grad", False) or getattr(x, "requires_grad", False)
+    ):
         raise no_backward("bincount", counts=counts, x=x)
     _bincount_op(counts, x)
     return counts

@@ -38,7 +38,9 @@ def rms_norm(x: Tensor, weight: Tensor, *, out: Tensor | None = None) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(weight, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(x, "requires_grad", False) or getattr(weight, "requires_grad", False)
+    ):
         raise no_backward("rms_norm", x=x, weight=weight)
     if out is None:
         return _rms_norm_op(x, weight)

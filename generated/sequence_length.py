@@ -39,7 +39,9 @@ def sequence_length(tokens: Tensor, stop: Tensor, *, out: Tensor | None = None) 
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if torch.is_grad_enabled() and (getattr(tokens, "requires_grad", False) or getattr(stop, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(tokens, "requires_grad", False) or getattr(stop, "requires_grad", False)
+    ):
         raise no_backward("sequence_length", tokens=tokens, stop=stop)
     if out is None:
         return _sequence_length_op(tokens, stop)
