@@ -7,8 +7,8 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
 
 A shape is groups x N x K : rows.  bf16; operands are flushed from the caches before each call, contestants take turns,
 figures are medians of ``--calls`` calls on normal numbers, in microseconds.  Before that, whole numbers: every element
-is compared with the sum in f32, which is exact, rounded once.  ``out``: into a given tensor, as is; ``new``: a call that
-makes its result, zeros for rows of no group included.
+is compared with the sum in f32, which is exact, rounded once.  ``out``: into a given tensor; ``new``: a call that makes
+its result, zeros for rows of no group included.
 """
 
 from __future__ import annotations
@@ -121,12 +121,14 @@ def _row(
     for name, kernel in kernels.items():
         contestants[f"{name} out"] = lambda kernel=kernel: kernel(x, w, offsets, out=y)
         contestants[f"{name} new"] = lambda kernel=kernel: kernel(x, w, offsets)
-    x.random_(-2, 3), w.random_(-2, 3)
+    for tensor in (x, w):
+        tensor.random_(-2, 3)
     for name, call in contestants.items():
         wrong = _wrong(call(), x, w, offsets)
         if wrong:
             print(f"{name} is wrong in {wrong} of {y.numel()} elements of {shape}, {share}", flush=True)
-    x.normal_(), w.normal_()
+    for tensor in (x, w):
+        tensor.normal_()
     times = _medians(contestants, calls)
     ours = min(time for name, time in times.items() if name.endswith("out"))
     seconds, elements = ours / 1e6, x.numel() + y.numel() + w[0].numel() * int((offsets.diff() > 0).sum())
@@ -139,7 +141,7 @@ def _row(
 
 def _wrong(y: Tensor, x: Tensor, w: Tensor, offsets: Tensor) -> int:
     """How many elements are not the exact sum, rounded."""
-    bounds = offsets.tolist()
+    bounds = [int(offset) for offset in offsets]
     wrong = 0
     for weights, start, end in zip(w, bounds, bounds[1:], strict=False):
         exact = (x[start:end].float() @ weights.float().T).bfloat16()

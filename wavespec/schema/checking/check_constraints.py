@@ -8,6 +8,7 @@ from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.checking.check_orders import check_order_names
 from wavespec.schema.checking.check_places import check_place
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expressions import PLACES, Call, Expression
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Take
@@ -105,8 +106,10 @@ def _check(
     spec: KernelSpec, constraints: tuple[AnyConstraint, ...], broken: frozenset[str], is_whole: bool
 ) -> Iterator[WavespecError]:
     first: dict[tuple[str, str], AnyConstraint] = {}
-    read = {op.name: spec.tensors.get(op.tensor) for op in spec.graph if isinstance(op, Read)}
-    types = {name: tensor.dtype for name, tensor in read.items() if tensor is not None}
+    types: dict[str, DType] = {}
+    for op in spec.graph:
+        if isinstance(op, Read) and (tensor := spec.tensors.get(op.tensor)) is not None:
+            types[op.name] = tensor.dtype
     for constraint in constraints:
         if isinstance(constraint, Assume):
             yield from check_condition(spec, constraint.condition, constraint.where("condition"), broken)
