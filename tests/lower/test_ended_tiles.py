@@ -77,9 +77,10 @@ def walked(kernel: Kernel, workgroup: int, known: dict[str, int], lengths: list[
     for known["part"], known["value_length"] in enumerate(lengths):
         bind_all(parts.body.ops, known)
         (loop,) = (op for op in parts.body.ops if op.name == "for")
-        for known["round"] in range(loop["lower"].evaluate(known), loop["upper"].evaluate(known)):
+        for number in range(loop["lower"].evaluate(known), loop["upper"].evaluate(known)):
+            known["round"] = number
             bind_all(loop.body.ops, known)
-            taken.append((known["round"], *(known[f"wg{axis}"] for axis in range(3))))
+            taken.append((number, *(known[f"wg{axis}"] for axis in range(3))))
         known["tiles_before"] += known["tiles_here"]
     return taken
 
