@@ -108,3 +108,11 @@ BUGS: dict[str, tuple[Bug, str]] = {
 def test_a_mistake_is_found(bug: str) -> None:
     plant, kind = BUGS[bug]
     assert kind in found(*run(plant(kernel("two waves")), GROUPS["uneven"]))
+
+
+def test_a_cluster_copies_the_weights_of_its_group_once() -> None:
+    copies = [op for op in kernel("clusters").walk() if op.name == "bulk_copy"]
+    assert {(op["source"], op["box"], op.get("everywhere", False)) for op in copies} == {
+        ("x", (64, 64), False),
+        ("w", (1, 32, 64), True),
+    }
