@@ -91,9 +91,11 @@ def bind_all(ops: tuple[Op, ...] | list[Op], known: dict[str, int]) -> None:
             known[op["symbol"]] = op["value"].evaluate(known)
 
 
-@given(st.lists(st.integers(-70, 200), max_size=5), st.integers(1, 3), st.integers(1, 3))
-def test_every_tile_is_taken_once_and_rounds_count_on(lengths: list[int], columns: int, group: int) -> None:
-    text = PARTS.changed(("group 1 persistent", f"group {group} persistent workers 3"))
+@given(st.lists(st.integers(-70, 200), max_size=5), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_every_tile_is_taken_once_and_rounds_count_on(
+    lengths: list[int], columns: int, group: int, workers: int
+) -> None:
+    text = PARTS.changed(("group 1 persistent", f"group {group} persistent workers {workers}"))
     kernel = PersistWorkgroups()(text.kernel(BODY), NVIDIA)
     known = {"M": 200, "N": columns, "G": len(lengths)}
     taken = [walked(kernel, number, known, lengths) for number in range(kernel.grid[0].evaluate(known))]

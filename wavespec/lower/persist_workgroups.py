@@ -94,7 +94,7 @@ class PersistWorkgroups(Pass):
         if ended:
             late = symbol("late", 0, most - 1)
             kernel = kernel.with_symbols(late, PART, BEFORE, HERE)
-            before.append(let("late", workers - 1 - first // kernel.cluster))
+            before += [let("late", workers - 1 - first // kernel.cluster)] if most > 1 else []
             loops = ended.around(loop, late, workers)
         grid = (minimum(tiles, most) * kernel.cluster,)
         return replace(kernel, grid=grid, joined=(), body=(*before, *loops))
