@@ -55,6 +55,7 @@ PLACES: dict[str, Callable[[int, int], int]] = {
     "start + M": lambda group, m: int(STARTS[group]) + m,
     "start * 2 + M + 1": lambda group, m: int(STARTS[group]) * 2 + m + 1,
     "start + M * 2": lambda group, m: int(STARTS[group]) + m * 2,
+    "M + max(M - start - 9, 0) * size(T)": lambda group, m: m + max(m - int(STARTS[group]) - 9, 0) * 150,
     "row": lambda group, m: 80 * group + (m * 3) % 70,
     "M + G * size(M)": lambda group, m: m + group * 70,
     "M + G * size(M) + max(M - start, 0) * size(S)": lambda group, m: (
@@ -88,7 +89,14 @@ def check(read: str, written: str) -> Kernel:
 
 
 @pytest.mark.parametrize(
-    ("read", "by_box"), [("start + M", True), ("start * 2 + M + 1", True), ("start + M * 2", False), ("row", False)]
+    ("read", "by_box"),
+    [
+        ("start + M", True),
+        ("start * 2 + M + 1", True),
+        ("M + max(M - start - 9, 0) * size(T)", True),
+        ("start + M * 2", False),
+        ("row", False),
+    ],
 )
 def test_rows_at_loaded_places(read: str, by_box: bool) -> None:
     kernel = check(read, "M + G * size(M)")
@@ -104,3 +112,9 @@ def test_rows_written_at_loaded_places(written: str, by_box: bool) -> None:
     kernel = check("start + M", written)
     assert any(op.name == "bulk_store" for op in kernel.walk()) == by_box
     assert any(op.name == "store" and op["memory"] == "y" for op in kernel.walk()), "partial tiles"
+
+
+def test_rows_that_a_mapping_leaves_out_are_zeros_whatever_is_there() -> None:
+    kernel = check("M + max(M - start - 9, 0) * size(T)", "M + G * size(M)")
+    (copy,) = {op.get("valid") for op in kernel.walk() if op.name == "bulk_copy" and op["source"] == "x"}
+    assert copy is not None and [op.get("valid") for op in kernel.walk() if op.get("source") == "w"] == [None]

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import dim_of_wave
@@ -19,6 +19,7 @@ from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.ops.index_map import index_of, seen_by
+from wavespec.ops.moved_places import moved_place
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
@@ -40,7 +41,8 @@ class DistributeCopies(Pass):
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
-               of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and nothing in it.
+               of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and leave out its last
+               rows: the first ``valid`` are read.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -57,7 +59,7 @@ class DistributeCopies(Pass):
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
             tensor = kernel.memory(op["source"])
             moved = _moved(op, tensor, shared) if kernel.producers and not may_be_empty(kernel, tensor) else None
-            if moved and (boxes := boxes_of(moved[1], shared, machine)):
+            if moved and (boxes := boxes_of(moved[1], shared, machine)) and _has_rows(moved[0], boxes, tensor, machine):
                 return (moved[0].with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
@@ -74,19 +76,24 @@ def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
 
     Where the mapping only moves the tile: along each of its dims one of the tensor has the same neighbours, all other
     places are the same for the whole tile, and so are the values that places are made of.  The machine leaves out what
-    is outside.
+    is outside; the last rows may be, whatever the tensor has there (``valid``).
     """
     if not op.get("at"):
         return op, tensor
     origin, places = dict(op["origin"]), dict[str, Expr]()
     moving = {index_of(dim).args[0]: dim for dim in shared.dims}
     known = {index_of(dim).args[0]: start for dim, start in origin.items()}
+    rows: Expr | None = None
     for dim, place in op["at"]:
-        along = [moving[name] for name in sorted(place.symbols & moving.keys())]
-        name, steps = (along[0], index_of(along[0])) if along else (dim, const(0))
-        if len(along) > 1 or name in places or (along and not moving.keys().isdisjoint((place - steps).symbols)):
+        found = moved_place(place, shared.dims)
+        if found is None or (found.dim or dim) in places:
             return None
-        places[name] = place.substitute(known)
+        places[found.dim or dim] = found.place.substitute(known)
+        for outside in found.outside:
+            if index_of(shared.dims[0]).args[0] not in outside.symbols:
+                return None
+            here = 1 - outside.substitute(known)
+            rows = here if rows is None else minimum(rows, here)
     through = op["through"]
     if any(not moving.keys().isdisjoint(expr.symbols) for _, _, at in through for _, expr in at):
         return None
@@ -95,7 +102,14 @@ def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
     loads = tuple((name, of, tuple((d, expr.substitute(known)) for d, expr in at)) for name, of, at in through)
     attributes = {key: value for key, value in op.attributes if key not in _MAPPED}
     attributes |= {"origin": tuple(places.items())} | ({"through": loads} if loads else {})
+    attributes |= {} if rows is None else {"valid": rows}
     return replace(op, attributes=attribute_pairs(attributes)), replace(tensor, dims=tuple(places))
+
+
+def _has_rows(copy: Op, boxes: tuple[Box, ...], tensor: Memory, machine: Machine) -> bool:
+    """Whether the machine can copy a row of each box alone, where that is asked for."""
+    (_, width) = boxes[0][-1]
+    return copy.get("valid") is None or width * tensor.dtype.bytes % machine.globals.bulk_target_bytes == 0
 
 
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
@@ -121,8 +121,10 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
     """One bulk copy for each box; `SpecializeWaves` says on which signal it is counted."""
     loaded = values_of_places(op, context) if op.get("through") else {}
     origin = {dim: start.substitute(loaded) for dim, start in context.origin(op).items()}
+    valid = op.get("valid")
     for box in op["boxes"]:
         starts = {dim: const(start) for dim, (start, _) in zip(origin, box, strict=True)}
+        rows: dict[str, Any] = {} if valid is None else {"valid": valid.substitute(loaded) - starts[shared.dims[0]]}
         context.build.add(
             "bulk_copy",
             (),
@@ -135,6 +137,7 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
             buffer=const(0),
             signal="",
             index=const(0),
+            **rows,
         )
 
 

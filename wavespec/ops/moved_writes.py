@@ -12,6 +12,7 @@ from wavespec.ir.names import operand_name
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.index_map import index_of
 from wavespec.ops.mapped_accesses import bind, indices_of, write_mapped
+from wavespec.ops.moved_places import moved_place
 from wavespec.ops.staged_writes import without_lane, write_staged
 
 
@@ -38,42 +39,18 @@ class Moved:
 def moved(op: Op, kernel: Kernel) -> Moved | None:
     """How the mapping of a write moves its tile, where it does nothing else but to leave out the last rows."""
     tile, tensor = op.operands[0].tile, kernel.memory(op["memory"])
-    moving = {index_of(dim).args[0]: dim for dim in tile.dims}
     if len(tile.dims) != 2 or any(value.tile.dims for value in op.operands[1:]):
         return None
     places, outside = dict[str, Expr](), list[Expr]()
     for dim, place in op["at"]:
-        kept, left = place, list[Expr]()
-        for coefficient, term in place.terms():
-            if term.kind != "symbol" and not moving.keys().isdisjoint(term.symbols):
-                kept = kept - term * coefficient
-                left.append(term)
-        along = [moving[name] for name in sorted(kept.symbols & moving.keys())]
-        name = along[0] if along else dim
-        steps = index_of(name) if along else const(0)
-        if name in places or len(along) > 1 or not moving.keys().isdisjoint((kept - steps).symbols):
+        found = moved_place(place, tile.dims)
+        if found is None or (found.dim or dim) in places:
             return None
-        guards = [_guard(term, moving) for term in left]
-        if None in guards:
-            return None
-        outside += [guard for guard in guards if guard is not None]
-        places[name] = kept
-    if not {*tile.dims} <= places.keys() or tuple(places)[-1] != tile.dims[1] or tile.dims[0] != tuple(places)[-2]:
+        places[found.dim or dim] = found.place
+        outside += found.outside
+    if tuple(places)[-2:] != tile.dims:
         return None
     return Moved(replace(tensor, dims=tuple(places)), places, tuple(outside))
-
-
-def _guard(term: Expr, moving: Mapping[str, str]) -> Expr | None:
-    """Of a part of a place that is 0 up to some row: what is above 0 from there on."""
-    factors = term.args if term.kind == "product" else (term,)
-    (factor, *others) = [one for one in factors if not moving.keys().isdisjoint(one.symbols)]
-    if others or factor.kind != "max" or const(0) not in factor.args:
-        return None
-    (rising,) = [one for one in factor.args if one != const(0)]
-    names = sorted(moving.keys() & rising.symbols)
-    steps = [coefficient for coefficient, one in rising.terms() if one.kind == "symbol" and one.args[0] in names]
-    rest = [one for _, one in rising.terms() if one.kind != "symbol" and not moving.keys().isdisjoint(one.symbols)]
-    return rising if len(steps) == len(names) and min(steps) > 0 and not rest else None
 
 
 def write_moved(op: Op, staged: list[Memory], layout: Layout, context: ThreadContext) -> None:

@@ -10,7 +10,8 @@ from itertools import pairwise
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
-from wavespec.ir.thread import Mask
+from wavespec.ir.rewriting import substituted
+from wavespec.ir.thread import Mask, row_axis
 from wavespec.ir.thread_ops import BIND, BULK_COPY, FILLS, FOR, LANES_FILL, LET, LOAD, NAMES_A_SYMBOL
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
@@ -108,8 +109,14 @@ def _goes_on(first: Op, rest: Op, filled: frozenset[str]) -> bool:
     """Whether a loop copies the same as the one before, from the step on where that ends."""
     if first["induction"] != rest["induction"] or first["upper"] != rest["lower"]:
         return False
-    one, other = ([(op.name, op.attributes) for op in copies_into(loop.body.ops, filled)] for loop in (first, rest))
+    one, other = (_as_written(copies_into(loop.body.ops, filled)) for loop in (first, rest))
     return one == other
+
+
+def _as_written(ops: Sequence[Op]) -> list[object]:
+    """Operations without the names of values, and of symbols that stand for them."""
+    names = {op["symbol"]: symbol(f"bound{number}", None) for number, op in enumerate(ops) if op.is_(BIND)}
+    return [op.name if op.is_(BIND) else (op.name, substituted(op, names).attributes) for op in ops]
 
 
 def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
@@ -192,7 +199,7 @@ def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
 
 def is_shared(kernel: Kernel, box: Op) -> bool:
     """Whether all workgroups of a cluster, which differ along axis 0, copy the same."""
-    if kernel.distribution.cluster == 1 or box["box"][row_axis(box)] % kernel.cluster:
+    if kernel.distribution.cluster == 1 or box["box"][row_axis(box["box"])] % kernel.cluster:
         return False
     loads = {value.name: op.symbols for op in kernel.walk() if op.is_(LOAD) for value in op.results}
     bound = {op["symbol"]: loads.get(op.operands[0].name) for op in kernel.walk() if op.is_(BIND)}
@@ -205,12 +212,6 @@ def is_shared(kernel: Kernel, box: Op) -> bool:
             waiting += behind - used
             used |= behind
     return "wg0" not in used
-
-
-def row_axis(box: Op) -> int:
-    """The dim of a tensor that the rows of a box are along."""
-    extents: tuple[int, ...] = box["box"]
-    return max(range(len(extents) - 1), key=lambda axis: extents[axis])
 
 
 def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
+from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FOR, LET
 from wavespec.schedule.buffer_ring import (
     BufferRing,
@@ -18,7 +19,6 @@ from wavespec.schedule.buffer_ring import (
     is_shared,
     make,
     only_if,
-    row_axis,
 )
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
@@ -136,10 +136,12 @@ class Producer:
 def _part(kernel: Kernel, box: Op) -> Op:
     """This workgroup's rows of a box, for every workgroup of its cluster."""
     memory, (row, *others) = kernel.memory(box["memory"]), kernel.memory(box["memory"]).dims
-    place = row_axis(box)
+    place = row_axis(box["box"])
     extents, origin = list(box["box"]), list(box["corner"])
     extents[place] //= kernel.cluster
     start = kernel.symbol("rank") * extents[place]
     origin[place] += start
     offset = box["offset"] + memory.unswizzled_offset({row: start, **dict.fromkeys(others, const(0))})
-    return box.with_(box=tuple(extents), corner=tuple(origin), offset=offset, everywhere=True)
+    box = box.with_(box=tuple(extents), corner=tuple(origin), offset=offset, everywhere=True)
+    valid = box.get("valid")
+    return box if valid is None else box.with_(valid=valid - start)
