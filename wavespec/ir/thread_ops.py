@@ -204,8 +204,8 @@ BULK_COPY: Final = _declare(
     "->",
     "this lane has a box of a tensor (`corner`: a coordinate per dim, `box`: an extent per dim) copied to shared "
     "memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal. "
-    "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `valid`: rows of the "
-    "box, from the first on, that are those of the tensor, the others are zeros",
+    "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `valid`: rows of "
+    "the box, from the first on, that are those of the tensor, the others are zeros",
     Trait.FILLS,
     attributes={
         **_ACCESS,
