@@ -1,4 +1,4 @@
-"""Specs of ragged attention in, kernels out; kernels and an NVIDIA GPU in, errors and times beside FlashAttention's out.
+"""Specs of ragged attention in, kernels out; kernels and an NVIDIA GPU in, errors and times beside FlashAttention out.
 
 Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on another machine:
 
