@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.matrix_descriptor import swizzle_bytes
-from wavespec.ir.expr import const
+from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Memory, Op
+from wavespec.ir.thread import row_axis
 from wavespec.runtime.artifact import TensorMap
 
+_ZERO = const(0)
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
 _ATTEMPTS = 500
 _ASYNC_FENCE = (
@@ -107,29 +112,57 @@ class BulkCopies(Emitter):
         return self.memory.address(self.kernel.memory(op["signal"]), op["index"])
 
     def emit_bulk_copy(self, op: Op) -> None:
+        valid, box = op.get("valid"), op["box"]
+        if valid is None:
+            self._copy_box(op, self._corner(op), box)
+            return
+        whole = self.indices.holds(((const(box[row_axis(box)] - 1), valid),))
+        at_once = self.function.nested(lambda: self._copy_box(op, self._corner(op), box))
+        self.text.branch(whole, at_once, self.function.nested(lambda: self._copy_rows(op, valid)))
+
+    def _copy_rows(self, op: Op, valid: Expr) -> None:
+        """Each row of a box by itself, those that are not ``valid`` from outside of the tensor, which gives zeros."""
+        axis, text = row_axis(op["box"]), self.text
+        height, row = op["box"][axis], symbol("row_of_box", 0, op["box"][axis] - 1)
+        lower, upper, step = (text.constant(number, "i32") for number in (0, height, 1))
+        induction = text.name()
+        text.open()
+        self.indices.open()
+        self.indices.define(row.args[0], induction, 32)
+        corner, outside = self._corner(op, {axis: row}), text.constant(-1, "i32")
+        is_there = self.indices.holds(((row, valid),))
+        corner[axis] = text.op(f"arith.select {is_there}, {corner[axis]}, {outside} : i32")
+        self._copy_box(op, corner, tuple(1 if at == axis else extent for at, extent in enumerate(op["box"])), row)
+        self.indices.close()
+        lines = text.close()
+        text.blocks[-1] += [f"scf.for {induction} = {lower} to {upper} step {step} : i32 {{", *lines]
+        text.do("}")
+
+    def _copy_box(self, op: Op, corner: Sequence[str], box: tuple[int, ...], row: Expr = _ZERO) -> None:
         memory = self.function.memory_of(op)
-        to = self.memory.address(memory, self.function.buffered(op, memory))
+        to = self.memory.address(memory, self.function.buffered(op, memory) + row * box[-1])
         to = self.text.op(f"llvm.addrspacecast {to} : !llvm.ptr<3> to !llvm.ptr<7>")
-        box, multicast = self._box(op), ""
+        multicast = ""
         if op.get("everywhere"):
             multicast = f" multicast_mask = {self.text.constant((1 << self.kernel.cluster) - 1, 'i16')}"
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op['source'], op['box'], memory)}, "
-            f"{self._signal(op)}, box[{box}]{multicast} : !llvm.ptr<7>, !llvm.ptr"
+            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op['source'], box, memory)}, "
+            f"{self._signal(op)}, box[{', '.join(reversed(corner))}]{multicast} : !llvm.ptr<7>, !llvm.ptr"
         )
 
     def emit_bulk_store(self, op: Op) -> None:
         memory = self.function.memory_of(op)
         start = self.memory.address(memory, self.function.buffered(op, memory))
-        box = self._box(op)
+        box = ", ".join(reversed(self._corner(op)))
         self.text.do(
             f"nvvm.cp.async.bulk.tensor.global.shared.cta {self._map(op['target'], op['box'], memory)}, {start}, "
             f"box[{box}] : !llvm.ptr, !llvm.ptr<3>"
         )
 
-    def _box(self, op: Op) -> str:
-        """Coordinates of the first element, the contiguous dim first."""
-        return ", ".join(self.indices.integer(coordinate, 32) for coordinate in reversed(op["corner"]))
+    def _corner(self, op: Op, moved: Mapping[int, Expr] = MappingProxyType({})) -> list[str]:
+        """Coordinates of the first element, or of one that is ``moved`` along some dims."""
+        places = (place + moved.get(axis, 0) for axis, place in enumerate(op["corner"]))
+        return [self.indices.integer(place, 32) for place in places]
 
     def _map(self, tensor: str, box: tuple[int, ...], memory: Memory) -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""

@@ -27,6 +27,11 @@ class SharedTile:
     major: Literal["k", "mn"]
 
 
+def row_axis(box: tuple[int, ...]) -> int:
+    """The dim of a tensor that the rows of a box of it are along."""
+    return max(range(len(box) - 1), key=lambda axis: box[axis])
+
+
 class ThreadBuilder:
     """Appends thread-level operations to a list and hands out unique value names."""
 

@@ -204,7 +204,8 @@ BULK_COPY: Final = _declare(
     "->",
     "this lane has a box of a tensor (`corner`: a coordinate per dim, `box`: an extent per dim) copied to shared "
     "memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal. "
-    "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each",
+    "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `valid`: rows of "
+    "the box, from the first on, that are those of the tensor, the others are zeros",
     Trait.FILLS,
     attributes={
         **_ACCESS,
@@ -214,6 +215,7 @@ BULK_COPY: Final = _declare(
         "signal": Kind.MEMORY,
         "index": Kind.EXPRESSION,
         "everywhere": _FALSE,
+        "valid": Attribute(Kind.EXTENT, absent="all"),
     },
 )
 BULK_STORE: Final = _declare(
@@ -331,7 +333,7 @@ FOR: Final = _declare(
     "carried -> carried",
     "region arguments = carried values; `once`: a branch, which runs one step or none, from 0 to `upper`; "
     "`goes_on`: 0 or 1, what it is in front of the loop and at the end of the body, where a `bind` may have changed "
-    "its symbols: the loop ends early where it is 0",
+    "its symbols: the loop ends early where it is 0. `counts_on`: `lower` is where the loop ended the last time",
     operands=ANY,
     results=ANY,
     region=True,
@@ -343,7 +345,15 @@ FOR: Final = _declare(
         "unroll": Kind.INTEGER,
         "once": _FALSE,
         "goes_on": Attribute(Kind.EXPRESSION, absent="1"),
+        "counts_on": _FALSE,
     },
+)
+TILES_END: Final = _declare(
+    "tiles_end",
+    "->",
+    "workgroups have something to do for the first `extent` elements of `dim` alone, which values say: what walks over "
+    "tiles leaves out the others",
+    attributes={"dim": Kind.TEXT, "extent": Kind.EXPRESSION},
 )
 LET: Final = _declare(
     "let",

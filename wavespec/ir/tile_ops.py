@@ -131,7 +131,7 @@ COPY: Final = _declare(
     "->",
     "a tile of the tensor `source` to shared memory. `through`: how places follow from values; `boxes`: extents "
     "that a copy engine takes; `transpose`: register axes that change places on the way; `loops`, `guard` and "
-    "`bounded`: which rounds of which lanes have something to copy",
+    "`bounded`: which rounds of which lanes have something to copy; `valid`: rows that are not zeros, of boxes",
     Trait.FILLS,
     attributes={
         "source": Kind.MEMORY,
@@ -146,6 +146,7 @@ COPY: Final = _declare(
         "bounded": _later(Kind.TABLE, "distribute-copies"),
         "transpose": _later(Kind.TABLE, "distribute-copies"),
         "boxes": Attribute(Kind.TABLE, absent="lanes copy it", set_by="distribute-copies"),
+        "valid": Attribute(Kind.EXTENT, absent="all", set_by="distribute-copies"),
         "asynchronous": Attribute(Kind.FLAG, absent="false", set_by="distribute-copies"),
     },
 )
@@ -271,6 +272,12 @@ BIND: Final = _declare(
     Trait.NAMES_A_SYMBOL,
     operands=1,
     attributes={"symbol": Kind.SYMBOL},
+)
+TILES_END: Final = _declare(
+    "tiles_end",
+    "->",
+    "workgroups have something to do for the first `extent` elements of `dim` alone, which values say",
+    attributes={"dim": Kind.TEXT, "extent": Kind.EXPRESSION},
 )
 
 PURE: Final = TILE_OPS.having(Trait.PURE)

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs, rewrite
 from wavespec.ir.layout import Layout, RegisterAxis, spread
 from wavespec.ir.names import dim_of_wave
@@ -19,6 +19,7 @@ from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.ops.index_map import index_of, seen_by
+from wavespec.ops.moved_places import moved_place
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
@@ -39,8 +40,9 @@ class DistributeCopies(Pass):
                reads the element that the swizzle puts there;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
-               and that no workgroup finds empty: ``boxes`` alone, each (start, extent) per dim.  A mapping of dims
-               that the tile does not have says where they begin.
+               and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
+               of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and leave out its last
+               rows: the first ``valid`` are read.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -55,10 +57,10 @@ class DistributeCopies(Pass):
             if not op.is_(COPY):
                 return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
-            plain = _without_mapping(op, shared) if kernel.producers else None
             tensor = kernel.memory(op["source"])
-            if plain and not may_be_empty(kernel, tensor) and (boxes := boxes_of(tensor, shared, machine)):
-                return (plain.with_(boxes=boxes),)
+            moved = _moved(op, tensor, shared) if kernel.producers and not may_be_empty(kernel, tensor) else None
+            if moved and (boxes := boxes_of(moved[1], shared, machine)) and _has_rows(moved[0], boxes, tensor, machine):
+                return (moved[0].with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
@@ -69,23 +71,45 @@ class DistributeCopies(Pass):
         return replace(kernel.with_symbols(*added), body=body)
 
 
-def _without_mapping(op: Op, shared: Memory) -> Op | None:
-    """The copy with a place for each dim of the tensor, where the mapping moves nothing but dims that the tile does not
-    have: the machine leaves out what is outside."""
+def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
+    """The copy with a place for each dim of the tensor, and the tensor with the names that its dims have in the tile.
+
+    Where the mapping only moves the tile: along each of its dims one of the tensor has the same neighbours, all other
+    places are the same for the whole tile, and so are the values that places are made of.  The machine leaves out what
+    is outside; the last rows may be, whatever the tensor has there (``valid``).
+    """
     if not op.get("at"):
-        return op
+        return op, tensor
     origin, places = dict(op["origin"]), dict[str, Expr]()
-    moving = {index_of(dim).args[0] for dim in shared.dims}
-    known = {index_of(dim).args[0]: start for dim, start in origin.items() if dim not in shared.dims}
+    moving = {index_of(dim).args[0]: dim for dim in shared.dims}
+    known = {index_of(dim).args[0]: start for dim, start in origin.items()}
+    rows: Expr | None = None
     for dim, place in op["at"]:
-        if dim in shared.dims and place is index_of(dim):
-            places[dim] = origin[dim]
-        elif dim in shared.dims or op["through"] or not moving.isdisjoint(place.symbols):
+        found = moved_place(place, shared.dims)
+        if found is None or (found.dim or dim) in places:
             return None
-        else:
-            places[dim] = place.substitute(known)
-    attributes = dict(op.attributes) | {"origin": tuple(places.items())}
-    return replace(op, attributes=attribute_pairs({key: attributes[key] for key in attributes if key not in _MAPPED}))
+        places[found.dim or dim] = found.place.substitute(known)
+        for outside in found.outside:
+            if index_of(shared.dims[0]).args[0] not in outside.symbols:
+                return None
+            here = 1 - outside.substitute(known)
+            rows = here if rows is None else minimum(rows, here)
+    through = op["through"]
+    if any(not moving.keys().isdisjoint(expr.symbols) for _, _, at in through for _, expr in at):
+        return None
+    if not {*shared.dims} <= places.keys():
+        return None
+    loads = tuple((name, of, tuple((d, expr.substitute(known)) for d, expr in at)) for name, of, at in through)
+    attributes = {key: value for key, value in op.attributes if key not in _MAPPED}
+    attributes |= {"origin": tuple(places.items())} | ({"through": loads} if loads else {})
+    attributes |= {} if rows is None else {"valid": rows}
+    return replace(op, attributes=attribute_pairs(attributes)), replace(tensor, dims=tuple(places))
+
+
+def _has_rows(copy: Op, boxes: tuple[Box, ...], tensor: Memory, machine: Machine) -> bool:
+    """Whether the machine can copy a row of each box alone, where that is asked for."""
+    (_, width) = boxes[0][-1]
+    return copy.get("valid") is None or width * tensor.dtype.bytes % machine.globals.bulk_target_bytes == 0
 
 
 def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:

@@ -8,10 +8,13 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
+from wavespec.ir.thread_ops import TILES_END
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
+from wavespec.lower.ended_tiles import BEFORE, HERE, PART, EndedTiles
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, let, product
+from wavespec.schema.checking.check_orders import EndOfLaunch
 from wavespec.schema.checking.check_schedules import UselessSetting
 from wavespec.targets.machine import Machine
 
@@ -33,8 +36,10 @@ class PersistWorkgroups(Pass):
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
             as the schedule says (``count``).  A cluster takes tiles that are neighbours along axis 0, the last of which
-            may lie beyond the edge.
-    Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule.
+            may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the
+            loads that say how many tiles a part has, and rounds that go on from part to part.
+    Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
+            the constraint.
     """
 
     name: ClassVar[str] = "persist-workgroups"
@@ -49,13 +54,17 @@ class PersistWorkgroups(Pass):
         if plan.chiplets is not None and plan.is_for_target and machine.chiplets == 1:
             why = f"{machine.variant} has no chiplets"
             raise UselessSetting(plan.chiplets_span, "chiplets", why, "Leave it out for this target.")
+        end = next((op for op in kernel.body if op.is_(TILES_END)), None)
+        if not plan.persistent and end is not None:
+            raise EndOfLaunch(end.span, end["dim"])
         if not plan.persistent:
             return kernel
         if not (machine.processors or (plan.workers and machine.concurrent_workgroups)):
             raise PersistenceNotPossible(plan.workgroups_span, machine)
         rows = ceildiv(kernel.grid[0], kernel.cluster)
         places = (rows, *kernel.grid[1:])
-        named = {f"wg{axis}": extent for axis, extent in enumerate(places)}
+        ended = EndedTiles(kernel, places) if end is not None else None
+        named = ended.inner if ended else {f"wg{axis}": extent for axis, extent in enumerate(places)}
         tiles = product(places)
         most = machine.clusters[kernel.cluster] if kernel.cluster > 1 else plan.workers or machine.processors
         # Symbols of their own keep the arithmetic in 32 bits.
@@ -64,18 +73,28 @@ class PersistWorkgroups(Pass):
         tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
         by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
-        values = {"tile": first // kernel.cluster + turn * workers, **in_bands(tile, named, group)}
-        values["wg0"] = values["wg0"] * kernel.cluster + rank
+        number = first // kernel.cluster + turn * workers - (BEFORE if ended else 0)
+        values = {"tile": number, **in_bands(tile, named, group)}
+        if kernel.cluster > 1:
+            values["wg0"] = values["wg0"] * kernel.cluster + rank
         values |= {
-            f"wg{split.axis}": tile_at(split.order, values[f"wg{split.axis}"], kernel.grid[split.axis])
+            name: tile_at(split.order, values[name], named[name] if ended else kernel.grid[split.axis])
             for split in plan.workgroup
+            if (name := f"wg{split.axis}") in values
         }
         kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank), values)
         rounds = (count - first // kernel.cluster + workers - 1) // workers
         bounds = {"induction": "round", "lower": const(0), "upper": rounds, "step": const(1), "unroll": 1}
-        loop = Op("for", attributes=attribute_pairs(bounds), region=Region((), (*lets, *kernel.body), ()))
+        inside = (*lets, *(ended.rest if ended else kernel.body))
+        loop = Op("for", attributes=attribute_pairs(bounds), region=Region((), inside, ()))
         before = [let("tiles", tiles)]
         before += [let("workers", minimum(count, most))] if most > 1 else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
+        loops: tuple[Op, ...] = (loop,)
+        if ended:
+            late = symbol("late", 0, most - 1)
+            kernel = kernel.with_symbols(late, PART, BEFORE, HERE)
+            before += [let("late", workers - 1 - first // kernel.cluster)] if most > 1 else []
+            loops = ended.around(loop, late, workers)
         grid = (minimum(tiles, most) * kernel.cluster,)
-        return replace(kernel, grid=grid, joined=(), body=(*before, loop))
+        return replace(kernel, grid=grid, joined=(), body=(*before, *loops))

@@ -25,6 +25,7 @@ from wavespec.lower.tile_properties import (
     tiles_have_extents,
 )
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
+from wavespec.ops.moved_writes import moved
 from wavespec.ops.staged_writes import staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
@@ -143,12 +144,15 @@ class _Staging:
 
     def _write(self, op: Op) -> Op:
         kernel, memory = self.kernel, self.kernel.memory(op["memory"])
-        whole = not op.get("at") and not op.get("combine")
-        if not whole or not kernel.producers or kernel.distribution.split != 1:
+        if op.get("combine") or not kernel.producers or kernel.distribution.split != 1 or may_be_empty(kernel, memory):
             return op
+        if op.get("at"):
+            if (known := moved(op, kernel)) is None:
+                return op
+            memory = known.tile
         row, dims = self.products[0]
         staged = staging_of(memory, row, dims, kernel.wave_count, self.machine)
-        if not staged or may_be_empty(kernel, memory):
+        if not staged:
             return op
         self.added |= {memory.name: memory for memory in staged}
         return op.with_(staged=tuple(memory.name for memory in staged))

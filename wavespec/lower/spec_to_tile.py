@@ -74,6 +74,8 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, bounds, dict(computation.params))
     for statement in computation.statements:
         to_tile(statement, context)
+    for tiles in resolved.workgroup:
+        _end_tiles(tiles, context)
     shaped = {dim for tensor in computation.tensors.values() for dim in tensor.shape}
     others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
     body = without_unused(context.ops, _only_makes_values)
@@ -86,6 +88,16 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
     return kernel
+
+
+def _end_tiles(tiles: Tiles, context: TileContext) -> None:
+    """Say where the tiles of a dim end, where values do."""
+    if tiles.end is None:
+        return
+    expression, where = tiles.end
+    values = context.bound(expression, tiles.span)
+    end = context.expressions.place(expression, where, values)
+    context.add("tiles_end", (), (), tiles.span, dim=tiles.dim, extent=end)
 
 
 def _only_makes_values(op: Op) -> bool:

@@ -9,6 +9,7 @@ from typing import ClassVar
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied
+from wavespec.ir.thread_ops import LOAD, PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
 from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, ring_outside, rings_of, signal
@@ -45,7 +46,7 @@ class SpecializeWaves(Pass):
         if not kernel.producers:
             return kernel
         for op in kernel.walk():
-            if op.get("uniform"):
+            if op.get("uniform") and not _is_known_to_all(kernel, op):
                 raise ValuesNotShared(op.span)
         rings, fresh = rings_of(kernel), fresh_names(kernel)
         if not rings:
@@ -68,9 +69,24 @@ class SpecializeWaves(Pass):
         return replace(kernel, memories=(*kernel.memories, *signals), body=roles)
 
 
+def _is_known_to_all(kernel: Kernel, bind: Op) -> bool:
+    """Whether a value is made of what all waves can load alike, those too that only copy."""
+    makers = {value.name: op for op in kernel.walk() for value in op.results}
+    inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
+    own = {"lane", *(name for name, _ in kernel.waves)}
+    waiting = list(bind.operands)
+    while waiting:
+        op = makers.get(waiting.pop().name)
+        if op is None or not (op.is_(PURE) or (op.is_(LOAD) and op["memory"] in inputs)) or own & op.symbols:
+            return False
+        waiting += op.operands
+    return True
+
+
 def _apart(ops: Sequence[Op], others: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:
     """The operations with names of their own for values that others make as well."""
-    made = {value.name for op in others for inner in op.walk() for value in inner.results}
+    every = [inner for op in others for inner in op.walk()]
+    made = {value.name for op in every for value in (*op.results, *(op.region.arguments if op.region else ()))}
     names: dict[str, Value] = {}
     return tuple(copied(op, lambda name: fresh(name) if name in made else name, names) for op in ops)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
@@ -29,7 +29,7 @@ from wavespec.lower.whole_bytes import check_whole_bytes
 from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
-from wavespec.ops.mapped_accesses import copy_mapped
+from wavespec.ops.mapped_accesses import copy_mapped, values_of_places
 from wavespec.targets.machine import Machine
 
 
@@ -119,21 +119,25 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
 
 def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) -> None:
     """One bulk copy for each box; `SpecializeWaves` says on which signal it is counted."""
-    origin = context.origin(op)
+    loaded = values_of_places(op, context) if op.get("through") else {}
+    origin = {dim: start.substitute(loaded) for dim, start in context.origin(op).items()}
+    valid = op.get("valid")
     for box in op["boxes"]:
-        starts = {dim: const(start) for dim, (start, _) in zip(source.dims, box, strict=True)}
+        starts = {dim: const(start) for dim, (start, _) in zip(origin, box, strict=True)}
+        rows: dict[str, Any] = {} if valid is None else {"valid": valid.substitute(loaded) - starts[shared.dims[0]]}
         context.build.add(
             "bulk_copy",
             (),
             (),
             source=source.name,
-            corner=tuple(origin[dim] + starts[dim] for dim in source.dims),
+            corner=tuple(start + starts[dim] for dim, start in origin.items()),
             box=tuple(extent for _, extent in box),
             memory=shared.name,
             offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),
             buffer=const(0),
             signal="",
             index=const(0),
+            **rows,
         )
 
 

@@ -29,6 +29,7 @@ from wavespec.ops import (
     scan,
     size,
     take,
+    tiles_end,
     topk,
     write,
 )
@@ -57,6 +58,7 @@ _OPS: dict[str, ModuleType] = {
     "scan": scan,
     "size": size,
     "take": take,
+    "tiles_end": tiles_end,
     "topk": topk,
     "write": write,
     **dict.fromkeys(elementwise.MEANINGS, elementwise),

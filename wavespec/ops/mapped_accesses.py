@@ -323,6 +323,17 @@ def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext) -> Callabl
     return stored_later(build, waiting, source, shared, op, machine)
 
 
+def values_of_places(op: Op, context: ThreadContext) -> dict[str, Expr]:
+    """What the places of a tile as a whole depend on, loaded once and by its symbol."""
+    known: dict[str, Expr] = {}
+    for name, memory_name, at in op["through"]:
+        memory = context.kernel.memory(memory_name)
+        one = MappedTensor(memory, at, ()).element({}, {**context.constants, **known})
+        loaded = context.build.load(memory.name, memory.dtype, 1, one.offset, mask=one.mask, hint=memory.name)
+        known[name] = bind(context.build, context, loaded)
+    return known
+
+
 def _loaded(
     build: ThreadBuilder, op: Op, tiles: Sequence[Coordinates], context: ThreadContext
 ) -> list[dict[str, Expr]]:

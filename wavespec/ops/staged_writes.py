@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op, Region, Value, attribute_pairs
+from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import Layout, swizzled_slabs
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.accesses import matrix_places, moves_matrices, write_fragments
+from wavespec.ops.contexts import ThreadContext
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _ROW_BYTES = (128, 64, 32)  # of a slab, that a swizzle knows
@@ -99,24 +100,28 @@ def _groups_since(slabs: Sequence[_Slab], number: int) -> int:
 
 
 def write_staged(
-    build: ThreadBuilder,
-    kernel: Kernel,
+    context: ThreadContext,
     output: Memory,
     staged: Sequence[Memory],
     layout: Layout,
-    origin: Mapping[str, Expr],
+    corner: Callable[[Mapping[str, Expr]], tuple[Expr, ...]],
     values: Sequence[Value],
-    machine: Machine,
 ) -> None:
     """Slab after slab: wait for the store that used its buffer, lay it down, have it stored.
 
     The lanes of a wave need each other only; waves do not wait for waves.
+
+    Args:
+        output: the tensor, with the names that its dims have in the tile.
+        corner: where the box is in the tensor that begins at a place of the tile.
     """
-    row, column = output.dims
+    build, kernel, machine = context.build, context.kernel, context.machine
+    row, column = staged[0].dims
     wave = kernel.wave_number
     height = staged[0].shape[0].value // kernel.wave_count
     first, rest = layout.axes[len(layout.repeats)], layout.axes[len(layout.repeats) + 1 :]
-    lane = {dim: layout.base_of(dim) - _without_lane(layout.base_of(dim)) for dim in output.dims}
+    uniform = {dim: without_lane(layout.base_of(dim)) for dim in staged[0].dims}
+    lane = {dim: layout.base_of(dim) - start for dim, start in uniform.items()}
     base = ((row, lane[row] + wave * height), (column, lane[column]))
     first_lane = ((kernel.symbol("lane"), const(1)),)
     places = list(layout.register_offsets())
@@ -138,8 +143,8 @@ def write_staged(
             "offset": memory.unswizzled_offset({row: wave * height, column: const(0)}),
             "buffer": buffer,
             "target": output.name,
-            "corner": tuple(origin[d] + _without_lane(layout.base_of(d)) + place[d] for d in output.dims),
-            "box": (height, columns),
+            "corner": corner({dim: start + place[dim] for dim, start in uniform.items()}),
+            "box": tuple({row: height, column: columns}.get(dim, 1) for dim in output.dims),
         }
         store = Op("bulk_store", attributes=attribute_pairs(attributes), span=build.span)
         commit = Op("bulk_commit", span=build.span)
@@ -159,6 +164,6 @@ def _lay_down(build: ThreadBuilder, staged: Memory, slab: Layout, part: Value, b
         start += size
 
 
-def _without_lane(expr: Expr) -> Expr:
+def without_lane(expr: Expr) -> Expr:
     """The part of a place that all lanes of a wave share."""
     return expr.substitute({"lane": const(0)})

@@ -11,6 +11,7 @@ from wavespec.ops.combined_writes import write_combined
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import write_mapped
+from wavespec.ops.moved_writes import write_moved
 from wavespec.ops.staged_writes import write_staged
 from wavespec.schema.ops import Write
 
@@ -32,18 +33,28 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if op.get("combine"):
         write_combined(op, context)
         return
-    if op.get("at"):
-        write_mapped(op, context)
-        return
-    values = context.fragments[op.operands[0].name]
     staged = [context.kernel.memory(name) for name in op.get("staged", ())]
+    if op.get("at"):
+        if staged:
+            write_moved(op, staged, layout, context)
+        else:
+            write_mapped(op, context)
+        return
+    values, origin = context.fragments[op.operands[0].name], context.origin(op)
     if staged:
-        write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
+        write_staged(
+            context,
+            memory,
+            staged,
+            layout,
+            lambda inside: tuple(origin[dim] + inside[dim] for dim in memory.dims),
+            values,
+        )
         return
     masked, writers = op.get("masked", ()), ()
     if memory.space == "shared" and context.machine.concurrent_waves:
         writers = first_of_equal(context.kernel, layout)
-    write_fragments(context.build, memory, layout, context.origin(op), masked, values, context.machine, writers=writers)
+    write_fragments(context.build, memory, layout, origin, masked, values, context.machine, writers=writers)
     if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):
         context.build.add("fence_async", (), ())
 

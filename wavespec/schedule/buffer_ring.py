@@ -10,8 +10,9 @@ from itertools import pairwise
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
-from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, LET, NAMES_A_SYMBOL
+from wavespec.ir.rewriting import substituted
+from wavespec.ir.thread import Mask, row_axis
+from wavespec.ir.thread_ops import BIND, BULK_COPY, FILLS, FOR, LANES_FILL, LET, LOAD, NAMES_A_SYMBOL
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
@@ -108,8 +109,14 @@ def _goes_on(first: Op, rest: Op, filled: frozenset[str]) -> bool:
     """Whether a loop copies the same as the one before, from the step on where that ends."""
     if first["induction"] != rest["induction"] or first["upper"] != rest["lower"]:
         return False
-    one, other = ([(op.name, op.attributes) for op in copies_into(loop.body.ops, filled)] for loop in (first, rest))
+    one, other = (_as_written(copies_into(loop.body.ops, filled)) for loop in (first, rest))
     return one == other
+
+
+def _as_written(ops: Sequence[Op]) -> list[object]:
+    """Operations without the names of values, and of symbols that stand for them."""
+    names = {op["symbol"]: symbol(f"bound{number}", None) for number, op in enumerate(ops) if op.is_(BIND)}
+    return [op.name if op.is_(BIND) else (op.name, substituted(op, names).attributes) for op in ops]
 
 
 def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterator[tuple[Op, tuple[Op, ...]]]:
@@ -132,7 +139,8 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> Buffer
         _check_counted(loop, around)
         passed = const(0)
         for outer in around:
-            passed = passed * trips(outer) + step_of(kernel, outer)
+            before = const(0) if outer.get("counts_on") else passed * trips(outer)
+            passed = before + step_of(kernel, outer)
         done = symbol(f"done_{name}", 0, 2 * stages - 1)
         lets = (make("let", symbol=f"done_{name}", value=passed * trips(loop) % (2 * stages)),)
     everywhere = any(is_shared(kernel, op) for op in loop.body.ops if op.is_(BULK_COPY))
@@ -163,7 +171,7 @@ def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
     changing: set[str] = set()
     for outer, inner in pairwise((*around, loop)):
         changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.is_(NAMES_A_SYMBOL))}
-        if not changing.isdisjoint(trips(inner).symbols):
+        if not inner.get("counts_on") and not changing.isdisjoint(trips(inner).symbols):
             raise StepsNotCounted(inner.span, inner.node)
 
 
@@ -191,8 +199,19 @@ def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
 
 def is_shared(kernel: Kernel, box: Op) -> bool:
     """Whether all workgroups of a cluster, which differ along axis 0, copy the same."""
-    same = all("wg0" not in coordinate.symbols for coordinate in box["corner"])
-    return kernel.distribution.cluster > 1 and same and box["box"][0] % kernel.cluster == 0
+    if kernel.distribution.cluster == 1 or box["box"][row_axis(box["box"])] % kernel.cluster:
+        return False
+    loads = {value.name: op.symbols for op in kernel.walk() if op.is_(LOAD) for value in op.results}
+    bound = {op["symbol"]: loads.get(op.operands[0].name) for op in kernel.walk() if op.is_(BIND)}
+    used = set[str]().union(*(coordinate.symbols for coordinate in box["corner"]))
+    waiting = [*used]
+    while waiting:
+        if (name := waiting.pop()) in bound:
+            if (behind := bound[name]) is None:  # who knows what it is made of
+                return False
+            waiting += behind - used
+            used |= behind
+    return "wg0" not in used
 
 
 def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:
@@ -202,7 +221,9 @@ def copies_into(ops: Sequence[Op], filled: frozenset[str]) -> list[Op]:
 
 
 def step_of(kernel: Kernel, loop: Op) -> Expr:
-    """How often a loop's body ran before."""
+    """How often a loop's body ran before, the last times it was reached included where it counts on."""
+    if loop.get("counts_on"):
+        return kernel.symbol(loop["induction"])
     return (kernel.symbol(loop["induction"]) - loop["lower"]) // loop["step"]
 
 

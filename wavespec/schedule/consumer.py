@@ -62,7 +62,7 @@ class Consumer:
 
     def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
         result: list[Op] = []
-        in_turn = self._in_turn(ops) if self.turn is not None and len(around) == 1 else ()
+        in_turn = self._in_turn(ops) if self.turn is not None and around and _walks(around[-1], around[:-1]) else ()
         for number, op in enumerate(ops):
             wait, give = self._turns(around, is_first=number in in_turn[:1], is_last=number in in_turn[-1:])
             if op.is_(FOR) and filled_by(self.kernel, op):
@@ -72,9 +72,9 @@ class Consumer:
             if op.region is not None:
                 inner = (*around, op) if op.is_(FOR) else around
                 region = replace(op.region, ops=self._kept(op.region.ops, inner))
-                if self.turn is not None and not around:  # every other tile
-                    first, step = op["lower"] + op["step"] * self.turn, op["step"] * WAVES_IN_TURN
-                    op = op.with_(lower=first, step=step)
+                if self.turn is not None and op.is_(FOR) and _walks(op, around):  # every other tile
+                    late = (op["lower"] + self.turn) % WAVES_IN_TURN if op.get("counts_on") else self.turn
+                    op = op.with_(lower=op["lower"] + op["step"] * late, step=op["step"] * WAVES_IN_TURN)
                 result.append(replace(op, region=region))
             elif is_copy(self.kernel, op):
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
@@ -140,7 +140,8 @@ class Consumer:
         ``last``."""
         if self.turn is None or not (is_first or is_last):
             return [], []
-        before = (step_of(self.kernel, around[0]) + 1) // WAVES_IN_TURN  # turns given to this wave
+        walk = next(loop for number, loop in enumerate(around) if _walks(loop, around[:number]))
+        before = (step_of(self.kernel, walk) + 1) // WAVES_IN_TURN  # turns given to this wave
         wait = make("signal_wait", signal=NEXT_TURN, index=self.turn, phase=(before + 1) % 2)
         arrive = make("signal_arrive", signal=NEXT_TURN, index=const(1) - self.turn, bytes=0)
         return [wait] * is_first, [in_first_lane(self.kernel, arrive)] * is_last
@@ -149,6 +150,12 @@ class Consumer:
         attributes = {"everywhere": True} if ring.everywhere else {}
         arrive = make("signal_arrive", signal=ring.empty, index=index, bytes=0, **attributes)
         return in_first_lane(self.kernel, arrive, mask=mask)
+
+
+def _walks(loop: Op, around: Sequence[Op]) -> bool:
+    """Whether each step of a loop is a tile: of the outermost, or of those in one over parts that end by themselves."""
+    in_parts = any(op.is_(FOR) and op.get("counts_on") for op in loop.walk())
+    return bool(loop.get("counts_on")) or not (around or in_parts)
 
 
 def _without_copies(ops: Sequence[Op], filled: frozenset[str]) -> list[int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
+from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FOR, LET
 from wavespec.schedule.buffer_ring import (
     BufferRing,
@@ -41,11 +42,11 @@ class Producer:
             ops = (*inside, *after, *ops)
         return ops if self.by_lanes else (in_first_lane(self.kernel, *ops),)
 
-    def _kept(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """Its loops, and what the places of copies are made of."""
+    def _kept(self, ops: Sequence[Op], wanted: Collection[str] = ()) -> tuple[Op, ...]:
+        """Its loops, and what the places of copies, and the values that are ``wanted``, are made of."""
         found, own = list[Op](), list[int]()
         for op in ops:
-            kept = self._own(op)
+            kept = [op] if any(value.name in wanted for value in op.results) else self._own(op)
             own += range(len(found), len(found) + len(kept))
             found += kept or [op]
         needed = feeding(found, own)
@@ -61,9 +62,24 @@ class Producer:
             ring = self.rings[id(op)]
             return self._loop(op.with_(lower=ring.lower), ring) if ring.ends else ()
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
-            region = Region((), self._kept(op.body.ops), ())
-            return (replace(op, operands=(), results=(), region=region),)
+            return (self._around(op),)
         return ()
+
+    def _around(self, loop: Op) -> Op:
+        """A loop around others, which carries what theirs, and places of copies, are made of."""
+        body, carried = loop.body, frozenset[int]()
+        while True:
+            ops = self._kept(body.ops, [body.yields[number].name for number in carried])
+            used = {value.name for op in ops for inner in op.walk() for value in inner.operands}
+            needed = frozenset(number for number, value in enumerate(body.arguments) if value.name in used)
+            if needed == carried:
+                break
+            carried = needed
+        arguments, yields, operands, results = (
+            tuple(values[number] for number in sorted(carried))
+            for values in (body.arguments, body.yields, loop.operands, loop.results)
+        )
+        return replace(loop, operands=operands, results=results, region=Region(arguments, ops, yields))
 
     def _loop(self, loop: Op, ring: BufferRing) -> list[Op]:
         copies = copies_into(loop.body.ops, ring.filled)
@@ -79,12 +95,14 @@ class Producer:
 
     def _issue(self, copies: Sequence[Op], ring: BufferRing) -> tuple[list[Op], list[Op]]:
         """The copies of a step with their signals; and what is left to do behind the loop."""
-        boxes = [op for op in copies if op.is_(BULK_COPY)]
-        by_lanes = [op for op in copies if not op.is_(BULK_COPY)]
+        boxes = [number for number, op in enumerate(copies) if op.is_(BULK_COPY)]
+        places = feeding(copies, boxes)
+        by_lanes = [op for number, op in enumerate(copies) if number not in (*boxes, *places)]
         index, issue = ring.index(ring.step), list[Op]()
         if boxes:
-            issue = self._boxes(boxes, ring, index)
+            issue = self._boxes([copies[number] for number in boxes], ring, index)
             issue = [in_first_lane(self.kernel, *issue)] if self.by_lanes else issue
+            issue = [*(copies[number] for number in places), *issue]
         inside, after = self._by_lanes(by_lanes, ring, index) if by_lanes else ([], [])
         return [*issue, *inside], after
 
@@ -118,10 +136,12 @@ class Producer:
 def _part(kernel: Kernel, box: Op) -> Op:
     """This workgroup's rows of a box, for every workgroup of its cluster."""
     memory, (row, *others) = kernel.memory(box["memory"]), kernel.memory(box["memory"]).dims
-    place = kernel.memory(box["source"]).dims.index(row)
+    place = row_axis(box["box"])
     extents, origin = list(box["box"]), list(box["corner"])
     extents[place] //= kernel.cluster
     start = kernel.symbol("rank") * extents[place]
     origin[place] += start
     offset = box["offset"] + memory.unswizzled_offset({row: start, **dict.fromkeys(others, const(0))})
-    return box.with_(box=tuple(extents), corner=tuple(origin), offset=offset, everywhere=True)
+    box = box.with_(box=tuple(extents), corner=tuple(origin), offset=offset, everywhere=True)
+    valid = box.get("valid")
+    return box if valid is None else box.with_(valid=valid - start)

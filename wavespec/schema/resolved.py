@@ -85,6 +85,8 @@ class Tiles:
     """The first element of a loop; none: 0."""
     count: Written | None = None
     """Steps of a loop; none: up to the end of the dim."""
+    end: Written | None = None
+    """Where the tiles of workgroups end; none: with the dim."""
     span: Span | None = None
 
 
@@ -143,7 +145,7 @@ def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:
     def tiles(one: Workgroup | Tiling | Wave) -> Tiles:
         written = {
             word: Written(expression, one.where(word))
-            for word in ("order", "start", "count")
+            for word in ("order", "start", "count", "end")
             if (expression := getattr(one, word, None)) is not None
         }
         tile, axis = constant(one.tile, one.where("tile")), 0 if isinstance(one, Tiling) else one.axis

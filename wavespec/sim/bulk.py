@@ -74,6 +74,9 @@ class BulkUnit:
             return
         where, outside = self._shared_box(op, target, thread)
         elements, inside = self._tensor_box(op, source, thread)
+        if (valid := op.get("valid")) is not None:
+            rows = np.arange(len(elements)) // op["box"][-1]
+            inside &= rows < int(self.memory.symbols.per_thread(valid)[thread])
         values = np.zeros(len(elements), source.data.dtype)
         values[inside] = source.data[elements[inside]]
         self.memory.statistics.bulk("bulk load", source, int(inside.sum()))

@@ -132,8 +132,9 @@ class Strand:
 
     def _bind(self, op: Op) -> None:
         value = self._operands(op)[0][:, 0].astype(np.int64)
-        self._check_symbol(op, op["symbol"], value[self.memory.enabled])
-        if op.get("uniform") and (value != value[0]).any():
+        taking_part = value[self.memory.enabled]
+        self._check_symbol(op, op["symbol"], taking_part)
+        if op.get("uniform") and (taking_part != taking_part[0]).any():
             self.findings.add("non-uniform-loop", op, lambda: f"'{op['symbol']}' is not the same in all lanes.")
             raise Stopped
         self.symbols.open(op["symbol"], value)

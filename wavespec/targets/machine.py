@@ -144,6 +144,8 @@ class GlobalMemory:
     """What the rows of a tensor have to be a multiple of for copies of whole boxes; 0 = the machine has none."""
     bulk_box_dims: int = 0
     """Dims of a tensor that has such boxes, at most."""
+    bulk_target_bytes: int = 1
+    """What the place of such a box in shared memory has to be a multiple of."""
     bulk_box_elements: int = 0
     """Extent of such a box along a dim, at most."""
 

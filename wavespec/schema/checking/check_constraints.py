@@ -8,6 +8,7 @@ from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.checking.check_orders import check_order_names
 from wavespec.schema.checking.check_places import check_place
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
+from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expressions import PLACES, Call, Expression
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Take
@@ -105,6 +106,10 @@ def _check(
     spec: KernelSpec, constraints: tuple[AnyConstraint, ...], broken: frozenset[str], is_whole: bool
 ) -> Iterator[WavespecError]:
     first: dict[tuple[str, str], AnyConstraint] = {}
+    types: dict[str, DType] = {}
+    for op in spec.graph:
+        if isinstance(op, Read) and (tensor := spec.tensors.get(op.tensor)) is not None:
+            types[op.name] = tensor.dtype
     for constraint in constraints:
         if isinstance(constraint, Assume):
             yield from check_condition(spec, constraint.condition, constraint.where("condition"), broken)
@@ -124,6 +129,8 @@ def _check(
                 yield from check_place(spec, bound, constraint.where(field), broken)
         if isinstance(constraint, Workgroup) and constraint.order is not None:
             yield from check_order_names(spec, constraint.order, constraint.where("order"), broken)
+        if isinstance(constraint, Workgroup) and constraint.end is not None:
+            yield from check_place(spec, constraint.end, constraint.where("end"), broken, types.get, [*types])
         if subject not in spec.dims and subject not in broken:
             yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))
     if not is_whole:

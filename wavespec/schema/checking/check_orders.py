@@ -53,6 +53,16 @@ class TornCluster(WavespecError, code="torn-cluster"):
         )
 
 
+class EndOfLaunch(WavespecError, code="end-of-launch"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"Where the tiles of {quote(dim)} end is known to workgroups that walk over tiles; here one is launched "
+            "for each tile of the dim.",
+            hints=["Add 'persistent: true' to 'workgroups' of the schedule, or leave out 'end'."],
+        )
+
+
 class UselessOrder(WavespecError, code="useless-order", severity="warning"):
     def __init__(self, where: Where, dim: str, why: str) -> None:
         super().__init__(
@@ -67,6 +77,16 @@ def check_clusters(kernel: KernelSpec) -> Iterator[WavespecError]:
     if workgroups is None or workgroups.cluster == 1 or first is None or first.order is None:
         return
     yield TornCluster(first.where("order"), first, workgroups.cluster, workgroups.key_span_of("cluster"))
+
+
+def check_ends(kernel: KernelSpec) -> Iterator[WavespecError]:
+    """Ends of tiles that no workgroup asks for."""
+    workgroups = kernel.schedule.workgroups if kernel.schedule else None
+    if workgroups is not None and workgroups.persistent:
+        return
+    for constraint in kernel.constraints:
+        if isinstance(constraint, Workgroup) and constraint.end is not None:
+            yield EndOfLaunch(constraint.where("end"), constraint.dim)
 
 
 def check_order_names(

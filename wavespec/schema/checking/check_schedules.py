@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wavespec.diagnostics import Span, WavespecError, Where, quote
-from wavespec.schema.checking.check_orders import check_clusters
+from wavespec.schema.checking.check_orders import check_clusters, check_ends
 from wavespec.schema.language.constraints import Workgroup
 from wavespec.schema.language.models import KernelSpec, Schedule
 from wavespec.schema.ops import AnyOp, Mma, Structured
@@ -41,8 +41,8 @@ def check_schedules(spec: KernelSpec) -> Iterator[WavespecError]:
                 yield from _useless(spec, case.schedule, [kernel])
     if spec.schedule is not None:
         yield from _useless(spec, spec.schedule, every)
-    torn = (error for kernel in every for error in check_clusters(kernel))
-    yield from {str(error): error for error in torn}.values()
+    walks = (error for kernel in every for check in (check_clusters, check_ends) for error in check(kernel))
+    yield from {str(error): error for error in walks}.values()
 
 
 def is_for_one_target(spec: KernelSpec) -> bool:

@@ -41,6 +41,9 @@ class Workgroup(Constraint):
     order: SpecExpression | None = None
     """The tile that a workgroup computes, of its place `index` among the `count` along the dim: `count - 1 - index`
     starts with the last one. Every tile has to come once, which is checked for all counts; absent: `index`."""
+    end: SpecExpression | None = None
+    """Up to where tiles have something to write, of what is read for places along other dims: the rows of a group,
+    `beyond - first`. `persistent` workgroups leave out the tiles from there on; absent: the size of the dim."""
 
 
 class Tiling(Constraint):

@@ -1,0 +1,120 @@
+"""Mappings that only move a tile are boxes for the copy engine, loaded places included; what does more is left to lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.lower.gemms import NVIDIA
+from wavespec.ir.kernel import Kernel
+from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.sim.simt import simulate
+
+SPEC = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: moved
+dims: {T: {}, M: {value: 70}, N: {multiple_of: 8}, K: {multiple_of: 8}, G: {}, S: {value: 250}}
+tensors:
+  x: {shape: [T, K], dtype: bf16, space: shared}
+  w: {shape: [N, K], dtype: bf16, space: shared}
+  starts: {shape: [G], dtype: i32}
+  rows: {shape: [G, M], dtype: i32}
+  y: {shape: [S, N], dtype: bf16, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {workgroup: G, tile: 1, axis: 2}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 64}
+schedule: {stages: 3, waves: {producers: 1}, workgroups: {persistent: true}}
+graph:
+  - start: {read: starts}
+  - row: {read: rows}
+  - zero: {register: [G, M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - x_tile: {read: x, dims: [G, M, K], at: {T: "READ"}}
+        - w_tile: {read: w}
+        - acc: {mma: [x_tile, w_tile, acc]}
+  - result: {cast: k_loop.acc, dtype: bf16}
+  - write: result
+    to: y
+    at: {S: "WRITTEN"}
+"""
+SIZES = {"T": 150, "M": 70, "N": 72, "K": 136, "G": 3, "S": 250}
+STARTS = np.array([-3, 71, 100], np.int32)
+PLACES: dict[str, Callable[[int, int], int]] = {
+    "start + M": lambda group, m: int(STARTS[group]) + m,
+    "start * 2 + M + 1": lambda group, m: int(STARTS[group]) * 2 + m + 1,
+    "start + M * 2": lambda group, m: int(STARTS[group]) + m * 2,
+    "M + max(M - start - 9, 0) * size(T)": lambda group, m: m + max(m - int(STARTS[group]) - 9, 0) * 150,
+    "row": lambda group, m: 80 * group + (m * 3) % 70,
+    "M + G * size(M)": lambda group, m: m + group * 70,
+    "M + G * size(M) + max(M - start, 0) * size(S)": lambda group, m: (
+        m + group * 70 + max(m - int(STARTS[group]), 0) * 250
+    ),
+}
+FEW = replace(NVIDIA, processors=2)
+
+
+def check(read: str, written: str) -> Kernel:
+    """The kernel, whose results are right: what lies outside reads as 0, and is not written."""
+    text = SPEC.replace("READ", read).replace("WRITTEN", written)
+    if "row" not in (read, written):
+        text = text.replace("  - row: {read: rows}\n", "").replace("  rows: {shape: [G, M], dtype: i32}\n", "")
+    kernel, random = lower(loads(text), FEW), np.random.default_rng(0)
+    x, w = (random.integers(-4, 5, (SIZES[rows], SIZES["K"])).astype(np.float64) for rows in ("T", "N"))
+    right = np.zeros((SIZES["S"], SIZES["N"]))
+    for group, m in np.ndindex(SIZES["G"], SIZES["M"]):
+        source, target = (PLACES[place](group, m) for place in (read, written))
+        if 0 <= target < SIZES["S"]:
+            right[target] = x[source] @ w.T if 0 <= source < SIZES["T"] else 0
+    inputs = {"x": x.astype(ml_dtypes.bfloat16), "w": w.astype(ml_dtypes.bfloat16), "starts": STARTS}
+    if "row" in (read, written):
+        inputs["rows"] = np.array(
+            [[PLACES["row"](g, m) for m in range(SIZES["M"])] for g in range(SIZES["G"])], np.int32
+        )
+    report = simulate(kernel, FEW, inputs, SIZES)
+    assert report.ok, report.render()
+    assert np.array_equal(report.tensors["y"], right.astype(ml_dtypes.bfloat16))
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("read", "by_box"),
+    [
+        ("start + M", True),
+        ("start * 2 + M + 1", True),
+        ("M + max(M - start - 9, 0) * size(T)", True),
+        ("start + M * 2", False),
+        ("row", False),
+    ],
+)
+def test_rows_at_loaded_places(read: str, by_box: bool) -> None:
+    kernel = check(read, "M + G * size(M)")
+    assert any(op.name == "bulk_copy" and op["source"] == "x" for op in kernel.walk()) == by_box
+    assert any(op.name == "bulk_copy" and op["source"] == "w" for op in kernel.walk())
+
+
+@pytest.mark.parametrize(
+    ("written", "by_box"),
+    [("M + G * size(M)", True), ("M + G * size(M) + max(M - start, 0) * size(S)", True), ("row", False)],
+)
+def test_rows_written_at_loaded_places(written: str, by_box: bool) -> None:
+    kernel = check("start + M", written)
+    assert any(op.name == "bulk_store" for op in kernel.walk()) == by_box
+    assert any(op.name == "store" and op["memory"] == "y" for op in kernel.walk()), "partial tiles"
+
+
+def test_rows_that_a_mapping_leaves_out_are_zeros_whatever_is_there() -> None:
+    kernel = check("M + max(M - start - 9, 0) * size(T)", "M + G * size(M)")
+    (copy,) = {op.get("valid") for op in kernel.walk() if op.name == "bulk_copy" and op["source"] == "x"}
+    assert copy is not None and [op.get("valid") for op in kernel.walk() if op.get("source") == "w"] == [None]

@@ -1,0 +1,80 @@
+"""Loops whose bounds are loaded, beside waves that only copy: these run as many steps as the others."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import machines
+
+(NVIDIA,) = machines("sm_90")
+SPEC = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: bounded
+dims: {B: {}, M: {}, N: {multiple_of: 8}, K: {multiple_of: 8}}
+tensors:
+  a: {shape: [B, M, K], dtype: bf16, space: shared}
+  b: {shape: [B, N, K], dtype: bf16, space: shared}
+  lengths: {shape: [B], dtype: i32}
+  c: {shape: [B, M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {workgroup: B, tile: 1, axis: 2}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 64}
+schedule: {stages: 3, waves: {producers: 1}}
+graph:
+  - length: {read: lengths}
+  - zero: {register: [B, M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      end: length
+      carry: {acc: zero}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - acc: {mma: [a_tile, b_tile, acc]}
+  - {write: k_loop.acc, to: c}
+"""
+
+
+def test_steps_behind_the_end_are_left_out() -> None:
+    lengths, m, n, k = np.array([130, 0, 64, -5, 999], np.int32), 70, 72, 328
+    random = np.random.default_rng(0)
+    a = random.integers(-4, 5, (5, m, k)).astype(np.float64)
+    b = random.integers(-4, 5, (5, n, k)).astype(np.float64)
+    for batch, length in enumerate(lengths):
+        a[batch, :, max(0, length) :] = 0
+        b[batch, :, -(-max(0, length) // 64) * 64 :] = np.nan  # of steps that are not there
+    kernel = lower(loads(SPEC), NVIDIA)
+    inputs = {"a": a.astype(ml_dtypes.bfloat16), "b": b.astype(ml_dtypes.bfloat16), "lengths": lengths}
+    report = simulate(kernel, NVIDIA, inputs, {"B": 5, "M": m, "N": n, "K": k})
+    assert report.ok, report.render()
+    assert np.array_equal(report.tensors["c"], a @ np.nan_to_num(b).transpose(0, 2, 1))
+
+
+def test_bounds_that_differ_from_tile_to_tile_have_no_count_of_steps() -> None:
+    persistent = SPEC.replace("{producers: 1}}", "{producers: 1}, workgroups: {persistent: true}}")
+    with pytest.raises(WavespecError, match=r"error\[steps-not-counted\]"):
+        lower(loads(persistent), NVIDIA)
+
+
+def test_a_bound_that_is_computed_is_known_to_those_that_compute_alone() -> None:
+    computed = SPEC.replace("end: length", "end: half").replace(
+        "  - zero:", "  - row: {read: rows}\n  - total: {sum: row, dim: L}\n  - half: i32(total)\n  - zero:"
+    )
+    computed = computed.replace("  c: {", "  rows: {shape: [B, L], dtype: f32}\n  c: {").replace(
+        "B: {}", "B: {}, L: {value: 64}"
+    )
+    computed = computed.replace("  - length: {read: lengths}\n", "").replace(
+        "  lengths: {shape: [B], dtype: i32}\n", ""
+    )
+    with pytest.raises(WavespecError, match=r"error\[values-not-shared\]"):
+        lower(loads(computed), NVIDIA)

@@ -1,0 +1,95 @@
+"""A tile that a mapping only moves leaves through shared memory where all of it is written, and by lanes elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.layout import Layout
+from wavespec.ir.names import operand_name
+from wavespec.ops.contexts import ThreadContext
+from wavespec.ops.index_map import index_of
+from wavespec.ops.mapped_accesses import bind, indices_of, write_mapped
+from wavespec.ops.moved_places import moved_place
+from wavespec.ops.staged_writes import without_lane, write_staged
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where a tile is in a tensor.
+
+    ``tensor``: with the names that its dims have in the tile; ``places``: of an element, along each of them;
+    ``outside``: what is above 0 from some row on, whose elements the mapping moves out of the tensor.
+    """
+
+    tensor: Memory
+    places: Mapping[str, Expr]
+    outside: tuple[Expr, ...]
+
+    @property
+    def tile(self) -> Memory:
+        """The tensor with the dims of the tile alone."""
+        rows, column = (dim for dim in self.tensor.dims if index_of(dim).args[0] in self.places[dim].symbols)
+        sizes = dict(zip(self.tensor.dims, self.tensor.shape, strict=True))
+        return replace(self.tensor, dims=(rows, column), shape=(sizes[rows], sizes[column]))
+
+
+def moved(op: Op, kernel: Kernel) -> Moved | None:
+    """How the mapping of a write moves its tile, where it does nothing else but to leave out the last rows."""
+    tile, tensor = op.operands[0].tile, kernel.memory(op["memory"])
+    if len(tile.dims) != 2 or any(value.tile.dims for value in op.operands[1:]):
+        return None
+    places, outside = dict[str, Expr](), list[Expr]()
+    for dim, place in op["at"]:
+        found = moved_place(place, tile.dims)
+        if found is None or (found.dim or dim) in places:
+            return None
+        places[found.dim or dim] = found.place
+        outside += found.outside
+    if tuple(places)[-2:] != tile.dims:
+        return None
+    return Moved(replace(tensor, dims=tuple(places)), places, tuple(outside))
+
+
+def write_moved(op: Op, staged: list[Memory], layout: Layout, context: ThreadContext) -> None:
+    """Store a tile by boxes where each of its rows is one of the tensor, and element by element where not."""
+    known = moved(op, context.kernel)
+    assert known is not None
+    build = context.build
+    values = {operand_name(number): _bound(value, context) for number, value in enumerate(op.operands[1:])}
+    tile, origin = op.operands[0].tile, context.origin(op)
+    first = {dim: origin[dim] + without_lane(layout.base_of(dim)) for dim in tile.dims}
+    last = {dim: first[dim] + tile.extent(dim) // context.kernel.waves_along(dim) - 1 for dim in tile.dims}
+    own = {index_of(dim).args[0]: start for dim, start in origin.items()}
+    ends = {**own, **{index_of(dim).args[0]: place for dim, place in last.items()}, **values}
+    beyond = [guard.substitute(ends) for guard in known.outside]
+    beyond += [last[dim] + 1 - context.kernel.size(dim) for dim in op["masked"] if dim == tile.dims[0]]
+    is_whole = const(1)
+    for one in beyond:
+        is_whole = minimum(is_whole, maximum(0, 1 - one))
+
+    def corner(inside: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        start = {index_of(dim).args[0]: place for dim, place in indices_of(origin, inside).items()}
+        return tuple(place.substitute({**start, **values}) for place in known.places.values())
+
+    def whole() -> None:
+        fragments = context.fragments[op.operands[0].name]
+        write_staged(context, known.tensor, staged, layout, corner, fragments)
+
+    for name, taken, write in (
+        ("whole", is_whole, whole),
+        ("partial", 1 - is_whole, lambda: write_mapped(op, context)),
+    ):
+        branch, context.build = symbol(build.fresh(name), 0, 1), build.nested()
+        context.symbols.append(branch)
+        write()
+        inner, context.build = context.build, build
+        build.loop(branch.args[0], 0, taken, 1, (), (), tuple(inner.ops), (), once=True)
+
+
+def _bound(value: Value, context: ThreadContext) -> Expr:
+    """A symbol for a value that all lanes share."""
+    (register,) = context.fragments[value.name]
+    return bind(context.build, context, register)
