@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.function import Emitter, Function
+from wavespec.emit.interface import expr_to_size
 from wavespec.emit.matrix_descriptor import swizzle_bytes
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Memory, Op
-from wavespec.runtime.artifact import TensorMap
+from wavespec.runtime.artifact import TensorMap, Window
 
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
 _ATTEMPTS = 500
@@ -113,9 +114,12 @@ class BulkCopies(Emitter):
         box, multicast = self._box(op), ""
         if op.get("everywhere"):
             multicast = f" multicast_mask = {self.text.constant((1 << self.kernel.cluster) - 1, 'i16')}"
+        offsets = [self.indices.integer(offset, 16) for offset in reversed(op.get("offsets", ()))]
+        windows = f" im2col[{', '.join(offsets)}]" if offsets else ""
+        mode = " mode = im2col" if offsets else ""
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op['source'], op['box'], memory)}, "
-            f"{self._signal(op)}, box[{box}]{multicast} : !llvm.ptr<7>, !llvm.ptr"
+            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op, op['source'], memory)}, "
+            f"{self._signal(op)}, box[{box}]{windows}{multicast}{mode} : !llvm.ptr<7>, !llvm.ptr"
         )
 
     def emit_bulk_store(self, op: Op) -> None:
@@ -123,7 +127,7 @@ class BulkCopies(Emitter):
         start = self.memory.address(memory, self.function.buffered(op, memory))
         box = self._box(op)
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.global.shared.cta {self._map(op['target'], op['box'], memory)}, {start}, "
+            f"nvvm.cp.async.bulk.tensor.global.shared.cta {self._map(op, op['target'], memory)}, {start}, "
             f"box[{box}] : !llvm.ptr, !llvm.ptr<3>"
         )
 
@@ -131,10 +135,12 @@ class BulkCopies(Emitter):
         """Coordinates of the first element, the contiguous dim first."""
         return ", ".join(self.indices.integer(coordinate, 32) for coordinate in reversed(op["corner"]))
 
-    def _map(self, tensor: str, box: tuple[int, ...], memory: Memory) -> str:
+    def _map(self, op: Op, tensor: str, memory: Memory) -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
-        key = TensorMap(tensor, box, swizzle)
+        view = tuple(expr_to_size(size) for size in op.get("view", ()))
+        windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count in op.get("windows", ()))
+        key = TensorMap(tensor, op["box"], swizzle, view, windows)
         if key not in self.maps:
             self.maps[key] = self.memory.binding(len(self.function.tensors()) + len(self.maps), 0)
         return self.maps[key]

@@ -19,6 +19,7 @@ from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.ops.index_map import index_of, seen_by
+from wavespec.ops.tensor_views import as_matrix, as_windows, slab_columns
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
@@ -40,7 +41,8 @@ class DistributeCopies(Pass):
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes`` alone, each (start, extent) per dim.  A mapping of dims
-               that the tile does not have says where they begin.
+               that the tile does not have says where they begin; one that counts over dims, or has windows move over
+               them, stays, and the boxes are in terms of the tile's dims.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -59,6 +61,8 @@ class DistributeCopies(Pass):
             tensor = kernel.memory(op["source"])
             if plain and not may_be_empty(kernel, tensor) and (boxes := boxes_of(tensor, shared, machine)):
                 return (plain.with_(boxes=boxes),)
+            if kernel.producers and (boxes := _boxes_of_mapping(op, kernel, shared, machine)):
+                return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
@@ -106,11 +110,21 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...
     (row, column), (height, width) = shared.dims, (extent.value for extent in shared.shape)
     if column != source.contiguous_dim:
         return ()
-    columns = next(d.extent for d in shared.arrangement.digits if d.dim == column and d.step == 1)
+    columns = slab_columns(shared)
     rows = max(size for size in range(1, min(height, machine.globals.bulk_box_elements) + 1) if height % size == 0)
     starts = ((top, left) for left in range(0, width, columns) for top in range(0, height, rows))
     boxes = ({row: (top, rows), column: (left, columns)} for top, left in starts)
     return tuple(tuple(box.get(dim, (0, 1)) for dim in source.dims) for box in boxes)
+
+
+def _boxes_of_mapping(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple[Box, ...]:
+    """The boxes of a tile whose mapping the machine follows by itself, each (start, extent) per dim of the tile."""
+    if matrix := as_matrix(op, kernel):
+        return boxes_of(matrix, shared, machine)
+    if not as_windows(op, kernel, shared, machine):
+        return ()
+    tensor = kernel.memory(op["source"])
+    return boxes_of(replace(tensor, dims=shared.dims, shape=(tensor.elements, tensor.shape[-1])), shared, machine)
 
 
 def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine, *, in_lane_order: bool) -> Op:

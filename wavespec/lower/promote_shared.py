@@ -26,6 +26,7 @@ from wavespec.lower.tile_properties import (
 )
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.staged_writes import staging_of
+from wavespec.ops.tensor_views import as_matrix
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
 
@@ -143,8 +144,9 @@ class _Staging:
 
     def _write(self, op: Op) -> Op:
         kernel, memory = self.kernel, self.kernel.memory(op["memory"])
-        whole = not op.get("at") and not op.get("combine")
-        if not whole or not kernel.producers or kernel.distribution.split != 1:
+        if op.get("at"):
+            memory = as_matrix(op, kernel)
+        if not memory or op.get("combine") or not kernel.producers or kernel.distribution.split != 1:
             return op
         row, dims = self.products[0]
         staged = staging_of(memory, row, dims, kernel.wave_count, self.machine)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
@@ -30,6 +30,7 @@ from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.mapped_accesses import copy_mapped
+from wavespec.ops.tensor_views import as_matrix, as_windows
 from wavespec.targets.machine import Machine
 
 
@@ -120,14 +121,20 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
 def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) -> None:
     """One bulk copy for each box; `SpecializeWaves` says on which signal it is counted."""
     origin = context.origin(op)
+    matrix = as_matrix(op, context.kernel) if op.get("at") else None
+    windows = as_windows(op, context.kernel, shared, context.machine) if op.get("at") and not matrix else None
+    dims = shared.dims if op.get("at") else source.dims
     for box in op["boxes"]:
-        starts = {dim: const(start) for dim, (start, _) in zip(source.dims, box, strict=True)}
+        starts = {dim: const(start) for dim, (start, _) in zip(dims, box, strict=True)}
+        corner = {dim: origin[dim] + starts[dim] for dim in dims}
+        seen: dict[str, Any] = windows.attributes(corner) if windows else {"corner": tuple(corner.values())}
         context.build.add(
             "bulk_copy",
             (),
             (),
             source=source.name,
-            corner=tuple(origin[dim] + starts[dim] for dim in source.dims),
+            **seen,
+            **({"view": matrix.shape} if matrix else {}),
             box=tuple(extent for _, extent in box),
             memory=shared.name,
             offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),

@@ -141,6 +141,8 @@ def write_staged(
             "corner": tuple(origin[d] + _without_lane(layout.base_of(d)) + place[d] for d in output.dims),
             "box": (height, columns),
         }
+        if output != kernel.memory(output.name):
+            attributes["view"] = output.shape
         store = Op("bulk_store", attributes=attribute_pairs(attributes), span=build.span)
         commit = Op("bulk_commit", span=build.span)
         build.add("if", (), (), Region((), (store, commit), ()), mask=first_lane)

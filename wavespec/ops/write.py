@@ -12,6 +12,7 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import write_mapped
 from wavespec.ops.staged_writes import write_staged
+from wavespec.ops.tensor_views import as_matrix
 from wavespec.schema.ops import Write
 
 if TYPE_CHECKING:
@@ -32,13 +33,14 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if op.get("combine"):
         write_combined(op, context)
         return
-    if op.get("at"):
-        write_mapped(op, context)
-        return
     values = context.fragments[op.operands[0].name]
     staged = [context.kernel.memory(name) for name in op.get("staged", ())]
     if staged:
+        memory = as_matrix(op, context.kernel) or memory
         write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
+        return
+    if op.get("at"):
+        write_mapped(op, context)
         return
     write_fragments(context.build, memory, layout, context.origin(op), op.get("masked", ()), values, context.machine)
     if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):
