@@ -1,0 +1,102 @@
+"""Convolutions whose input the machine copies in windows: every case, in the simulator, exact on whole numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+import torch.nn.functional as functional
+
+from tests.kernels import SPECS, elements_to_tensor, tensor_to_elements
+from wavespec.ir.kernel import Kernel, rewrite
+from wavespec.ir.thread_ops import BULK_COPY
+from wavespec.pipeline import lower
+from wavespec.schema import load
+from wavespec.schema.language.expressions import Num
+from wavespec.schema.resolve import TargetCase, cases_for_target
+from wavespec.sim.findings import SimulationReport
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import machines
+
+(HOPPER,) = machines("sm_90")
+SPEC = load(SPECS / "conv2d_nhwc.wave.yaml")
+Windows = tuple[int, int, int]
+"""Stride, padding and dilation."""
+
+
+def cases(windows: Windows) -> tuple[TargetCase, ...]:
+    params = {**SPEC.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
+    return cases_for_target(SPEC.model_copy(update={"params": params}), "sm_90")
+
+
+@cache
+def lowered(number: int, windows: Windows) -> Kernel:
+    return lower(cases(windows)[number].spec, HOPPER)
+
+
+WITH_WINDOWS = [
+    number
+    for number in range(len(cases((1, 1, 1))))
+    if any(op.get("windows") for op in lowered(number, (1, 1, 1)).walk())
+]
+
+
+def run(
+    kernel: Kernel, windows: Windows, images: tuple[int, int, int, int], filters: tuple[int, int, int]
+) -> tuple[SimulationReport, torch.Tensor, torch.Tensor]:
+    """The report, the result, and what it should be; ``images`` as N, H, W, C and ``filters`` as O, R, S."""
+    stride, padding, dilation = windows
+    torch.manual_seed(0)
+    x = torch.randint(-3, 4, images).bfloat16()
+    w = torch.randint(-3, 4, (*filters, images[3])).bfloat16()
+    exact = functional.conv2d(
+        x.double().permute(0, 3, 1, 2),
+        w.double().permute(0, 3, 1, 2),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+    ).permute(0, 2, 3, 1)
+    sizes = dict(zip("NHWCORS", (*images, *filters), strict=True))
+    sizes |= {"OH": exact.shape[1], "OW": exact.shape[2]}
+    sizes |= {"M": exact[..., 0].numel(), "K": w[0].numel()}
+    arrays = {"x": tensor_to_elements(x, "bf16"), "w": tensor_to_elements(w, "bf16")}
+    report = simulate(kernel, HOPPER, arrays, sizes)
+    return report, elements_to_tensor(report.tensors["y"], "bf16").reshape(exact.shape), exact.bfloat16()
+
+
+@pytest.mark.parametrize("number", WITH_WINDOWS)
+@pytest.mark.parametrize(
+    ("windows", "images", "filters"),
+    [
+        ((1, 1, 1), (2, 7, 9, 64), (40, 3, 3)),
+        ((2, 1, 1), (3, 11, 8, 64), (72, 3, 3)),
+        ((1, 2, 2), (1, 13, 12, 128), (24, 3, 3)),
+        ((1, 0, 1), (5, 7, 7, 128), (136, 1, 1)),
+        ((2, 3, 3), (1, 17, 20, 64), (8, 5, 3)),
+    ],
+    ids=["3x3", "stride", "dilation", "1x1", "5x3"],
+)
+def test_every_case_is_exact_without_a_race(
+    number: int, windows: Windows, images: tuple[int, int, int, int], filters: tuple[int, int, int]
+) -> None:
+    report, result, expected = run(lowered(number, windows), windows, images, filters)
+    assert report.ok, report.render()
+    assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("first", [-2, 0])
+def test_windows_that_start_one_element_off_are_found(first: int) -> None:
+    """The simulator walks over windows as the machine does, and so tells kernels with wrong ones apart."""
+    kernel = lowered(WITH_WINDOWS[0], (1, 1, 1))
+
+    def change(op):  # noqa: ANN001, ANN202
+        if not op.is_(BULK_COPY) or not op.get("windows"):
+            return (op,)
+        (_, *rest), other = op["windows"]
+        return (op.with_(windows=((first, *rest), other)),)
+
+    wrong = replace(kernel, body=rewrite(kernel.body, change))
+    _, result, expected = run(wrong, (1, 1, 1), (2, 7, 9, 64), (40, 3, 3))
+    assert not torch.equal(result, expected)
