@@ -159,7 +159,9 @@ def run(folder: Path, layers: Sequence[Layer], rounds: int) -> None:
     version = torch.backends.cudnn.version()
     print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}, cuDNN {version}\n")
     ways = dict.fromkeys(layer.windows for layer in (*layers, *SMALL))
-    kernels = {way: Kernel(unpack_artifact(_file(folder, way).read_bytes())) for way in ways if _file(folder, way).exists()}
+    kernels = {
+        way: Kernel(unpack_artifact(_file(folder, way).read_bytes())) for way in ways if _file(folder, way).exists()
+    }
     wrong = [str(layer) for layer in SMALL if layer.windows in kernels and not is_exact(kernels[layer.windows], layer)]
     print(f"{len(SMALL)} small layers on whole numbers: {'WRONG: ' + '; '.join(wrong) if wrong else 'exact'}\n")
     print("| layer | cuDNN µs | µs | TFLOP/s | of cuDNN |\n|---|---:|---:|---:|---:|")

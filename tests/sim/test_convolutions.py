@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as functional
 
 from tests.kernels import SPECS, elements_to_tensor, tensor_to_elements
-from wavespec.ir.kernel import Kernel, rewrite
+from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.thread_ops import BULK_COPY
 from wavespec.pipeline import lower
 from wavespec.schema import load
@@ -94,7 +94,7 @@ def test_windows_that_start_one_element_off_are_found(first: int) -> None:
     """The simulator walks over windows as the machine does, and so tells kernels with wrong ones apart."""
     kernel = lowered(WITH_WINDOWS[0], (1, 1, 1))
 
-    def change(op):  # noqa: ANN001, ANN202
+    def change(op: Op) -> tuple[Op, ...]:
         if not op.is_(BULK_COPY) or not op.get("windows"):
             return (op,)
         (_, *rest), other = op["windows"]

@@ -61,9 +61,9 @@ def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Wind
     """The windows that a copy into ``shared`` takes its elements from, of steps and places that the machine counts."""
     memory = _whole_tensor(op, kernel)
     reach = dict(machine.globals.bulk_window_reach).get(len(memory.dims), 0) if memory else 0
-    row, column = dims_of(op)
     if memory is None or not reach or not _rows_may_be_anything(kernel, shared):
         return None
+    row = dims_of(op)[0]
     images, *between, last = (place for _, place in op["at"])
     found = [_window(place, index_of(row)) for place in between]
     split = [one for one in found if one]
@@ -71,7 +71,9 @@ def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Wind
     sizes = (const(1), *(digit.args[1] for digit in counts))
     if len(split) != len(found) or images not in _counts(index_of(row), [images, *counts], sizes):
         return None
-    if any(not 1 <= step <= machine.globals.bulk_box_steps or not -reach <= first < reach for _, step, first, _ in split):
+    if any(
+        not 1 <= step <= machine.globals.bulk_box_steps or not -reach <= first < reach for _, step, first, _ in split
+    ):
         return None
     if index_of(row).args[0] in last.symbols or not _in_one_place(op, [offset for *_, offset in split], last, shared):
         return None
@@ -123,7 +125,7 @@ def _rows_may_be_anything(kernel: Kernel, shared: Memory) -> bool:
 
 
 def _in_one_place(op: Op, offsets: Sequence[Expr], last: Expr, shared: Memory) -> bool:
-    """Whether neighbours along a row of the swizzle are neighbours along the last dim of the tensor and nothing else."""
+    """Whether neighbours along a row of the swizzle are neighbours along the tensor's last dim alone."""
     column, origin, width = shared.dims[1], dict(op["origin"]), slab_columns(shared)
 
     def at(expr: Expr, number: int) -> Expr:

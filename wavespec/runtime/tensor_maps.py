@@ -98,7 +98,11 @@ class _Encoder:
         skipped = -ctypes.addressof(memory) % _MAP_ALIGNMENT_BYTES
         tensor = ctypes.addressof(memory) + skipped, self._data_type, rank, address, sizes, strides
         if counts:
-            function, encode, part = "cuTensorMapEncodeIm2col", self._driver.encode_windows, self._windows(shape, counts)
+            function, encode, part = (
+                "cuTensorMapEncodeIm2col",
+                self._driver.encode_windows,
+                self._windows(shape, counts),
+            )
         else:
             function, encode, part = "cuTensorMapEncodeTiled", self._driver.encode_tiled, (self._box,)
         status = encode(*tensor, *part, self._steps, *self._layout)
