@@ -128,13 +128,14 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
         starts = {dim: const(start) for dim, (start, _) in zip(dims, box, strict=True)}
         corner = {dim: origin[dim] + starts[dim] for dim in dims}
         seen: dict[str, Any] = windows.attributes(corner) if windows else {"corner": tuple(corner.values())}
+        if matrix:
+            seen["view"] = matrix.shape
         context.build.add(
             "bulk_copy",
             (),
             (),
             source=source.name,
             **seen,
-            **({"view": matrix.shape} if matrix else {}),
             box=tuple(extent for _, extent in box),
             memory=shared.name,
             offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),
