@@ -102,11 +102,11 @@ def _in_value(value: Any, known: Mapping[Expr, Expr]) -> Any:
 
 _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
     "product": operator.mul,
-    "floordiv": operator.floordiv,
+    "floordiv": lambda left, right: left // right,
     "mod": operator.mod,
     "min": minimum,
     "max": maximum,
-    "xor": operator.xor,
+    "xor": lambda left, right: left ^ right,
 }
 
 
