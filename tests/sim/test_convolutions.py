@@ -8,13 +8,15 @@ from functools import cache
 import pytest
 import torch
 import torch.nn.functional as functional
+import yaml
 
 from tests.kernels import SPECS, elements_to_tensor, tensor_to_elements
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.thread_ops import BULK_COPY
 from wavespec.pipeline import lower
-from wavespec.schema import load
+from wavespec.schema import load, loads
 from wavespec.schema.language.expressions import Num
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.sim.findings import SimulationReport
 from wavespec.sim.simt import simulate
@@ -103,3 +105,23 @@ def test_windows_that_start_one_element_off_are_found(first: int) -> None:
     wrong = replace(kernel, body=rewrite(kernel.body, change))
     _, result, expected = run(wrong, (1, 1, 1), (2, 7, 9, 64), (40, 3, 3))
     assert not torch.equal(result, expected)
+
+
+def test_workgroups_of_a_cluster_copy_each_window_once() -> None:
+    """Where they have other filters: each copies a part of the rows, for both."""
+    text = yaml.safe_load(dump_yaml(cases((2, 1, 1))[WITH_WINDOWS[0]].spec))
+    text["constraints"] = [
+        {"workgroup": "O", "tile": 64, "axis": 0},
+        {"workgroup": "M", "tile": 128, "axis": 1},
+        {"tiling": "K", "tile": 64},
+        {"wave": "M", "tile": 64},
+        {"wave": "O", "tile": 64},
+    ]
+    for cluster in (1, 2):
+        text["schedule"] |= {"workgroups": {"persistent": True, "cluster": cluster}, "stages": 3}
+        kernel = lower(loads(yaml.safe_dump(text)), HOPPER)
+        report, result, expected = run(kernel, (2, 1, 1), (2, 17, 15, 64), (128, 3, 3))
+        assert report.ok, report.render()
+        assert torch.equal(result, expected)
+        boxes = {op["box"][0] for op in kernel.walk() if op.get("windows")}
+        assert boxes == {128 // cluster}

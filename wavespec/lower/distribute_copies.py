@@ -92,8 +92,9 @@ def _without_mapping(op: Op, shared: Memory) -> Op | None:
     return replace(op, attributes=attribute_pairs({key: attributes[key] for key in attributes if key not in _MAPPED}))
 
 
-def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:
+def boxes_of(source: Memory, shared: Memory, machine: Machine, parts: int = 1) -> tuple[Box, ...]:
     """The boxes of consecutive rows that make up a staged tile; none where the machine cannot copy them by itself.
+    ``parts``: how many there are at least of the rows.
 
     A row of a box is a row of the swizzle, dims that the tile does not have are 1.
     """
@@ -111,7 +112,8 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...
     if column != source.contiguous_dim:
         return ()
     columns = slab_columns(shared)
-    rows = max(size for size in range(1, min(height, machine.globals.bulk_box_elements) + 1) if height % size == 0)
+    most = min(max(1, height // parts), machine.globals.bulk_box_elements)
+    rows = max(size for size in range(1, most + 1) if height % size == 0)
     starts = ((top, left) for left in range(0, width, columns) for top in range(0, height, rows))
     boxes = ({row: (top, rows), column: (left, columns)} for top, left in starts)
     return tuple(tuple(box.get(dim, (0, 1)) for dim in source.dims) for box in boxes)
@@ -124,7 +126,10 @@ def _boxes_of_mapping(op: Op, kernel: Kernel, shared: Memory, machine: Machine) 
     if not as_windows(op, kernel, shared, machine):
         return ()
     tensor = kernel.memory(op["source"])
-    return boxes_of(replace(tensor, dims=shared.dims, shape=(tensor.elements, tensor.shape[-1])), shared, machine)
+    # Workgroups of a cluster differ along axis 0, and copy in turns what is the same for them.
+    parts = 1 if any("wg0" in start.symbols for _, start in op["origin"]) else kernel.cluster
+    rows = replace(tensor, dims=shared.dims, shape=(tensor.elements, tensor.shape[-1]))
+    return boxes_of(rows, shared, machine, parts)
 
 
 def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine, *, in_lane_order: bool) -> Op:

@@ -26,8 +26,7 @@ class NestDigits(Pass):
     """
 
     name: ClassVar[str] = "nest-digits"
-    requires = (is_of_lanes,)
-    ensures = (symbols_are_in_scope,)
+    requires = (is_of_lanes, symbols_are_in_scope)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not kernel.producers:

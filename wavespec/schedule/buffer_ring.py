@@ -189,7 +189,7 @@ def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
 def is_shared(kernel: Kernel, box: Op) -> bool:
     """Whether all workgroups of a cluster, which differ along axis 0, copy the same."""
     same = all("wg0" not in coordinate.symbols for coordinate in box["corner"])
-    parted = box.get("windows") is None and box["box"][0] % kernel.cluster == 0
+    parted = box.get("windows") is not None or box["box"][0] % kernel.cluster == 0
     return kernel.distribution.cluster > 1 and same and parted
 
 
