@@ -28,6 +28,9 @@ class NestDigits(Pass):
     name: ClassVar[str] = "nest-digits"
     requires = (is_of_lanes, symbols_are_in_scope)
 
+    def applies_to(self, machine: Machine) -> bool:
+        return bool(machine.globals.bulk_row_bytes)
+
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not kernel.producers:
             return kernel
