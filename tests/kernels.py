@@ -7,7 +7,7 @@ here, and `benchmarks/every_kernel.py` does on a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -235,7 +235,7 @@ KERNELS: dict[str, Row] = {
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "conv2d_nchw": _CONVOLUTION,
-    "conv2d_nhwc": _CONVOLUTION,
+    "conv2d_nhwc": replace(_CONVOLUTION, small=(*_CONVOLUTION.small, *sized("N H W C O R S", (1, 7, 5, 3, 9, 3, 2)))),
     "cross_entropy": Row(
         sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
         sized("M N", (17, 127), (33, 257), (5, 4000)),

@@ -50,6 +50,11 @@ class StandInCuda:
             ("cuGetErrorName", self._error_name, [_INT, _POINTER]),
             ("cuLaunchKernelEx", self._launch, [_POINTER] * 4),
             ("cuTensorMapEncodeTiled", self._encode, [_POINTER, _INT, _U32, *[_POINTER] * 5, *[_INT] * 4]),
+            (
+                "cuTensorMapEncodeIm2col",
+                self._encode_windows,
+                [_POINTER, _INT, _U32, *[_POINTER] * 5, _U32, _U32, _POINTER, *[_INT] * 4],
+            ),
         ):
             setattr(self, name, ctypes.CFUNCTYPE(_INT, *arguments)(method))
 
@@ -102,6 +107,20 @@ class StandInCuda:
             }
         )
         return self.status
+
+    def _encode_windows(self, place: int, dtype: int, rank: int, address: int, *rest: int) -> int:
+        sizes, strides, lower, upper, columns, rows, steps, *_ = rest
+        corners = [list((_INT * (rank - 2)).from_address(corner)) for corner in (lower, upper)]
+        self.maps.append(
+            {
+                "sizes": list((ctypes.c_uint64 * rank).from_address(sizes)),
+                "strides": list((ctypes.c_uint64 * (rank - 1)).from_address(strides)),
+                "corners": corners,
+                "box": [columns, rows],
+                "steps": list((_U32 * rank).from_address(steps)),
+            }
+        )
+        return 0 if all(-128 <= start < 128 for corner in corners for start in corner) else 1
 
     def _encode(self, place: int, dtype: int, rank: int, address: int, *rest: int) -> int:
         sizes, strides, box, steps, interleave, swizzle, promotion, fill = rest

@@ -30,6 +30,7 @@ from wavespec.runtime import (
     save_artifact,
     unpack_artifact,
 )
+from wavespec.runtime.artifact import Window
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
 
@@ -49,7 +50,7 @@ _FEW = ArtifactCase(
         dims=(Dim("M"), Dim("N"), Dim("K", multiple_of=64)),
         grid=(("ceildiv", "N", 8), 1, 1),
         workgroup_size=(128, 1, 1),
-        tensor_maps=(TensorMap("a", (64, 64), 128),),
+        tensor_maps=(TensorMap("a", (64, 64), 128), TensorMap("b", (8,), view=(("mul", "N", "K"),))),
         binaries=(Binary("x86_64", "vmfb", b"few"),),
     ),
 )
@@ -89,7 +90,18 @@ def test_plan_takes_the_first_case_that_fits(sizes: tuple[int, int, int], member
     assert plan.grid[0] == -(-sizes[1] // 8) if member == 1 else -(-sizes[0] // 4)
 
 
-@pytest.mark.parametrize("artifact", [_GEMM, replace(scaled_interface(), binaries=_BINARIES)], ids=lambda a: a.name)
+_IMAGES = TensorParameter("images", "f32", ("M", "N", "K"))
+_CONVOLUTION = replace(
+    _GEMM,
+    name="convolution",
+    tensors=(_IMAGES, *_GEMM.tensors[1:]),
+    tensor_maps=(TensorMap("images", (128, 32), 128, windows=(Window(-1, 2, ("ceildiv", "N", 2)),)),),
+)
+
+
+@pytest.mark.parametrize(
+    "artifact", [_GEMM, _CONVOLUTION, replace(scaled_interface(), binaries=_BINARIES)], ids=lambda a: a.name
+)
 def test_round_trip(artifact: KernelArtifact, tmp_path: Path) -> None:
     files = save_artifact(artifact, tmp_path / "gemm.artifacts")
     assert [file.name for file in files] == ["cpu.x86_64_v4.vmfb", "cpu.x86_64.vmfb", "cpu.json"]
@@ -252,6 +264,9 @@ _NESTED = ArtifactCase((), scaled_interface())
         ({"grid": ("M", 1, 1)}, "undeclared dim"),
         ({"tensors": (TensorParameter("x", "f7", ("N",)), _OUTPUT)}, "unknown dtype"),
         ({"tensor_maps": (TensorMap("x", (8, 8)),)}, "a tensor map is of no tensor"),
+        ({"tensor_maps": (TensorMap("x", (8,), view=("N", 2)),)}, "a tensor map is of no tensor"),
+        ({"tensor_maps": (TensorMap("x", (8, 8), windows=(Window(0, 1, "N"),)),)}, "a tensor map is of no tensor"),
+        ({"tensor_maps": (TensorMap("x", (8,), view=("M",)),)}, "undeclared dim"),
         ({"cases": (replace(_FEW, conditions=()),)}, "a case is of another kernel"),
         ({"cases": (ArtifactCase((Assumption("M", "M"),), scaled_interface()),)}, "undeclared dim"),
         ({"cases": (ArtifactCase((), replace(scaled_interface(), cases=(_NESTED,))),)}, "a case has cases"),

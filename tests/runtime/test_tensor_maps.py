@@ -9,6 +9,7 @@ import pytest
 from tests.runtime.standin_cuda import StandInCuda
 from tests.runtime.standins import gemm_interface
 from wavespec.runtime import ArgumentError, KernelArtifact, TensorMap, TensorParameter
+from wavespec.runtime.artifact import Window
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.runtime.tensor_maps import TensorMaps
 
@@ -58,6 +59,46 @@ def test_batches_have_strides_of_their_own() -> None:
     (one,) = cuda.maps
     uint8 = 0
     assert (one["dtype"], one["sizes"], one["strides"]) == (uint8, [32, 100, 33], [32, 3200])
+
+
+_IMAGES = TensorParameter("a", "bf16", ("M", "N", "K", 64))
+_WINDOWS = (Window(-1, 2, ("ceildiv", "N", 2)), Window(-3, 1, ("add", "K", 4)))
+
+
+def test_windows_start_between_two_corners() -> None:
+    """The last one's follows from how many there are, whatever their steps."""
+    described, cuda = TensorMap("a", (192, 64), 128, windows=_WINDOWS), StandInCuda("")
+    plain = _artifact()
+    artifact = replace(plain, tensors=(_IMAGES, *plain.tensors[1:]), tensor_maps=(described,))
+    TensorMaps(artifact, cuda.driver)(_ADDRESSES, _plan(artifact, m=5, n=25, k=8))
+    along_n = -1 + 2 * 12 - 24
+    along_k = -3 + 11 - 7
+    assert cuda.maps == [
+        {
+            "sizes": [64, 8, 25, 5],
+            "strides": [128, 1024, 25600],
+            "corners": [[-3, -1], [along_k, along_n]],
+            "box": [64, 192],
+            "steps": [1, 1, 2, 1],
+        }
+    ]
+
+
+def test_windows_beyond_the_reach_of_the_machine_are_refused_with_the_function() -> None:
+    plain, cuda = _artifact(), StandInCuda("")
+    described = TensorMap("a", (192, 64), 128, windows=(Window(-200, 1, "N"), Window(0, 1, "K")))
+    artifact = replace(plain, tensors=(_IMAGES, *plain.tensors[1:]), tensor_maps=(described,))
+    with pytest.raises(RuntimeError, match="cuTensorMapEncodeIm2col: CUDA_ERROR_INVALID_VALUE"):
+        TensorMaps(artifact, cuda.driver)(_ADDRESSES, _plan(artifact))
+
+
+def test_a_view_counts_over_the_dims_of_the_tensor() -> None:
+    view = (("mul", "M", "N"), ("mul", "K", 64))
+    plain, cuda = _artifact(), StandInCuda("")
+    artifact = replace(plain, tensors=(_IMAGES, *plain.tensors[1:]), tensor_maps=(TensorMap("a", (64, 64), 128, view),))
+    TensorMaps(artifact, cuda.driver)(_ADDRESSES, _plan(artifact, m=5, n=25, k=8))
+    (one,) = cuda.maps
+    assert (one["sizes"], one["strides"], one["box"]) == ([512, 125], [1024], [64, 64])
 
 
 def test_a_map_is_encoded_again_for_another_address_or_shape_only() -> None:

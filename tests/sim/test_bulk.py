@@ -77,6 +77,62 @@ def test_box_lies_as_its_arrangement_says_with_zeros_beyond_the_tensor(columns: 
     np.testing.assert_array_equal(report.tensors["B"], around[row : row + LANES, column : column + columns])
 
 
+def windows(start: tuple[int, int, int], offsets: tuple[int, int], *, steps: tuple[int, int] = (2, 1)) -> str:
+    """32 windows over images of 7 x 5 elements of 16 channels: 3 along the first dim, 4 along the second."""
+    return one_lane(
+        'signal_arrive {signal = "full", index = [0], bytes = 512}',
+        f'bulk_copy {{source = "A", corner = ([{start[0]}], [{start[1]}], [{start[2]}], [8],), box = (32, 8,), memory = "S",'
+        f" windows = ((-1, {steps[0]}, [3],), (-2, {steps[1]}, [4],),), offsets = ([{offsets[0]}], [{offsets[1]}],),"
+        ' offset = [0], buffer = [0], signal = "full", index = [0]}',
+    )
+
+
+def in_windows(body: str) -> tuple[SimulationReport, np.ndarray]:
+    memories = [
+        tensor("A", "input", 2, 7, 5, 16, dtype="f16"),
+        tensor("B", "output", LANES, 8, dtype="f16"),
+        tile(LANES, 8),
+        "memory @full : i64 () signal arrivals 1",
+    ]
+    a = numbers(2, 7, 5, 16, dtype=np.float16)
+    body = "\n".join((body, WAIT, read_out(LANES, 8)))
+    return simulate(kernel(NVIDIA, memories, body), NVIDIA, {"A": a}, {}), a
+
+
+@pytest.mark.parametrize("offsets", [(0, 0), (2, 0), (1, 4)])
+def test_rows_of_a_box_are_windows_one_after_another(offsets: tuple[int, int]) -> None:
+    """From the second one of the first image on, over the second image and beyond it, where there are zeros."""
+    report, a = in_windows(windows((0, -1, -1), offsets))
+    assert report.ok, report.render()
+    around = np.pad(a, ((0, 2), (9, 9), (9, 9), (0, 0)))
+    for row in range(LANES):
+        image, place = divmod(row + 1, 12)
+        down, across = place // 4 * 2 - 1 + offsets[0], place % 4 - 2 + offsets[1]
+        np.testing.assert_array_equal(report.tensors["B"][row], around[image, down + 9, across + 9, 8:])
+
+
+def test_start_between_two_windows_is_found() -> None:
+    report, _ = in_windows(windows((0, 0, -1), (0, 0)))
+    assert report.kinds() == {"misaligned"} and "at 0: they start at -1, every 2" in report.render()
+
+
+def test_box_of_a_view_counts_over_dims_of_the_tensor() -> None:
+    copy = copy_in(LANES, 8, (38, 0)).replace("memory", "view = ([44], [8],), memory", 1)
+    memories = [
+        tensor("A", "input", 4, 12, 8, dtype="f16"),
+        tensor("B", "output", LANES, 8, dtype="f16"),
+        tile(LANES, 8),
+        "memory @full : i64 () signal arrivals 1",
+    ]
+    a = numbers(4, 12, 8, dtype=np.float16)
+    body = "\n".join((copy, WAIT, read_out(LANES, 8)))
+    report = simulate(kernel(NVIDIA, memories, body), NVIDIA, {"A": a}, {})
+    assert report.ok, report.render()
+    expected = np.zeros((LANES, 8), np.float16)
+    expected[:6] = a.reshape(48, 8)[38:44]
+    np.testing.assert_array_equal(report.tensors["B"], expected)
+
+
 def test_tile_that_is_read_before_the_wait_is_in_flight() -> None:
     report, _ = run(
         copy_in(LANES, 8, (0, 0)), read_out(LANES, 8), WAIT, source=(40, 8), target=(LANES, 8), staged=tile(LANES, 8)

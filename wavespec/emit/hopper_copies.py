@@ -7,11 +7,12 @@ from types import MappingProxyType
 
 from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.function import Emitter, Function
+from wavespec.emit.interface import expr_to_size
 from wavespec.emit.matrix_descriptor import swizzle_bytes
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import row_axis
-from wavespec.runtime.artifact import TensorMap
+from wavespec.runtime.artifact import TensorMap, Window
 
 _ZERO = const(0)
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
@@ -145,9 +146,12 @@ class BulkCopies(Emitter):
         multicast = ""
         if op.get("everywhere"):
             multicast = f" multicast_mask = {self.text.constant((1 << self.kernel.cluster) - 1, 'i16')}"
+        offsets = [self.indices.integer(offset, 16) for offset in reversed(op.get("offsets", ()))]
+        windows = f" im2col[{', '.join(offsets)}]" if offsets else ""
+        mode = " mode = im2col" if offsets else ""
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op['source'], box, memory)}, "
-            f"{self._signal(op)}, box[{', '.join(reversed(corner))}]{multicast} : !llvm.ptr<7>, !llvm.ptr"
+            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op, op['source'], box, memory)}, "
+            f"{self._signal(op)}, box[{', '.join(reversed(corner))}]{windows}{multicast}{mode} : !llvm.ptr<7>, !llvm.ptr"
         )
 
     def emit_bulk_store(self, op: Op) -> None:
@@ -155,7 +159,7 @@ class BulkCopies(Emitter):
         start = self.memory.address(memory, self.function.buffered(op, memory))
         box = ", ".join(reversed(self._corner(op)))
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.global.shared.cta {self._map(op['target'], op['box'], memory)}, {start}, "
+            f"nvvm.cp.async.bulk.tensor.global.shared.cta {self._map(op, op['target'], op['box'], memory)}, {start}, "
             f"box[{box}] : !llvm.ptr, !llvm.ptr<3>"
         )
 
@@ -164,10 +168,12 @@ class BulkCopies(Emitter):
         places = (place + moved.get(axis, 0) for axis, place in enumerate(op["corner"]))
         return [self.indices.integer(place, 32) for place in places]
 
-    def _map(self, tensor: str, box: tuple[int, ...], memory: Memory) -> str:
+    def _map(self, op: Op, tensor: str, box: tuple[int, ...], memory: Memory) -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
-        key = TensorMap(tensor, box, swizzle)
+        view = tuple(expr_to_size(size) for size in op.get("view", ()))
+        windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count in op.get("windows", ()))
+        key = TensorMap(tensor, box, swizzle, view, windows)
         if key not in self.maps:
             self.maps[key] = self.memory.binding(len(self.function.tensors()) + len(self.maps), 0)
         return self.maps[key]

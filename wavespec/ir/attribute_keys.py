@@ -80,10 +80,10 @@ Expression = Literal[
 Extent = Literal["valid"]
 Mask = Literal["mask", "onto"]
 Places = Literal["at", "origin"]
-Expressions = Literal["corner", "places", "sizes"]
+Expressions = Literal["corner", "offsets", "places", "sizes", "view"]
 Names = Literal["clamped", "over", "staged"]
 Numbers = Literal["box"]
 Layout = Literal["layout"]
-Table = Literal["bounded", "boxes", "guard", "loops", "through", "transpose"]
+Table = Literal["bounded", "boxes", "guard", "loops", "through", "transpose", "windows"]
 Mixed = Literal["masked", "size", "start", "stride", "value"]
 """Of another type in one operation than in another: whoever asks knows which operation it is."""

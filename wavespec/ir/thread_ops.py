@@ -199,11 +199,15 @@ ASYNC_COMMIT: Final = _declare("async_commit", "->", "closes a group of copies")
 ASYNC_WAIT: Final = _declare(
     "async_wait", "->", "`pending` groups of this lane may stay in flight", attributes={"pending": Kind.INTEGER}
 )
+_VIEW = Attribute(Kind.EXPRESSIONS, absent="those of the tensor")
 BULK_COPY: Final = _declare(
     "bulk_copy",
     "->",
     "this lane has a box of a tensor (`corner`: a coordinate per dim, `box`: an extent per dim) copied to shared "
     "memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal. "
+    "`view`: sizes of the dims that `corner` and `box` are of, over which those of the tensor are counted. `windows`: "
+    "of each dim between the first and the last, where windows start, their step and number; the rows of the box are "
+    "windows from the one at `corner` on, and of each the element at `offsets`. "
     "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `valid`: rows of "
     "the box, from the first on, that are those of the tensor, the others are zeros",
     Trait.FILLS,
@@ -216,6 +220,9 @@ BULK_COPY: Final = _declare(
         "index": Kind.EXPRESSION,
         "everywhere": _FALSE,
         "valid": Attribute(Kind.EXTENT, absent="all"),
+        "view": _VIEW,
+        "windows": Attribute(Kind.TABLE, absent="none"),
+        "offsets": Attribute(Kind.EXPRESSIONS, absent="none"),
     },
 )
 BULK_STORE: Final = _declare(
@@ -223,7 +230,13 @@ BULK_STORE: Final = _declare(
     "->",
     "this lane has a box of shared memory, row after row in the memory's swizzle, copied to a tensor; what lies "
     "beyond the tensor is left out",
-    attributes={**_ACCESS, "target": Kind.MEMORY, "corner": Kind.EXPRESSIONS, "box": Kind.NUMBERS},
+    attributes={
+        **_ACCESS,
+        "target": Kind.MEMORY,
+        "corner": Kind.EXPRESSIONS,
+        "box": Kind.NUMBERS,
+        "view": _VIEW,
+    },
 )
 BULK_COMMIT: Final = _declare("bulk_commit", "->", "closes a group of bulk stores of this lane")
 BULK_WAIT: Final = _declare(

@@ -20,6 +20,7 @@ from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_places import moved_place
+from wavespec.ops.tensor_views import as_matrix, as_windows, slab_columns
 from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
@@ -42,7 +43,8 @@ class DistributeCopies(Pass):
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
                of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and leave out its last
-               rows: the first ``valid`` are read.
+               rows: the first ``valid`` are read.  One that counts over dims, or has windows move over them, stays,
+               and the boxes are in terms of the tile's dims.
     """
 
     name: ClassVar[str] = "distribute-copies"
@@ -61,6 +63,8 @@ class DistributeCopies(Pass):
             moved = _moved(op, tensor, shared) if kernel.producers and not may_be_empty(kernel, tensor) else None
             if moved and (boxes := boxes_of(moved[1], shared, machine)) and _has_rows(moved[0], boxes, tensor, machine):
                 return (moved[0].with_(boxes=boxes),)
+            if kernel.producers and (boxes := _boxes_of_mapping(op, kernel, shared, machine)):
+                return (op.with_(boxes=boxes),)
             if machine.concurrent_waves:
                 return (_over_lanes(kernel, op, source, shared, machine, in_lane_order=in_lane_order),)
             changed, symbols = _over_blocks(kernel, op, source, shared, machine)
@@ -112,8 +116,9 @@ def _has_rows(copy: Op, boxes: tuple[Box, ...], tensor: Memory, machine: Machine
     return copy.get("valid") is None or width * tensor.dtype.bytes % machine.globals.bulk_target_bytes == 0
 
 
-def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...]:
+def boxes_of(source: Memory, shared: Memory, machine: Machine, parts: int = 1) -> tuple[Box, ...]:
     """The boxes of consecutive rows that make up a staged tile; none where the machine cannot copy them by itself.
+    ``parts``: how many there are at least of the rows.
 
     A row of a box is a row of the swizzle, dims that the tile does not have are 1.
     """
@@ -130,11 +135,25 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine) -> tuple[Box, ...
     (row, column), (height, width) = shared.dims, (extent.value for extent in shared.shape)
     if column != source.contiguous_dim:
         return ()
-    columns = next(d.extent for d in shared.arrangement.digits if d.dim == column and d.step == 1)
-    rows = max(size for size in range(1, min(height, machine.globals.bulk_box_elements) + 1) if height % size == 0)
+    columns = slab_columns(shared)
+    most = min(max(1, height // parts), machine.globals.bulk_box_elements)
+    rows = max(size for size in range(1, most + 1) if height % size == 0)
     starts = ((top, left) for left in range(0, width, columns) for top in range(0, height, rows))
     boxes = ({row: (top, rows), column: (left, columns)} for top, left in starts)
     return tuple(tuple(box.get(dim, (0, 1)) for dim in source.dims) for box in boxes)
+
+
+def _boxes_of_mapping(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> tuple[Box, ...]:
+    """The boxes of a tile whose mapping the machine follows by itself, each (start, extent) per dim of the tile."""
+    if matrix := as_matrix(op, kernel):
+        return boxes_of(matrix, shared, machine)
+    if not as_windows(op, kernel, shared, machine):
+        return ()
+    tensor = kernel.memory(op["source"])
+    # Workgroups of a cluster differ along axis 0, and copy in turns what is the same for them.
+    parts = 1 if any("wg0" in start.symbols for _, start in op["origin"]) else kernel.cluster
+    rows = replace(tensor, dims=shared.dims, shape=(tensor.elements, tensor.shape[-1]))
+    return boxes_of(rows, shared, machine, parts)
 
 
 def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine, *, in_lane_order: bool) -> Op:

@@ -16,6 +16,7 @@ from wavespec.lower.inline_steps import InlineSteps
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.lower.persist_workgroups import PersistWorkgroups
@@ -70,6 +71,7 @@ PASSES: tuple[Pass, ...] = (
     FetchAhead(),
     ShortenSums(),
     HoistInvariants(),
+    NestDigits(),
     PlaceBarriers(),
     FoldGrid(),
     WalkGrid(),

@@ -27,6 +27,7 @@ from wavespec.lower.tile_properties import (
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.staged_writes import staging_of
+from wavespec.ops.tensor_views import as_matrix
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
 
@@ -147,9 +148,10 @@ class _Staging:
         if op.get("combine") or not kernel.producers or kernel.distribution.split != 1 or may_be_empty(kernel, memory):
             return op
         if op.get("at"):
-            if (known := moved(op, kernel)) is None:
+            known = moved(op, kernel)
+            memory = known.tile if known else as_matrix(op, kernel)
+            if memory is None:
                 return op
-            memory = known.tile
         row, dims = self.products[0]
         staged = staging_of(memory, row, dims, kernel.wave_count, self.machine)
         if not staged:

@@ -30,6 +30,7 @@ from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
 from wavespec.ops.mapped_accesses import copy_mapped, values_of_places
+from wavespec.ops.tensor_views import as_matrix, as_windows
 from wavespec.targets.machine import Machine
 
 
@@ -121,23 +122,29 @@ def _copy_boxes(op: Op, source: Memory, shared: Memory, context: ThreadContext) 
     """One bulk copy for each box; `SpecializeWaves` says on which signal it is counted."""
     loaded = values_of_places(op, context) if op.get("through") else {}
     origin = {dim: start.substitute(loaded) for dim, start in context.origin(op).items()}
-    valid = op.get("valid")
+    matrix = as_matrix(op, context.kernel) if op.get("at") else None
+    windows = as_windows(op, context.kernel, shared, context.machine) if op.get("at") and not matrix else None
+    dims, valid = shared.dims if op.get("at") else tuple(origin), op.get("valid")
     for box in op["boxes"]:
-        starts = {dim: const(start) for dim, (start, _) in zip(origin, box, strict=True)}
-        rows: dict[str, Any] = {} if valid is None else {"valid": valid.substitute(loaded) - starts[shared.dims[0]]}
+        starts = {dim: const(start) for dim, (start, _) in zip(dims, box, strict=True)}
+        corner = {dim: origin[dim] + starts[dim] for dim in dims}
+        seen: dict[str, Any] = windows.attributes(corner) if windows else {"corner": tuple(corner.values())}
+        if matrix:
+            seen["view"] = matrix.shape
+        if valid is not None:
+            seen["valid"] = valid.substitute(loaded) - starts[shared.dims[0]]
         context.build.add(
             "bulk_copy",
             (),
             (),
             source=source.name,
-            corner=tuple(start + starts[dim] for dim, start in origin.items()),
+            **seen,
             box=tuple(extent for _, extent in box),
             memory=shared.name,
             offset=shared.unswizzled_offset({dim: starts[dim] for dim in shared.dims}),
             buffer=const(0),
             signal="",
             index=const(0),
-            **rows,
         )
 
 

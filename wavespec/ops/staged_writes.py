@@ -146,6 +146,8 @@ def write_staged(
             "corner": corner({dim: start + place[dim] for dim, start in uniform.items()}),
             "box": tuple({row: height, column: columns}.get(dim, 1) for dim in output.dims),
         }
+        if output.shape != kernel.memory(output.name).shape:
+            attributes["view"] = output.shape
         store = Op("bulk_store", attributes=attribute_pairs(attributes), span=build.span)
         commit = Op("bulk_commit", span=build.span)
         build.add("if", (), (), Region((), (store, commit), ()), mask=first_lane)

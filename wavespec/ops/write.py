@@ -13,6 +13,7 @@ from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import write_mapped
 from wavespec.ops.moved_writes import write_moved
 from wavespec.ops.staged_writes import write_staged
+from wavespec.ops.tensor_views import as_matrix
 from wavespec.schema.ops import Write
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         write_combined(op, context)
         return
     staged = [context.kernel.memory(name) for name in op.get("staged", ())]
-    if op.get("at"):
+    matrix = as_matrix(op, context.kernel) if op.get("at") and staged else None
+    if op.get("at") and matrix is None:
         if staged:
             write_moved(op, staged, layout, context)
         else:
@@ -42,12 +44,13 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         return
     values, origin = context.fragments[op.operands[0].name], context.origin(op)
     if staged:
+        seen = matrix or memory
         write_staged(
             context,
-            memory,
+            seen,
             staged,
             layout,
-            lambda inside: tuple(origin[dim] + inside[dim] for dim in memory.dims),
+            lambda inside: tuple(origin[dim] + inside[dim] for dim in seen.dims),
             values,
         )
         return

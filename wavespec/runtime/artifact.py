@@ -80,13 +80,32 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Windows along a dim: the `first` one's start, the `step` to the next, and the `count` of them."""
+
+    first: int
+    step: int
+    count: SizeExpr
+
+
+@dataclass(frozen=True, slots=True)
 class TensorMap:
     """How bulk copies of the machine see a tensor: in boxes, swizzled in rows of some bytes (0 = not)."""
 
     tensor: str
     box: tuple[int, ...]
-    """Elements along each dim of the tensor, outermost first."""
+    """Elements along each dim of the view, outermost first."""
     swizzle_bytes: int = 0
+    view: tuple[SizeExpr, ...] = ()
+    """Sizes of dims that count over those of the tensor; nothing for these themselves."""
+    windows: tuple[Window, ...] = ()
+    """Where windows move over the dims between the first and the last, of which a box has so many rows."""
+
+    def fits(self, rank: int) -> bool:
+        """Whether it can be of a tensor of so many dims."""
+        if self.windows:
+            return len(self.box) == 2 and len(self.windows) == rank - 2
+        return len(self.box) == (len(self.view) or rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +146,7 @@ class KernelArtifact:
         dims = [dim.name for dim in self.dims]
         order = [tensor.output for tensor in self.tensors]
         inputs = {name for tensor in self.inputs for name in tensor.dims}
-        ranks = {(tensor.name, len(tensor.dims)) for tensor in self.tensors}
+        ranks = {tensor.name: len(tensor.dims) for tensor in self.tensors}
         checks = (
             (len(set(dims)) == len(dims), f"dim names repeat: {dims}"),
             (order == sorted(order), "inputs have to come before outputs"),
@@ -155,7 +174,7 @@ class KernelArtifact:
             (self._sizes_follow(), "a dim follows from itself"),
             (all(t.dims for t in self.tensors if t.dtype in PACKED), "a tensor of packed elements has no dims"),
             (
-                all(m.swizzle_bytes in (0, 32, 64, 128) and (m.tensor, len(m.box)) in ranks for m in self.tensor_maps),
+                all(m.swizzle_bytes in (0, 32, 64, 128) and m.fits(ranks.get(m.tensor, 0)) for m in self.tensor_maps),
                 "a tensor map is of no tensor",
             ),
             (not any(case.kernel.cases for case in self.cases), "a case has cases"),
@@ -207,6 +226,7 @@ class KernelArtifact:
             *equals,
             *self.grid,
             *self.scratch_bytes,
+            *(size for one in self.tensor_maps for size in (*one.view, *(window.count for window in one.windows))),
             *(a.condition for a in (*self.assumptions, *conditions)),
         )
         return frozenset[str]().union(*map(names_in, expressions))

@@ -47,6 +47,14 @@ class CudaDriver:
         arrays = [_POINTER] * 5  # address, sizes, strides, box, steps
         return self._function("cuTensorMapEncodeTiled", _POINTER, _INT, _U32, *arrays, _INT, _INT, _INT, _INT)
 
+    @functools.cached_property
+    def encode_windows(self) -> Callable[..., int]:
+        """`encode_tiled` for maps by which boxes are made of windows: two corners, channels and pixels for the box."""
+        arrays = [_POINTER] * 3  # address, sizes, strides
+        part = [_POINTER, _POINTER, _U32, _U32, _POINTER]
+        layout = [_INT] * 4
+        return self._function("cuTensorMapEncodeIm2col", _POINTER, _INT, _U32, *arrays, *part, *layout)
+
     def load_module(self, image: bytes) -> int:
         """Load a cubin or PTX into the current context; PTX is read up to the zero byte that Python has after it."""
         module = _POINTER()

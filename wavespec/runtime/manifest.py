@@ -19,7 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact, TensorMap, TensorParameter
+from wavespec.runtime.artifact import (
+    ArtifactCase,
+    Assumption,
+    Dim,
+    KernelArtifact,
+    TensorMap,
+    TensorParameter,
+    Window,
+)
 from wavespec.runtime.code import ArtifactError, Binary, Recipe, StoredCode
 from wavespec.runtime.files import read_regular_file, replace_file
 from wavespec.runtime.json_text import json_text
@@ -85,12 +93,29 @@ def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "workgroup_size": list(artifact.workgroup_size),
         "shared_memory_bytes": artifact.shared_memory_bytes,
         "scratch_bytes": list(artifact.scratch_bytes),
-        "tensor_maps": [
-            {"tensor": m.tensor, "box": list(m.box), "swizzle_bytes": m.swizzle_bytes} for m in artifact.tensor_maps
-        ],
+        "tensor_maps": [_tensor_map_to_manifest(described) for described in artifact.tensor_maps],
         "assumptions": _assumptions_to_manifest(artifact.assumptions),
         "binaries": [_binary_to_manifest(binary) for binary in artifact.binaries],
     }
+
+
+def _tensor_map_to_manifest(described: TensorMap) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "tensor": described.tensor,
+        "box": list(described.box),
+        "swizzle_bytes": described.swizzle_bytes,
+    }
+    if described.view:
+        record["view"] = list(described.view)
+    if described.windows:
+        record["windows"] = [{"first": w.first, "step": w.step, "count": w.count} for w in described.windows]
+    return record
+
+
+def _manifest_to_tensor_map(record: dict[str, Any]) -> TensorMap:
+    windows = (Window(w["first"], w["step"], from_json(w["count"])) for w in record.get("windows", ()))
+    view = (from_json(size) for size in record.get("view", ()))
+    return TensorMap(record["tensor"], tuple(record["box"]), record["swizzle_bytes"], tuple(view), tuple(windows))
 
 
 def _binary_to_manifest(binary: Binary) -> dict[str, Any]:
@@ -296,7 +321,7 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         workgroup_size=(threads_x, threads_y, threads_z),
         shared_memory_bytes=record["shared_memory_bytes"],
         scratch_bytes=tuple(from_json(expression) for expression in record["scratch_bytes"]),
-        tensor_maps=tuple(TensorMap(m["tensor"], tuple(m["box"]), m["swizzle_bytes"]) for m in record["tensor_maps"]),
+        tensor_maps=tuple(_manifest_to_tensor_map(m) for m in record["tensor_maps"]),
         assumptions=_assumptions(record["assumptions"]),
         binaries=binaries,
     )

@@ -4,13 +4,14 @@ machines find their boxes."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from wavespec.runtime.artifact import DTYPE_BYTES, TENSOR_MAP_BYTES, KernelArtifact, TensorMap
 from wavespec.runtime.checks import ArgumentError
 from wavespec.runtime.cuda_driver import CudaDriver
 from wavespec.runtime.launch_plan import LaunchPlan
+from wavespec.runtime.size_expr import evaluate
 
 _MAP_ALIGNMENT_BYTES: Final = 64
 _PITCH_BYTES: Final = 16
@@ -42,7 +43,7 @@ class TensorMaps:
         """The maps for tensors (inputs, then outputs) at `addresses`, of the shapes of `plan`."""
         maps: list[bytes] = []
         for index, encode, known in self._encoders:
-            key = addresses[index], plan.shapes[index]
+            key = addresses[index], *encode.seen(plan.shapes[index], plan.sizes)
             encoded = known.get(key)
             if encoded is None:
                 if len(known) >= _MAPS_KEPT:
@@ -52,7 +53,7 @@ class TensorMaps:
         return maps
 
 
-_Key = tuple[int, tuple[int, ...]]
+_Key = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 class _Encoder:
@@ -62,48 +63,65 @@ class _Encoder:
         rank = len(described.box)
         self._described = described
         self._where = f"{kernel}: tensor '{described.tensor}'"
-        self._rank = rank
         self._element_bytes = DTYPE_BYTES[dtype]
         self._data_type = _DATA_TYPES.get(dtype, _BYTES)
         # The driver counts dims from the innermost.
         self._box = (ctypes.c_uint32 * rank)(*reversed(described.box))
-        self._steps = (ctypes.c_uint32 * rank)(*[1] * rank)
+        steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank
+        self._steps = (ctypes.c_uint32 * len(steps))(*reversed(steps))
         self._layout = (_NO_INTERLEAVE, _SWIZZLES[described.swizzle_bytes], _FETCH_256_BYTES, _ZEROS_OUTSIDE)
         self._driver = driver
 
-    def __call__(self, address: int, shape: tuple[int, ...]) -> bytes:
+    def seen(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shape that the map describes, and how many windows move along its dims, for dims of these sizes."""
+        view = tuple(evaluate(size, sizes) for size in self._described.view)
+        return view or shape, tuple(evaluate(window.count, sizes) for window in self._described.windows)
+
+    def __call__(self, address: int, shape: tuple[int, ...], counts: tuple[int, ...] = ()) -> bytes:
         """Encode; `ArgumentError` for a tensor that no map can describe, which the kernel's conditions on
         sizes should have kept away.  No box of an empty tensor is ever copied, so its map says nothing."""
         if 0 in shape:
             return bytes(TENSOR_MAP_BYTES)
-        sizes, strides = (ctypes.c_uint64 * self._rank)(), (ctypes.c_uint64 * self._rank)()
+        rank = len(shape)
+        sizes, strides = (ctypes.c_uint64 * rank)(), (ctypes.c_uint64 * rank)()
         pitch = self._element_bytes
         for dim, size in enumerate(reversed(shape)):
             sizes[dim] = size
             pitch *= size
             strides[dim] = pitch  # of the next dim; the last is not read
-            if dim + 1 < self._rank and pitch % _PITCH_BYTES:
+            if dim + 1 < rank and pitch % _PITCH_BYTES:
                 raise ArgumentError(
                     f"{self._where} of shape {list(shape)} has rows {pitch} bytes apart: a tensor map needs a "
                     f"multiple of {_PITCH_BYTES}."
                 )
         memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _MAP_ALIGNMENT_BYTES)
         skipped = -ctypes.addressof(memory) % _MAP_ALIGNMENT_BYTES
-        status = self._driver.encode_tiled(
-            ctypes.addressof(memory) + skipped,
-            self._data_type,
-            self._rank,
-            address,
-            sizes,
-            strides,
-            self._box,
-            self._steps,
-            *self._layout,
-        )
+        tensor = ctypes.addressof(memory) + skipped, self._data_type, rank, address, sizes, strides
+        if counts:
+            function, encode, part = (
+                "cuTensorMapEncodeIm2col",
+                self._driver.encode_windows,
+                self._windows(shape, counts),
+            )
+        else:
+            function, encode, part = "cuTensorMapEncodeTiled", self._driver.encode_tiled, (self._box,)
+        status = encode(*tensor, *part, self._steps, *self._layout)
         if status:
-            reason = self._driver.error("cuTensorMapEncodeTiled", status).reason
+            reason = self._driver.error(function, status).reason
             raise RuntimeError(
-                f"{self._where} of shape {list(shape)}: cuTensorMapEncodeTiled: {reason} "
+                f"{self._where} of shape {list(shape)}: {function}: {reason} "
                 f"(boxes of {list(self._described.box)}, swizzled in rows of {self._described.swizzle_bytes} bytes)."
             )
         return memory.raw[skipped : skipped + TENSOR_MAP_BYTES]
+
+    def _windows(self, shape: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Any, Any, int, int]:
+        """The first and the last start of a window, from the first and from the last element of each dim; columns and
+        rows of a box."""
+        rows, columns = self._described.box
+        lower = [window.first for window in self._described.windows]
+        upper = [
+            window.first + (count - 1) * window.step - (size - 1)
+            for window, count, size in zip(self._described.windows, counts, shape[1:-1], strict=True)
+        ]
+        corners = ctypes.c_int * len(lower)
+        return corners(*reversed(lower)), corners(*reversed(upper)), columns, rows

@@ -199,7 +199,8 @@ def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
 
 def is_shared(kernel: Kernel, box: Op) -> bool:
     """Whether all workgroups of a cluster, which differ along axis 0, copy the same."""
-    if kernel.distribution.cluster == 1 or box["box"][row_axis(box["box"])] % kernel.cluster:
+    parted = box.get("windows") is not None or box["box"][row_axis(box["box"])] % kernel.cluster == 0
+    if kernel.distribution.cluster == 1 or not parted:
         return False
     loads = {value.name: op.symbols for op in kernel.walk() if op.is_(LOAD) for value in op.results}
     bound = {op["symbol"]: loads.get(op.operands[0].name) for op in kernel.walk() if op.is_(BIND)}

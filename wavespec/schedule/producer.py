@@ -109,11 +109,9 @@ class Producer:
     def _boxes(self, boxes: Sequence[Op], ring: BufferRing, index: Expr) -> list[Op]:
         """Announce all bytes, then have the boxes copied; what a cluster shares, each workgroup copies a part of."""
         bytes_ = sum(math.prod(box["box"]) * self.kernel.memory(box["memory"]).dtype.bytes for box in boxes)
-        parts = [_part(self.kernel, box) if is_shared(self.kernel, box) else box for box in boxes]
-        return [
-            make("signal_arrive", signal=ring.full, index=index, bytes=bytes_),
-            *(box.with_(buffer=index, signal=ring.full, index=index) for box in parts),
-        ]
+        placed = [box.with_(buffer=index, signal=ring.full, index=index) for box in boxes]
+        parts = [_part(self.kernel, box, n) if is_shared(self.kernel, box) else box for n, box in enumerate(placed)]
+        return [make("signal_arrive", signal=ring.full, index=index, bytes=bytes_), *parts]
 
     def _by_lanes(self, copies: Sequence[Op], ring: BufferRing, index: Expr) -> tuple[list[Op], list[Op]]:
         """In the loop: copy, and signal what has landed.  Behind it: the rest.
@@ -133,8 +131,12 @@ class Producer:
         return inside, after
 
 
-def _part(kernel: Kernel, box: Op) -> Op:
-    """This workgroup's rows of a box, for every workgroup of its cluster."""
+def _part(kernel: Kernel, box: Op, number: int) -> Op:
+    """This workgroup's rows of a box, for every workgroup of its cluster.  Boxes of windows are small enough for
+    workgroups to copy whole ones in turns: the places of other rows do not follow from that of the first."""
+    if box.get("windows"):
+        rank, turn = kernel.symbol("rank"), number % kernel.cluster
+        return only_if(((const(turn - 1), rank), (rank, const(turn + 1))), box.with_(everywhere=True))
     memory, (row, *others) = kernel.memory(box["memory"]), kernel.memory(box["memory"]).dims
     place = row_axis(box["box"])
     extents, origin = list(box["box"]), list(box["corner"])

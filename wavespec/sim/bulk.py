@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -139,15 +140,42 @@ class BulkUnit:
     def _tensor_box(self, op: Op, memory: SimulatedMemory, thread: int) -> tuple[Integers, Flags]:
         """Flat elements of a tensor, row after row, and which of them exist."""
         box: tuple[int, ...] = op["box"]
-        origin: tuple[Expr, ...] = op["corner"]
-        self._check_alignment(op, memory, memory.shape[-1] * memory.bytes, _GLOBAL_ALIGNMENT)
+        corner = self._numbers(op["corner"], thread)
+        shape = self._numbers(op["view"], thread) if op.get("view") else memory.shape
+        self._check_alignment(op, memory, shape[-1] * memory.bytes, _GLOBAL_ALIGNMENT)
+        if op.get("windows"):
+            places = self._windows(op, corner, thread)
+        else:
+            axes = [[-1 if other == axis else 1 for other in range(len(box))] for axis in range(len(box))]
+            starts = zip(corner, box, axes, strict=True)
+            places = [(start + np.arange(extent)).reshape(axis) for start, extent, axis in starts]
         index, inside = np.zeros(box, np.int64), np.ones(box, np.bool_)
-        for axis, (start, extent) in enumerate(zip(origin, box, strict=True)):
-            at = int(self.memory.symbols.per_thread(start)[thread]) + np.arange(extent)
-            at = at.reshape([-1 if other == axis else 1 for other in range(len(box))])
-            index = index * memory.shape[axis] + at
-            inside = inside & (at >= 0) & (at < memory.shape[axis])
+        for at, size in zip(places, shape, strict=True):
+            index = index * size + at
+            inside = inside & (at >= 0) & (at < size)
         return index.reshape(-1), inside.reshape(-1)
+
+    def _windows(self, op: Op, corner: Sequence[int], thread: int) -> list[Integers]:
+        """Places along the dims of a tensor of a box of windows, of rows and columns."""
+        rows, columns = op["box"]
+        firsts, steps, counts = zip(*op["windows"], strict=True)
+        counts = self._numbers(counts, thread)
+        image, *starts, last = corner
+        number = image
+        for start, first, step, count in zip(starts, firsts, steps, counts, strict=True):
+            if (start - first) % step:
+                text = f"'{op.name}' starts between two windows, at {start}: they start at {first}, every {step}."
+                self.memory.findings.add("misaligned", op, lambda text=text: text)
+            number = number * count + (start - first) // step
+        numbers, places = number + np.arange(rows)[:, None], list[Integers]()
+        offsets = self._numbers(op["offsets"], thread)
+        for first, step, count, offset in reversed([*zip(firsts, steps, counts, offsets, strict=True)]):
+            places.insert(0, numbers % count * step + first + offset)
+            numbers = numbers // count
+        return [numbers, *places, last + np.arange(columns)[None, :]]
+
+    def _numbers(self, exprs: Sequence[Expr], thread: int) -> tuple[int, ...]:
+        return tuple(int(self.memory.symbols.per_thread(expr)[thread]) for expr in exprs)
 
     def _check_alignment(self, op: Op, memory: SimulatedMemory, place: int, needed: int) -> None:
         if place % needed:

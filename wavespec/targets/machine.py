@@ -148,6 +148,10 @@ class GlobalMemory:
     """What the place of such a box in shared memory has to be a multiple of."""
     bulk_box_elements: int = 0
     """Extent of such a box along a dim, at most."""
+    bulk_window_reach: Mapping[int, int] = field(default_factory=dict[int, int])
+    """By the number of dims of a tensor: how far windows may start from its edge where such boxes are made of them."""
+    bulk_box_steps: int = 1
+    """Elements from one window to the next, at most."""
 
     def aligned(self, divisor: int, elements: int, element_bits: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""

@@ -1,0 +1,85 @@
+"""Mappings that a copy engine follows by itself, and those that lanes have to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs
+from wavespec.ir.layout import swizzled_slabs
+from wavespec.ops.index_map import index_of
+from wavespec.ops.tensor_views import as_matrix, as_windows
+from wavespec.targets.machine import machines
+
+(HOPPER,) = machines("sm_90")
+M, K = index_of("M"), index_of("K")
+N, H, W = (symbol(name, 1, 1 << 20) for name in "NHW")
+OH, OW, S = (symbol(name, 1, 1 << 20) for name in ("OH", "OW", "S"))
+C = symbol("C", 64, 1 << 20, 64)
+SHARED = Memory(
+    "x.shared", DTYPES["bf16"], ("M", "K"), (const(128), const(64)), "shared",
+    arrangement=swizzled_slabs(("M", "K"), (128, 64), 2), staged=True,
+)  # fmt: skip
+IMAGES = Memory("x", DTYPES["bf16"], ("N", "H", "W", "C"), (N, H, W, C), "global", role="input")
+PLACES = {"N": M // OW // OH, "H": M // OW % OH * 2 - 1 + K // C // S * 3, "W": M % OW + K // C % S, "C": K % C}
+COUNTED = {"N": M // (H * W), "H": M // W % H, "W": M % W, "C": K}
+
+
+def kernel(tensor: Memory, **sizes: Expr) -> Kernel:
+    known = {"M": symbol("M", 0, 1 << 30), "K": symbol("K", 64, 1 << 30, 64), **sizes}
+    return Kernel("test", "tile", "sm_90", (), (tensor, SHARED), (), sizes=tuple(known.items()))
+
+
+def copy(places: dict[str, Expr], **more: object) -> Op:
+    origin = (("M", symbol("wg0", 0, 1 << 20) * 128), ("K", symbol("at_K", 0, 1 << 30, 64)))
+    where = {"source": "x", "memory": "x.shared", "at": tuple(places.items()), "over": ("M", "K"), "origin": origin}
+    return Op("copy", attributes=attribute_pairs({**where, "through": (), **more}))
+
+
+def test_windows_have_their_first_start_step_and_number() -> None:
+    windows = as_windows(copy(PLACES), kernel(IMAGES), SHARED, HOPPER)
+    assert windows is not None
+    row, column = symbol("row", 0, 1 << 20), symbol("column", 0, 1 << 20)
+    assert windows.attributes({"M": row, "K": column}) == {
+        "corner": (row // OW // OH, row // OW % OH * 2 - 1, row % OW, column % C),
+        "windows": ((-1, 2, OH), (0, 1, OW)),
+        "offsets": (column // C // S * 3, column // C % S),
+    }
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"H": M // OW % OH * 9},
+        {"H": M // OW % OH - 200},
+        {"H": M // OW % OH - K // C},
+        {"H": M // OW % OW},
+        {"W": M % OW * (K % C)},
+        {"W": M % OW + K % C // 8},
+        {"N": M // OW},
+        {"C": K % C * 2},
+        {"C": (K + M) % C},
+    ],
+    ids=lambda changed: str(changed),
+)
+def test_other_places_are_left_to_lanes(changed: dict[str, Expr]) -> None:
+    assert as_windows(copy({**PLACES, **changed}), kernel(IMAGES), SHARED, HOPPER) is None
+
+
+def test_windows_need_whole_tiles_of_channels_and_images_with_elements() -> None:
+    assert as_windows(copy(PLACES), kernel(IMAGES, K=symbol("K", 8, 1 << 30, 8)), SHARED, HOPPER) is None
+    images = replace(IMAGES, shape=(symbol("N", 0, 1 << 20), H, W, C))
+    assert as_windows(copy(PLACES), kernel(images), SHARED, HOPPER) is None
+    assert as_windows(copy(PLACES, through=(("i", "t", ()),)), kernel(IMAGES), SHARED, HOPPER) is None
+
+
+def test_dims_that_are_counted_over_are_one_dim_that_ends_with_the_tile() -> None:
+    matrix = as_matrix(copy(COUNTED), kernel(IMAGES, K=C))
+    assert matrix is not None and matrix.dims == ("M", "K") and matrix.shape[1] is C
+    assert matrix.shape[0].kind == "min", "rows end with the tensor, and with the dim of the tile"
+    assert as_matrix(copy({**COUNTED, "W": M % H}), kernel(IMAGES)) is None
+    assert as_matrix(copy({**COUNTED, "N": M // H}), kernel(IMAGES)) is None
+    assert as_matrix(copy(PLACES), kernel(IMAGES)) is None

@@ -1,0 +1,136 @@
+"""Convolutions whose input the machine copies in windows: every case, in the simulator, exact on whole numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+import torch.nn.functional as functional
+import yaml
+
+from tests.kernels import SPECS, elements_to_tensor, tensor_to_elements
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.thread_ops import BULK_COPY
+from wavespec.pipeline import lower
+from wavespec.schema import load, loads
+from wavespec.schema.language.expressions import Num
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.resolve import TargetCase, cases_for_target
+from wavespec.sim.findings import SimulationReport
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import machines
+
+(HOPPER,) = machines("sm_90")
+SPEC = load(SPECS / "conv2d_nhwc.wave.yaml")
+Windows = tuple[int, int, int]
+"""Stride, padding and dilation."""
+
+
+def cases(windows: Windows) -> tuple[TargetCase, ...]:
+    params = {**SPEC.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
+    return cases_for_target(SPEC.model_copy(update={"params": params}), "sm_90")
+
+
+@cache
+def lowered(number: int, windows: Windows) -> Kernel:
+    return lower(cases(windows)[number].spec, HOPPER)
+
+
+WITH_WINDOWS = [
+    number
+    for number in range(len(cases((1, 1, 1))))
+    if any(op.get("windows") for op in lowered(number, (1, 1, 1)).walk())
+]
+
+
+def run(
+    kernel: Kernel, windows: Windows, images: tuple[int, int, int, int], filters: tuple[int, int, int]
+) -> tuple[SimulationReport, torch.Tensor, torch.Tensor]:
+    """The report, the result, and what it should be; ``images`` as N, H, W, C and ``filters`` as O, R, S."""
+    stride, padding, dilation = windows
+    random = torch.Generator().manual_seed(0)
+    x = torch.randint(-3, 4, images, generator=random).bfloat16()
+    w = torch.randint(-3, 4, (*filters, images[3]), generator=random).bfloat16()
+    exact = functional.conv2d(
+        x.double().permute(0, 3, 1, 2),
+        w.double().permute(0, 3, 1, 2),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+    ).permute(0, 2, 3, 1)
+    sizes = dict(zip("NHWCORS", (*images, *filters), strict=True))
+    sizes |= {"OH": exact.shape[1], "OW": exact.shape[2]}
+    sizes |= {"M": exact[..., 0].numel(), "K": w[0].numel()}
+    arrays = {"x": tensor_to_elements(x, "bf16"), "w": tensor_to_elements(w, "bf16")}
+    report = simulate(kernel, HOPPER, arrays, sizes)
+    return report, elements_to_tensor(report.tensors["y"], "bf16").reshape(exact.shape), exact.bfloat16()
+
+
+LAYERS = {
+    "3x3": ((1, 1, 1), (2, 7, 9, 1), (37, 3, 3)),
+    "stride": ((2, 1, 1), (3, 11, 8, 1), (71, 3, 3)),
+    "dilation": ((1, 2, 2), (1, 13, 12, 1), (21, 3, 3)),
+    "1x1": ((1, 0, 1), (5, 7, 7, 3), (133, 1, 1)),
+    "5x3": ((2, 3, 3), (1, 17, 20, 1), (5, 5, 3)),
+}
+EVERY_CASE = [(number, list(LAYERS)[number % len(LAYERS)]) for number in WITH_WINDOWS]
+EVERY_LAYER = [(WITH_WINDOWS[-1], layer) for layer in LAYERS]
+OTHERS = [(number, layer) for number in WITH_WINDOWS for layer in LAYERS]
+
+
+@pytest.mark.parametrize(
+    ("number", "layer"),
+    [
+        *dict.fromkeys((*EVERY_CASE, *EVERY_LAYER)),
+        *(pytest.param(*one, marks=pytest.mark.rare) for one in OTHERS if one not in (*EVERY_CASE, *EVERY_LAYER)),
+    ],
+)
+def test_every_case_is_exact_without_a_race(number: int, layer: str) -> None:
+    """As many filters as the case takes; channels are given in steps of the loop."""
+    windows, images, filters = LAYERS[layer]
+    kernel = lowered(number, windows)
+    (step,) = (split.tile for split in kernel.distribution.loops)
+    _, _, most, multiple = kernel.symbol("O").args
+    count = -(-min(filters[0], most) // multiple) * multiple
+    report, result, expected = run(kernel, windows, (*images[:3], images[3] * step), (count, *filters[1:]))
+    assert report.ok, report.render()
+    assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("first", [-2, 0])
+def test_windows_that_start_one_element_off_are_found(first: int) -> None:
+    """The simulator walks over windows as the machine does, and so tells kernels with wrong ones apart."""
+    kernel = lowered(WITH_WINDOWS[-1], (1, 1, 1))
+
+    def change(op: Op) -> tuple[Op, ...]:
+        if not op.is_(BULK_COPY) or not op.get("windows"):
+            return (op,)
+        (_, *rest), other = op["windows"]
+        return (op.with_(windows=((first, *rest), other)),)
+
+    wrong = replace(kernel, body=rewrite(kernel.body, change))
+    _, result, expected = run(wrong, (1, 1, 1), (2, 7, 9, 64), (37, 3, 3))
+    assert not torch.equal(result, expected)
+
+
+def test_workgroups_of_a_cluster_copy_each_window_once() -> None:
+    """Where they have other filters: each copies a part of the rows, for both."""
+    text = yaml.safe_load(dump_yaml(cases((2, 1, 1))[WITH_WINDOWS[-1]].spec))
+    text["dims"] |= {dim: {**text["dims"][dim], "multiple_of": 64} for dim in "CK"}
+    text["constraints"] = [
+        {"workgroup": "O", "tile": 64, "axis": 0},
+        {"workgroup": "M", "tile": 128, "axis": 1},
+        {"tiling": "K", "tile": 64},
+        {"wave": "M", "tile": 64},
+        {"wave": "O", "tile": 64},
+    ]
+    for cluster in (1, 2):
+        text["schedule"] |= {"workgroups": {"persistent": True, "cluster": cluster}, "stages": 3}
+        kernel = lower(loads(yaml.safe_dump(text)), HOPPER)
+        report, result, expected = run(kernel, (2, 1, 1), (2, 17, 15, 64), (128, 3, 3))
+        assert report.ok, report.render()
+        assert torch.equal(result, expected)
+        boxes = {op["box"][0] for op in kernel.walk() if op.get("windows")}
+        assert boxes == {128 // cluster}

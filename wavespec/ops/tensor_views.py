@@ -1,0 +1,149 @@
+"""An access with an index mapping in; how a copy engine has to see the tensor to find the tile in it, as boxes, out."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from wavespec.ir.expr import Expr, const, minimum
+from wavespec.ir.kernel import Kernel, Memory, Op
+from wavespec.ir.tile_ops import COPY, MMA
+from wavespec.ops.index_map import dims_of, index_of
+from wavespec.targets.machine import Machine
+
+Window = tuple[int, int, Expr]
+"""Along a dim of a tensor: where the first window starts, from each to the next, and how many there are."""
+
+
+def as_matrix(op: Op, kernel: Kernel) -> Memory | None:
+    """The tensor with the two dims of the tile, each of which counts over consecutive dims of the tensor, the last one
+    fastest, as the pixels of all images; None where the mapping is any other."""
+    memory = _whole_tensor(op, kernel)
+    if memory is None:
+        return None
+    places, dims = [place for _, place in op["at"]], dims_of(op)
+    for cut in range(1, len(places)):
+        parts = slice(cut), slice(cut, None)
+        counted = zip(dims, parts, strict=True)
+        if all(places[part][0] in _counts(index_of(dim), places[part], memory.shape[part]) for dim, part in counted):
+            sizes = (_product(memory.shape[part]) for part in parts)
+            extents = [minimum(kernel.size(dim), size) for dim, size in zip(dims, sizes, strict=True)]
+            return replace(memory, dims=dims, shape=tuple(extents))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows that move over the dims between the first and the last of a tensor, one for each row of a tile: images
+    one after another, the last of these dims fastest.  The columns of the tile are neighbours along the last dim.
+
+    ``places``: of the start of a row's window, for every dim; ``offsets``: of the element in each window.
+    """
+
+    places: tuple[Expr, ...]
+    windows: tuple[Window, ...]
+    offsets: tuple[Expr, ...]
+
+    def attributes(self, start: Mapping[str, Expr]) -> dict[str, Any]:
+        """Those of a copy whose first element is at ``start`` of the tile's dims."""
+        known = {index_of(dim).args[0]: place for dim, place in start.items()}
+        return {
+            "corner": tuple(place.substitute(known) for place in self.places),
+            "windows": self.windows,
+            "offsets": tuple(offset.substitute(known) for offset in self.offsets),
+        }
+
+
+def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Windows | None:
+    """The windows that a copy into ``shared`` takes its elements from, of steps and places that the machine counts."""
+    memory = _whole_tensor(op, kernel)
+    reach = dict(machine.globals.bulk_window_reach).get(len(memory.dims), 0) if memory else 0
+    if memory is None or not reach or not _rows_may_be_anything(kernel, shared):
+        return None
+    row = dims_of(op)[0]
+    images, *between, last = (place for _, place in op["at"])
+    found = [_window(place, index_of(row)) for place in between]
+    split = [one for one in found if one]
+    counts = [digit for digit, _, _, _ in split]
+    sizes = (const(1), *(digit.args[1] for digit in counts))
+    if len(split) != len(found) or images not in _counts(index_of(row), [images, *counts], sizes):
+        return None
+    if any(
+        not 1 <= step <= machine.globals.bulk_box_steps or not -reach <= first < reach for _, step, first, _ in split
+    ):
+        return None
+    if index_of(row).args[0] in last.symbols or not _in_one_place(op, [offset for *_, offset in split], last, shared):
+        return None
+    return Windows(
+        (images, *(digit * step + first for digit, step, first, _ in split), last),
+        tuple((first, step, digit.args[1]) for digit, step, first, _ in split),
+        tuple(offset for *_, offset in split),
+    )
+
+
+def _whole_tensor(op: Op, kernel: Kernel) -> Memory | None:
+    """The tensor of an access whose places follow from two dims alone, where it has elements in any call that gets
+    there."""
+    memory = kernel.memory(op["source" if op.is_(COPY) else "memory"])
+    if not op.get("at") or op.get("combine") or op.get("through") or len(dims_of(op)) != 2:
+        return None
+    if any(not (size.low or dim in kernel.present) for dim, size in zip(memory.dims, memory.shape, strict=True)):
+        return None
+    return memory
+
+
+def _counts(index: Expr, places: Sequence[Expr], sizes: Sequence[Expr]) -> tuple[Expr, ...]:
+    """What the first place may be where an index counts over dims of these sizes, the last one fastest; nothing where
+    another place is not what it should be then."""
+    known = (index,)
+    for number in range(len(places) - 1, 0, -1):
+        if not any(places[number] is one % sizes[number] for one in known):
+            return ()
+        known = (known[0] // sizes[number], index // _product(sizes[number:]))
+    return known
+
+
+def _window(place: Expr, index: Expr) -> tuple[Expr, int, int, Expr] | None:
+    """The place as digit * step + first + offset: which window a row has, and which element of it."""
+    moving = [(step, term) for step, term in place.terms() if index.args[0] in term.symbols]
+    if len(moving) != 1 or moving[0][1].kind != "mod":
+        return None
+    ((step, digit),) = moving
+    first = place.constant_part()
+    offset = place - digit * step - first
+    return (digit, step, first, offset) if offset.low is not None and offset.low >= 0 else None
+
+
+def _rows_may_be_anything(kernel: Kernel, shared: Memory) -> bool:
+    """Whether a tile has all of its columns, and no product sums over its rows, which end with the tensor."""
+    row, column = shared.dims
+    summed = {op["k"] for op in kernel.walk() if op.is_(MMA)}
+    return row not in summed and kernel.size(column).divisor % shared.shape[1].value == 0
+
+
+def _in_one_place(op: Op, offsets: Sequence[Expr], last: Expr, shared: Memory) -> bool:
+    """Whether neighbours along a row of the swizzle are neighbours along the tensor's last dim alone."""
+    column, origin, width = shared.dims[1], dict(op["origin"]), slab_columns(shared)
+
+    def at(expr: Expr, number: int) -> Expr:
+        return expr.substitute({index_of(column).args[0]: origin[column] + number})
+
+    def moves(first: int, number: int) -> Iterator[bool]:
+        yield at(last, first + number).beyond(at(last, first)) == number
+        yield from (at(offset, first + number) is at(offset, first) for offset in offsets)
+
+    starts = range(0, shared.shape[1].value, width)
+    return all(all(moves(first, number)) for first in starts for number in range(width))
+
+
+def slab_columns(shared: Memory) -> int:
+    """Columns of a staged tile that lie in one row of its swizzle."""
+    assert shared.arrangement is not None
+    return next(digit.extent for digit in shared.arrangement.digits if digit.dim == shared.dims[1] and digit.step == 1)
+
+
+def _product(sizes: Sequence[Expr]) -> Expr:
+    return reduce(operator.mul, sizes, const(1))
