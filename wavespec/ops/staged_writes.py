@@ -23,12 +23,13 @@ def staging_of(
     """Where each wave lays down its slabs, one memory for each width, or nothing where results are stored directly.
 
     That is where the machine does not store boxes, rows do not start where it needs them, a lane's neighbours are
-    not neighbours along a row, or the tile is none of the product, whose ``dims`` are rows and columns.
+    not neighbours along a row, or the tile is none of the product, whose ``dims`` are rows and columns: the last two of
+    the tensor, which may have more that tiles have one place of.
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
-    if output.dtype.is_packed or not granule:
+    if output.dtype.is_packed or not granule or len(output.dims) > machine.globals.bulk_box_dims:
         return ()
-    if output.shape[-1].divisor * bytes_ % granule or output.dims != dims:
+    if output.shape[-1].divisor * bytes_ % granule or output.dims[-2:] != dims:
         return ()
     if row.acc.layout.run_length("n") == 1:
         return ()
@@ -53,13 +54,19 @@ def _staging(output: Memory, rows: int, columns: int, buffers: int) -> Memory:
     return Memory(
         f"{output.name}.staged_{columns}",
         output.dtype,
-        output.dims,
+        _matrix(output),
         (const(rows), const(columns)),
         "shared",
-        arrangement=swizzled_slabs((output.dims[0], output.dims[1]), (rows, columns), output.dtype.bytes),
+        arrangement=swizzled_slabs(_matrix(output), (rows, columns), output.dtype.bytes),
         buffers=buffers,
         span=output.span,
     )
+
+
+def _matrix(output: Memory) -> tuple[str, str]:
+    """Its rows and columns."""
+    row, column = output.dims[-2:]
+    return row, column
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +119,11 @@ def write_staged(
 
     The lanes of a wave need each other only; waves do not wait for waves.
     """
-    row, column = output.dims
+    row, column = matrix = _matrix(output)
     wave = kernel.wave_number
     height = staged[0].shape[0].value // kernel.wave_count
     first, rest = layout.axes[len(layout.repeats)], layout.axes[len(layout.repeats) + 1 :]
-    lane = {dim: layout.base_of(dim) - _without_lane(layout.base_of(dim)) for dim in output.dims}
+    lane = {dim: layout.base_of(dim) - _without_lane(layout.base_of(dim)) for dim in matrix}
     base = ((row, lane[row] + wave * height), (column, lane[column]))
     first_lane = ((kernel.symbol("lane"), const(1)),)
     places = list(layout.register_offsets())
@@ -133,13 +140,14 @@ def write_staged(
         _lay_down(build, memory, Layout(base, axes, len(axes)), part, buffer, machine)
         build.add("fence_async", (), ())
         build.add("barrier", (), (), first=wave, waves=1)
+        corner = dict(origin) | {d: origin[d] + _without_lane(layout.base_of(d)) + place[d] for d in matrix}
         attributes = {
             "memory": memory.name,
             "offset": memory.unswizzled_offset({row: wave * height, column: const(0)}),
             "buffer": buffer,
             "target": output.name,
-            "corner": tuple(origin[d] + _without_lane(layout.base_of(d)) + place[d] for d in output.dims),
-            "box": (height, columns),
+            "corner": tuple(corner[d] for d in output.dims),
+            "box": (*[1] * (len(output.dims) - len(matrix)), height, columns),
         }
         store = Op("bulk_store", attributes=attribute_pairs(attributes), span=build.span)
         commit = Op("bulk_commit", span=build.span)
