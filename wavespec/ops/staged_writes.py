@@ -56,7 +56,7 @@ def _staging(output: Memory, rows: int, columns: int, buffers: int) -> Memory:
         output.dims,
         (const(rows), const(columns)),
         "shared",
-        arrangement=swizzled_slabs((output.dims[0], output.dims[1]), (rows, columns), output.dtype.bytes),
+        arrangement=swizzled_slabs((output.dims[0], output.dims[1]), (rows, columns), 8 * output.dtype.bytes),
         buffers=buffers,
         span=output.span,
     )
