@@ -57,7 +57,7 @@ def _staging(output: Memory, rows: int, columns: int, buffers: int) -> Memory:
         _matrix(output),
         (const(rows), const(columns)),
         "shared",
-        arrangement=swizzled_slabs(_matrix(output), (rows, columns), output.dtype.bytes),
+        arrangement=swizzled_slabs(_matrix(output), (rows, columns), 8 * output.dtype.bytes),
         buffers=buffers,
         span=output.span,
     )

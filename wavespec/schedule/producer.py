@@ -90,7 +90,7 @@ class Producer:
 
     def _boxes(self, boxes: Sequence[Op], ring: BufferRing, index: Expr) -> list[Op]:
         """Announce all bytes, then have the boxes copied; what a cluster shares, each workgroup copies a part of."""
-        bytes_ = sum(math.prod(box["box"]) * self.kernel.memory(box["memory"]).dtype.bytes for box in boxes)
+        bytes_ = sum(self.kernel.memory(box["memory"]).bytes_of(math.prod(box["box"])) for box in boxes)
         parts = [_part(self.kernel, box) if is_shared(self.kernel, box) else box for box in boxes]
         return [
             make("signal_arrive", signal=ring.full, index=index, bytes=bytes_),

@@ -14,7 +14,7 @@ from wavespec.sim.elements import Array, Flags, Integers
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.shadow import Access
 from wavespec.sim.signals import Signal
-from wavespec.sim.tiles import box_addresses
+from wavespec.sim.tiles import box_elements
 
 _SHARED_ALIGNMENT, _GLOBAL_ALIGNMENT = 128, 16
 """Bytes; https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-bulk-copy"""
@@ -89,7 +89,7 @@ class BulkUnit:
         self, op: Op, target: SimulatedMemory, where: Integers, values: Array, signal: Signal, issued: int
     ) -> None:
         target.data[where] = values
-        signal.land(op, math.prod(op["box"]) * target.bytes, issued)
+        signal.land(op, target.memory.bytes_of(math.prod(op["box"])), issued)
 
     def _store(self, op: Op, thread: int) -> None:
         source, target = self.memory.memories[op["memory"]], self.memory.memories[op["target"]]
@@ -115,9 +115,9 @@ class BulkUnit:
     def _shared_box(self, op: Op, memory: SimulatedMemory, thread: int) -> tuple[Integers, Flags]:
         """Flat elements of shared memory, row after row, and which of them do not exist."""
         offset, buffer = (int(self.memory.symbols.per_thread(op[name])[thread]) for name in ("offset", "buffer"))
-        start = (buffer * memory.elements + offset) * memory.bytes
-        self._check_alignment(op, memory, start, _SHARED_ALIGNMENT)
-        where = box_addresses(memory.memory, start, op["box"]) // memory.bytes
+        start = buffer * memory.elements + offset
+        self._check_alignment(op, memory, memory.memory.bytes_of(start), _SHARED_ALIGNMENT)
+        where = box_elements(memory.memory, start, op["box"])
         first = buffer * memory.elements
         outside = (where < first) | (where >= first + memory.elements) | (where < 0) | (where >= len(memory.data))
         if outside.any():
@@ -137,7 +137,7 @@ class BulkUnit:
         """Flat elements of a tensor, row after row, and which of them exist."""
         box: tuple[int, ...] = op["box"]
         origin: tuple[Expr, ...] = op["corner"]
-        self._check_alignment(op, memory, memory.shape[-1] * memory.bytes, _GLOBAL_ALIGNMENT)
+        self._check_alignment(op, memory, memory.memory.bytes_of(memory.shape[-1]), _GLOBAL_ALIGNMENT)
         index, inside = np.zeros(box, np.int64), np.ones(box, np.bool_)
         for axis, (start, extent) in enumerate(zip(origin, box, strict=True)):
             at = int(self.memory.symbols.per_thread(start)[thread]) + np.arange(extent)
