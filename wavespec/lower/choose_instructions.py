@@ -10,6 +10,7 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, rewrite
 from wavespec.ir.tile_ops import MMA, READ, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.read_behind import read_behind
 from wavespec.lower.tile_properties import (
     products_are_of_matrices,
     products_have_instructions,
@@ -185,6 +186,8 @@ def _ways(kernel: Kernel, op: Op, row: MatrixInstruction, dims: tuple[str, str])
         return ways
     read = {known.result.name for known in kernel.walk() if known.is_(READ)}
     found = tuple(way for way, value in zip(ways, reversed(op.operands[:2]), strict=True) if value.name in read)
+    if not found and read_behind(kernel, op.operands[1]):  # which waves lay down
+        return ways[:1]
     if not found:
         raise BothComputed(op.span, row, [value.name for value in op.operands[:2]])
     return found

@@ -8,44 +8,66 @@ from dataclasses import dataclass, replace
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.layout import row_major, swizzled_slabs
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, MMA, READ
+from wavespec.ir.tile_ops import MMA
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.distribute_copies import boxes_of
+from wavespec.lower.read_behind import read_behind
 from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
 
 _LINE_BYTES, _SWIZZLED_BYTES = 128, (32, 64)
-_STEPS = CAST | ELEMENTWISE
 
 
 def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
-    """Values that nothing but one product uses, which takes them from registers, and that follow element by element
-    from what is read: each lane can read what it decodes.
+    """Values that follow element by element from what is read, and that products take from registers: each lane can read
+    what it decodes.  Nothing else uses them but such products, and what is decoded of them.
 
     No others where waves share what they would decode: each would do all of it.
     """
-    makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
-    uses: dict[str, int] = {}
+    behind = [
+        follows
+        for op in _products_by_unit(kernel, machine)
+        if kernel.waves_along(op["m" if _is_swapped(op) else "n"]) == 1
+        if (follows := read_behind(kernel, op.operands[1 if _is_swapped(op) else 0]))
+    ]
+    used = _uses_beside_registers(kernel, machine)
+    while True:
+        found = frozenset[str]().union(*behind)
+        kept = [one for one in behind if all(used.get(name, frozenset()) <= found for name in one)]
+        if len(kept) == len(behind):
+            return found
+        behind = kept
+
+
+def laid_down_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
+    """Values that follow element by element from what is read, and that waves lay down where the matrix unit takes the
+    other operand of a product from."""
+    products = _products_by_unit(kernel, machine)
+    return frozenset[str]().union(*(read_behind(kernel, op.operands[0 if _is_swapped(op) else 1]) for op in products))
+
+
+def _products_by_unit(kernel: Kernel, machine: Machine) -> list[Op]:
+    products = [op for op in kernel.walk() if op.is_(MMA)] if kernel.distribution.roles.producers else []
+    return [op for op in products if instruction_of(op, machine).reads_shared]
+
+
+def _is_swapped(product: Op) -> bool:
+    return product["instruction"].endswith(":swapped")
+
+
+def _uses_beside_registers(kernel: Kernel, machine: Machine) -> dict[str, set[str]]:
+    """What is made of each value, by name, but products that take it from registers."""
+    used: dict[str, set[str]] = {}
+    by_unit = {id(op) for op in _products_by_unit(kernel, machine)}
     for op in kernel.walk():
-        for value in (*op.operands, *(op.region.yields if op.region else ())):
-            uses[value.name] = uses.get(value.name, 0) + 1
-    found = set[str]()
-    for op in kernel.walk():
-        if not op.is_(MMA) or not kernel.producers or not instruction_of(op, machine).reads_shared:
-            continue
-        is_swapped = op["instruction"].endswith(":swapped")
-        value, other = op.operands[1 if is_swapped else 0], op["m" if is_swapped else "n"]
-        behind, waiting, alone = set[str](), [value], kernel.waves_along(other) == 1
-        while waiting and alone:
-            one = waiting.pop()
-            maker = makers.get(one.name)
-            alone = maker is not None and uses[one.name] == 1 and maker.is_(_STEPS | READ)
-            if maker is not None and maker.is_(_STEPS):
-                waiting += maker.operands
-            behind.add(one.name)
-        if alone and not makers[value.name].is_(READ):
-            found |= behind
-    return frozenset(found)
+        made = {value.name for value in op.results} or {op.name}
+        left = (1 if _is_swapped(op) else 0) if id(op) in by_unit else None
+        for number, value in enumerate(op.operands):
+            if number != left:
+                used.setdefault(value.name, set()).update(made)
+        for value in op.region.yields if op.region else ():
+            used.setdefault(value.name, set()).update(made)
+    return used
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.lower.decoded_operands import arranged, decoded_values, staged_part
+from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.tile_properties import (
     products_have_instructions,
@@ -134,7 +134,7 @@ class _Staging:
         self.loops = _loops_of_reads(kernel) if kernel.producers else {}
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
-        self.decoded = decoded_values(kernel, machine)
+        self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
         self.stages = kernel.distribution.stages if kernel.producers else 1
 

@@ -59,9 +59,10 @@ def _power_of_two(extent: int, most: int) -> int:
 
 
 def _contiguous(kernel: Kernel, tile: TileType) -> str:
-    """The dim whose neighbours are neighbours in memory, of the first tensor that has some of the tile's dims."""
-    found = (dim for dim, _ in _accessed(kernel) if dim in tile.dims)
-    return next(found, tile.dims[-1] if tile.dims else "")
+    """The dim whose neighbours are so in memory, of the first tensor that has all of the tile's dims, or any of them."""
+    found = [(dim, memory) for dim, memory in _accessed(kernel) if dim in tile.dims]
+    found.sort(key=lambda one: not set(tile.dims) <= set(one[1].dims))
+    return found[0][0] if found else tile.dims[-1] if tile.dims else ""
 
 
 def _accessed(kernel: Kernel) -> list[tuple[str, Memory]]:

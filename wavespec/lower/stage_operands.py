@@ -63,7 +63,7 @@ class StageOperands(Pass):
                     continue
                 is_right = number == (0 if op["instruction"].endswith(":swapped") else 1)
                 by_unit = row.reads_shared and is_right  # the left one is taken from registers
-                if value.name in decoded and _is_staged(kernel, value, makers):
+                if not by_unit and value.name in decoded and _is_staged(kernel, value, makers):
                     before.append(_padded(kernel, op, value, fresh))
                     operands[number] = before[-1].result
                     continue

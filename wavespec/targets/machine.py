@@ -29,6 +29,8 @@ class Fragment:
     """How a staged tile of this operand lies on machines that pack panels; ``none`` reads it in place."""
     from_shared: bool = False
     """Whether the matrix unit reads this operand from shared memory itself."""
+    kept_bits: int = 0
+    """Of an element, that the unit takes; it cuts off the lower ones.  0 = all of them."""
     bias: int = 0
     """Added to every element when it is staged, for units that multiply unsigned by signed; the emitter takes away
     what that adds to a product."""
@@ -57,6 +59,9 @@ class MatrixInstruction:
     """Whether ``mma: auto`` may pick it; a row that changes the numerics of its types is taken by name only."""
     majors: tuple[str, ...] = ("k", "mn")
     """Which dims may be contiguous in shared memory that the matrix unit reads: k, or the other one."""
+    product_of: str = ""
+    """The row that multiplies high and low parts of the operands, which this one is made of; nothing: it is one of the
+    machine."""
     unroll: int = 1
     """Steps along k that one iteration of the inner loop issues (machines that keep the inner loop rolled)."""
     chain: int = 0

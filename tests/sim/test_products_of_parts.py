@@ -1,0 +1,68 @@
+"""Products of f32 by a matrix unit of fewer bits: every such case of the specs in the simulator, which cuts off what the
+unit does; partial tiles included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.kernels import subjects
+from wavespec.pipeline import lower
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import machines
+
+(HOPPER,) = machines("sm_90")
+BY_UNIT = {
+    f"{subject.name}-{number}": case.spec
+    for subject in subjects("sm_90")
+    if subject.name in ("gemm_f32", "matmul_tf32")
+    for number, case in enumerate(subject.cases("sm_90"))
+    if lower(case.spec, HOPPER, after="assign-tiles").producers
+}
+THREE_PRODUCTS = [name for name in BY_UNIT if name.startswith("gemm_f32")]
+SIZES = {"M": 140, "N": 136, "K": 132}
+
+
+def product(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What the kernel of a case makes of operands, without a race."""
+    sizes = {"M": len(a), "N": len(b), "K": a.shape[1]}
+    report = simulate(lower(BY_UNIT[name], HOPPER), HOPPER, {"a": a, "b": b}, sizes)
+    assert report.ok, report.render()
+    return report.tensors["c"]
+
+
+def factors(draw: str) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    shapes = (SIZES["M"], SIZES["K"]), (SIZES["N"], SIZES["K"])
+    made = [random.integers(-3, 4, s) if draw == "whole" else random.standard_normal(s) for s in shapes]
+    return made[0].astype(np.float32), made[1].astype(np.float32)
+
+
+def error(result: np.ndarray, exact: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((result - exact) ** 2) / np.mean(exact**2)))
+
+
+def test_these_are_the_cases() -> None:
+    assert list(BY_UNIT) == ["gemm_f32-0", "gemm_f32-1", "matmul_tf32-0"]
+
+
+@pytest.mark.parametrize("name", BY_UNIT)
+def test_whole_numbers_are_exact(name: str) -> None:
+    a, b = factors("whole")
+    np.testing.assert_array_equal(product(name, a, b), a @ b.T)
+
+
+@pytest.mark.parametrize("name", THREE_PRODUCTS)
+def test_three_products_err_at_most_twice_as_much_as_multiply_adds(name: str) -> None:
+    a, b = factors("normal")
+    exact = a.astype(np.float64) @ b.T.astype(np.float64)
+    added = np.zeros_like(exact, np.float32)
+    for left, right in zip(a.T, b.T, strict=True):
+        added = (np.outer(left.astype(np.float64), right) + added).astype(np.float32)
+    assert error(product(name, a, b), exact) <= 2 * error(added, exact)
+
+
+def test_a_unit_of_fewer_bits_does_not_see_the_others() -> None:
+    a, b = factors("whole")
+    more = a * np.float32(1 + 2**-12)
+    np.testing.assert_array_equal(product("matmul_tf32-0", more, b), a @ b.T)
