@@ -111,10 +111,11 @@ class BulkCopies(Emitter):
         to = self.memory.address(memory, self.function.buffered(op, memory))
         to = self.text.op(f"llvm.addrspacecast {to} : !llvm.ptr<3> to !llvm.ptr<7>")
         box, multicast = self._box(op), ""
+        rounded = self.machine.globals.rounded_boxes[op["kept_bits"]] if op.get("kept_bits") else ""
         if op.get("everywhere"):
             multicast = f" multicast_mask = {self.text.constant((1 << self.kernel.cluster) - 1, 'i16')}"
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op['source'], op['box'], memory)}, "
+            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op['source'], op['box'], memory, rounded)}, "
             f"{self._signal(op)}, box[{box}]{multicast} : !llvm.ptr<7>, !llvm.ptr"
         )
 
@@ -131,10 +132,10 @@ class BulkCopies(Emitter):
         """Coordinates of the first element, the contiguous dim first."""
         return ", ".join(self.indices.integer(coordinate, 32) for coordinate in reversed(op["corner"]))
 
-    def _map(self, tensor: str, box: tuple[int, ...], memory: Memory) -> str:
+    def _map(self, tensor: str, box: tuple[int, ...], memory: Memory, rounded: str = "") -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
-        key = TensorMap(tensor, box, swizzle)
+        key = TensorMap(tensor, box, swizzle, rounded)
         if key not in self.maps:
             self.maps[key] = self.memory.binding(len(self.function.tensors()) + len(self.maps), 0)
         return self.maps[key]

@@ -204,10 +204,12 @@ BULK_COPY: Final = _declare(
     "->",
     "this lane has a box of a tensor (`corner`: a coordinate per dim, `box`: an extent per dim) copied to shared "
     "memory, row after row in the memory's swizzle, zeros beyond the tensor; its bytes are counted on the signal. "
-    "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each",
+    "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `kept_bits`: each "
+    "element rounded to so many",
     Trait.FILLS,
     attributes={
         **_ACCESS,
+        "kept_bits": Attribute(Kind.INTEGER, absent="all", set_by="round-copies"),
         "source": Kind.MEMORY,
         "corner": Kind.EXPRESSIONS,
         "box": Kind.NUMBERS,

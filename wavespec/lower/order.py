@@ -23,6 +23,7 @@ from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
@@ -68,6 +69,7 @@ PASSES: tuple[Pass, ...] = (
     SinkArithmetic(),
     PersistWorkgroups(),
     SpecializeWaves(),
+    RoundCopies(),
     PipelineLoops(),
     SerializeWaves(),
     FetchAhead(),

@@ -59,7 +59,7 @@ def _power_of_two(extent: int, most: int) -> int:
 
 
 def _contiguous(kernel: Kernel, tile: TileType) -> str:
-    """The dim whose neighbours are so in memory, of the first tensor that has all of the tile's dims, or any of them."""
+    """The dim whose neighbours are so in memory, of the first tensor that has all of the tile's dims, or some."""
     found = [(dim, memory) for dim, memory in _accessed(kernel) if dim in tile.dims]
     found.sort(key=lambda one: not set(tile.dims) <= set(one[1].dims))
     return found[0][0] if found else tile.dims[-1] if tile.dims else ""

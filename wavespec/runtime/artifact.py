@@ -87,6 +87,8 @@ class TensorMap:
     box: tuple[int, ...]
     """Elements along each dim of the tensor, outermost first."""
     swizzle_bytes: int = 0
+    rounded: str = ""
+    """The type of fewer bits that f32 is rounded to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,9 @@ def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "shared_memory_bytes": artifact.shared_memory_bytes,
         "scratch_bytes": list(artifact.scratch_bytes),
         "tensor_maps": [
-            {"tensor": m.tensor, "box": list(m.box), "swizzle_bytes": m.swizzle_bytes} for m in artifact.tensor_maps
+            {"tensor": m.tensor, "box": list(m.box), "swizzle_bytes": m.swizzle_bytes}
+            | ({"rounded": m.rounded} if m.rounded else {})
+            for m in artifact.tensor_maps
         ],
         "assumptions": _assumptions_to_manifest(artifact.assumptions),
         "binaries": [_binary_to_manifest(binary) for binary in artifact.binaries],
@@ -296,7 +298,10 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         workgroup_size=(threads_x, threads_y, threads_z),
         shared_memory_bytes=record["shared_memory_bytes"],
         scratch_bytes=tuple(from_json(expression) for expression in record["scratch_bytes"]),
-        tensor_maps=tuple(TensorMap(m["tensor"], tuple(m["box"]), m["swizzle_bytes"]) for m in record["tensor_maps"]),
+        tensor_maps=tuple(
+            TensorMap(m["tensor"], tuple(m["box"]), m["swizzle_bytes"], m.get("rounded", ""))
+            for m in record["tensor_maps"]
+        ),
         assumptions=_assumptions(record["assumptions"]),
         binaries=binaries,
     )

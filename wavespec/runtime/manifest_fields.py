@@ -65,7 +65,9 @@ _LAUNCH: dict[str, _Field] = {
     "workgroup_size": _Rows(_Number(1), 3),
     "shared_memory_bytes": _Number(),
     "scratch_bytes": _Rows(_Expression),
-    "tensor_maps": _Rows(_record(tensor=str, box=_Rows(_Number(1)), swizzle_bytes=_Number())),
+    "tensor_maps": _Rows(
+        _record({"rounded": _OneOf(("tf32",))}, tensor=str, box=_Rows(_Number(1)), swizzle_bytes=_Number())
+    ),
     "assumptions": _ASSUMPTIONS,
     "binaries": _Rows(
         _record(

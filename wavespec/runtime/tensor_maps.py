@@ -16,7 +16,7 @@ _MAP_ALIGNMENT_BYTES: Final = 64
 _PITCH_BYTES: Final = 16
 _MAPS_KEPT: Final = 4096
 # Values of enumerations in cuda.h; what is not named here has elements of one byte, which are moved as they are.
-_DATA_TYPES: Final = {"i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
+_DATA_TYPES: Final = {"i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
 _BYTES: Final = 0
 _SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE: Final = 0
@@ -66,7 +66,7 @@ class _Encoder:
         self._element_bytes = DTYPE_BYTES.get(
             dtype, 1
         )  # boxes of packed elements are boxes of bytes, as their shapes are
-        self._data_type = _DATA_TYPES.get(dtype, _BYTES)
+        self._data_type = _DATA_TYPES.get(described.rounded or dtype, _BYTES)
         # The driver counts dims from the innermost.
         self._box = (ctypes.c_uint32 * rank)(*reversed(described.box))
         self._steps = (ctypes.c_uint32 * rank)(*[1] * rank)

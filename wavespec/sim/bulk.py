@@ -10,7 +10,7 @@ import numpy as np
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op
 from wavespec.sim.accesses import MemoryUnit
-from wavespec.sim.elements import Array, Flags, Integers
+from wavespec.sim.elements import Array, Flags, Integers, rounded_to
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.shadow import Access
 from wavespec.sim.signals import Signal
@@ -76,6 +76,8 @@ class BulkUnit:
         elements, inside = self._tensor_box(op, source, thread)
         values = np.zeros(len(elements), source.data.dtype)
         values[inside] = source.data[elements[inside]]
+        if op.get("kept_bits"):
+            values = rounded_to(values, op["kept_bits"])
         self.memory.statistics.bulk("bulk load", source, int(inside.sum()))
         where, values = where[~outside], values[~outside]
         for workgroup in self.workgroup.cluster if op.get("everywhere") else [self.workgroup]:

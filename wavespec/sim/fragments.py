@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavespec.ir.layout import Layout
-from wavespec.sim.elements import Array, Integers, bits, converted
-from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
+from wavespec.sim.elements import Array, Integers, bits, converted, cut_to
+from wavespec.targets.machine import Machine, MatrixInstruction
 
 MATRIX_LOAD_LANES = 32
 
@@ -62,7 +62,7 @@ class MatrixUnit:
         wide = np.int64 if left.dtype.kind in "iu" and left.dtype.itemsize > 2 else np.float64
         with np.errstate(all="ignore"):
             left, right = (
-                _kept(matrix, operand).astype(wide) - operand.bias
+                (cut_to(matrix, operand.kept_bits) if operand.kept_bits else matrix).astype(wide) - operand.bias
                 for matrix, operand in ((left, self.instruction.a), (right, self.instruction.b))
             )
             product = left @ right.swapaxes(1, 2)
@@ -71,14 +71,6 @@ class MatrixUnit:
             else:
                 result = converted(total.astype(np.float64) + product, self.instruction.acc.dtype)
         return self.acc.scatter(result), wrong
-
-
-def _kept(matrix: Array, operand: Fragment) -> Array:
-    """What the unit takes of the elements."""
-    if not operand.kept_bits:
-        return matrix
-    words = bits(matrix)
-    return (words & ~words.dtype.type((1 << operand.dtype.bits - operand.kept_bits) - 1)).view(matrix.dtype)
 
 
 def matrix_unit(machine: Machine, name: str) -> MatrixUnit:

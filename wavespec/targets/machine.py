@@ -151,6 +151,8 @@ class GlobalMemory:
     """Dims of a tensor that has such boxes, at most."""
     bulk_box_elements: int = 0
     """Extent of such a box along a dim, at most."""
+    rounded_boxes: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Bits that a copy can round f32 to: what the machine calls such elements."""
 
     def aligned(self, divisor: int, elements: int, element_bits: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""
