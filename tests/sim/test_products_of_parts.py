@@ -3,10 +3,14 @@ unit does; partial tiles included."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.kernels import subjects
+from wavespec.ir.kernel import rewrite
+from wavespec.ir.thread_ops import BULK_COPY
 from wavespec.pipeline import lower
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
@@ -62,7 +66,17 @@ def test_three_products_err_at_most_twice_as_much_as_multiply_adds(name: str) ->
     assert error(product(name, a, b), exact) <= 2 * error(added, exact)
 
 
+def test_boxes_are_rounded_to_what_the_unit_takes() -> None:
+    a, b = factors("normal")
+    exact = a.astype(np.float64) @ b.T.astype(np.float64)
+    rounded = [(x * np.float32(8193) - (x * np.float32(8193) - x)).astype(np.float64) for x in (a, b)]
+    assert error(product("matmul_tf32-0", a, b), exact) <= 1.1 * error(rounded[0] @ rounded[1].T, exact)
+
+
 def test_a_unit_of_fewer_bits_does_not_see_the_others() -> None:
+    kernel = lower(BY_UNIT["matmul_tf32-0"], HOPPER)
+    body = rewrite(kernel.body, lambda op: (op.with_(kept_bits=0) if op.is_(BULK_COPY) else op,))
     a, b = factors("whole")
-    more = a * np.float32(1 + 2**-12)
-    np.testing.assert_array_equal(product("matmul_tf32-0", more, b), a @ b.T)
+    more = a * np.float32(1 + 10 * 2**-14)  # to the nearest number of 11 bits, that would be more
+    report = simulate(replace(kernel, body=body), HOPPER, {"a": more, "b": b}, SIZES)
+    np.testing.assert_array_equal(report.tensors["c"], a @ b.T)
