@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.thread_ops import LOAD, LOAD_MATRIX, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, PURE, STORE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes
@@ -28,16 +28,17 @@ class JoinProducts(Pass):
     requires = (is_of_lanes,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
-        elsewhere = _used_elsewhere(kernel)
-        fresh = fresh_names(kernel)
+        if not any(op.is_(MMA_WAIT) for op in kernel.walk()):
+            return kernel
+        elsewhere, fresh = _used_elsewhere(kernel), fresh_names(kernel)
 
-        def change(op: Op) -> Op:
+        def change(op: Op) -> tuple[Op, ...]:
             if op.region is None:
-                return op
-            ops = _joined(tuple(map(change, op.region.ops)), elsewhere, fresh)
-            return op if ops == op.region.ops else replace(op, region=replace(op.region, ops=ops))
+                return (op,)
+            ops = _joined(op.region.ops, elsewhere, fresh)
+            return (op if ops == op.region.ops else replace(op, region=replace(op.region, ops=ops)),)
 
-        return replace(kernel, body=_joined(tuple(map(change, kernel.body)), elsewhere, fresh))
+        return replace(kernel, body=_joined(rewrite(kernel.body, change), elsewhere, fresh))
 
 
 def _used_elsewhere(kernel: Kernel) -> frozenset[str]:

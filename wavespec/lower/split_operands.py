@@ -24,7 +24,6 @@ class SplitOperands(Pass):
 
     name: ClassVar[str] = "split-operands"
     requires = (products_have_three_operands,)
-    ensures = (products_have_three_operands,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)
