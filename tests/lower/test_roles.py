@@ -9,7 +9,7 @@ from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, run
 from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Memory
-from wavespec.pipeline import lower
+from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
 from wavespec.targets.machine import Machine
 
@@ -158,6 +158,16 @@ def test_registers_fit_the_machine_and_the_sums(
     error = refusal(hopper_gemm(tile=tile, schedule=f"waves: {{producers: 1, {shared}}}"))
     assert error.code == "registers-not-possible"
     assert hint in error.diagnostics[0].hints[0]
+
+
+def test_workgroups_that_stay_on_one_processor_share_its_registers() -> None:
+    shared = "waves: {producers: 1, registers: {producer: 24, consumer: CONSUMER}}"
+    plan = f"{shared}, workgroups: {{persistent: true, count: 264}}"
+    gemm = hopper_gemm(tile=(64, 64, 64), schedule=plan.replace("CONSUMER", "240"))
+    error = refusal(gemm)
+    assert "the waves of 2 workgroups would have 67584" in str(error) and "can have 232" in error.diagnostics[0].hints[0]
+    text = emit(hopper_gemm(tile=(64, 64, 64), schedule=plan.replace("CONSUMER", "232")).spec, NVIDIA).text
+    assert "nvvm.minctasm = 2" in text and "setmaxregister increase 232" in text and "decrease 24" in text
 
 
 def test_registers_are_handed_over_by_a_producer_only() -> None:

@@ -268,6 +268,10 @@ class Machine:
         limits = [self.registers, self.register_file // threads]
         return min((limit for limit in limits if limit), default=0)
 
+    def workgroups_together(self, workers: int) -> int:
+        """Of so many workgroups that stay, those of one processor; 1 where the spec says no number."""
+        return -(-workers // self.processors) if workers and self.processors else 1
+
     def registers_at_launch(self, threads: int) -> int:
         """Registers that each lane of a workgroup starts with where its waves share out the whole register file."""
         return self.register_file // threads // self.register_step * self.register_step
