@@ -47,7 +47,7 @@ def error(result: np.ndarray, exact: np.ndarray) -> float:
 
 
 def test_these_are_the_cases() -> None:
-    assert list(BY_UNIT) == ["gemm_f32-0", "gemm_f32-1", "matmul_tf32-0"]
+    assert list(BY_UNIT) == ["gemm_f32-0", "gemm_f32-1", *(f"matmul_tf32-{n}" for n in range(4))]
 
 
 @pytest.mark.parametrize("name", BY_UNIT)
@@ -74,7 +74,7 @@ def test_boxes_are_rounded_to_what_the_unit_takes() -> None:
 
 
 def test_a_unit_of_fewer_bits_does_not_see_the_others() -> None:
-    kernel = lower(BY_UNIT["matmul_tf32-0"], HOPPER)
+    kernel = lower(BY_UNIT["matmul_tf32-3"], HOPPER)
     body = rewrite(kernel.body, lambda op: (op.with_(kept_bits=0) if op.is_(BULK_COPY) else op,))
     a, b = factors("whole")
     more = a * np.float32(1 + 10 * 2**-14)  # to the nearest number of 11 bits, that would be more
