@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from wavespec.emit.decoded import decoded_pair, has_codes
+from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
-from wavespec.emit.registers import vector_type
+from wavespec.emit.registers import Part, vector_type
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.kernel import Value
+from wavespec.ir.kernel import Op, Value
 
 
 class CudaLanes(LaneOperations):
     """Accumulators are scalars, and pairs of elements are converted at a time."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        self._bytes: dict[str, str] = {}
+        """Of two elements that share a byte, that byte."""
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
         """32-bit registers: accumulators as scalars, which LLVM need not take apart, fragments as words."""
@@ -23,6 +32,28 @@ class CudaLanes(LaneOperations):
         if _in_pairs(DTYPES["f32"] if by_f32 else before, after) and elements % 2 == 0:
             return [2] * (elements // 2)
         return super().cast_sizes(value, after)
+
+    def emit_unpack(self, op: Op) -> None:
+        super().emit_unpack(op)
+        (part,) = self.values[op.result.name]
+        if op.operands[0].vector.elements == 1 and part.size == 2:
+            self._bytes[part.name] = self.function.whole(op.operands[0])
+
+    def emit_cast(self, op: Op) -> None:
+        """What was unpacked byte by byte is converted so."""
+        (value,) = op.operands
+        before, after, parts = value.vector.dtype, op.result.vector.dtype, self.function.held(value)
+        if not has_codes(before, after) or any(part.name not in self._bytes for part in parts):
+            super().emit_cast(op)
+            return
+        names = [decoded_pair(self.text, self._bytes[part.name], after) for part in parts]
+        self.values[op.result.name] = tuple(Part(name, 2) for name in names)
+
+    def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
+        if function == "mul" and dtype.name in self.machine.packed_products:
+            # IREE makes a product of f32 of the dialect-neutral form.
+            return self.text.op(f"llvm.fmul {', '.join(names)} : {vector_type(dtype, size)}")
+        return super().step(function, names, dtype, size)
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
         if _in_pairs(before, after) and old.startswith("vector"):  # what LLVM would take apart for narrow stores
