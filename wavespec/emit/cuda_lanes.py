@@ -28,6 +28,8 @@ class CudaLanes(LaneOperations):
     def cast_sizes(self, value: Value, after: DType) -> list[int]:
         elements = value.vector.elements
         before = value.vector.dtype
+        if before.name in self.machine.widened_pairs:
+            return [2] * (elements // 2)
         by_f32 = before.kind in ("int", "uint") and before.bits < 16  # words of four elements
         if _in_pairs(DTYPES["f32"] if by_f32 else before, after) and elements % 2 == 0:
             return [2] * (elements // 2)
@@ -56,6 +58,8 @@ class CudaLanes(LaneOperations):
         return super().step(function, names, dtype, size)
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        if (pairs := self.machine.widened_pairs.get(before.name)) and old.startswith("vector"):
+            return self._widened(name, pairs, after, old, new)
         if _in_pairs(before, after) and old.startswith("vector"):  # what LLVM would take apart for narrow stores
             high, low = (self.text.op(f"vector.extract {name}[{i}] : f32 from {old}") for i in (1, 0))
             nearest = "<{rnd = #nvvm.fp_rnd_mode<rn>}>"
@@ -65,6 +69,15 @@ class CudaLanes(LaneOperations):
         if _in_pairs(before, after):  # IREE makes integer arithmetic of the dialect-neutral form
             return self.text.op(f"llvm.fptrunc {name} : {old} to {new}")
         return super().convert(name, before, after, old, new)
+
+    def _widened(self, name: str, pairs: str, after: DType, old: str, new: str) -> str:
+        """Two numbers of 8 bits by way of f16."""
+        word = self.text.op(f"llvm.bitcast {name} : {old} to i16")
+        code = f'asm_dialect = att "cvt.rn.f16x2.{pairs} $0, $1;", "=r,h" {word} : (i16) -> i32'
+        half = DTYPES["f16"]
+        type_ = vector_type(half, 2)
+        halves = self.text.op(f"llvm.bitcast {self.text.op(f'llvm.inline_asm {code}')} : i32 to {type_}")
+        return self.convert(halves, half, after, type_, new) if after != half else halves
 
     def exp2(self, name: str, size: int) -> str:
         assert size == 1, "registers of floating point are scalars"

@@ -3,10 +3,11 @@ that, comes out."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.layout import row_major, swizzled_slabs
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, MMA, READ
 from wavespec.lower.choose_instructions import instruction_of
@@ -19,33 +20,46 @@ _STEPS = CAST | ELEMENTWISE
 
 
 def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
-    """Values that nothing but one product uses, which takes them from registers, and that follow element by element
-    from what is read: each lane can read what it decodes.
+    """Values beside waves that only copy that nothing but one product uses, and that follow element by element from what
+    is read: boxes of its tensors are staged, and lanes read there what they decode."""
+    chains = (chain for op in _products(kernel, machine) for value in op.operands[:2] if (chain := _chain(kernel, value)))
+    return frozenset(name for chain in chains for name in chain)
 
-    No others where waves share what they would decode: each would do all of it.
+
+def kept_operands(kernel: Kernel, machine: Machine) -> frozenset[str]:
+    """Those of them that stay in registers, from where their product takes them: each lane decodes what it needs.
+
+    No others where waves share what they would decode, each all of it, or where both operands are decoded: what both
+    waves have of one is laid down, and then the other is as well, so that products need no registers but their sums.
     """
-    makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
-    uses: dict[str, int] = {}
-    for op in kernel.walk():
-        for value in (*op.operands, *(op.region.yields if op.region else ())):
-            uses[value.name] = uses.get(value.name, 0) + 1
     found = set[str]()
-    for op in kernel.walk():
-        if not op.is_(MMA) or not kernel.producers or not instruction_of(op, machine).reads_shared:
-            continue
+    for op in _products(kernel, machine):
         is_swapped = op["instruction"].endswith(":swapped")
-        value, other = op.operands[1 if is_swapped else 0], op["m" if is_swapped else "n"]
-        behind, waiting, alone = set[str](), [value], kernel.waves_along(other) == 1
-        while waiting and alone:
-            one = waiting.pop()
-            maker = makers.get(one.name)
-            alone = maker is not None and uses[one.name] == 1 and maker.is_(_STEPS | READ)
-            if maker is not None and maker.is_(_STEPS):
-                waiting += maker.operands
-            behind.add(one.name)
-        if alone and not makers[value.name].is_(READ):
-            found |= behind
+        value, other = op.operands[:2][::-1] if is_swapped else op.operands[:2]
+        alone = kernel.waves_along(op["m"] if is_swapped else op["n"]) == 1
+        if alone and _chain(kernel, value) and not _chain(kernel, other):
+            found.add(value.name)
     return frozenset(found)
+
+
+def _products(kernel: Kernel, machine: Machine) -> list[Op]:
+    """Those of instructions that read shared memory themselves."""
+    return [op for op in kernel.walk() if op.is_(MMA) and kernel.producers and instruction_of(op, machine).reads_shared]
+
+
+def _chain(kernel: Kernel, operand: Value) -> set[str]:
+    """The names of a computed operand and all that it follows from; none where something else uses or makes that."""
+    makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
+    uses = Counter(value.name for op in kernel.walk() for value in (*op.operands, *(op.region.yields if op.region else ())))
+    found, waiting = set[str](), [operand]
+    while waiting:
+        name = waiting.pop().name
+        maker = makers.get(name)
+        if maker is None or uses[name] != 1 or not maker.is_(_STEPS | READ):
+            return set()
+        found.add(name)
+        waiting += maker.operands if maker.is_(_STEPS) else ()
+    return found if len(found) > 1 else set()
 
 
 @dataclass(frozen=True, slots=True)
