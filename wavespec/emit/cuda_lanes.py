@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavespec.emit.decoded import decoded_pair, has_codes
+from wavespec.emit.decoded import byte_of, decoded_pair, has_codes
 from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.registers import Part, vector_type
+from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
 
@@ -36,19 +37,32 @@ class CudaLanes(LaneOperations):
         return super().cast_sizes(value, after)
 
     def emit_unpack(self, op: Op) -> None:
-        super().emit_unpack(op)
-        (part,) = self.values[op.result.name]
-        if op.operands[0].vector.elements == 1 and part.size == 2:
-            self._bytes[part.name] = self.function.whole(op.operands[0])
+        """Elements of four bits by pairs, whose byte is kept for what converts them."""
+        (value,), kind = op.operands, op.result.vector
+        if kind.dtype.bits != 4 or kind.elements == 1:
+            super().emit_unpack(op)
+            return
+        names = [part.name for part in self.function.parts(value, [1] * value.vector.elements)]
+        pairs = [unpack(self.text, name, kind.dtype, 2, "") for name in names]
+        self._bytes |= dict(zip(pairs, names, strict=True))
+        self.values[op.result.name] = tuple(Part(pair, 2) for pair in pairs)
+
+    def emit_slice(self, op: Op) -> None:
+        (value,), first, size = op.operands, op["start"], op["size"]
+        parts = self.function.held(value)
+        if first % 2 or size % 2 or any(part.name not in self._bytes for part in parts):
+            super().emit_slice(op)
+            return
+        self.values[op.result.name] = parts[first // 2 : (first + size) // 2]
 
     def emit_cast(self, op: Op) -> None:
-        """What was unpacked byte by byte is converted so."""
+        """What shares bytes is converted byte by byte."""
         (value,) = op.operands
         before, after, parts = value.vector.dtype, op.result.vector.dtype, self.function.held(value)
         if not has_codes(before, after) or any(part.name not in self._bytes for part in parts):
             super().emit_cast(op)
             return
-        names = [decoded_pair(self.text, self._bytes[part.name], after) for part in parts]
+        names = [decoded_pair(self.text, self._bytes[part.name], before, after) for part in parts]
         self.values[op.result.name] = tuple(Part(name, 2) for name in names)
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
@@ -58,7 +72,8 @@ class CudaLanes(LaneOperations):
         return super().step(function, names, dtype, size)
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
-        if (pairs := self.machine.widened_pairs.get(before.name)) and old.startswith("vector"):
+        pairs = self.machine.widened_pairs.get(before.name)
+        if pairs is not None and old.startswith("vector"):
             return self._widened(name, pairs, after, old, new)
         if _in_pairs(before, after) and old.startswith("vector"):  # what LLVM would take apart for narrow stores
             high, low = (self.text.op(f"vector.extract {name}[{i}] : f32 from {old}") for i in (1, 0))
@@ -71,11 +86,16 @@ class CudaLanes(LaneOperations):
         return super().convert(name, before, after, old, new)
 
     def _widened(self, name: str, pairs: str, after: DType, old: str, new: str) -> str:
-        """Two numbers of 8 bits by way of f16."""
-        word = self.text.op(f"llvm.bitcast {name} : {old} to i16")
-        code = f'asm_dialect = att "cvt.rn.f16x2.{pairs} $0, $1;", "=r,h" {word} : (i16) -> i32'
+        """Two numbers by way of f16."""
         half = DTYPES["f16"]
         type_ = vector_type(half, 2)
+        if not pairs:
+            before = DTYPES["f4e2m1fn"]
+            target = after if has_codes(before, after) else half
+            made = decoded_pair(self.text, byte_of(self.text, name), before, target)
+            return made if target is after else self.convert(made, half, after, type_, new)
+        word = self.text.op(f"llvm.bitcast {name} : {old} to i16")
+        code = f'asm_dialect = att "cvt.rn.f16x2.{pairs} $0, $1;", "=r,h" {word} : (i16) -> i32'
         halves = self.text.op(f"llvm.bitcast {self.text.op(f'llvm.inline_asm {code}')} : i32 to {type_}")
         return self.convert(halves, half, after, type_, new) if after != half else halves
 

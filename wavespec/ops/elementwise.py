@@ -167,8 +167,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     word = op["function"]
     meaning = MEANINGS[word] if word in MEANINGS else _meaning(ranks.STEPS[word], word, exact=True)
 
-    if word == "mul" and dtype.name in context.machine.packed_products:
-        meaning = replace(meaning, is_exact=True)  # f32 has all bits of a product, which is rounded once either way
+    if word == "mul" and dtype.name in context.machine.packed_products and context.factors:
+        # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
+        # memory, and have no registers to spare for pairs.
+        meaning = replace(meaning, is_exact=True)
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]

@@ -222,7 +222,8 @@ class Machine:
     packed_products: tuple[str, ...] = ()
     """Types of fewer bits than f32 whose elements an instruction multiplies, several at a time."""
     widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Types of 8 bits of which an instruction makes two numbers of 16 bits at a time, and what it calls them."""
+    """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
+    them, or where that is empty by their bits."""
     vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
