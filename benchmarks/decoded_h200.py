@@ -6,8 +6,8 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python -m benchmarks.decoded_h200 run FOLDER [--rows 1 16 64 512 4096] [--shape 14336x4096 8192x8192] [--cubes 4096]
 
 Rows are those of the activations, a shape is N x K of the weights; cubes are M = N = K of products whose operands both
-have scales.  Calls of one contestant stand in a CUDA graph, each with weights of its own, so many that none is still in a
-cache; contestants take turns, and figures are medians.  Results are exact on whole numbers, or the run ends.
+have scales.  Calls of one contestant stand in a CUDA graph, each with weights of its own, so many that none is still in
+a cache; contestants take turns, and figures are medians.  Results are exact on whole numbers, or the run ends.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.layout import row_major, swizzled_slabs
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, MMA, READ
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, MMA, READ, REGISTER
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.distribute_copies import boxes_of
 from wavespec.ops.index_map import index_of
@@ -22,7 +22,9 @@ _STEPS = CAST | ELEMENTWISE
 def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
     """Values beside waves that only copy that nothing but one product uses, and that follow element by element from what
     is read: boxes of its tensors are staged, and lanes read there what they decode."""
-    chains = (chain for op in _products(kernel, machine) for value in op.operands[:2] if (chain := _chain(kernel, value)))
+    chains = (
+        chain for op in _products(kernel, machine) for value in op.operands[:2] if (chain := _chain(kernel, value))
+    )
     return frozenset(name for chain in chains for name in chain)
 
 
@@ -50,12 +52,14 @@ def _products(kernel: Kernel, machine: Machine) -> list[Op]:
 def _chain(kernel: Kernel, operand: Value) -> set[str]:
     """The names of a computed operand and all that it follows from; none where something else uses or makes that."""
     makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
-    uses = Counter(value.name for op in kernel.walk() for value in (*op.operands, *(op.region.yields if op.region else ())))
+    uses = Counter(
+        value.name for op in kernel.walk() for value in (*op.operands, *(op.region.yields if op.region else ()))
+    )
     found, waiting = set[str](), [operand]
     while waiting:
         name = waiting.pop().name
         maker = makers.get(name)
-        if maker is None or uses[name] != 1 or not maker.is_(_STEPS | READ):
+        if maker is None or uses[name] != 1 or not maker.is_(_STEPS | READ | REGISTER):
             return set()
         found.add(name)
         waiting += maker.operands if maker.is_(_STEPS) else ()

@@ -63,7 +63,9 @@ class _Encoder:
         self._described = described
         self._where = f"{kernel}: tensor '{described.tensor}'"
         self._rank = rank
-        self._element_bytes = DTYPE_BYTES.get(dtype, 1)  # boxes of packed elements are boxes of bytes, as their shapes are
+        self._element_bytes = DTYPE_BYTES.get(
+            dtype, 1
+        )  # boxes of packed elements are boxes of bytes, as their shapes are
         self._data_type = _DATA_TYPES.get(dtype, _BYTES)
         # The driver counts dims from the innermost.
         self._box = (ctypes.c_uint32 * rank)(*reversed(described.box))
