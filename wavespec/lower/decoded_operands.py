@@ -20,12 +20,10 @@ _STEPS = CAST | ELEMENTWISE
 
 
 def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
-    """Values beside waves that only copy that nothing but one product uses, and that follow element by element from what
-    is read: boxes of its tensors are staged, and lanes read there what they decode."""
-    chains = (
-        chain for op in _products(kernel, machine) for value in op.operands[:2] if (chain := _chain(kernel, value))
-    )
-    return frozenset(name for chain in chains for name in chain)
+    """Values beside waves that only copy that nothing but one product uses, and that follow element by element from
+    what is read: boxes of its tensors are staged, and lanes read there what they decode."""
+    operands = (value for op in _products(kernel, machine) for value in op.operands[:2])
+    return frozenset(name for value in operands for name in _chain(kernel, value))
 
 
 def kept_operands(kernel: Kernel, machine: Machine) -> frozenset[str]:
@@ -52,9 +50,8 @@ def _products(kernel: Kernel, machine: Machine) -> list[Op]:
 def _chain(kernel: Kernel, operand: Value) -> set[str]:
     """The names of a computed operand and all that it follows from; none where something else uses or makes that."""
     makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
-    uses = Counter(
-        value.name for op in kernel.walk() for value in (*op.operands, *(op.region.yields if op.region else ()))
-    )
+    used = (value for op in kernel.walk() for value in (*op.operands, *(op.region.yields if op.region else ())))
+    uses = Counter(value.name for value in used)
     found, waiting = set[str](), [operand]
     while waiting:
         name = waiting.pop().name

@@ -182,7 +182,7 @@ def _loop(scope: _Scope, op: Op, pending: _Pending, needed: int) -> tuple[Op, _P
 
 def _accesses(scope: _Scope, op: Op) -> tuple[_Access, ...]:
     if op.is_(MMA_ASYNC):  # computed operands: the second one, or both
-        operands = ((op.get(f"{side}_memory"), op.get(f"{side}_buffer")) for side in ("a", "b"))
+        operands = (op.get("a_memory"), op.get("a_buffer")), (op["b_memory"], op["b_buffer"])
         return tuple(_Access(name, buffer, False) for name, buffer in operands if name in scope.memories)
     if not op.is_(READS_MEMORY, WRITES_MEMORY, COPY_ASYNC) or op["memory"] not in scope.memories:
         return ()

@@ -36,8 +36,8 @@ class StageOperands(Pass):
             with zeros beyond the edge of the dim that is summed over, and `extract`ed.  What lanes compute from staged
             tiles is padded, and stays in registers as well, where no waves share it.
             What else is no ``read``, or a ``direct`` one, is padded, written to a shared memory ``<name>.shared`` in
-            the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it, or
-            both, in two buffers, where both are decoded from what is staged.
+            the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it,
+            or both, in two buffers, where both are decoded from what is staged.
             The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
             where waves run one after another.  What products use in several ways is laid down in each.  Barriers come
             from the accesses, as for every other staged tile.

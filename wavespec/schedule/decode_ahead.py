@@ -10,7 +10,7 @@ from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread_ops import FENCE_ASYNC, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, STORE
 
-_OPERANDS = ("a", "b")
+_MEMORIES = ("a_memory", "b_memory")
 _BUFFERS = 2
 
 
@@ -19,14 +19,14 @@ def decode_ahead(
 ) -> tuple[Op, Op] | None:
     """The loop, and the wait for the product of its last step; None for loops of another kind.
 
-    ``ops``: those of a step, the wait for its product last.  A step fills the buffer that the product of the step before
-    does not read, awaits that product, and issues its own, which is in flight from there to the same place of the next
-    step.  Between the two all waves meet, so that nobody fills what others still multiply, and then the step's tiles
-    have been read: ``release``.
+    ``ops``: those of a step, the wait for its product last.  A step fills the buffer that the product of the step
+    before does not read, awaits that product, and issues its own, which is in flight from there to the same place of
+    the next step.  Between the two all waves meet, so that nobody fills what others still multiply, and then the
+    step's tiles have been read: ``release``.
     """
     *before, wait = ops
     own = {op["memory"] for op in before if op.is_(STORE)}
-    read = {op.get(f"{side}_memory") for op in before if op.is_(MMA_ASYNC) for side in _OPERANDS}
+    read = {op.get(memory) for op in before if op.is_(MMA_ASYNC) for memory in _MEMORIES}
     fences = [number for number, op in enumerate(before) if op.is_(MMA_FENCE)]
     if not own or read != own or len(fences) != 1 or not wait.is_(MMA_WAIT):
         return None
@@ -76,7 +76,6 @@ def _of_buffer(op: Op, own: set[str], index: Expr) -> Op:
     """The operation in the step's buffer of what these waves fill."""
     if op.is_(STORE) and op["memory"] in own:
         return op.with_(buffer=index)
-    for side in _OPERANDS if op.is_(MMA_ASYNC) else ():
-        if op.get(f"{side}_memory") in own:
-            op = op.with_(**{f"{side}_buffer": index})
+    if op.is_(MMA_ASYNC):
+        return op.with_(a_buffer=index, b_buffer=index)
     return op
