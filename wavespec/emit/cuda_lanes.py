@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavespec.emit.decoded import byte_of, decoded_pair, has_codes
+from wavespec.emit.decoded import CODES, byte_of, decoded_pair, has_codes
 from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.registers import Part, vector_type
@@ -20,6 +20,18 @@ class CudaLanes(LaneOperations):
         super().__init__(function)
         self._bytes: dict[str, str] = {}
         """Of two elements that share a byte, that byte."""
+        self._mask = ""
+
+    def _codes(self) -> str:
+        """`CODES`, made once of a size of the call: the assembler writes a number that it knows into every instruction,
+        which then takes no other."""
+        if not self._mask:
+            self._mask = self.text.op(f"arith.constant {CODES} : i32", depth=0)
+            size = next((one for one in self.indices.symbols.values() if one.bits == 32), None)
+            if size is not None and size.depth == 0:  # sizes are below 2^31
+                code = f'asm_dialect = att "shr.u32 $0, $1, 31; xor.b32 $0, $0, {CODES};", "=&r,r" {size.name}'
+                self._mask = self.text.op(f"llvm.inline_asm {code} : (i32) -> i32", depth=0)
+        return self._mask
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
         """32-bit registers: accumulators as scalars, which LLVM need not take apart, fragments as words."""
@@ -62,7 +74,7 @@ class CudaLanes(LaneOperations):
         if not has_codes(before, after) or any(part.name not in self._bytes for part in parts):
             super().emit_cast(op)
             return
-        names = [decoded_pair(self.text, self._bytes[part.name], before, after) for part in parts]
+        names = [decoded_pair(self.text, self._bytes[part.name], before, after, self._codes()) for part in parts]
         self.values[op.result.name] = tuple(Part(name, 2) for name in names)
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
@@ -92,7 +104,7 @@ class CudaLanes(LaneOperations):
         if not pairs:
             before = DTYPES["f4e2m1fn"]
             target = after if has_codes(before, after) else half
-            made = decoded_pair(self.text, byte_of(self.text, name), before, target)
+            made = decoded_pair(self.text, byte_of(self.text, name), before, target, self._codes())
             return made if target is after else self.convert(made, half, after, type_, new)
         word = self.text.op(f"llvm.bitcast {name} : {old} to i16")
         code = f'asm_dialect = att "cvt.rn.f16x2.{pairs} $0, $1;", "=r,h" {word} : (i16) -> i32'

@@ -24,17 +24,23 @@ def byte_of(text: MlirText, pair: str) -> str:
     return text.op(f"arith.ori {first}, {second} : i8")
 
 
-def decoded_pair(text: MlirText, byte: str, before: DType, after: DType) -> str:
-    """Two elements that share a byte, as a vector of two numbers."""
+CODES = 0x000F000F
+"""Where the codes of both are in a word that has one in each half."""
+
+
+def decoded_pair(text: MlirText, byte: str, before: DType, after: DType, codes: str) -> str:
+    """Two elements that share a byte, as a vector of two numbers; ``codes``: `CODES` in a register, since instructions
+    on three words take one of them as a number."""
     word = text.op(f"arith.extui {byte} : i8 to i32")
-    return _integers(text, word, after) if before.kind == "int" else _floats(text, word, before, after)
+    return _integers(text, word, after, codes) if before.kind == "int" else _floats(text, word, before, after)
 
 
-def _integers(text: MlirText, word: str, after: DType) -> str:
+def _integers(text: MlirText, word: str, after: DType, codes: str) -> str:
     """A number from 2^m on, m the bits of the mantissa, has whole numbers in its last bits: with its sign bit turned
     over, an i4 is there what it is plus 8."""
     first = (_bias(after) + after.mantissa << after.mantissa) + 8
-    codes = _bits(text, word, 0, 0x000F)
+    spread = text.op(f"arith.muli {word}, {text.constant(_SPREAD, 'i32')} : i32")
+    codes = text.op(f"arith.andi {spread}, {codes} : i32")
     bits = text.op(f"arith.xori {codes}, {text.constant(first << _HALF_BITS | first, 'i32')} : i32")
     return _computed(text, "fsub", bits, (1 << after.mantissa) + 8.0, after)
 

@@ -336,8 +336,6 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     if divisor == 1:
         return left
     quotient, rest = _split(left, divisor)
-    if rest.constant_part() != divisor - 1:  # a quotient that is rounded up stays one to see
-        rest = rest - _excess(rest, right)
     if rest.low is not None and rest.high is not None and rest.low // divisor == rest.high // divisor:
         return quotient + rest.low // divisor
     common = math.gcd(divisor, *(coefficient for coefficient, _ in rest.terms()))

@@ -92,11 +92,13 @@ def staged_part(read: Op, kernel: Kernel, machine: Machine) -> StagedPart | None
         count = -(-extent // group)
         if dim == source.contiguous_dim:
             count = max(count, machine.globals.bulk_row_bytes // source.dtype.bytes)
-        if group * count % extent or starts[along].divisor % extent:
+        whole = group % extent == 0 or extent % group == 0
+        if not whole or group * count % extent or starts[along].divisor % extent:
             return None
         origin.append((dim, starts[along] // (group * count) * count))
-        # A tile that lies inside of one group has one place, the same for all of its elements.
-        inside.append((dim, (starts[along] // group if group % extent == 0 else place) % count))
+        # Groups are counted from the tile on, and one that holds all of it is one place for all of its elements.
+        groups = const(0) if group % extent == 0 else (index_of(along) - starts[along]) // group
+        inside.append((dim, (starts[along] // group + groups) % count))
         extents.append(count)
     shape = tuple(map(const, extents))
     shared = arranged(Memory(f"{read.result.name}.shared", source.dtype, source.dims, shape, "shared", staged=True))
