@@ -18,7 +18,7 @@ WITH_PRODUCERS = [
     for number, case in enumerate(subject.cases("sm_90"))
     if lower(case.spec, HOPPER, after="assign-tiles").producers
 ]
-ROWS = {"linear_i4": (130,)}
+ROWS = {"linear_i4": (1, 9, 40, 70, 130), "matmul_mxf4": (70,), "matmul_mxf8": (70,)}
 """Of each case the fewest rows, or a few more, that it is for."""
 
 
@@ -31,4 +31,6 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
 
 
 def test_these_are_the_cases() -> None:
-    assert [(subject.name, number) for subject, number in WITH_PRODUCERS] == [("linear_i4", 0)]
+    assert [(subject.name, number) for subject, number in WITH_PRODUCERS] == [
+        (name, number) for name, rows in ROWS.items() for number in range(len(rows))
+    ]

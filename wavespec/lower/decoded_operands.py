@@ -3,12 +3,13 @@ that, comes out."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from wavespec.ir.expr import Expr, const
-from wavespec.ir.kernel import Kernel, Memory, Op
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.layout import row_major, swizzled_slabs
-from wavespec.ir.tile_ops import MMA
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, MMA, READ, REGISTER
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.distribute_copies import boxes_of
 from wavespec.lower.read_behind import read_behind
@@ -16,17 +17,46 @@ from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
 
 _LINE_BYTES, _SWIZZLED_BYTES = 128, (32, 64)
+_STEPS = CAST | ELEMENTWISE
 
 
 def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
-    """Values that follow element by element from what is read, and that products take from registers: each lane can read
-    what it decodes.  Nothing else uses them but such products, and what is decoded of them.
+    """Values beside waves that only copy that products alone use, and that follow element by element from what is read:
+    boxes of its tensors are staged, and lanes read there what they decode."""
+    operands = (value for op in _products(kernel, machine) for value in op.operands[:2])
+    alone = frozenset(name for value in operands for name in _chain(kernel, value))
+    return alone | _shared_values(kernel, machine) | laid_down_values(kernel, machine)
 
-    No others where waves share what they would decode: each would do all of it.
+
+def kept_operands(kernel: Kernel, machine: Machine) -> frozenset[str]:
+    """Those of them that stay in registers, from where their product takes them: each lane decodes what it needs.
+
+    No others where waves share what they would decode, each all of it, or where both operands are decoded: what both
+    waves have of one is laid down, and then the other is as well, so that products need no registers but their sums.
     """
+    found, shared = set[str](), _shared_values(kernel, machine)
+    for op in _products(kernel, machine):
+        value, other = op.operands[:2][::-1] if _is_swapped(op) else op.operands[:2]
+        alone = kernel.waves_along(op["m"] if _is_swapped(op) else op["n"]) == 1
+        is_alone = bool(_chain(kernel, value))
+        if (alone and is_alone and not _chain(kernel, other)) or (value.name in shared and not is_alone):
+            found.add(value.name)
+    return frozenset(found)
+
+
+def laid_down_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
+    """Values that follow element by element from what is read, and that waves lay down where the matrix unit takes the
+    other operand of a product from."""
+    products = _products(kernel, machine)
+    return frozenset[str]().union(*(read_behind(kernel, op.operands[0 if _is_swapped(op) else 1]) for op in products))
+
+
+def _shared_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
+    """Values that several products take from registers, such as parts of a number, and all that they follow from.
+    Nothing else uses them but such products, and what is decoded of them."""
     behind = [
         follows
-        for op in _products_by_unit(kernel, machine)
+        for op in _products(kernel, machine)
         if kernel.waves_along(op["m" if _is_swapped(op) else "n"]) == 1
         if (follows := read_behind(kernel, op.operands[1 if _is_swapped(op) else 0]))
     ]
@@ -39,16 +69,26 @@ def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
         behind = kept
 
 
-def laid_down_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
-    """Values that follow element by element from what is read, and that waves lay down where the matrix unit takes the
-    other operand of a product from."""
-    products = _products_by_unit(kernel, machine)
-    return frozenset[str]().union(*(read_behind(kernel, op.operands[0 if _is_swapped(op) else 1]) for op in products))
-
-
-def _products_by_unit(kernel: Kernel, machine: Machine) -> list[Op]:
+def _products(kernel: Kernel, machine: Machine) -> list[Op]:
+    """Those of instructions that read shared memory themselves."""
     products = [op for op in kernel.walk() if op.is_(MMA)] if kernel.distribution.roles.producers else []
     return [op for op in products if instruction_of(op, machine).reads_shared]
+
+
+def _chain(kernel: Kernel, operand: Value) -> set[str]:
+    """The names of a computed operand and all that it follows from; none where something else uses or makes that."""
+    makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
+    used = (value for op in kernel.walk() for value in (*op.operands, *(op.region.yields if op.region else ())))
+    uses = Counter(value.name for value in used)
+    found, waiting = set[str](), [operand]
+    while waiting:
+        name = waiting.pop().name
+        maker = makers.get(name)
+        if maker is None or uses[name] != 1 or not maker.is_(_STEPS | READ | REGISTER):
+            return set()
+        found.add(name)
+        waiting += maker.operands if maker.is_(_STEPS) else ()
+    return found if len(found) > 1 else set()
 
 
 def _is_swapped(product: Op) -> bool:
@@ -58,7 +98,7 @@ def _is_swapped(product: Op) -> bool:
 def _uses_beside_registers(kernel: Kernel, machine: Machine) -> dict[str, set[str]]:
     """What is made of each value, by name, but products that take it from registers."""
     used: dict[str, set[str]] = {}
-    by_unit = {id(op) for op in _products_by_unit(kernel, machine)}
+    by_unit = {id(op) for op in _products(kernel, machine)}
     for op in kernel.walk():
         made = {value.name for value in op.results} or {op.name}
         left = (1 if _is_swapped(op) else 0) if id(op) in by_unit else None
@@ -99,11 +139,13 @@ def staged_part(read: Op, kernel: Kernel, machine: Machine) -> StagedPart | None
         count = -(-extent // group)
         if dim == source.contiguous_dim:
             count = max(count, machine.globals.bulk_row_bytes // source.dtype.bytes)
-        if group * count % extent or starts[along].divisor % extent:
+        whole = group % extent == 0 or extent % group == 0
+        if not whole or group * count % extent or starts[along].divisor % extent:
             return None
         origin.append((dim, starts[along] // (group * count) * count))
-        # A tile that lies inside of one group has one place, the same for all of its elements.
-        inside.append((dim, (starts[along] // group if group % extent == 0 else place) % count))
+        # Groups are counted from the tile on, and one that holds all of it is one place for all of its elements.
+        groups = const(0) if group % extent == 0 else (index_of(along) - starts[along]) // group
+        inside.append((dim, (starts[along] // group + groups) % count))
         extents.append(count)
     shape = tuple(map(const, extents))
     shared = arranged(Memory(f"{read.result.name}.shared", source.dtype, source.dims, shape, "shared", staged=True))

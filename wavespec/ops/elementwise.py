@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DTYPES, DType
@@ -167,6 +167,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     operands = [broadcast_fragments(build, value, context.fragments[value.name], layout) for value in op.operands]
     word = op["function"]
     meaning = MEANINGS[word] if word in MEANINGS else _meaning(_INTERNAL[word], word, exact=True)
+
+    if word == "mul" and dtype.name in context.machine.packed_products and context.factors:
+        # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
+        # memory, and have no registers to spare for pairs.
+        meaning = replace(meaning, is_exact=True)
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]

@@ -226,6 +226,11 @@ class Machine:
     """Registers of a lane that waves hand to each other together: what a lane has is a multiple."""
     barriers: int = 1
     """Barriers that a workgroup has, for all of its waves or for some."""
+    packed_products: tuple[str, ...] = ()
+    """Types of fewer bits than f32 whose elements an instruction multiplies, several at a time."""
+    widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
+    them, or where that is empty by their bits."""
     vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
