@@ -19,8 +19,8 @@ _LINE_BYTES, _SWIZZLED_BYTES = 128, (32, 64)
 
 
 def decoded_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
-    """Values that follow element by element from what is read, and that products take from registers: each lane can read
-    what it decodes.  Nothing else uses them but such products, and what is decoded of them.
+    """Values that follow element by element from what is read, and that products take from registers: each lane can
+    read what it decodes.  Nothing else uses them but such products, and what is decoded of them.
 
     No others where waves share what they would decode: each would do all of it.
     """
