@@ -5,9 +5,9 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python benchmarks/gemm_h200.py build FOLDER [SPEC ...]
     python benchmarks/gemm_h200.py run FOLDER [--only TEXT] [--size MxNxK ...] [--tf32] [--check-only] [--hot]
 
-Kernels compute C[M, N] = f(A[M, K] · B[N, K]ᵀ), or as many of them as a batch has.  All contestants of a shape run in turns, one call each, on fresh
-random data, with 256 MiB written between calls so that operands come from memory ("hot": not written); figures are
-medians.
+Kernels compute C[M, N] = f(A[M, K] · B[N, K]ᵀ), or as many of them as a batch has.  All contestants of a shape run in
+turns, one call each, on fresh random data, with 256 MiB written between calls so that operands come from memory ("hot":
+not written); figures are medians.
 """
 
 from __future__ import annotations

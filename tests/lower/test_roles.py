@@ -165,7 +165,9 @@ def test_workgroups_that_stay_on_one_processor_share_its_registers() -> None:
     plan = f"{shared}, workgroups: {{persistent: true, count: 264}}"
     gemm = hopper_gemm(tile=(64, 64, 64), schedule=plan.replace("CONSUMER", "240"))
     error = refusal(gemm)
-    assert "the waves of 2 workgroups would have 67584" in str(error) and "can have 232" in error.diagnostics[0].hints[0]
+    assert (
+        "the waves of 2 workgroups would have 67584" in str(error) and "can have 232" in error.diagnostics[0].hints[0]
+    )
     text = emit(hopper_gemm(tile=(64, 64, 64), schedule=plan.replace("CONSUMER", "232")).spec, NVIDIA).text
     assert "nvvm.minctasm = 2" in text and "setmaxregister increase 232" in text and "decrease 24" in text
 
