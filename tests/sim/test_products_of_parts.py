@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.kernels import subjects
-from wavespec.ir.kernel import rewrite
-from wavespec.ir.thread_ops import BULK_COPY
+from wavespec.ir.kernel import Op, rewrite
+from wavespec.ir.thread_ops import BULK_COPY, FOR, MMA_WAIT
 from wavespec.pipeline import lower
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
@@ -66,6 +66,26 @@ def test_three_products_err_at_most_twice_as_much_as_multiply_adds(name: str) ->
     for left, right in zip(a.T, b.T, strict=True):
         added = (np.outer(left.astype(np.float64), right) + added).astype(np.float32)
     assert error(product(name, a, b), exact) <= 2 * error(added, exact)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "kind"), [("mma_wait", "unwaited-product"), ("fence_async", "unfenced"), ("barrier", "race")]
+)
+def test_what_orders_the_low_part_is_needed(dropped: str, kind: str) -> None:
+    kernel = lower(BY_UNIT["gemm_f32-0"], HOPPER)
+    first = {"mma_wait": 0, "fence_async": 0, "barrier": 1}[dropped]
+    loop = next(op for op in kernel.walk() if op.is_(FOR) and any(one.is_(MMA_WAIT) for one in op.body.ops))
+    gone = [op for op in loop.body.ops if op.name == dropped][first]
+    names = {new.name: old for new, old in zip(gone.results, gone.operands, strict=True)}
+
+    def change(op: Op) -> tuple[Op, ...]:
+        used = tuple(names.get(value.name, value) for value in op.operands)
+        return () if op is gone else (replace(op, operands=used) if used != op.operands else op,)
+
+    a, b = factors("whole")
+    broken = replace(kernel, body=rewrite(kernel.body, change))
+    report = simulate(broken, HOPPER, {"a": a, "b": b}, SIZES)
+    assert any(kind in found for found in report.kinds()), report.kinds()
 
 
 def test_boxes_are_rounded_to_what_the_unit_takes() -> None:

@@ -63,7 +63,7 @@ def _shared_values(kernel: Kernel, machine: Machine) -> frozenset[str]:
     used = _uses_beside_registers(kernel, machine)
     while True:
         found = frozenset[str]().union(*behind)
-        kept = [one for one in behind if all(used.get(name, frozenset()) <= found for name in one)]
+        kept = [one for one in behind if all(used.get(name, set[str]()) <= found for name in one)]
         if len(kept) == len(behind):
             return found
         behind = kept

@@ -61,7 +61,7 @@ def _joined(ops: tuple[Op, ...], elsewhere: frozenset[str], fresh: Callable[[str
         op = replace(op, operands=tuple(same.get(value.name, value) for value in op.operands)) if same else op
         if op.is_(MMA_ASYNC):
             registers += op.operands[:-1]
-            read |= {op[key] for key in ("a_memory", "b_memory") if op.get(key)}
+            read |= {memory for memory in (op.get("a_memory"), op["b_memory"]) if memory}
         elif op.is_(MMA_WAIT) and not op["pending"]:
             if _goes_on(op, ops[number + 1 :], read, elsewhere):
                 same |= zip((value.name for value in op.results), op.operands, strict=True)
@@ -70,7 +70,7 @@ def _joined(ops: tuple[Op, ...], elsewhere: frozenset[str], fresh: Callable[[str
             kept = tuple({value.name: value for value in held}.values())
             results = (*op.results, *(replace(value, name=fresh(value.name)) for value in kept))
             op = replace(op, operands=(*op.operands, *kept), results=results)
-            held, registers, read = [], [], set()
+            held, registers, read = [], [], set[str]()
         result.append(op)
     return tuple(result)
 

@@ -48,5 +48,6 @@ def _taken(product: Op, machine: Machine) -> list[tuple[str, int]]:
     name, _, swapped = product["instruction"].partition(":")
     row = machine.instruction(name)
     assert row is not None
-    parts = {"a_memory": row.b if swapped else row.a, "b_memory": row.a if swapped else row.b}
-    return [(product[key], part.kept_bits) for key, part in parts.items() if product.get(key)]
+    left, right = (row.b, row.a) if swapped else (row.a, row.b)
+    read = (product.get("a_memory"), left), (product.get("b_memory"), right)
+    return [(memory, part.kept_bits) for memory, part in read if memory]
