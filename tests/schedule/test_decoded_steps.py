@@ -36,7 +36,7 @@ def steps(kernel: Kernel) -> list[str]:
 def test_each_product_is_issued_as_soon_as_its_part_of_the_factor_is_decoded() -> None:
     part = ["mma_fence", "mma_async", "mma_commit"]
     kernel = kernel_of(WEIGHTS, 70)
-    assert steps(kernel) == ["signal_wait", "load", *part * 4, "mma_wait", "barrier", "if"]
+    assert steps(kernel) == ["signal_wait", "load", *part * 8, "mma_wait", "barrier", "if"]
     (wait,) = [op for op in kernel.walk() if op.name == "mma_wait"]
     products = [op for op in kernel.walk() if op.name == "mma_async"]
     assert {op.operands[0].name for op in products} < {value.name for value in wait.operands}, "kept until then"

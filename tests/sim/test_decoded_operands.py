@@ -18,7 +18,7 @@ WITH_PRODUCERS = [
     for number, case in enumerate(subject.cases("sm_90"))
     if lower(case.spec, HOPPER, after="assign-tiles").producers
 ]
-ROWS = {"linear_i4": (1, 1, 9, 9, 40, 40, 70, 130), "matmul_mxf4": (70,), "matmul_mxf8": (70,)}
+ROWS = {"linear_i4": (1, 1, 9, 9, 40, 40, 70, 70, 130), "matmul_mxf4": (70,), "matmul_mxf8": (70,)}
 """Of each case the fewest rows, or a few more, that it is for."""
 
 

@@ -14,7 +14,7 @@ from wavespec.ops.accesses import matrix_places, moves_matrices, write_fragments
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _ROW_BYTES = (128, 64, 32)  # of a slab, that a swizzle knows
-_TURNED_ROWS = 64  # of a slab, at most, of a product that is turned round
+_TURNED_ROWS = 64  # of a slab of a product that is turned round
 _BUFFERS = 2  # one is filled while the machine still reads the other
 _MATRIX_STORE_BYTES = 2  # of one element, the only size that a matrix store knows
 
@@ -35,9 +35,9 @@ def staging_of(
     if output.shape[-1].divisor * bytes_ % granule or output.dims[-2:] != dims:
         return ()
     if row.acc.layout.run_length("n") == 1:
-        rows = math.gcd(row.m, _TURNED_ROWS)
+        slabs, rest = divmod(row.m, _TURNED_ROWS)  # few rows are not worth the way
         is_turned = row.acc.layout.run_length("m") > 1 and row.n * bytes_ in _ROW_BYTES
-        return (_staging(output, waves * rows, row.n, min(_BUFFERS, row.m // rows)),) if is_turned else ()
+        return (_staging(output, waves * _TURNED_ROWS, row.n, min(_BUFFERS, slabs)),) if is_turned and not rest else ()
     widths = slab_widths(row.n, bytes_)
     return tuple(
         _staging(output, waves * row.m, width, min(_BUFFERS, widths.count(width)))
