@@ -3,11 +3,11 @@
 Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on another machine:
 
     python benchmarks/gemm_h200.py build FOLDER [SPEC ...]
-    python benchmarks/gemm_h200.py run FOLDER [--only TEXT] [--check-only] [--hot] [--seconds S] [--json FILE]
+    python benchmarks/gemm_h200.py run FOLDER [--only TEXT] [--size MxNxK ...] [--tf32] [--check-only] [--hot]
 
-Kernels compute C[M, N] = f(A[M, K] · B[N, K]ᵀ).  All contestants of a shape run in turns, one call each, on fresh
-random data, with 256 MiB written between calls so that operands come from memory ("hot": not written); figures are
-medians.
+Kernels compute C[M, N] = f(A[M, K] · B[N, K]ᵀ), or as many of them as a batch has.  All contestants of a shape run in
+turns, one call each, on fresh random data, with 256 MiB written between calls so that operands come from memory ("hot":
+not written); figures are medians.
 """
 
 from __future__ import annotations
@@ -50,6 +50,23 @@ SMALL_GRIDS = (
     (1024, 1024, 4096),
 )
 """Fewer large tiles than the machine has processors."""
+LAYERS = tuple(
+    (m, n, k)
+    for n, k in (
+        (6144, 4096),
+        (28672, 4096),
+        (4096, 14336),
+        (10240, 8192),
+        (8192, 28672),
+        (2112, 7168),
+        (24576, 1536),
+        (7168, 16384),
+        (3584, 3584),
+    )
+    for m in (1, 16, 64, 256, 1024, 4096, 8192)
+)
+"""63 products of layers of language models of 8 and 70 billion parameters, of DeepSeek's, and of a square one."""
+BATCHES = ((64, 512, 512, 512), (128, 128, 128, 4096), (32, 2048, 2048, 128), (512, 64, 64, 64))
 EXACT_SHAPES = (
     (64, 64, 0),
     (4000, 4104, 1000),
@@ -73,7 +90,7 @@ TORCH = {
 _HEAD_START = 4  # of the CPU over the GPU in a round, in writes of 256 MiB
 Call = Callable[[], Any]
 Row = dict[str, Any]
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
 
 
 def main() -> None:
@@ -86,8 +103,10 @@ def main() -> None:
     running = commands.add_parser("run", help="check and time kernels on this machine's GPU")
     running.add_argument("folder", type=Path)
     running.add_argument("--only", default="", help="kernels whose file name contains this")
-    running.add_argument("--size", type=size, nargs="*", default=SHAPES, help="shapes to time, as MxNxK")
+    running.add_argument("--size", type=size, nargs="*", help="shapes to time, as MxNxK, in a batch BxMxNxK")
     running.add_argument("--small-grids", action="store_const", const=SMALL_GRIDS, dest="size", help="time these")
+    running.add_argument("--layers", action="store_const", const=LAYERS, dest="size", help="time these")
+    running.add_argument("--tf32", action="store_true", help="let torch multiply f32 as TF32")
     running.add_argument("--check-only", action="store_true")
     running.add_argument("--hot", action="store_true", help="leave operands in the caches")
     running.add_argument("--seconds", type=float, default=1.0, help="for each shape and contestant")
@@ -117,7 +136,7 @@ def build_all(folder: Path, specs: Sequence[Path]) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Check, then time, every kernel of the folder whose name contains ``--only``."""
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = arguments.tf32
     print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}", flush=True)
     kernels: dict[str, Kernel] = {}
     for path in sorted(arguments.folder.glob("*.wavespec")):
@@ -131,15 +150,20 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.check_only:
         for kind in sorted({kind_of(kernel) for kernel in kernels.values()}):
             of_kind = {name: kernel for name, kernel in kernels.items() if kind_of(kernel) == kind}
-            rows += measure(of_kind, arguments.seconds, arguments.hot, arguments.size)
+            first = next(iter(of_kind.values()))
+            shapes = arguments.size or (BATCHES if is_batched(first) else SHAPES)
+            rows += measure(of_kind, arguments.seconds, arguments.hot, shapes)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))
 
 
 def size(text: str) -> Shape:
-    """The shape written ``MxNxK``."""
-    m, n, k = map(int, text.split("x"))
-    return m, n, k
+    """The shape written ``MxNxK`` or ``BxMxNxK``."""
+    return tuple(map(int, text.split("x")))
+
+
+def named(shape: Shape) -> str:
+    return "x".join(map(str, shape))
 
 
 def kind_of(kernel: Kernel) -> tuple[str, ...]:
@@ -147,16 +171,27 @@ def kind_of(kernel: Kernel) -> tuple[str, ...]:
     return (kernel.artifact.inputs[0].dtype, *(tensor.name for tensor in kernel.artifact.inputs))
 
 
+def is_batched(kernel: Kernel) -> bool:
+    return any(dim.name == "B" for dim in kernel.artifact.dims)
+
+
 def fitted(kernel: Kernel, shape: Shape) -> Shape:
-    """The shape, rounded up to what the kernel's spec promises."""
+    """The shape, rounded up to what the kernel's spec promises; of a batch of 3 where it says nothing of batches."""
+    if is_batched(kernel) and len(shape) == 3:
+        shape = (3, *shape)
     multiples = {dim.name: dim.multiple_of for dim in kernel.artifact.dims}
-    m, n, k = (-(-size // multiples[name]) * multiples[name] for name, size in zip("MNK", shape, strict=True))
-    return m, n, k
+    return tuple(
+        -(-size // multiples[name]) * multiples[name] for name, size in zip(dims_of(shape), shape, strict=True)
+    )
+
+
+def dims_of(shape: Shape) -> str:
+    return "BMNK"[-len(shape) :]
 
 
 def inputs_of(kernel: Kernel, shape: Shape, *, integers: bool) -> list[torch.Tensor]:
     """Random inputs: small integers, whose products add up exactly, or normal numbers."""
-    sizes = dict(zip("MNK", shape, strict=True))
+    sizes = dict(zip(dims_of(shape), shape, strict=True))
     made: list[torch.Tensor] = []
     for tensor in kernel.artifact.inputs:
         extents = [sizes[str(dim)] for dim in tensor.dims]
@@ -170,15 +205,15 @@ def inputs_of(kernel: Kernel, shape: Shape, *, integers: bool) -> list[torch.Ten
 
 
 def as_rows(kernel: Kernel, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Views of the operands as A[M, K] and B[N, K], however the kernel takes them."""
+    """Views of the operands as A[..., M, K] and B[..., N, K], however the kernel takes them."""
     parameters = kernel.artifact.inputs
-    return [t.T if p.dims[0] == "K" else t for p, t in zip(parameters, inputs, strict=True)]
+    return [t.mT if p.dims[-2:][0] == "K" else t for p, t in zip(parameters, inputs, strict=True)]
 
 
 def exact_result(kernel: Kernel, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     """The result in f64."""
     a, b, *rest = (tensor.double() for tensor in as_rows(kernel, inputs))
-    product = a @ b.T
+    product = a @ b.mT
     match kind_of(kernel)[3:]:
         case ():
             return product
@@ -218,6 +253,9 @@ def by_torch(kernel: Kernel, inputs: Sequence[torch.Tensor]) -> dict[str, Call]:
             "_scaled_mm": lambda: scaled(a, b.T, one, one, out_dtype=out),
             "_scaled_mm fast": lambda: scaled(a, b.T, one, one, out_dtype=out, use_fast_accum=True),
         }
+    if out is a.dtype and a.ndim == 3:
+        c = torch.empty((*a.shape[:2], b.shape[1]), dtype=out, device=DEVICE)
+        return {"torch.bmm": lambda: torch.bmm(a, b.mT, out=c)}
     if out is a.dtype:
         c = torch.empty((a.shape[0], b.shape[0]), dtype=out, device=DEVICE)
         return {"torch.mm": lambda: torch.mm(a, b.T, out=c)}
@@ -230,16 +268,18 @@ def check(kernel: Kernel) -> list[str]:
     out = TORCH[kernel.artifact.outputs[0].dtype]
     plain = len(kernel.artifact.inputs) == 2
     for wanted in EXACT_SHAPES:
-        m, n, k = shape = fitted(kernel, wanted)
+        shape = fitted(kernel, wanted)
+        *rows, n, _ = shape
         inputs = inputs_of(kernel, shape, integers=True)
-        guarded = torch.full((m + 1, n), -77, dtype=out, device=DEVICE)
-        kernel(*inputs, out=guarded[:m])
+        guarded = torch.full((math.prod(rows) + 1, n), -77, dtype=out, device=DEVICE)
+        result = guarded[:-1].view(*rows, n)
+        kernel(*inputs, out=result)
         exact = exact_result(kernel, inputs)
-        same = guarded[:m] == exact.to(out) if plain else (guarded[:m] - exact).abs() <= 0.02 * exact.abs() + 1e-2
+        same = result == exact.to(out) if plain else (result - exact).abs() <= 0.02 * exact.abs() + 1e-2
         if not bool(same.all()):
-            problems.append(f"{m}x{n}x{k}: {(~same).sum().item()} elements differ")
-        if not bool((guarded[m] == -77).all()):
-            problems.append(f"{m}x{n}x{k}: wrote beyond the end")
+            problems.append(f"{named(shape)}: {(~same).sum().item()} elements differ")
+        if not bool((guarded[-1] == -77).all()):
+            problems.append(f"{named(shape)}: wrote beyond the end")
     inputs = inputs_of(kernel, fitted(kernel, ERROR_SHAPE), integers=False)
     exact = exact_result(kernel, inputs)
 
@@ -248,8 +288,9 @@ def check(kernel: Kernel) -> list[str]:
         return float((difference.square().mean() / exact.square().mean()).sqrt())
 
     ours, theirs = error(kernel(*inputs)), error(list(by_torch(kernel, inputs).values())[-1]())
+    print(f"{kernel.artifact.name:28s} error {ours:.2e}, torch {theirs:.2e}")
     if ours > 2 * theirs:
-        problems.append(f"error {ours:.2e}, torch {theirs:.2e}")
+        problems.append("more than twice the error of torch")
     return problems
 
 
@@ -260,21 +301,23 @@ def measure(kernels: dict[str, Kernel], seconds: float, hot: bool, shapes: Seque
     rows: list[Row] = []
     ratios: dict[str, list[float]] = {name: [] for name in kernels}
     for wanted in shapes:
-        m, n, k = shape = fitted(first, wanted)
+        shape = fitted(first, wanted)
         inputs = inputs_of(first, shape, integers=False)
         calls = by_torch(first, inputs)
         theirs = list(calls)
         for name, kernel in kernels.items():
-            c = torch.empty((m, n), dtype=TORCH[kernel.artifact.outputs[0].dtype], device=DEVICE)
+            c = torch.empty(shape[:-1], dtype=TORCH[kernel.artifact.outputs[0].dtype], device=DEVICE)
             calls[name] = lambda kernel=kernel, inputs=inputs, c=c: kernel.raw(*inputs, c)
         times = in_turns(calls, seconds * len(calls), None if hot else flush)
         best = min(times[name] for name in theirs)
         for name, milliseconds in times.items():
-            speed, ratio = 2e-9 * m * n * k / milliseconds, best / milliseconds
+            speed, ratio = 2e-9 * math.prod(shape) / milliseconds, best / milliseconds
             if name in ratios:
                 ratios[name].append(ratio)
             rows.append({"kind": kind_of(first), "shape": shape, "contestant": name, "tflops": speed, "ratio": ratio})
-            print(f"{m}x{n}x{k}  {name:28s} {milliseconds * 1e3:9.1f} us {speed:7.1f} TFLOP/s {ratio:6.3f}", flush=True)
+            print(
+                f"{named(shape)}  {name:28s} {milliseconds * 1e3:9.1f} us {speed:7.1f} TFLOP/s {ratio:6.3f}", flush=True
+            )
     for name, found in ratios.items():
         mean = math.exp(statistics.mean(map(math.log, found)))
         rows.append({"kind": kind_of(first), "contestant": name, "geomean": mean, "least": min(found)})

@@ -303,6 +303,7 @@ KERNELS: dict[str, Row] = {
     "matmul_f16": _FEW_PRODUCTS,
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
+    "matmul_tf32": Row(_PRODUCTS, _MANY_PRODUCTS, exact=True),
     "matmul_mxf4": _SCALED,
     "matmul_mxf8": Row(_SCALED.small, exact=True),
     "quantize_mxf4": Row(

@@ -15,7 +15,7 @@ LANES = 32
 
 def tile(rows: int, columns: int, *, buffers: int = 1) -> str:
     """Rows of 2-byte elements, swizzled over their whole width."""
-    arrangement = swizzled_slabs(("r", "c"), (rows, columns), 2)
+    arrangement = swizzled_slabs(("r", "c"), (rows, columns), 16)
     copies = f" x{buffers}" if buffers > 1 else ""
     return f"memory @S : f16 (r: [{rows}], c: [{columns}]) shared {arrangement}{copies}"
 

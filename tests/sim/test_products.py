@@ -117,13 +117,13 @@ def exact(test: Kernel) -> None:
 def rows(name: str, dim: str, extent: int, depth: int, dtype: str = "bf16") -> Memory:
     """k contiguous, swizzled over as many bytes as a row has, 128 at most."""
     dims, extents = (dim, "k"), (extent, depth)
-    return staged(name, dims, extents, dtype, swizzled_slabs(dims, extents, DTYPES[dtype].bytes))
+    return staged(name, dims, extents, dtype, swizzled_slabs(dims, extents, 8 * DTYPES[dtype].bytes))
 
 
 def columns(name: str, dim: str, extent: int, depth: int) -> Memory:
     """m or n contiguous."""
     dims, extents = ("k", dim), (depth, extent)
-    return staged(name, dims, extents, "bf16", swizzled_slabs(dims, extents, 2))
+    return staged(name, dims, extents, "bf16", swizzled_slabs(dims, extents, 16))
 
 
 @pytest.mark.parametrize("depth", [16, 32, 64, 128], ids=lambda depth: f"{min(128, depth * 2)} bytes, k = {depth}")

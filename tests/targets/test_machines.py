@@ -49,7 +49,7 @@ def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None
         held = cells(fragment, dims, (extent, row.k), row.lanes)
         copies = row.lanes * fragment.layout.elements // (extent * row.k)
         assert (held == copies).all(), "replicated evenly"
-        replicated = row.emit.startswith("fma") or (row.emit.startswith("wgmma:") and fragment is row.b)
+        replicated = row.emit.startswith("fma") or fragment.from_shared
         assert copies == 1 or replicated
     assert row.lanes % machine.lanes == 0
 

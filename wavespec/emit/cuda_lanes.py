@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from wavespec.emit.decoded import CODES, byte_of, decoded_pair, has_codes
+from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
-from wavespec.emit.registers import vector_type
+from wavespec.emit.registers import Part, vector_type
+from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
-from wavespec.ir.kernel import Value
+from wavespec.ir.kernel import Op, Value
 
 
 class CudaLanes(LaneOperations):
     """Accumulators are scalars, and pairs of elements are converted at a time."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        self._bytes: dict[str, str] = {}
+        """Of two elements that share a byte, that byte."""
+        self._mask = ""
+
+    def _codes(self) -> str:
+        """`CODES`, made once of a size of the call: the assembler writes a number that it knows into every instruction,
+        which then takes no other."""
+        if not self._mask:
+            self._mask = self.text.op(f"arith.constant {CODES} : i32", depth=0)
+            size = next((one for one in self.indices.symbols.values() if one.bits == 32), None)
+            if size is not None and size.depth == 0:  # sizes are below 2^31
+                code = f'asm_dialect = att "shr.u32 $0, $1, 31; xor.b32 $0, $0, {CODES};", "=&r,r" {size.name}'
+                self._mask = self.text.op(f"llvm.inline_asm {code} : (i32) -> i32", depth=0)
+        return self._mask
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
         """32-bit registers: accumulators as scalars, which LLVM need not take apart, fragments as words."""
@@ -19,12 +41,52 @@ class CudaLanes(LaneOperations):
     def cast_sizes(self, value: Value, after: DType) -> list[int]:
         elements = value.vector.elements
         before = value.vector.dtype
+        if before.name in self.machine.widened_pairs:
+            return [2] * (elements // 2)
         by_f32 = before.kind in ("int", "uint") and before.bits < 16  # words of four elements
         if _in_pairs(DTYPES["f32"] if by_f32 else before, after) and elements % 2 == 0:
             return [2] * (elements // 2)
         return super().cast_sizes(value, after)
 
+    def emit_unpack(self, op: Op) -> None:
+        """Elements of four bits by pairs, whose byte is kept for what converts them."""
+        (value,), kind = op.operands, op.result.vector
+        if kind.dtype.bits != 4 or kind.elements == 1:
+            super().emit_unpack(op)
+            return
+        names = [part.name for part in self.function.parts(value, [1] * value.vector.elements)]
+        pairs = [unpack(self.text, name, kind.dtype, 2, "") for name in names]
+        self._bytes |= dict(zip(pairs, names, strict=True))
+        self.values[op.result.name] = tuple(Part(pair, 2) for pair in pairs)
+
+    def emit_slice(self, op: Op) -> None:
+        (value,), first, size = op.operands, op["start"], op["size"]
+        parts = self.function.held(value)
+        if first % 2 or size % 2 or any(part.name not in self._bytes for part in parts):
+            super().emit_slice(op)
+            return
+        self.values[op.result.name] = parts[first // 2 : (first + size) // 2]
+
+    def emit_cast(self, op: Op) -> None:
+        """What shares bytes is converted byte by byte."""
+        (value,) = op.operands
+        before, after, parts = value.vector.dtype, op.result.vector.dtype, self.function.held(value)
+        if not has_codes(before, after) or any(part.name not in self._bytes for part in parts):
+            super().emit_cast(op)
+            return
+        names = [decoded_pair(self.text, self._bytes[part.name], before, after, self._codes()) for part in parts]
+        self.values[op.result.name] = tuple(Part(name, 2) for name in names)
+
+    def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
+        if function == "mul" and dtype.name in self.machine.packed_products:
+            # IREE makes a product of f32 of the dialect-neutral form.
+            return self.text.op(f"llvm.fmul {', '.join(names)} : {vector_type(dtype, size)}")
+        return super().step(function, names, dtype, size)
+
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        pairs = self.machine.widened_pairs.get(before.name)
+        if pairs is not None and old.startswith("vector"):
+            return self._widened(name, pairs, after, old, new)
         if _in_pairs(before, after) and old.startswith("vector"):  # what LLVM would take apart for narrow stores
             high, low = (self.text.op(f"vector.extract {name}[{i}] : f32 from {old}") for i in (1, 0))
             nearest = "<{rnd = #nvvm.fp_rnd_mode<rn>}>"
@@ -34,6 +96,20 @@ class CudaLanes(LaneOperations):
         if _in_pairs(before, after):  # IREE makes integer arithmetic of the dialect-neutral form
             return self.text.op(f"llvm.fptrunc {name} : {old} to {new}")
         return super().convert(name, before, after, old, new)
+
+    def _widened(self, name: str, pairs: str, after: DType, old: str, new: str) -> str:
+        """Two numbers by way of f16."""
+        half = DTYPES["f16"]
+        type_ = vector_type(half, 2)
+        if not pairs:
+            before = DTYPES["f4e2m1fn"]
+            target = after if has_codes(before, after) else half
+            made = decoded_pair(self.text, byte_of(self.text, name), before, target, self._codes())
+            return made if target is after else self.convert(made, half, after, type_, new)
+        word = self.text.op(f"llvm.bitcast {name} : {old} to i16")
+        code = f'asm_dialect = att "cvt.rn.f16x2.{pairs} $0, $1;", "=r,h" {word} : (i16) -> i32'
+        halves = self.text.op(f"llvm.bitcast {self.text.op(f'llvm.inline_asm {code}')} : i32 to {type_}")
+        return self.convert(halves, half, after, type_, new) if after != half else halves
 
     def exp2(self, name: str, size: int) -> str:
         assert size == 1, "registers of floating point are scalars"

@@ -21,8 +21,12 @@ class Roles(Emitter):
     """Waves that do different things."""
 
     def begin(self) -> None:
-        """One workgroup per processor at least: without it the assembler ignores what a role says of registers."""
-        self.function.attributes.append("nvvm.minctasm = 1 : i32")
+        """How many workgroups a processor has: without it the assembler ignores what a role says of registers."""
+        self.function.attributes.append(f"nvvm.minctasm = {self._together} : i32")
+
+    @property
+    def _together(self) -> int:
+        return self.machine.workgroups_together(self.kernel.distribution.workers)
 
     def uniform(self, wave: str) -> str:
         """The number of the wave, broadcast from the first lane, so that the assembler knows it to be the same for all of
@@ -53,7 +57,7 @@ class Roles(Emitter):
         self.text.branch(condition, body, rest)
 
     def _role_body(self, role: Op) -> None:
-        launched = self.machine.registers_at_launch(self.kernel.threads)
+        launched = self.machine.registers_at_launch(self.kernel.threads * self._together)
         if role["registers"] not in (0, launched):
             verb = "increase" if role["registers"] > launched else "decrease"
             self.text.do(f"nvvm.setmaxregister {verb} {role['registers']}")

@@ -144,13 +144,14 @@ class BulkCopies(Emitter):
         to = self.memory.address(memory, self.function.buffered(op, memory) + row * box[-1])
         to = self.text.op(f"llvm.addrspacecast {to} : !llvm.ptr<3> to !llvm.ptr<7>")
         multicast = ""
+        rounded = self.machine.globals.rounded_boxes[op["kept_bits"]] if op.get("kept_bits") else ""
         if op.get("everywhere"):
             multicast = f" multicast_mask = {self.text.constant((1 << self.kernel.cluster) - 1, 'i16')}"
         offsets = [self.indices.integer(offset, 16) for offset in reversed(op.get("offsets", ()))]
         windows = f" im2col[{', '.join(offsets)}]" if offsets else ""
         mode = " mode = im2col" if offsets else ""
         self.text.do(
-            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op, op['source'], box, memory)}, "
+            f"nvvm.cp.async.bulk.tensor.shared.cluster.global {to}, {self._map(op, op['source'], box, memory, rounded)}, "
             f"{self._signal(op)}, box[{', '.join(reversed(corner))}]{windows}{multicast}{mode} : !llvm.ptr<7>, !llvm.ptr"
         )
 
@@ -168,12 +169,12 @@ class BulkCopies(Emitter):
         places = (place + moved.get(axis, 0) for axis, place in enumerate(op["corner"]))
         return [self.indices.integer(place, 32) for place in places]
 
-    def _map(self, op: Op, tensor: str, box: tuple[int, ...], memory: Memory) -> str:
+    def _map(self, op: Op, tensor: str, box: tuple[int, ...], memory: Memory, rounded: str = "") -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
         view = tuple(expr_to_size(size) for size in op.get("view", ()))
         windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count in op.get("windows", ()))
-        key = TensorMap(tensor, box, swizzle, view, windows)
+        key = TensorMap(tensor, box, swizzle, view, windows, rounded)
         if key not in self.maps:
             self.maps[key] = self.memory.binding(len(self.function.tensors()) + len(self.maps), 0)
         return self.maps[key]

@@ -15,16 +15,18 @@ from typing import Any
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, VectorType, attribute_pairs, rewrite
-from wavespec.ir.thread_ops import CAST, LOAD, STORE
+from wavespec.ir.layout import Arrangement, Digit
+from wavespec.ir.thread_ops import BULK_COPY, CAST, LOAD, STORE
 
 _BYTE, _FLAG = DTYPES["u8"], DTYPES["bool"]
 
 
 def memory_to_bytes(kernel: Kernel) -> Kernel:
     """Loads and stores of bool become those of u8 with a cast behind or before them; those of packed elements, of which
-    stores have whole bytes, those of bytes, with an ``unpack`` behind them or a ``pack_bits`` before them."""
+    stores have whole bytes, those of bytes, with an ``unpack`` behind them or a ``pack_bits`` before them, and their
+    boxes those of bytes."""
     flags = {memory.name for memory in kernel.memories if memory.dtype == _FLAG}
-    packed = {memory.name: memory.dtype for memory in kernel.memories if _is_packed(memory)}
+    packed = {memory.name: memory.dtype for memory in kernel.memories if memory.is_packed}
     if not flags and not packed:
         return kernel
     count = itertools.count()
@@ -33,7 +35,9 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
         return Value(f"{value.name}.byte{next(count)}", VectorType(_BYTE, elements))
 
     def change(op: Op) -> tuple[Op, ...]:
-        memory = op.get("memory") if op.is_(LOAD, STORE) else None
+        memory = op.get("memory") if op.is_(LOAD, STORE, BULK_COPY) else None
+        if memory in packed and op.is_(BULK_COPY):
+            return (_box_of_bytes(op, packed[memory]),)
         if memory in packed:
             convert = _unpacked if op.is_(LOAD) else _shared
             return tuple(convert(op, packed[memory], count))
@@ -48,14 +52,41 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
     def of_bytes(memory: Memory) -> Memory:
         if memory.name in packed:
             elements, bytes_ = memory.dtype.packed
-            return replace(memory, dtype=_BYTE, shape=(*memory.shape[:-1], memory.shape[-1] // elements * bytes_))
+            shape = (*memory.shape[:-1], memory.shape[-1] // elements * bytes_)
+            arranged = memory.arrangement and _arranged_in_bytes(memory.arrangement, memory)
+            return replace(memory, dtype=_BYTE, shape=shape, arrangement=arranged)
         return replace(memory, dtype=_BYTE) if memory.name in flags else memory
 
     return replace(kernel, memories=tuple(map(of_bytes, kernel.memories)), body=rewrite(kernel.body, change))
 
 
-def _is_packed(memory: Memory) -> bool:
-    return memory.space == "global" and memory.dtype.is_packed
+def _arranged_in_bytes(arrangement: Arrangement, memory: Memory) -> Arrangement:
+    """The arrangement of bytes where there was one of the elements that share them."""
+    elements, bytes_ = memory.dtype.packed
+
+    def change(digit: Digit) -> Digit:
+        stride = digit.stride // elements * bytes_
+        if digit.dim != memory.contiguous_dim:
+            return replace(digit, stride=stride)
+        if digit.step == 1:
+            return replace(digit, extent=digit.extent // elements * bytes_)
+        return replace(digit, step=digit.step // elements * bytes_, stride=stride)
+
+    swizzle = arrangement.swizzle
+    if swizzle is not None:
+        swizzle = replace(swizzle, chunk=swizzle.chunk // elements * bytes_)
+    return Arrangement(tuple(map(change, arrangement.digits)), swizzle)
+
+
+def _box_of_bytes(copy: Op, dtype: DType) -> Op:
+    elements, bytes_ = dtype.packed
+    *rows, width = copy["box"]
+    *places, first = copy["corner"]
+    return copy.with_(
+        box=(*rows, width // elements * bytes_),
+        corner=(*places, first // elements * bytes_),
+        offset=copy["offset"] // elements * bytes_,
+    )
 
 
 def _unpacked(load: Op, dtype: DType, count: Iterator[int]) -> Iterator[Op]:

@@ -36,6 +36,7 @@ Integer = Literal[
     "columns",
     "count",
     "elements",
+    "kept_bits",
     "level",
     "pending",
     "rank",

@@ -32,6 +32,7 @@ class Memory:
     ``staged``: of a tensor, whether its tiles go through shared memory; of shared memory, whether it holds such tiles.
     ``mapped``: an index mapping says which elements a workgroup accesses.  ``streamed``: stores may pass the caches by.
     ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
+    ``packed``: shared memory in which small elements share bytes, as they do in tensors.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
 
@@ -48,7 +49,17 @@ class Memory:
     streamed: bool = False
     zeroed: bool = False
     arrivals: int = 0
+    packed: bool = False
     span: Span | None = field(default=None, compare=False)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether elements share bytes."""
+        return self.dtype.is_packed and (self.packed or self.space == "global")
+
+    def bytes_of(self, elements: int) -> int:
+        """Bytes of so many elements, which begin and end with a byte."""
+        return elements * (self.dtype.bits if self.is_packed else 8 * self.dtype.bytes) // 8
 
     @property
     def contiguous_dim(self) -> str:

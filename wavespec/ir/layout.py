@@ -266,13 +266,13 @@ def panels(dim: str, extent: int, block: int, depth_dim: str, depth: int, depth_
     return Arrangement(tuple(digit for digit in digits if digit.extent > 1))
 
 
-def swizzled_slabs(dims: tuple[str, str], extents: tuple[int, int], element_bytes: int) -> Arrangement:
+def swizzled_slabs(dims: tuple[str, str], extents: tuple[int, int], element_bits: int) -> Arrangement:
     """Slabs of rows of up to 128 bytes, one slab after another, each swizzled the way copy engines and matrix units
     of whole tiles do it: the 16-byte chunk of an address is XORed with its bits 7 to 9
     (https://docs.nvidia.com/cuda/parallel-thread-execution/#tensor-swizzling-modes)."""
     (row, column), (height, width) = dims, extents
-    row_bytes = min(_SLAB_BYTES, width * element_bytes)
-    slab, chunk = row_bytes // element_bytes, _CHUNK_BYTES // element_bytes
+    row_bytes = min(_SLAB_BYTES, width * element_bits // 8)
+    slab, chunk = row_bytes * 8 // element_bits, _CHUNK_BYTES * 8 // element_bits
     digits = (Digit(column, width // slab, slab, height * slab), Digit(row, height, 1, slab), Digit(column, slab, 1, 1))
     swizzle = Swizzle(row, column, chunk, row_bytes // _CHUNK_BYTES, _SLAB_BYTES // row_bytes)
     return Arrangement(tuple(d for d in digits if d.extent > 1), swizzle if swizzle.width > 1 else None)

@@ -82,6 +82,8 @@ def _memory_text(memory: Memory) -> str:
         text += " streamed"
     if memory.zeroed:
         text += " zeroed"
+    if memory.packed:
+        text += " packed"
     if memory.arrangement:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:

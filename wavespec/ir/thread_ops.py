@@ -209,10 +209,12 @@ BULK_COPY: Final = _declare(
     "of each dim between the first and the last, where windows start, their step and number; the rows of the box are "
     "windows from the one at `corner` on, and of each the element at `offsets`. "
     "`everywhere`: at the same place in every workgroup of the cluster, and on the signal of each; `valid`: rows of "
-    "the box, from the first on, that are those of the tensor, the others are zeros",
+    "the box, from the first on, that are those of the tensor, the others are zeros; `kept_bits`: each element "
+    "rounded to so many",
     Trait.FILLS,
     attributes={
         **_ACCESS,
+        "kept_bits": Attribute(Kind.INTEGER, absent="all", set_by="round-copies"),
         "source": Kind.MEMORY,
         "corner": Kind.EXPRESSIONS,
         "box": Kind.NUMBERS,

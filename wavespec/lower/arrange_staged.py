@@ -70,4 +70,4 @@ def _read_by_unit(tile: Memory, bytes_: int, where: Where) -> Arrangement:
     row_bytes = width * bytes_
     if row_bytes % 128 and row_bytes not in (32, 64):
         raise UnitTile(where, tile, row_bytes)
-    return swizzled_slabs((row, column), (height, width), bytes_)
+    return swizzled_slabs((row, column), (height, width), 8 * bytes_)

@@ -161,7 +161,8 @@ def _share_operands(
         if not op.is_(WRITE) or kernel.memory(op["memory"]).space != "shared" or op.operands[0].name in layouts:
             continue
         (value, *_) = op.operands
-        own = {value.name: spread_tile(kernel, value.tile, machine, by_all_waves=True)}
+        contiguous = kernel.memory(op["memory"]).contiguous_dim if kernel.producers else ""  # as it is staged, too
+        own = {value.name: spread_tile(kernel, value.tile, machine, by_all_waves=True, contiguous=contiguous)}
         _follow([link for link in links if not {one.name for one in link} & layouts.keys()], own)
         if not own.keys() & reduced:
             layouts |= own

@@ -235,11 +235,13 @@ def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, 
         why, hint = "no wave only copies, and could do with fewer", "Leave out 'registers', or add 'producers: 1'."
         raise RegistersNotPossible(where, why, hint)
     waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
-    needed = kernel.lanes * (kernel.producers * few + kernel.wave_count * many)
+    together = machine.workgroups_together(kernel.distribution.workers)
+    needed = kernel.lanes * (kernel.producers * few + kernel.wave_count * many) * together
     if needed > machine.register_file:
-        free = machine.register_file // kernel.lanes - kernel.producers * few
+        free = machine.register_file // together // kernel.lanes - kernel.producers * few
         most = free // kernel.wave_count // machine.register_step * machine.register_step
-        why = f"the waves would have {needed}, the machine has {machine.register_file}"
+        of = f" of {together} workgroups" if together > 1 else ""
+        why = f"the waves{of} would have {needed}, the machine has {machine.register_file}"
         raise RegistersNotPossible(where, why, f"With {few} for a producer, the others can have {most}.")
     tiles = {split.dim: split.tile for split in kernel.distribution.workgroup}
     for op, row in products:

@@ -77,17 +77,6 @@ class OperandNotContiguous(WavespecError, code="operand-not-contiguous"):
         )
 
 
-class BothComputed(WavespecError, code="both-computed"):
-    def __init__(self, where: Where, row: MatrixInstruction, operands: Sequence[str]) -> None:
-        names = " and ".join(f"'{name}'" for name in operands)
-        super().__init__(
-            where,
-            f"{row.name} reads one operand from shared memory, which a wave of its own fills with tiles of tensors; "
-            f"{names} are computed.",
-            hints=["Write one of them to a tensor in a kernel before, or leave out 'producers' for this target."],
-        )
-
-
 class NotMatrices(WavespecError, code="not-matrices"):
     def __init__(self, where: Where, operands: Sequence[TileType]) -> None:
         shapes = [f"[{', '.join(tile.dims)}]" for tile in operands]
@@ -107,11 +96,10 @@ class ChooseInstructions(Pass):
             tiles.  A name that ends in ``:swapped`` computes the transposed product, chosen when a lane then owns
             longer runs of the output's contiguous dim (wider stores).
             Instructions that read shared memory themselves are for kernels with waves that only copy, and what is
-            computed is their first operand.
+            computed is their first operand, or both are.
     Errors: ``unknown-matrix-instruction``, ``no-matrix-instruction``, ``producer-needed`` at the hardware constraint,
             or at the mma that names its instruction; ``not-matrices`` at the mma; ``roles-not-possible`` at the
             schedule's waves; ``operand-not-contiguous`` at the read;
-            ``both-computed`` at the mma.
     """
 
     name: ClassVar[str] = "choose-instructions"
@@ -185,9 +173,7 @@ def _ways(kernel: Kernel, op: Op, row: MatrixInstruction, dims: tuple[str, str])
         return ways
     read = {known.result.name for known in kernel.walk() if known.is_(READ)}
     found = tuple(way for way, value in zip(ways, reversed(op.operands[:2]), strict=True) if value.name in read)
-    if not found:
-        raise BothComputed(op.span, row, [value.name for value in op.operands[:2]])
-    return found
+    return found or ways  # both are computed: both are laid down for it
 
 
 def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -> None:

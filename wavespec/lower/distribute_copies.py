@@ -122,13 +122,13 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine, parts: int = 1) -
 
     A row of a box is a row of the swizzle, dims that the tile does not have are 1.
     """
-    granule, bytes_ = machine.globals.bulk_row_bytes, source.dtype.bytes
+    granule = machine.globals.bulk_row_bytes
     if (
         not granule
         or source.dtype != shared.dtype
-        or source.dtype.is_packed
+        or source.is_packed != shared.is_packed
         or len(source.dims) > machine.globals.bulk_box_dims
-        or source.shape[-1].divisor * bytes_ % granule
+        or source.shape[-1].divisor * source.dtype.stored_bits % (8 * granule)
     ):
         return ()
     assert shared.arrangement is not None

@@ -13,6 +13,7 @@ from wavespec.lower.fetch_ahead import FetchAhead
 from wavespec.lower.fold_grid import FoldGrid
 from wavespec.lower.hoist_invariants import HoistInvariants
 from wavespec.lower.inline_steps import InlineSteps
+from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
@@ -23,6 +24,7 @@ from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
@@ -32,6 +34,7 @@ from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
+from wavespec.lower.split_operands import SplitOperands
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
@@ -41,6 +44,7 @@ from wavespec.lower.walk_grid import WalkGrid
 
 PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
+    SplitOperands(),
     DropUnitDims(),
     ChooseInstructions(),
     SeparateOperands(),
@@ -62,10 +66,12 @@ PASSES: tuple[Pass, ...] = (
     ShareResults(),
     LimitCode(),
     TileToThread(),
+    JoinProducts(),
     SplitChains(),
     SinkArithmetic(),
     PersistWorkgroups(),
     SpecializeWaves(),
+    RoundCopies(),
     PipelineLoops(),
     SerializeWaves(),
     FetchAhead(),

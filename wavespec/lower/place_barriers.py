@@ -112,9 +112,10 @@ def _block(scope: _Scope, ops: tuple[Op, ...], pending: _Pending, needed: int) -
             op, pending = _loop(scope, op, pending, needed)
             result.append(op)
             continue
-        access = _access(scope, op)
-        if access:
-            missing = max((needed - before.passed for before in pending if _conflict(before, access)), default=0)
+        accesses = _accesses(scope, op)
+        if accesses:
+            conflicts = (before for before in pending if any(_conflict(before, access) for access in accesses))
+            missing = max((needed - before.passed for before in conflicts), default=0)
             for _ in range(missing):
                 result.append(Op("barrier", attributes=scope.waves, span=op.span))
                 pending = _met(pending, needed)
@@ -130,8 +131,8 @@ def _block(scope: _Scope, ops: tuple[Op, ...], pending: _Pending, needed: int) -
         elif op.is_(ASYNC_WAIT):
             limit = op["pending"]
             pending = frozenset(replace(a, age=_LANDED) if a.age > limit else a for a in pending)
-        elif access:
-            pending |= {access}
+        elif accesses:
+            pending |= frozenset(accesses)
         result.append(op)
     return tuple(result), pending
 
@@ -170,7 +171,7 @@ def _loop(scope: _Scope, op: Op, pending: _Pending, needed: int) -> tuple[Op, _P
             break
     else:
         entering = outside | frozenset(
-            replace(a, buffer=None, age=_LANDED) for o in op.walk() if (a := _access(scope, o))
+            replace(a, buffer=None, age=_LANDED) for o in op.walk() for a in _accesses(scope, o)
         )
     ops, after = _block(scope, op.body.ops, entering, needed)
     left = frozenset(
@@ -179,19 +180,16 @@ def _loop(scope: _Scope, op: Op, pending: _Pending, needed: int) -> tuple[Op, _P
     return replace(op, region=replace(op.body, ops=ops)), left | pending
 
 
-def _access(scope: _Scope, op: Op) -> _Access | None:
-    if op.is_(MMA_ASYNC) and op["b_memory"] in scope.memories:  # a computed one is always b
-        return _Access(op["b_memory"], op["b_buffer"], False)
+def _accesses(scope: _Scope, op: Op) -> tuple[_Access, ...]:
+    if op.is_(MMA_ASYNC):  # computed operands: the second one, or both
+        operands = (op.get("a_memory"), op.get("a_buffer")), (op["b_memory"], op["b_buffer"])
+        return tuple(_Access(name, buffer, False) for name, buffer in operands if name in scope.memories)
     if not op.is_(READS_MEMORY, WRITES_MEMORY, COPY_ASYNC) or op["memory"] not in scope.memories:
-        return None
+        return ()
     if op.get("rank") is not None:  # signals order what workgroups of a cluster read of each other
-        return None
-    return _Access(
-        op["memory"],
-        op.get("buffer"),
-        op.is_(WRITES_MEMORY, COPY_ASYNC),
-        0 if op.is_(COPY_ASYNC) else _LANDED,
-    )
+        return ()
+    is_copy = op.is_(COPY_ASYNC)
+    return (_Access(op["memory"], op.get("buffer"), op.is_(WRITES_MEMORY, COPY_ASYNC), 0 if is_copy else _LANDED),)
 
 
 def _conflict(before: _Access, after: _Access) -> bool:

@@ -16,6 +16,7 @@ from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.tile_properties import (
     products_have_instructions,
@@ -135,6 +136,7 @@ class _Staging:
         self.loops = _loops_of_reads(kernel) if kernel.producers else {}
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
+        self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
         self.stages = kernel.distribution.stages if kernel.producers else 1
 
@@ -178,9 +180,11 @@ class _Staging:
     def _copied(self, op: Op, source: Memory, product: Op | None, fragment: Fragment | None) -> tuple[Op, ...]:
         """The copy of a tile into shared memory, and the read of it there."""
         value, kernel = op.result, self.kernel
+        if op.get("at") and value.name in self.decoded:
+            return self._part_copied(op)
         dims = tuple(dim for dim in source.dims if dim in value.tile.dims)
         origin, local, extents = self._part(op, dims, fragment)
-        if product is None and kernel.producers:
+        if product is None and kernel.producers and value.name not in self.decoded:
             raise StagedForNoProduct(source.span or op.span, source.name)
         if len(dims) != 2:
             raise NoMatrixStaged(source.span or op.span, source.name, dims)
@@ -195,6 +199,16 @@ class _Staging:
         if product is not None and instruction_of(product, self.machine).reads_shared:
             read = read.with_(by_unit=True)
         return (copy, read)
+
+    def _part_copied(self, op: Op) -> tuple[Op, ...]:
+        """The copy of what a mapping finds of its tensor, and the read of that; as it is where boxes do not do."""
+        part = staged_part(op, self.kernel, self.machine)
+        if part is None:
+            return (op,)
+        shared = self._added(replace(part.shared, span=op.span), op)
+        where = {"source": op["memory"], "memory": shared.name, "origin": part.origin}
+        copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
+        return (copy, op.with_(memory=shared.name, at=part.at))
 
     def _part(
         self, op: Op, dims: tuple[str, ...], fragment: Fragment | None
@@ -224,12 +238,17 @@ class _Staging:
         dims, sizes = tuple(dim for dim, _ in extents), tuple(const(extent) for _, extent in extents)
         dtype = fragment.dtype if fragment else source.dtype
         name = f"{op.result.name if op.get('at') else source.name}.shared"
+        shared = Memory(name, dtype, dims, sizes, "shared", staged=True, span=op.span)
+        if op.result.name in self.decoded:
+            return self._added(arranged(shared), op)
+        return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
+
+    def _added(self, shared: Memory, op: Op) -> Memory:
+        """The memory with as many buffers as there are steps in flight; the same one for what is staged alike."""
         loop = self.loops.get(op.result.name)
         stages = 1 if self.kernel.producers and loop is None else self.stages  # nothing is read behind it
-        shared = Memory(name, dtype, dims, sizes, "shared", buffers=stages, staged=True, span=op.span)
         elsewhere = {name for name, other in self.filled_in.items() if other != loop}
-        arranged = arrange_staged(shared, product, fragment, self.machine, source.span)
-        shared = unlike(arranged, self.added, elsewhere)
+        shared = unlike(replace(shared, buffers=stages), self.added, elsewhere)
         self.added[shared.name], self.filled_in[shared.name] = shared, loop
         return shared
 
@@ -331,7 +350,7 @@ def check_shared(kernel: Kernel, machine: Machine, emitted: int = 0) -> None:
     """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine; ``emitted``: bytes with
     signals and what is left free between tiles, once they are known."""
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = max(emitted, sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged))
+    needed = max(emitted, sum(m.bytes_of(m.elements.value) * m.buffers for m in staged))
     if needed > machine.shared.bytes:
         loops = (split.span for split in kernel.distribution.loops)
         where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)

@@ -21,7 +21,8 @@ class ScaleOperands(Pass):
 
     Before: an mma may have two operands more: a factor, f8e8m0fnu, for each element of ``lhs`` and of ``rhs``.
     After:  every mma has three.  What had scales is a product of bf16, which has all bits of an element of 8 bits or
-            less and all exponents of a scale, so that nothing is lost but what leaves the range of bf16.
+            less and all exponents of a scale, so that nothing is lost but what leaves the range of bf16.  The scales
+            are multiplied in f32, or in bf16 by machines that can, which rounds the same.
     """
 
     name: ClassVar[str] = "scale-operands"
@@ -36,14 +37,17 @@ class ScaleOperands(Pass):
                 return (op,)
             lhs, rhs, acc, *scales = op.operands
             made: list[Op] = []
-            scaled = [_scaled(op, *pair, made, fresh) for pair in zip((lhs, rhs), scales, strict=True)]
+            computed = _MULTIPLIED if _MULTIPLIED in machine.packed_products else _COMPUTED
+            scaled = [_scaled(op, *pair, computed, made, fresh) for pair in zip((lhs, rhs), scales, strict=True)]
             return (*made, replace(op, operands=(*scaled, acc)))
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
 
-def _scaled(product: Op, value: Value, scale: Value, made: list[Op], fresh: Callable[[str], str]) -> Value:
-    """The operand times its scale; appends what computes it."""
+def _scaled(
+    product: Op, value: Value, scale: Value, computed: str, made: list[Op], fresh: Callable[[str], str]
+) -> Value:
+    """The operand times its scale, multiplied as ``computed``; appends what does it."""
 
     def add(name: str, operands: tuple[Value, ...], dtype: str, **attributes: str) -> Value:
         result = Value(fresh(value.name), replace(operands[0].tile, dtype=DTYPES[dtype]))
@@ -51,5 +55,6 @@ def _scaled(product: Op, value: Value, scale: Value, made: list[Op], fresh: Call
         made.append(Op(name, operands, (result,), pairs, span=product.span, node=product.node))
         return result
 
-    wide, factor = (add("cast", (one,), _COMPUTED) for one in (value, scale))
-    return add("cast", (add("elementwise", (wide, factor), _COMPUTED, function="mul"),), _MULTIPLIED)
+    wide, factor = (add("cast", (one,), computed) for one in (value, scale))
+    scaled = add("elementwise", (wide, factor), computed, function="mul")
+    return scaled if computed == _MULTIPLIED else add("cast", (scaled,), _MULTIPLIED)

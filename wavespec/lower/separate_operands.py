@@ -10,6 +10,7 @@ from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.tile_ops import MMA, READ
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.decoded_operands import laid_down_values
 from wavespec.lower.tile_properties import products_have_instructions, reads_are_for_one_use
 from wavespec.targets.machine import Machine
 
@@ -23,7 +24,7 @@ class SeparateOperands(Pass):
     Before: products of different instructions, and other operations, may use the result of one read.
     After:  each way has a read of its own, one behind the other.  Products read operands as their instruction wants
             them: staged, step by step, in its layout and of its type.  ``direct`` marks the read of the others, which
-            is not staged.
+            is not staged, unless waves lay down an operand that is computed from it.
     """
 
     name: ClassVar[str] = "separate-operands"
@@ -40,11 +41,12 @@ class SeparateOperands(Pass):
         if not reads:
             return kernel
         fresh, values = fresh_names(kernel), dict[tuple[str, _Way], Value]()
+        staged = laid_down_values(kernel, machine)
         for op in reads:
             first, *others = several[op.result.name]
             values[op.result.name, first] = op.result
             values |= {(op.result.name, way): replace(op.result, name=fresh(op.result.name)) for way in others}
-        return replace(kernel, body=_separated(kernel.body, values, machine))
+        return replace(kernel, body=_separated(kernel.body, values, staged, machine))
 
 
 def _uses(op: Op, machine: Machine) -> Iterator[tuple[Value, _Way]]:
@@ -60,18 +62,21 @@ def _uses(op: Op, machine: Machine) -> Iterator[tuple[Value, _Way]]:
         yield value, _OTHER
 
 
-def _separated(ops: tuple[Op, ...], values: dict[tuple[str, _Way], Value], machine: Machine) -> tuple[Op, ...]:
+def _separated(
+    ops: tuple[Op, ...], values: dict[tuple[str, _Way], Value], staged: frozenset[str], machine: Machine
+) -> tuple[Op, ...]:
     result: list[Op] = []
     for op in ops:
         used = [values.get((value.name, way), value) for value, way in _uses(op, machine)]
         region = op.region
         if region:
-            inside = _separated(region.ops, values, machine)
+            inside = _separated(region.ops, values, staged, machine)
             region = replace(region, ops=inside, yields=tuple(used[len(op.operands) :]))
         op = replace(op, operands=tuple(used[: len(op.operands)]), region=region)
         made = [(way, value) for (name, way), value in values.items() if op.is_(READ) and name == op.result.name]
         for way, value in made:
-            result.append(replace(op.with_(direct=True) if way == _OTHER else op, results=(value,)))
+            is_direct = way == _OTHER and op.result.name not in staged
+            result.append(replace(op.with_(direct=True) if is_direct else op, results=(value,)))
         if not made:
             result.append(op)
     return tuple(result)

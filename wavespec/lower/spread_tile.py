@@ -14,16 +14,19 @@ _COMPUTED_BYTES = 4
 """Of one element while it is computed with."""
 
 
-def spread_tile(kernel: Kernel, tile: TileType, machine: Machine, *, by_all_waves: bool = False) -> Layout:
+def spread_tile(
+    kernel: Kernel, tile: TileType, machine: Machine, *, by_all_waves: bool = False, contiguous: str = ""
+) -> Layout:
     """Waves take their parts of the tile, and with ``by_all_waves`` those that would have the same part share it out;
-    lanes run along the contiguous dim first, a widest access each, or the vector that the spec asks for, then along the
-    others from the last to the first; what is left are registers.  Lanes beyond the tile repeat others.
+    lanes run along the contiguous dim first, the one of memory unless it is said, a widest access each, or the vector
+    that the spec asks for, then along the others from the last to the first; what is left are registers.  Lanes beyond
+    the tile repeat others.
 
     Numbers of lanes along a dim are powers of two, so that bits of the lane number tell places along one dim apart.
     """
     counts = dict(kernel.waves)
     extents = {dim: tile.extent(dim) // kernel.waves_along(dim) for dim in tile.dims}
-    column = _contiguous(kernel, tile)
+    column = contiguous or _contiguous(kernel, tile)
     steps = {split.dim: split.tile for split in kernel.distribution.vectors if split.dim in extents}
     # A lane that has all elements has vectors along the contiguous dim as well; others may have single ones on purpose.
     if column and (not kernel.distribution.vectors or (kernel.lanes == 1 and column not in steps)):
@@ -59,9 +62,10 @@ def _power_of_two(extent: int, most: int) -> int:
 
 
 def _contiguous(kernel: Kernel, tile: TileType) -> str:
-    """The dim whose neighbours are neighbours in memory, of the first tensor that has some of the tile's dims."""
-    found = (dim for dim, _ in _accessed(kernel) if dim in tile.dims)
-    return next(found, tile.dims[-1] if tile.dims else "")
+    """The dim whose neighbours are so in memory, of the first tensor that has all of the tile's dims, or some."""
+    found = [(dim, memory) for dim, memory in _accessed(kernel) if dim in tile.dims]
+    found.sort(key=lambda one: not set(tile.dims) <= set(one[1].dims))
+    return found[0][0] if found else tile.dims[-1] if tile.dims else ""
 
 
 def _accessed(kernel: Kernel) -> list[tuple[str, Memory]]:

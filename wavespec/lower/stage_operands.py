@@ -13,6 +13,7 @@ from wavespec.ir.tile_ops import ALIKE, MMA, READ
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.decoded_operands import decoded_values, kept_operands
 from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.promote_shared import check_shared, unlike
 from wavespec.lower.thread_properties import memories_are_filled_first, shared_memory_fits
@@ -32,9 +33,11 @@ class StageOperands(Pass):
 
     Before: an operand of an mma may be any value.
     After:  what follows the sums of another product, which the instruction has where it takes this operand, is padded
-            with zeros beyond the edge of the dim that is summed over, and `extract`ed.
+            with zeros beyond the edge of the dim that is summed over, and `extract`ed.  What lanes compute from staged
+            tiles is padded, and stays in registers as well, where no waves share it.
             What else is no ``read``, or a ``direct`` one, is padded, written to a shared memory ``<name>.shared`` in
-            the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it.
+            the arrangement of the operand, and read there; ``by_unit`` a right one that the matrix unit takes from it,
+            or both, in two buffers, where both are decoded from what is staged.
             The bias that an instruction wants is added.  The memory holds the tile of the workgroup, or of one wave
             where waves run one after another.  What products use in several ways is laid down in each.  Barriers come
             from the accesses, as for every other staged tile.
@@ -49,6 +52,7 @@ class StageOperands(Pass):
         fresh, added = fresh_names(kernel), dict[str, Memory]()
         reads = {op.result.name for op in kernel.walk() if op.is_(READ) and not op.get("direct")}
         makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
+        decoded, in_place = decoded_values(kernel, machine), kept_operands(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
             if not op.is_(MMA):
@@ -59,14 +63,22 @@ class StageOperands(Pass):
                 if value.name in reads:
                     continue
                 is_right = number == (0 if op["instruction"].endswith(":swapped") else 1)
-                by_unit = row.reads_shared and is_right  # the left one is taken from registers
+                # The left one is taken from registers, unless both are decoded.
+                both = all(one.name in decoded and one.name not in in_place for one in op.operands[:2])
+                by_unit = row.reads_shared and (is_right or both)
+                if value.name in in_place and _is_staged(kernel, value, makers):
+                    before.append(_padded(kernel, op, value, fresh))
+                    operands[number] = before[-1].result
+                    continue
                 if not by_unit and _is_in_place(kernel, op, number, makers, machine):
                     kept, operands[number] = _kept(kernel, op, value, fresh)
                     before += kept
                     continue
                 if kernel.producers and kernel.distribution.roles.order == "ping_pong":
                     raise SharedInTurns(op.span, value.name)
-                memory = unlike(_memory(kernel, op, value, fragment, machine), added)
+                memory = _memory(kernel, op, value, fragment, machine)
+                # While a product of the matrix unit reads one buffer, the next step fills the other.
+                memory = unlike(replace(memory, buffers=2) if both else memory, added)
                 added[memory.name] = memory
                 staged, operands[number] = _through(kernel, op, value, memory, fragment.bias, by_unit, fresh)
                 before += staged
@@ -98,6 +110,15 @@ def _is_in_place(kernel: Kernel, product: Op, number: int, makers: Mapping[str, 
     except KeyError:
         return False
     return True
+
+
+def _is_staged(kernel: Kernel, value: Value, makers: Mapping[str, Op]) -> bool:
+    """Whether a value is computed from what is staged in shared memory, where a lane reads one element as well as
+    another; what is read elsewhere is read for several."""
+    maker = makers[value.name]
+    if maker.is_(READ):
+        return maker.get("at") is not None or kernel.memory(maker["memory"]).space == "shared"
+    return all(_is_staged(kernel, one, makers) for one in maker.operands)
 
 
 def _followed(value: Value, makers: Mapping[str, Op]) -> list[Op]:

@@ -72,7 +72,7 @@ def symbols_are_in_scope(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 def shared_memory_fits(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
     """Staged tiles, all buffers of them, take no more shared memory than the machine has."""
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = sum(memory.elements.value * memory.dtype.bytes * memory.buffers for memory in staged)
+    needed = sum(memory.bytes_of(memory.elements.value) * memory.buffers for memory in staged)
     if needed > machine.shared.bytes:
         yield None, f"it needs {needed} bytes; {machine.variant} has {machine.shared.bytes}"
 

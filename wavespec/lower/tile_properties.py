@@ -18,6 +18,7 @@ from wavespec.ir.tile_ops import (
     ITERATE,
     JOIN,
     MMA,
+    PAD,
     PURE,
     READ,
     REDUCE,
@@ -136,12 +137,13 @@ def staged_tensors_are_copied(kernel: Kernel, machine: Machine) -> Iterator[Brea
 
 @property_of("tile")
 def products_read_their_operands(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
-    """Both factors of a product come from memory, laid down as its instruction reads them, or are where it has them."""
+    """Both factors of a product come from memory, laid down as its instruction reads them, or are where it has them: as
+    parts of what is in registers, or padded, as lanes decode it."""
     makers = _makers(kernel)
     for op in _products(kernel):
         for value in op.operands[:2]:
             maker = makers.get(value.name)
-            if maker is None or not maker.is_(READ, EXTRACT) or maker.get("direct"):
+            if maker is None or not maker.is_(READ, EXTRACT, PAD) or maker.get("direct"):
                 yield op, f"%{value.name} is made by '{maker.name if maker else 'a loop'}'"
 
 

@@ -11,6 +11,9 @@ from wavespec.ops.elementwise import piecewise
 from wavespec.ops.small_floats import f32_to_small, is_small_float, is_written, nearest, small_to_f32
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Cast
+from wavespec.targets.machine import Machine
+
+_PAIR = 2
 
 
 def to_tile(statement: Cast, context: TileContext) -> None:
@@ -31,7 +34,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         return
 
     def piece(value: Value) -> Value:
-        if is_small_float(value.vector.dtype):
+        if is_small_float(value.vector.dtype) and not _has_instruction(value, context.machine):
             value = small_to_f32(context.build, value, result.name)
         if is_written(dtype):
             return f32_to_small(build, build.cast(value, DTYPES["f32"], result.name), dtype, result.name)
@@ -40,6 +43,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         )
 
     context.fragments[result.name] = piecewise(context, [fragments], result, piece)
+
+
+def _has_instruction(value: Value, machine: Machine) -> bool:
+    """Whether the machine makes f32 of elements itself, by way of f16, which has all of their numbers."""
+    return value.vector.dtype.name in machine.widened_pairs and value.vector.elements % _PAIR == 0
 
 
 def _four_bits(build: ThreadBuilder, value: Value, hint: str) -> Value:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
-from wavespec.ops import bits, division, functions, ranks
+from wavespec.ops import bits, division, functions, parts_of_numbers, ranks
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.steps import Steps
@@ -135,6 +135,7 @@ MEANINGS: dict[str, Meaning] = {
     "gelu_tanh": _meaning(functions.gelu_tanh, "nn.functional.gelu", approximate="tanh"),
 }
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
+_INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS}
 
 
 def to_tile(statement: Elementwise, context: TileContext) -> None:
@@ -165,7 +166,12 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     assert layout is not None
     operands = [broadcast_fragments(build, value, context.fragments[value.name], layout) for value in op.operands]
     word = op["function"]
-    meaning = MEANINGS[word] if word in MEANINGS else _meaning(ranks.STEPS[word], word, exact=True)
+    meaning = MEANINGS[word] if word in MEANINGS else _meaning(_INTERNAL[word], word, exact=True)
+
+    if word == "mul" and dtype.name in context.machine.packed_products and context.factors:
+        # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
+        # memory, and have no registers to spare for pairs.
+        meaning = replace(meaning, is_exact=True)
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]

@@ -78,7 +78,7 @@ class MappedPiece:
 
 
 def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTensor:
-    return MappedTensor(memory, op["at"], tuple((dim, context.kernel.size(dim)) for dim in op["masked"]))
+    return MappedTensor(memory, op["at"], tuple((dim, context.kernel.size(dim)) for dim in op.get("masked", ())))
 
 
 def mapped_pieces(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from wavespec.ops.contexts import ThreadContext
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _ROW_BYTES = (128, 64, 32)  # of a slab, that a swizzle knows
+_TURNED_ROWS = 64  # of a slab of a product that is turned round
 _BUFFERS = 2  # one is filled while the machine still reads the other
 _MATRIX_STORE_BYTES = 2  # of one element, the only size that a matrix store knows
 
@@ -23,19 +25,25 @@ def staging_of(
 ) -> tuple[Memory, ...]:
     """Where each wave lays down its slabs, one memory for each width, or nothing where results are stored directly.
 
-    That is where the machine does not store boxes, rows do not start where it needs them, a lane's neighbours are
-    not neighbours along a row, or the tile is none of the product, whose ``dims`` are rows and columns.
+    That is where the machine does not store boxes, rows do not start where it needs them, or the tile is none of the
+    product, whose ``dims`` are rows and columns: the last two of the tensor, which may have more that tiles have one
+    place of.  Where a lane's neighbours are neighbours along a column, as in a product that is turned round, a row of a
+    slab is as long as that of the instruction.
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
-    if output.dtype.is_packed or not granule:
+    if output.dtype.is_packed or not granule or len(output.dims) > machine.globals.bulk_box_dims:
         return ()
-    if output.shape[-1].divisor * bytes_ % granule or output.dims != dims:
+    if output.shape[-1].divisor * bytes_ % granule or output.dims[-2:] != dims:
         return ()
     if row.acc.layout.run_length("n") == 1:
-        return ()
+        slabs, rest = divmod(row.m, _TURNED_ROWS)  # few rows are not worth the way
+        is_turned = row.acc.layout.run_length("m") > 1 and row.n * bytes_ in _ROW_BYTES
+        if rest or not is_turned:
+            return ()
+        return (_staging(output, dims, waves * _TURNED_ROWS, row.n, min(_BUFFERS, slabs)),)
     widths = slab_widths(row.n, bytes_)
     return tuple(
-        _staging(output, waves * row.m, width, min(_BUFFERS, widths.count(width)))
+        _staging(output, dims, waves * row.m, width, min(_BUFFERS, widths.count(width)))
         for width in sorted(set(widths), reverse=True)
     )
 
@@ -50,14 +58,14 @@ def slab_widths(columns: int, element_bytes: int) -> list[int]:
     return widths if not columns else []
 
 
-def _staging(output: Memory, rows: int, columns: int, buffers: int) -> Memory:
+def _staging(output: Memory, dims: tuple[str, str], rows: int, columns: int, buffers: int) -> Memory:
     return Memory(
         f"{output.name}.staged_{columns}",
         output.dtype,
-        output.dims,
+        dims,
         (const(rows), const(columns)),
         "shared",
-        arrangement=swizzled_slabs((output.dims[0], output.dims[1]), (rows, columns), output.dtype.bytes),
+        arrangement=swizzled_slabs(dims, (rows, columns), 8 * output.dtype.bytes),
         buffers=buffers,
         span=output.span,
     )
@@ -74,18 +82,20 @@ class _Slab:
     buffer: int
 
 
-def _slabs(layout: Layout, column: str, staged: Sequence[Memory]) -> list[_Slab]:
-    """The slabs of a tile in the order of registers."""
+def _slabs(layout: Layout, stride: int, staged: Mapping[int, Memory]) -> list[_Slab]:
+    """The slabs of a tile in the order of registers, ``staged`` by their extent along the first axis of a fragment."""
     first = layout.axes[len(layout.repeats)]
-    each = layout.fragment_elements // first.extent  # registers of one step of the axis that runs along the row
-    by_width = {memory.shape[1].value: memory for memory in staged}
-    used = dict.fromkeys(by_width, 0)
+    each = layout.fragment_elements // first.extent  # registers of one step of that axis
+    used = dict.fromkeys(staged, 0)
     slabs: list[_Slab] = []
+    (one, *others), along = staged, first.extent * stride
+    bytes_ = staged[one].dtype.bytes
+    widths = slab_widths(along, bytes_) if others or along % one else [one] * (along // one)
     for fragment in range(layout.elements // layout.fragment_elements):
         start = 0
-        for width in slab_widths(first.extent * first.stride(column), staged[0].dtype.bytes):
-            elements = width // first.stride(column) * each
-            slabs.append(_Slab(fragment, start, elements, by_width[width], used[width] % by_width[width].buffers))
+        for width in widths:
+            elements = width // stride * each
+            slabs.append(_Slab(fragment, start, elements, staged[width], used[width] % staged[width].buffers))
             used[width] += 1
             start += elements
     return slabs
@@ -125,11 +135,13 @@ def write_staged(
     base = ((row, lane[row] + wave * height), (column, lane[column]))
     first_lane = ((kernel.symbol("lane"), const(1)),)
     places = list(layout.register_offsets())
-    slabs = _slabs(layout, column, staged)
+    run = column if first.stride(column) else row  # what the first axis of a fragment runs along
+    extents = {memory.shape[1].value if run == column else height: memory for memory in staged}
+    slabs = _slabs(layout, first.stride(run), extents)
     for number, slab in enumerate(slabs):
         memory, buffer = slab.memory, const(slab.buffer)
         columns = memory.shape[1].value
-        axes = (replace(first, extent=columns // first.stride(column)), *rest)
+        axes = (replace(first, extent=slab.elements // math.prod(axis.extent for axis in rest)), *rest)
         place = places[slab.fragment * layout.fragment_elements + slab.start]
         part = build.cast(build.slice(values[slab.fragment], slab.start, slab.elements), memory.dtype)
         wait = Op("bulk_wait", attributes=attribute_pairs({"pending": _groups_since(slabs, number)}), span=build.span)

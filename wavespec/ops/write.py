@@ -50,7 +50,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             seen,
             staged,
             layout,
-            lambda inside: tuple(origin[dim] + inside[dim] for dim in seen.dims),
+            lambda inside: tuple(origin[dim] + inside.get(dim, 0) for dim in seen.dims),
             values,
         )
         return

@@ -100,6 +100,8 @@ class TensorMap:
     """Sizes of dims that count over those of the tensor; nothing for these themselves."""
     windows: tuple[Window, ...] = ()
     """Where windows move over the dims between the first and the last, of which a box has so many rows."""
+    rounded: str = ""
+    """The type of fewer bits that f32 is rounded to."""
 
     def fits(self, rank: int) -> bool:
         """Whether it can be of a tensor of so many dims."""

@@ -109,13 +109,16 @@ def _tensor_map_to_manifest(described: TensorMap) -> dict[str, Any]:
         record["view"] = list(described.view)
     if described.windows:
         record["windows"] = [{"first": w.first, "step": w.step, "count": w.count} for w in described.windows]
+    if described.rounded:
+        record["rounded"] = described.rounded
     return record
 
 
 def _manifest_to_tensor_map(record: dict[str, Any]) -> TensorMap:
     windows = (Window(w["first"], w["step"], from_json(w["count"])) for w in record.get("windows", ()))
     view = (from_json(size) for size in record.get("view", ()))
-    return TensorMap(record["tensor"], tuple(record["box"]), record["swizzle_bytes"], tuple(view), tuple(windows))
+    box, rounded = tuple(record["box"]), record.get("rounded", "")
+    return TensorMap(record["tensor"], box, record["swizzle_bytes"], tuple(view), tuple(windows), rounded)
 
 
 def _binary_to_manifest(binary: Binary) -> dict[str, Any]:

@@ -67,7 +67,11 @@ _LAUNCH: dict[str, _Field] = {
     "scratch_bytes": _Rows(_Expression),
     "tensor_maps": _Rows(
         _record(
-            {"view": _Rows(_Expression), "windows": _Rows(_record(first=int, step=_Number(1), count=_Expression))},
+            {
+                "view": _Rows(_Expression),
+                "windows": _Rows(_record(first=int, step=_Number(1), count=_Expression)),
+                "rounded": _OneOf(("tf32",)),
+            },
             tensor=str,
             box=_Rows(_Number(1)),
             swizzle_bytes=_Number(),

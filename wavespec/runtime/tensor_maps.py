@@ -17,7 +17,7 @@ _MAP_ALIGNMENT_BYTES: Final = 64
 _PITCH_BYTES: Final = 16
 _MAPS_KEPT: Final = 4096
 # Values of enumerations in cuda.h; what is not named here has elements of one byte, which are moved as they are.
-_DATA_TYPES: Final = {"i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
+_DATA_TYPES: Final = {"i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "tf32": 11}
 _BYTES: Final = 0
 _SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
 _NO_INTERLEAVE: Final = 0
@@ -63,8 +63,9 @@ class _Encoder:
         rank = len(described.box)
         self._described = described
         self._where = f"{kernel}: tensor '{described.tensor}'"
-        self._element_bytes = DTYPE_BYTES[dtype]
-        self._data_type = _DATA_TYPES.get(dtype, _BYTES)
+        # Boxes of packed elements are boxes of bytes, as their shapes are.
+        self._element_bytes = DTYPE_BYTES.get(dtype, 1)
+        self._data_type = _DATA_TYPES.get(described.rounded or dtype, _BYTES)
         # The driver counts dims from the innermost.
         self._box = (ctypes.c_uint32 * rank)(*reversed(described.box))
         steps = [1, *(window.step for window in described.windows), 1] if described.windows else [1] * rank

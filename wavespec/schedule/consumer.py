@@ -8,7 +8,7 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, const, less
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_WAIT
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_WAIT, READS_MEMORY
 from wavespec.schedule.buffer_ring import (
     NEXT_TURN,
     READS,
@@ -22,8 +22,10 @@ from wavespec.schedule.buffer_ring import (
     make,
     step_of,
 )
+from wavespec.schedule.decode_ahead import decode_ahead
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
+from wavespec.schedule.multiply_as_decoded import multiply_as_decoded
 from wavespec.schedule.overlapped_products import overlapped_products
 
 _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
@@ -101,6 +103,13 @@ class Consumer:
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
         if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1 and ring.begins:
             return [*lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
+        ahead = decode_ahead(self.kernel, loop, ops, ring.step, self._release(ring, index), self.fresh)
+        if ahead:
+            return [*lets, *wait, ahead[0], *give, ahead[1]]
+        if any(op.is_(READS_MEMORY) and op["memory"] in ring.filled for op in ops):
+            ops = multiply_as_decoded(ops, self.fresh)
+            # One lane empties the buffer: all lanes of the wave have read it, not only the matrix unit.
+            ops.append(make("barrier", first=self.kernel.wave_number, waves=1))
         ops.append(self._release(ring, index))
         loop = replace(loop, region=replace(loop.body, ops=tuple(ops)))
         # The product of the step before still reads its buffer when this step's has to be there.

@@ -108,7 +108,7 @@ class Producer:
 
     def _boxes(self, boxes: Sequence[Op], ring: BufferRing, index: Expr) -> list[Op]:
         """Announce all bytes, then have the boxes copied; what a cluster shares, each workgroup copies a part of."""
-        bytes_ = sum(math.prod(box["box"]) * self.kernel.memory(box["memory"]).dtype.bytes for box in boxes)
+        bytes_ = sum(self.kernel.memory(box["memory"]).bytes_of(math.prod(box["box"])) for box in boxes)
         placed = [box.with_(buffer=index, signal=ring.full, index=index) for box in boxes]
         parts = [_part(self.kernel, box, n) if is_shared(self.kernel, box) else box for n, box in enumerate(placed)]
         return [make("signal_arrive", signal=ring.full, index=index, bytes=bytes_), *parts]

@@ -11,11 +11,11 @@ import numpy as np
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op
 from wavespec.sim.accesses import MemoryUnit
-from wavespec.sim.elements import Array, Flags, Integers
+from wavespec.sim.elements import Array, Flags, Integers, rounded_to
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.shadow import Access
 from wavespec.sim.signals import Signal
-from wavespec.sim.tiles import box_addresses
+from wavespec.sim.tiles import box_elements
 
 _SHARED_ALIGNMENT, _GLOBAL_ALIGNMENT = 128, 16
 """Bytes; https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-bulk-copy"""
@@ -80,6 +80,8 @@ class BulkUnit:
             inside &= rows < int(self.memory.symbols.per_thread(valid)[thread])
         values = np.zeros(len(elements), source.data.dtype)
         values[inside] = source.data[elements[inside]]
+        if op.get("kept_bits"):
+            values = rounded_to(values, op["kept_bits"])
         self.memory.statistics.bulk("bulk load", source, int(inside.sum()))
         where, values = where[~outside], values[~outside]
         for workgroup in self.workgroup.cluster if op.get("everywhere") else [self.workgroup]:
@@ -93,7 +95,7 @@ class BulkUnit:
         self, op: Op, target: SimulatedMemory, where: Integers, values: Array, signal: Signal, issued: int
     ) -> None:
         target.data[where] = values
-        signal.land(op, math.prod(op["box"]) * target.bytes, issued)
+        signal.land(op, target.memory.bytes_of(math.prod(op["box"])), issued)
 
     def _store(self, op: Op, thread: int) -> None:
         source, target = self.memory.memories[op["memory"]], self.memory.memories[op["target"]]
@@ -119,9 +121,9 @@ class BulkUnit:
     def _shared_box(self, op: Op, memory: SimulatedMemory, thread: int) -> tuple[Integers, Flags]:
         """Flat elements of shared memory, row after row, and which of them do not exist."""
         offset, buffer = (int(self.memory.symbols.per_thread(op[name])[thread]) for name in ("offset", "buffer"))
-        start = (buffer * memory.elements + offset) * memory.bytes
-        self._check_alignment(op, memory, start, _SHARED_ALIGNMENT)
-        where = box_addresses(memory.memory, start, op["box"]) // memory.bytes
+        start = buffer * memory.elements + offset
+        self._check_alignment(op, memory, memory.memory.bytes_of(start), _SHARED_ALIGNMENT)
+        where = box_elements(memory.memory, start, op["box"])
         first = buffer * memory.elements
         outside = (where < first) | (where >= first + memory.elements) | (where < 0) | (where >= len(memory.data))
         if outside.any():
@@ -142,7 +144,7 @@ class BulkUnit:
         box: tuple[int, ...] = op["box"]
         corner = self._numbers(op["corner"], thread)
         shape = self._numbers(op["view"], thread) if op.get("view") else memory.shape
-        self._check_alignment(op, memory, shape[-1] * memory.bytes, _GLOBAL_ALIGNMENT)
+        self._check_alignment(op, memory, memory.memory.bytes_of(shape[-1]), _GLOBAL_ALIGNMENT)
         if op.get("windows"):
             places = self._windows(op, corner, thread)
         else:

@@ -37,6 +37,18 @@ def bits(values: Array) -> Array:
     return np.ascontiguousarray(values).view(_BITS[values.dtype.itemsize])
 
 
+def cut_to(values: Array, kept: int) -> Array:
+    """Only the ``kept`` upper bits of each element."""
+    words = bits(values)
+    return (words & ~words.dtype.type((1 << 8 * values.dtype.itemsize - kept) - 1)).view(values.dtype)
+
+
+def rounded_to(values: Array, kept: int) -> Array:
+    """The nearest number of so many bits, halves away from zero."""
+    words = bits(values)
+    return cut_to((words + words.dtype.type(1 << 8 * values.dtype.itemsize - kept - 1)).view(values.dtype), kept)
+
+
 def _exp2(x: Array) -> Array:
     return np.exp2(x.astype(np.float64))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wavespec.ir.layout import Layout
-from wavespec.sim.elements import Array, Integers, bits, converted
+from wavespec.sim.elements import Array, Integers, bits, converted, cut_to
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 MATRIX_LOAD_LANES = 32
@@ -62,7 +62,7 @@ class MatrixUnit:
         wide = np.int64 if left.dtype.kind in "iu" and left.dtype.itemsize > 2 else np.float64
         with np.errstate(all="ignore"):
             left, right = (
-                matrix.astype(wide) - operand.bias
+                (cut_to(matrix, operand.kept_bits) if operand.kept_bits else matrix).astype(wide) - operand.bias
                 for matrix, operand in ((left, self.instruction.a), (right, self.instruction.b))
             )
             product = left @ right.swapaxes(1, 2)

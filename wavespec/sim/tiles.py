@@ -29,8 +29,8 @@ def swizzle_bytes(memory: Memory) -> int:
     swizzle = memory.arrangement.swizzle if memory.arrangement else None
     if swizzle is None:
         return 0
-    span = swizzle.chunk * swizzle.width * memory.dtype.bytes
-    if swizzle.chunk * memory.dtype.bytes != _CHUNK_BYTES or span not in (32, 64, 128):
+    span = memory.bytes_of(swizzle.chunk * swizzle.width)
+    if memory.bytes_of(swizzle.chunk) != _CHUNK_BYTES or span not in (32, 64, 128):
         raise ValueError(f"@{memory.name}: no bulk copy or matrix unit swizzles {swizzle}")
     return span
 
@@ -40,12 +40,13 @@ def swizzled(address: Integers, span: int) -> Integers:
     return address ^ (address // _LINE_BYTES % (span // _CHUNK_BYTES) * _CHUNK_BYTES) if span else address
 
 
-def box_addresses(memory: Memory, start: int, box: tuple[int, ...]) -> Integers:
-    """Addresses of the elements of a box, row after row, ``[product of box]``."""
-    span, width = swizzle_bytes(memory), memory.dtype.bytes
-    if span and box[-1] * width != span:
-        raise ValueError(f"@{memory.name}: rows of {box[-1] * width} bytes in a swizzle of {span} bytes")
-    return swizzled(start + np.arange(int(np.prod(box))) * width, span)
+def box_elements(memory: Memory, start: int, box: tuple[int, ...]) -> Integers:
+    """Places of the elements of a box that begins at element ``start``, row after row, ``[product of box]``."""
+    span, bits, row_bytes = swizzle_bytes(memory), memory.bytes_of(8), memory.bytes_of(box[-1])
+    if span and row_bytes != span:
+        raise ValueError(f"@{memory.name}: rows of {row_bytes} bytes in a swizzle of {span} bytes")
+    place = (start + np.arange(int(np.prod(box)))) * bits
+    return (swizzled(place // 8, span) * 8 + place % 8) // bits
 
 
 def matrix_addresses(memory: Memory, start: int, rows: int, depth: int, major: Literal["k", "mn"]) -> Integers:

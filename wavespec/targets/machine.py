@@ -29,6 +29,8 @@ class Fragment:
     """How a staged tile of this operand lies on machines that pack panels; ``none`` reads it in place."""
     from_shared: bool = False
     """Whether the matrix unit reads this operand from shared memory itself."""
+    kept_bits: int = 0
+    """Of an element, that the unit takes; it cuts off the lower ones.  0 = all of them."""
     bias: int = 0
     """Added to every element when it is staged, for units that multiply unsigned by signed; the emitter takes away
     what that adds to a product."""
@@ -57,6 +59,9 @@ class MatrixInstruction:
     """Whether ``mma: auto`` may pick it; a row that changes the numerics of its types is taken by name only."""
     majors: tuple[str, ...] = ("k", "mn")
     """Which dims may be contiguous in shared memory that the matrix unit reads: k, or the other one."""
+    product_of: str = ""
+    """The row that multiplies high and low parts of the operands, which this one is made of; nothing: it is one of the
+    machine."""
     unroll: int = 1
     """Steps along k that one iteration of the inner loop issues (machines that keep the inner loop rolled)."""
     chain: int = 0
@@ -152,6 +157,8 @@ class GlobalMemory:
     """By the number of dims of a tensor: how far windows may start from its edge where such boxes are made of them."""
     bulk_box_steps: int = 1
     """Elements from one window to the next, at most."""
+    rounded_boxes: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Bits that a copy can round f32 to: what the machine calls such elements."""
 
     def aligned(self, divisor: int, elements: int, element_bits: int) -> bool:
         """Whether an access of some elements may start at multiples of ``divisor`` elements."""
@@ -225,6 +232,11 @@ class Machine:
     """Registers of a lane that waves hand to each other together: what a lane has is a multiple."""
     barriers: int = 1
     """Barriers that a workgroup has, for all of its waves or for some."""
+    packed_products: tuple[str, ...] = ()
+    """Types of fewer bits than f32 whose elements an instruction multiplies, several at a time."""
+    widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
+    them, or where that is empty by their bits."""
     vector_bytes: int = 0
     """Width of a vector register of one lane; 0 = as wide as the access."""
     shared: SharedMemory
@@ -266,6 +278,10 @@ class Machine:
         """Registers that each lane of a workgroup can have; 0 = not a limit."""
         limits = [self.registers, self.register_file // threads]
         return min((limit for limit in limits if limit), default=0)
+
+    def workgroups_together(self, workers: int) -> int:
+        """Of so many workgroups that stay, those of one processor; 1 where the spec says no number."""
+        return -(-workers // self.processors) if workers and self.processors else 1
 
     def registers_at_launch(self, threads: int) -> int:
         """Registers that each lane of a workgroup starts with where its waves share out the whole register file."""

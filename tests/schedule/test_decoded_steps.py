@@ -1,0 +1,93 @@
+"""Operands are decoded beside products: in what order, and what the simulator finds where that is not kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.kernels import Subject, subjects
+from tests.lower.gemms import NVIDIA, lines
+from tests.sim.plan_variations import simulated
+from tests.sim.planted_bugs import Bug, altered, dropped, planted
+from wavespec.ir.expr import const
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.pipeline import lower
+
+BY_NAME = {subject.name: subject for subject in subjects("sm_90")}
+WEIGHTS, SCALED = BY_NAME["linear_i4"], BY_NAME["matmul_mxf8"]
+SIZES = {"M": 70, "N": 72, "K": 1024}
+
+
+def kernel_of(subject: Subject, rows: int) -> Kernel:
+    sizes = subject.complete({**SIZES, "M": rows})
+    return lower(subject.cases("sm_90")[subject.case("sm_90", sizes)].spec, NVIDIA)
+
+
+def steps(kernel: Kernel) -> list[str]:
+    """The loop of the waves that compute: names of what is neither arithmetic nor a load."""
+    consumer = [op for op in kernel.body if op.name == "role"][1]
+    loop = next(op for op in consumer.body.ops if op.name == "for")
+    kinds = ("signal_wait", "load", "store", "barrier", "mma_fence", "mma_async", "mma_commit", "mma_wait", "if")
+    names = [op.name for op in loop.body.ops if op.name in kinds]
+    return [name for number, name in enumerate(names) if number == 0 or names[number - 1] != name]
+
+
+def test_each_product_is_issued_as_soon_as_its_part_of_the_factor_is_decoded() -> None:
+    part = ["mma_fence", "mma_async", "mma_commit"]
+    kernel = kernel_of(WEIGHTS, 70)
+    assert steps(kernel) == ["signal_wait", "load", *part * 8, "mma_wait", "barrier", "if"]
+    (wait,) = [op for op in kernel.walk() if op.name == "mma_wait"]
+    products = [op for op in kernel.walk() if op.name == "mma_async"]
+    assert {op.operands[0].name for op in products} < {value.name for value in wait.operands}, "kept until then"
+
+
+def test_a_step_is_decoded_beside_the_product_of_the_step_before() -> None:
+    kernel = kernel_of(SCALED, 70)
+    product = ["barrier", "mma_async", "mma_commit"]
+    assert steps(kernel) == ["signal_wait", "load", "store", "mma_wait", "mma_fence", *product, "if"]
+    assert len(lines(kernel, "mma_wait")) == 2, "the last product is awaited behind the loop"
+
+
+def moved_to_front(kernel: Kernel) -> Kernel:
+    """A buffer is emptied before it was read."""
+
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.name != "for" or not any(inner.name == "mma_async" for inner in op.body.ops):
+            return (op,)
+        first, *others, release = op.body.ops
+        return (replace(op, region=replace(op.body, ops=(first, release, *others))),)
+
+    return planted(change)(kernel)
+
+
+def one_buffer(kernel: Kernel) -> Kernel:
+    """A step lays its operands down where the product of the step before reads."""
+
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.name == "store" and op["memory"].endswith("_tile.3.shared"):
+            return (op.with_(buffer=const(0)),)
+        return (op.with_(a_buffer=const(0), b_buffer=const(0)),) if op.name == "mma_async" else (op,)
+
+    return planted(change)(kernel)
+
+
+@pytest.mark.parametrize(
+    ("subject", "bug"),
+    [
+        (WEIGHTS, dropped("barrier", 0)),
+        (WEIGHTS, moved_to_front),
+        (WEIGHTS, dropped("signal_wait", 1)),
+        (SCALED, dropped("barrier", 0)),
+        (SCALED, dropped("fence_async", 0)),
+        (SCALED, altered("mma_wait", "pending", lambda _: 1)),
+        (SCALED, moved_to_front),
+        (SCALED, one_buffer),
+    ],
+    ids=str,
+)
+def test_what_is_out_of_order_is_found(subject: Subject, bug: Bug) -> None:
+    kernel, sizes = kernel_of(subject, 70), subject.complete(SIZES)
+    inputs = subject.inputs(sizes)
+    with pytest.raises(AssertionError):
+        subject.check(inputs, simulated(subject, bug(kernel), NVIDIA, sizes, inputs), sizes)

@@ -1,0 +1,75 @@
+"""Pairs of numbers of four bits go in; the same numbers as pairs of a floating point type come out, by their bits."""
+
+from __future__ import annotations
+
+from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.registers import mlir_type
+from wavespec.ir.dtype import DType
+
+_HALF_BITS = 16
+_SPREAD = 1 + (1 << 12)
+"""A byte times this has its upper four bits from bit 16 on as well."""
+
+
+def has_codes(before: DType, after: DType) -> bool:
+    """Whether bits of the one type are made those of the other, of 16 bits each."""
+    return before.name in ("i4", "f4e2m1fn") and after.is_float and after.bits == _HALF_BITS
+
+
+def byte_of(text: MlirText, pair: str) -> str:
+    """The byte that two codes share, from a vector of a byte for each."""
+    first, second = (text.op(f"vector.extract {pair}[{place}] : i8 from vector<2xi8>") for place in (0, 1))
+    first = text.op(f"arith.andi {first}, {text.constant(15, 'i8')} : i8")
+    second = text.op(f"arith.shli {second}, {text.constant(4, 'i8')} : i8")
+    return text.op(f"arith.ori {first}, {second} : i8")
+
+
+CODES = 0x000F000F
+"""Where the codes of both are in a word that has one in each half."""
+
+
+def decoded_pair(text: MlirText, byte: str, before: DType, after: DType, codes: str) -> str:
+    """Two elements that share a byte, as a vector of two numbers; ``codes``: `CODES` in a register, since instructions
+    on three words take one of them as a number."""
+    word = text.op(f"arith.extui {byte} : i8 to i32")
+    return _integers(text, word, after, codes) if before.kind == "int" else _floats(text, word, before, after)
+
+
+def _integers(text: MlirText, word: str, after: DType, codes: str) -> str:
+    """A number from 2^m on, m the bits of the mantissa, has whole numbers in its last bits: with its sign bit turned
+    over, an i4 is there what it is plus 8."""
+    first = (_bias(after) + after.mantissa << after.mantissa) + 8
+    spread = text.op(f"arith.muli {word}, {text.constant(_SPREAD, 'i32')} : i32")
+    codes = text.op(f"arith.andi {spread}, {codes} : i32")
+    bits = text.op(f"arith.xori {codes}, {text.constant(first << _HALF_BITS | first, 'i32')} : i32")
+    return _computed(text, "fsub", bits, (1 << after.mantissa) + 8.0, after)
+
+
+def _floats(text: MlirText, word: str, before: DType, after: DType) -> str:
+    """Exponent and mantissa take the places that they have in the other type, which lacks a factor for its bias; numbers
+    that are subnormal stay so until then."""
+    magnitude = after.mantissa - before.mantissa
+    number = _bits(text, word, magnitude, (1 << before.bits - 1) - 1)
+    sign = _bits(text, word, _HALF_BITS - before.bits, 1 << before.bits - 1)
+    bits = text.op(f"arith.ori {number}, {sign} : i32")
+    return _computed(text, "fmul", bits, 2.0 ** (_bias(after) - before.bias), after)
+
+
+def _bias(dtype: DType) -> int:
+    return (1 << _HALF_BITS - 2 - dtype.mantissa) - 1
+
+
+def _bits(text: MlirText, word: str, place: int, mask: int) -> str:
+    """Bits of both codes, ``place`` bits further up in each half."""
+    factor = _SPREAD << place
+    spread = text.op(f"arith.muli {word}, {text.constant(factor, 'i32')} : i32")
+    wanted = mask << place
+    wanted |= wanted << _HALF_BITS
+    wanted -= 1 << 32 if wanted >> 31 else 0
+    return text.op(f"arith.andi {spread}, {text.constant(wanted, 'i32')} : i32")
+
+
+def _computed(text: MlirText, verb: str, bits: str, number: float, after: DType) -> str:
+    pair = f"vector<2x{mlir_type(after)}>"
+    numbers = text.op(f"llvm.bitcast {bits} : i32 to {pair}")
+    return text.op(f"llvm.{verb} {numbers}, {text.constant(number, pair)} : {pair}")
