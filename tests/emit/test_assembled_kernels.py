@@ -33,7 +33,8 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 
 SPILLS = {("attention_decode", 1): 16, ("matmul_mxf4", 1): 32}
-"""Two words, stored and loaded: the assembler wants twelve workgroups of one warp on a processor."""
+"""Two words, stored and loaded: the assembler wants twelve workgroups of one warp on a processor; and four where sizes
+are none that boxes copy."""
 
 
 @cache
