@@ -204,7 +204,7 @@ class _Staging:
         """The copy of what a mapping finds of its tensor, and the read of that; as it is where boxes do not do."""
         part = staged_part(op, self.kernel, self.machine)
         if part is None:
-            return (op,)
+            return (op.with_(direct=True),)
         shared = self._added(replace(part.shared, span=op.span), op)
         where = {"source": op["memory"], "memory": shared.name, "origin": part.origin}
         copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)

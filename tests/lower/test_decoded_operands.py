@@ -1,0 +1,91 @@
+"""Which operands are decoded on the way into a product, and what of their tensors is staged for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import NVIDIA
+from wavespec.diagnostics import WavespecError
+from wavespec.ir.kernel import Kernel
+from wavespec.ir.parser import parse_kernel
+from wavespec.ir.printer import print_kernel
+from wavespec.lower.decoded_operands import decoded_values, kept_operands
+from wavespec.pipeline import lower
+from wavespec.schema import loads
+
+TEXT = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: weights
+dims: {M: {}, N: {}, K: {multiple_of: 1024}, G: {multiple_of: 8, equals: K / 128}}
+tensors:
+  x: {shape: [M, K], dtype: bf16, space: shared}
+  w: {shape: [N, K], dtype: i4, space: shared}
+  scale: {shape: [N, G], dtype: bf16, space: shared}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 8, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 256}
+  - {wave: N, tile: 64}
+  - {hardware: {mma: auto}}
+schedule: {stages: 2, waves: {producers: 1}}
+only: [sm_90]
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - x_tile: {read: x}
+        - w_tile: {read: w}
+        - s_tile: {read: scale, dims: [N, K], at: {G: K // 128}}
+        - weight: bf16(w_tile) * s_tile
+        - acc: {mma: [x_tile, weight, acc]}
+  - {write: k_loop.acc, to: y}
+"""
+
+
+def kernel(text: str = TEXT, after: str = "promote-shared") -> Kernel:
+    return lower(loads(text, "weights.wave.yaml"), NVIDIA, after=after)
+
+
+def test_all_that_a_weight_follows_from_is_decoded_and_the_weight_is_kept() -> None:
+    known = kernel(after="inline-steps")
+    assert decoded_values(known, NVIDIA) == {"weight", "weight_cast", "w_tile", "s_tile"}
+    assert kept_operands(known, NVIDIA) == {"weight"}
+
+
+def test_a_packed_tensor_is_staged_packed() -> None:
+    known = kernel()
+    staged = known.memory("w.shared")
+    assert staged.is_packed and staged.bytes_of(staged.elements.value) == 64 * 256 // 2
+    assert parse_kernel(print_kernel(known)).memory("w.shared") == staged
+
+
+def test_of_scales_a_row_of_a_box_is_staged() -> None:
+    known = kernel()
+    assert [extent.value for extent in known.memory("s_tile.shared").shape] == [64, 8]
+    (copy,) = (op for op in known.walk() if op.get("source") == "scale")
+    assert str(dict(copy["origin"])["G"]) == "(at_K//1024)*8"
+
+
+def test_scales_whose_rows_no_box_starts_at_are_read_from_the_tensor() -> None:
+    known = kernel(TEXT.replace("G: {multiple_of: 8,", "G: {multiple_of: 4,"))
+    assert not [op for op in known.walk() if op.get("source") == "scale"]
+
+
+def test_what_something_else_uses_as_well_is_not_decoded() -> None:
+    text = TEXT.replace("        - acc: {mma", "        - again: f32(weight)\n        - acc: {mma")
+    text = text.replace("      carry: {acc: zero}", "      carry: {acc: zero, rows: none}")
+    text = text.replace("  - k_loop:", "  - none: {register: [N], dtype: f32, value: 0}\n  - k_loop:")
+    text = text.replace(
+        "        - acc: {mma", "        - part: {sum: again, dim: K}\n        - rows: rows + part\n        - acc: {mma"
+    )
+    text = text.replace("only: [sm_90]", "only: [sm_90]").replace(
+        "  - {write: k_loop.acc", "  - {write: k_loop.rows, to: sums}\n  - {write: k_loop.acc"
+    )
+    text = text.replace("constraints:", "  sums: {shape: [N], dtype: f32, role: output}\nconstraints:")
+    with pytest.raises(WavespecError) as caught:
+        kernel(text)
+    assert caught.value.code == "nothing-to-stage"
