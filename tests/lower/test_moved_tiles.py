@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.lower.gemms import NVIDIA
+from tests.sim.planted_bugs import Bug, altered
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -65,12 +66,12 @@ PLACES: dict[str, Callable[[int, int], int]] = {
 FEW = replace(NVIDIA, processors=2)
 
 
-def check(read: str, written: str) -> Kernel:
+def check(read: str, written: str, plant: Bug = lambda kernel: kernel) -> Kernel:
     """The kernel, whose results are right: what lies outside reads as 0, and is not written."""
     text = SPEC.replace("READ", read).replace("WRITTEN", written)
     if "row" not in (read, written):
         text = text.replace("  - row: {read: rows}\n", "").replace("  rows: {shape: [G, M], dtype: i32}\n", "")
-    kernel, random = lower(loads(text), FEW), np.random.default_rng(0)
+    kernel, random = plant(lower(loads(text), FEW)), np.random.default_rng(0)
     x, w = (random.integers(-4, 5, (SIZES[rows], SIZES["K"])).astype(np.float64) for rows in ("T", "N"))
     right = np.zeros((SIZES["S"], SIZES["N"]))
     for group, m in np.ndindex(SIZES["G"], SIZES["M"]):
@@ -118,3 +119,9 @@ def test_rows_that_a_mapping_leaves_out_are_zeros_whatever_is_there() -> None:
     kernel = check("M + max(M - start - 9, 0) * size(T)", "M + G * size(M)")
     (copy,) = {op.get("valid") for op in kernel.walk() if op.name == "bulk_copy" and op["source"] == "x"}
     assert copy is not None and [op.get("valid") for op in kernel.walk() if op.get("source") == "w"] == [None]
+
+
+def test_a_row_too_many_shows() -> None:
+    one_more = altered("bulk_copy", "valid", lambda rows: rows + 1, source="x")
+    with pytest.raises(AssertionError):
+        check("M + max(M - start - 9, 0) * size(T)", "M + G * size(M)", one_more)
