@@ -31,3 +31,9 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
 
 def test_these_are_the_cases() -> None:
     assert len(WITH_PRODUCERS) == 18 and {number for _, number in WITH_PRODUCERS} == {0, 1, 2}
+
+
+def test_results_leave_by_boxes_of_one_head() -> None:
+    for subject, number in WITH_PRODUCERS[:3]:
+        stores = [op for op in lower(subject.cases("sm_90")[number].spec, HOPPER).walk() if op.name == "bulk_store"]
+        assert stores and {op["box"] for op in stores} == {(1, 1, 64, 64)}, subject.name

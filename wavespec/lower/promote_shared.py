@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.comparing import key_of_attributes
@@ -25,8 +25,11 @@ from wavespec.lower.tile_properties import (
     tiles_have_extents,
 )
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
-from wavespec.ops.staged_writes import staging_of
+from wavespec.ops.staged_writes import shared_bytes, staging_of
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
+
+_SIGNALS_BYTES: Final = 1024
+"""Left for signals, and in front of tiles that have to start at multiples."""
 
 
 class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
@@ -146,8 +149,10 @@ class _Staging:
         whole = not op.get("at") and not op.get("combine")
         if not whole or not kernel.producers or kernel.distribution.split != 1:
             return op
-        row, dims = self.products[0]
-        staged = staging_of(memory, row, dims, kernel.wave_count, self.machine)
+        tile = op.operands[0].tile.dims
+        row, dims = next(((row, dims) for row, dims in self.products if dims == tile), (None, ("", "")))
+        room = self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, self.added.values()))
+        staged = staging_of(memory, row, dims, kernel.wave_count, self.machine, room) if row else ()
         if not staged or may_be_empty(kernel, memory):
             return op
         self.added |= {memory.name: memory for memory in staged}
@@ -325,7 +330,7 @@ def check_shared(kernel: Kernel, machine: Machine, emitted: int = 0) -> None:
     """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine; ``emitted``: bytes with
     signals and what is left free between tiles, once they are known."""
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = max(emitted, sum(m.elements.value * m.dtype.bytes * m.buffers for m in staged))
+    needed = max(emitted, sum(map(shared_bytes, staged)))
     if needed > machine.shared.bytes:
         loops = (split.span for split in kernel.distribution.loops)
         where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)

@@ -18,25 +18,35 @@ _MATRIX_STORE_BYTES = 2  # of one element, the only size that a matrix store kno
 
 
 def staging_of(
-    output: Memory, row: MatrixInstruction, dims: tuple[str, str], waves: int, machine: Machine
+    output: Memory, row: MatrixInstruction, dims: tuple[str, str], waves: int, machine: Machine, room: int
 ) -> tuple[Memory, ...]:
     """Where each wave lays down its slabs, one memory for each width, or nothing where results are stored directly.
 
-    That is where the machine does not store boxes, rows do not start where it needs them, a lane's neighbours are
-    not neighbours along a row, or the tile is none of the product, whose ``dims`` are rows and columns.
+    That is where the machine does not store boxes, rows do not start where it needs them, or a lane's neighbours are
+    not neighbours along a row.  ``dims``: rows and columns of the tile, of the dims that the output has.  ``room``: the
+    bytes that are left; one buffer has to do where two do not fit.
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
     if output.dtype.is_packed or not granule:
         return ()
-    if output.shape[-1].divisor * bytes_ % granule or output.dims != dims:
+    if output.shape[-1].divisor * bytes_ % granule or output.dims[-1] != dims[1]:
         return ()
     if row.acc.layout.run_length("n") == 1:
         return ()
     widths = slab_widths(row.n, bytes_)
-    return tuple(
-        _staging(output, waves * row.m, width, min(_BUFFERS, widths.count(width)))
-        for width in sorted(set(widths), reverse=True)
-    )
+    for most in range(_BUFFERS, 0, -1):
+        found = tuple(
+            _staging(output, dims, waves * row.m, width, min(most, widths.count(width)))
+            for width in sorted(set(widths), reverse=True)
+        )
+        if sum(shared_bytes(memory) for memory in found) <= room:
+            return found
+    return ()
+
+
+def shared_bytes(memory: Memory) -> int:
+    """Of all buffers of a shared memory."""
+    return memory.elements.value * memory.dtype.bytes * memory.buffers
 
 
 def slab_widths(columns: int, element_bytes: int) -> list[int]:
@@ -49,14 +59,14 @@ def slab_widths(columns: int, element_bytes: int) -> list[int]:
     return widths if not columns else []
 
 
-def _staging(output: Memory, rows: int, columns: int, buffers: int) -> Memory:
+def _staging(output: Memory, dims: tuple[str, str], rows: int, columns: int, buffers: int) -> Memory:
     return Memory(
         f"{output.name}.staged_{columns}",
         output.dtype,
-        output.dims,
+        dims,
         (const(rows), const(columns)),
         "shared",
-        arrangement=swizzled_slabs((output.dims[0], output.dims[1]), (rows, columns), output.dtype.bytes),
+        arrangement=swizzled_slabs(dims, (rows, columns), output.dtype.bytes),
         buffers=buffers,
         span=output.span,
     )
@@ -112,11 +122,12 @@ def write_staged(
 
     The lanes of a wave need each other only; waves do not wait for waves.
     """
-    row, column = output.dims
+    row, column = staged[0].dims
     wave = kernel.wave_number
     height = staged[0].shape[0].value // kernel.wave_count
     first, rest = layout.axes[len(layout.repeats)], layout.axes[len(layout.repeats) + 1 :]
-    lane = {dim: layout.base_of(dim) - _without_lane(layout.base_of(dim)) for dim in output.dims}
+    shared = {dim: _without_lane(layout.base_of(dim)) for dim in (row, column)}
+    lane = {dim: layout.base_of(dim) - shared[dim] for dim in (row, column)}
     base = ((row, lane[row] + wave * height), (column, lane[column]))
     first_lane = ((kernel.symbol("lane"), const(1)),)
     places = list(layout.register_offsets())
@@ -124,6 +135,7 @@ def write_staged(
     for number, slab in enumerate(slabs):
         memory, buffer = slab.memory, const(slab.buffer)
         columns = memory.shape[1].value
+        box = {row: height, column: columns}
         axes = (replace(first, extent=columns // first.stride(column)), *rest)
         place = places[slab.fragment * layout.fragment_elements + slab.start]
         part = build.cast(build.slice(values[slab.fragment], slab.start, slab.elements), memory.dtype)
@@ -138,8 +150,8 @@ def write_staged(
             "offset": memory.unswizzled_offset({row: wave * height, column: const(0)}),
             "buffer": buffer,
             "target": output.name,
-            "corner": tuple(origin[d] + _without_lane(layout.base_of(d)) + place[d] for d in output.dims),
-            "box": (height, columns),
+            "corner": tuple(origin[d] + shared.get(d, 0) + place.get(d, 0) for d in output.dims),
+            "box": tuple(box.get(d, 1) for d in output.dims),
         }
         store = Op("bulk_store", attributes=attribute_pairs(attributes), span=build.span)
         commit = Op("bulk_commit", span=build.span)
