@@ -54,7 +54,8 @@ class SpecializeWaves(Pass):
         producer, consumer = Producer(kernel, rings, outside), Consumer(kernel, rings, outside, fresh)
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
-        signals = [one for ring in rings.values() if ring.begins for one in ring.signals]
+        all_rings = [ring for of_loop in rings.values() for ring in of_loop]
+        signals = [one for ring in all_rings if ring.begins for one in ring.signals]
         if outside:
             signals.append(outside.signals[0])
         if consumer.turn is not None:
@@ -64,7 +65,7 @@ class SpecializeWaves(Pass):
             _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),
             _role(0, kernel.wave_count, many, consumed),
         )
-        kernel = kernel.with_symbols(*(ring.done for ring in rings.values()))
+        kernel = kernel.with_symbols(*(ring.done for ring in all_rings))
         return replace(kernel, memories=(*kernel.memories, *signals), body=roles)
 
 

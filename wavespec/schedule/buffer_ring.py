@@ -11,7 +11,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, LET, NAMES_A_SYMBOL
+from wavespec.ir.thread_ops import BULK_COPY, FILLS, FOR, LANES_FILL, LET, MMA_ASYNC, MMA_COMMIT, NAMES_A_SYMBOL
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
@@ -75,9 +75,10 @@ class BufferRing:
         )
 
 
-def rings_of(kernel: Kernel) -> dict[int, BufferRing]:
-    """The ring of every loop that has one, by the loop's `id`: loops over one dim have one induction."""
-    rings, known = dict[int, BufferRing](), Counter[str]()
+def rings_of(kernel: Kernel) -> dict[int, tuple[BufferRing, ...]]:
+    """The rings of every loop that has some, by the loop's `id`, in the order in which a step uses them: loops over one
+    dim have one induction."""
+    rings, known = dict[int, tuple[BufferRing, ...]](), Counter[str]()
     waiting = deque(_loops(kernel, kernel.body, ()))
     while waiting:
         first, around = waiting.popleft()
@@ -86,10 +87,38 @@ def rings_of(kernel: Kernel) -> dict[int, BufferRing]:
         name = f"{induction}.{known[induction]}" if known[induction] else induction
         known[induction] += 1
         ring = _ring(kernel, rest.with_(lower=first["lower"]) if rest else first, around, name)
-        rings[id(first)] = replace(ring, steps=trips(first), ends=rest is None)
+        apart = _apart(kernel, first, ring)
+        rings[id(first)] = tuple(replace(one, steps=trips(first), ends=rest is None) for one in apart)
         if rest:
-            rings[id(rest)] = replace(ring, begins=False)
+            rings[id(rest)] = tuple(replace(one, begins=False) for one in apart)
     return rings
+
+
+def _apart(kernel: Kernel, loop: Op, ring: BufferRing) -> tuple[BufferRing, ...]:
+    """A ring for what each group of products reads, where such groups follow each other in a step: its buffer is filled
+    again while the next group runs.
+
+    The groups of a product of registers stay apart when steps overlap, and copies of lanes land in one order.
+    """
+    ops = loop.body.ops
+    if not any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops):
+        return (ring,)
+    if any(is_by_lanes(op, ring.filled) for op in ops):
+        return (ring,)
+    used = dict[tuple[int, int], set[str]]()
+    for memory in sorted(ring.filled):
+        places = readers(ops, frozenset({memory}))
+        groups = [sum(op.is_(MMA_COMMIT) for op in ops[:place]) for place in (places[0], places[-1])]
+        used.setdefault((groups[0], groups[1]), set()).add(memory)
+    if len(used) == 1:
+        return (ring,)
+    found = list[BufferRing]()
+    for _, memories in sorted(used.items()):
+        name = "-".join((ring.name, *(memory.partition(".")[0] for memory in sorted(memories))))
+        arrivals = _full_arrivals(kernel, ops, frozenset(memories))
+        lets = () if found else ring.lets
+        found.append(replace(ring, name=name, filled=frozenset(memories), lets=lets, full_arrivals=arrivals))
+    return tuple(found)
 
 
 def ring_outside(kernel: Kernel) -> BufferRing | None:
@@ -174,6 +203,15 @@ def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
     written = {op["memory"] for op in loop.body.ops if is_copy(kernel, op)}
     read = {op.get(key) for op in loop.body.ops if not op.is_(FILLS) for key in READS}
     return frozenset(written & read)
+
+
+def readers(ops: Sequence[Op], memories: frozenset[str]) -> list[int]:
+    """The places in ``ops`` of what reads these memories, itself or inside of it."""
+    return [
+        number
+        for number, op in enumerate(ops)
+        if not op.is_(FILLS) and any(inner.get(key) in memories for inner in op.walk() for key in READS)
+    ]
 
 
 def is_copy(kernel: Kernel, op: Op) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from wavespec.ir.expr import Expr, const, less
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_WAIT
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_FENCE, MMA_WAIT
 from wavespec.schedule.buffer_ring import (
     NEXT_TURN,
     READS,
@@ -20,6 +20,7 @@ from wavespec.schedule.buffer_ring import (
     in_first_lane,
     is_copy,
     make,
+    readers,
     step_of,
 )
 from wavespec.schedule.errors import StagedOutsideLoop
@@ -35,7 +36,7 @@ class Consumer:
     def __init__(
         self,
         kernel: Kernel,
-        rings: Mapping[int, BufferRing],
+        rings: Mapping[int, Sequence[BufferRing]],
         outside: BufferRing | None,
         fresh: Callable[[str], str],
     ) -> None:
@@ -87,11 +88,11 @@ class Consumer:
         """Operations of a tile that multiply: one wave has its turn from the first to the last."""
         return tuple(n for n, op in enumerate(ops) if any(filled_by(self.kernel, inner) for inner in op.walk()))
 
-    def _loop(self, loop: Op, ring: BufferRing, wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
-        used = [loop.body.ops[number] for number in _without_copies(loop.body.ops, ring.filled)]
-        index, lets = ring.index(ring.step), ring.lets if ring.begins else ()
-        ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
-        ops += [_of_buffer(op, ring.filled, index) for op in used]
+    def _loop(self, loop: Op, rings: Sequence[BufferRing], wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
+        ring, filled = rings[0], frozenset[str]().union(*(ring.filled for ring in rings))
+        used = [loop.body.ops[number] for number in _without_copies(loop.body.ops, filled)]
+        lets = ring.lets if ring.begins else ()
+        ops = [_of_buffer(op, filled, ring.index(ring.step)) for op in used]
         last = ops[-1]
         # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
         registers = any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops)
@@ -100,13 +101,25 @@ class Consumer:
         computed = any(op.is_(MMA_ASYNC) and op["b_memory"] not in ring.filled for op in ops)
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
         if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1 and ring.begins:
-            return [*lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
-        ops.append(self._release(ring, index))
-        loop = replace(loop, region=replace(loop.body, ops=tuple(ops)))
+            return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give)]
+        loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings)))
         # The product of the step before still reads its buffer when this step's has to be there.
         overlaps = ring.stages > 1 and not less(loop["upper"] - loop["lower"], loop["step"] + 1)
         loops = overlapped_products(self.kernel, loop, self.fresh) if overlaps else (loop,)
         return [*lets, *wait, *loops, *give]
+
+    def _signalled(self, ops: Sequence[Op], rings: Sequence[BufferRing]) -> tuple[Op, ...]:
+        """A step with a wait in front of the first products that read a ring, and its release when they are done; the
+        first one is awaited at once, and the last one released at the end."""
+        before, behind = dict[int, Op](), dict[int, Op]()
+        for ring in rings:
+            places = readers(ops, ring.filled)
+            first = 0 if ring is rings[0] else max(n for n in range(places[0]) if ops[n].is_(MMA_FENCE))
+            done = (n for n, op in enumerate(ops) if op.is_(MMA_WAIT) and n > places[-1])
+            last = len(ops) - 1 if ring is rings[-1] else next(done)
+            before[first] = _full(ring)
+            behind[last] = self._release(ring, ring.index(ring.step))
+        return tuple(one for n, op in enumerate(ops) for one in (before.get(n), op, behind.get(n)) if one is not None)
 
     def _overlapped(self, loop: Op, ring: BufferRing, ops: list[Op], wait: Op, give: Sequence[Op]) -> list[Op]:
         """Wait for the products of the step before, and empty its buffer; the last ones are awaited behind the loop."""
@@ -149,6 +162,10 @@ class Consumer:
         attributes = {"everywhere": True} if ring.everywhere else {}
         arrive = make("signal_arrive", signal=ring.empty, index=index, bytes=0, **attributes)
         return in_first_lane(self.kernel, arrive, mask=mask)
+
+
+def _full(ring: BufferRing) -> Op:
+    return make("signal_wait", signal=ring.full, index=ring.index(ring.step), phase=ring.round(ring.step))
 
 
 def _without_copies(ops: Sequence[Op], filled: frozenset[str]) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from wavespec.ir.expr import Expr, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied, substituted
-from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES
+from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES, SIGNAL_ARRIVE, SIGNAL_WAIT
 from wavespec.schedule.buffer_ring import trips
 
 
@@ -56,7 +56,7 @@ class _Step:
         ops = loop.body.ops
         if loop.get("once") or loop.get("goes_on") is not None or not ops[-1].is_(IF):
             return None
-        if any(op.region is not None for op in ops[:-1]):
+        if any(op.region is not None and not _is_release(op) for op in ops[:-1]):
             return None
         commits = [number for number, op in enumerate(ops) if op.is_(MMA_COMMIT)]
         if len(commits) < 2 or not ops[-2].is_(MMA_WAIT) or commits[-1] != len(ops) - 3:
@@ -64,6 +64,7 @@ class _Step:
         start = max(number for number in range(commits[-1]) if ops[number].is_(MMA_FENCE))
         if any(not op.is_(MMA_FENCE, MMA_ASYNC, MMA_COMMIT) for op in ops[start:-2]):
             return None
+        start -= ops[start - 1].is_(SIGNAL_WAIT)  # for what it reads
         wait, release, product, others = ops[-2], ops[-1], ops[start:-2], ops[:start]
         sums = _names(wait.results)
         if not sums <= _names(loop.body.yields):
@@ -88,6 +89,11 @@ class _Step:
             return None
         middle = tuple(op for op in others[commits[0] + 1 :] if id(op) not in kept)
         return cls(issue, middle, tuple(late), product, wait, release, handed, added_to, guarded)
+
+
+def _is_release(op: Op) -> bool:
+    """Whether all it does is to signal that buffers are empty."""
+    return op.is_(IF) and all(inner.is_(SIGNAL_ARRIVE) for inner in op.body.ops)
 
 
 def _names(values: Iterable[Value]) -> set[str]:

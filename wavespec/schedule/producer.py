@@ -26,7 +26,7 @@ from wavespec.schedule.feeding import feeding
 class Producer:
     """Keeps the copies of a kernel and the loops around them."""
 
-    def __init__(self, kernel: Kernel, rings: Mapping[int, BufferRing], outside: BufferRing | None) -> None:
+    def __init__(self, kernel: Kernel, rings: Mapping[int, Sequence[BufferRing]], outside: BufferRing | None) -> None:
         self.kernel, self.rings, self.outside = kernel, rings, outside
         blocks = [(op.body.ops, filled) for op in kernel.walk() if (filled := filled_by(kernel, op))]
         blocks += [(kernel.body, outside.filled)] if outside else []
@@ -58,24 +58,28 @@ class Producer:
         if op.is_(LET):
             return (op,)
         if op.is_(FOR) and filled_by(self.kernel, op):
-            ring = self.rings[id(op)]
-            return self._loop(op.with_(lower=ring.lower), ring) if ring.ends else ()
+            rings = self.rings[id(op)]
+            return self._loop(op.with_(lower=rings[0].lower), rings) if rings[0].ends else ()
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
             region = Region((), self._kept(op.body.ops), ())
             return (replace(op, operands=(), results=(), region=region),)
         return ()
 
-    def _loop(self, loop: Op, ring: BufferRing) -> list[Op]:
-        copies = copies_into(loop.body.ops, ring.filled)
-        carried = {value.name for value in loop.body.arguments}
-        for op in copies:
-            if not carried.isdisjoint(value.name for value in op.operands):
-                raise ValuesNotShared(op.span)
-        index = ring.index(ring.step)
-        wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - ring.round(ring.step))
-        inside, after = self._issue(copies, ring)
-        region = Region((), (wait, *inside), ())
-        return [*ring.lets, replace(loop, operands=(), results=(), region=region), *after]
+    def _loop(self, loop: Op, rings: Sequence[BufferRing]) -> list[Op]:
+        carried, body, behind = {value.name for value in loop.body.arguments}, list[Op](), list[Op]()
+        for ring in rings:
+            copies = copies_into(loop.body.ops, ring.filled)
+            for op in copies:
+                if not carried.isdisjoint(value.name for value in op.operands):
+                    raise ValuesNotShared(op.span)
+            wait = make(
+                "signal_wait", signal=ring.empty, index=ring.index(ring.step), phase=const(1) - ring.round(ring.step)
+            )
+            inside, after = self._issue(copies, ring)
+            body += [wait, *inside]
+            behind += after
+        lets = [let for ring in rings for let in ring.lets]
+        return [*lets, replace(loop, operands=(), results=(), region=Region((), tuple(body), ())), *behind]
 
     def _issue(self, copies: Sequence[Op], ring: BufferRing) -> tuple[list[Op], list[Op]]:
         """The copies of a step with their signals; and what is left to do behind the loop."""
