@@ -21,8 +21,15 @@ class Roles(Emitter):
     """Waves that do different things."""
 
     def begin(self) -> None:
-        """One workgroup per processor at least: without it the assembler ignores what a role says of registers."""
-        self.function.attributes.append("nvvm.minctasm = 1 : i32")
+        """As many workgroups per processor as have registers: without one at least the assembler ignores what a role
+        says of registers."""
+        self.function.attributes.append(f"nvvm.minctasm = {self._workgroups()} : i32")
+
+    def _workgroups(self) -> int:
+        """That run on one processor beside each other, by the registers of their roles."""
+        roles = [op for op in self.kernel.body if op.is_(ROLE)]
+        needed = sum(self.kernel.lanes * role["waves"] * role["registers"] for role in roles)
+        return max(1, self.machine.register_file // needed) if needed else 1
 
     def uniform(self, wave: str) -> str:
         """The number of the wave, broadcast from the first lane, so that the assembler knows it to be the same for all of
@@ -53,7 +60,7 @@ class Roles(Emitter):
         self.text.branch(condition, body, rest)
 
     def _role_body(self, role: Op) -> None:
-        launched = self.machine.registers_at_launch(self.kernel.threads)
+        launched = self.machine.registers_at_launch(self.kernel.threads * self._workgroups())
         if role["registers"] not in (0, launched):
             verb = "increase" if role["registers"] > launched else "decrease"
             self.text.do(f"nvvm.setmaxregister {verb} {role['registers']}")
