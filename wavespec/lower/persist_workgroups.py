@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import ceildiv, const, minimum, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
@@ -32,8 +32,9 @@ class PersistWorkgroups(Pass):
     After:  ``for round``: in each the workgroups take as many tiles as there are of them; ``let`` says which place a
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
-            as the schedule says (``count``).  A cluster takes tiles that are neighbours along axis 0, the last of which
-            may lie beyond the edge.
+            as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, every
+            other round deals them out the other way round, so that nobody always has the longer ones.  A cluster takes
+            tiles that are neighbours along axis 0, the last of which may lie beyond the edge.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule.
     """
 
@@ -64,14 +65,18 @@ class PersistWorkgroups(Pass):
         tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
         by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
-        values = {"tile": first // kernel.cluster + turn * workers, **in_bands(tile, named, group)}
+        own = first // kernel.cluster
+        place, rounds = own, (count - own + workers - 1) // workers
+        if plan.has_orders and most > 1:
+            place, whole = _back_and_forth(own, workers, turn), count // workers
+            rounds = whole + minimum(1, maximum(0, count % workers - _back_and_forth(own, workers, whole)))
+        values = {"tile": place + turn * workers, **in_bands(tile, named, group)}
         values["wg0"] = values["wg0"] * kernel.cluster + rank
         values |= {
             f"wg{split.axis}": tile_at(split.order, values[f"wg{split.axis}"], kernel.grid[split.axis])
             for split in plan.workgroup
         }
         kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank), values)
-        rounds = (count - first // kernel.cluster + workers - 1) // workers
         bounds = {"induction": "round", "lower": const(0), "upper": rounds, "step": const(1), "unroll": 1}
         loop = Op("for", attributes=attribute_pairs(bounds), region=Region((), (*lets, *kernel.body), ()))
         before = [let("tiles", tiles)]
@@ -79,3 +84,8 @@ class PersistWorkgroups(Pass):
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
         grid = (minimum(tiles, most) * kernel.cluster,)
         return replace(kernel, grid=grid, joined=(), body=(*before, loop))
+
+
+def _back_and_forth(worker: Expr, workers: Expr, turn: Expr) -> Expr:
+    """A worker's place in a turn: its own, or counted from the end."""
+    return worker + turn % 2 * (workers - 1 - worker * 2)

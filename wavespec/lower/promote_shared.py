@@ -114,7 +114,8 @@ class PromoteShared(Pass):
         def use(op: Op) -> tuple[Op, ...]:
             return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
 
-        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *staging.added.values()))
+        added = staging.with_next_tiles()
+        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
         check_shared(kernel, machine)
         symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
         return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
@@ -151,12 +152,26 @@ class _Staging:
             return op
         tile = op.operands[0].tile.dims
         row, dims = next(((row, dims) for row, dims in self.products if dims == tile), (None, ("", "")))
-        room = self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, self.added.values()))
-        staged = staging_of(memory, row, dims, kernel.wave_count, self.machine, room) if row else ()
+        staged = staging_of(memory, row, dims, kernel.wave_count, self.machine, self._room()) if row else ()
         if not staged or may_be_empty(kernel, memory):
             return op
         self.added |= {memory.name: memory for memory in staged}
         return op.with_(staged=tuple(memory.name for memory in staged))
+
+    def with_next_tiles(self) -> dict[str, Memory]:
+        """The memories; what is read in front of loops has a second buffer for the next tile of the workgroup, where
+        there is room."""
+        added, room = dict(self.added), self._room()
+        for name, loop in self.filled_in.items():
+            if loop is None and self.kernel.producers and self.kernel.distribution.persistent:
+                room -= shared_bytes(added[name])
+                if room >= 0:
+                    added[name] = replace(added[name], buffers=2)
+        return added
+
+    def _room(self) -> int:
+        """Bytes of shared memory that nothing has yet."""
+        return self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, self.added.values()))
 
     def _read(self, op: Op) -> tuple[Op, ...]:
         source, value = seen_by(op, self.kernel), op.result

@@ -11,7 +11,7 @@ from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
-from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, ring_outside, rings_of, signal
+from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, rings_outside, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
 from wavespec.schedule.producer import Producer
@@ -50,14 +50,13 @@ class SpecializeWaves(Pass):
         rings, fresh = rings_of(kernel), fresh_names(kernel)
         if not rings:
             raise NothingToCopy(kernel.distribution.roles.span)
-        outside = ring_outside(kernel)
-        producer, consumer = Producer(kernel, rings, outside), Consumer(kernel, rings, outside, fresh)
+        outside = rings_outside(kernel)
+        producer, consumer = Producer(kernel, rings, outside, fresh), Consumer(kernel, rings, outside, fresh)
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
         all_rings = [ring for of_loop in rings.values() for ring in of_loop]
         signals = [one for ring in all_rings if ring.begins for one in ring.signals]
-        if outside:
-            signals.append(outside.signals[0])
+        signals += [one for ring in outside.values() for one in ring.signals if one.arrivals]
         if consumer.turn is not None:
             signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
         consumed = consumer.body()

@@ -34,7 +34,7 @@ class BufferRing:
     """The shared memories."""
     stages: int
     done: Expr
-    """Steps before this loop, modulo two rounds."""
+    """Steps before this loop, modulo two rounds; rounds, modulo two, where they are whole."""
     lets: tuple[Op, ...]
     """What says how many those are."""
     lower: Expr
@@ -47,16 +47,21 @@ class BufferRing:
     empty_arrivals: int
     everywhere: bool
     """Whether other workgroups of the cluster fill its buffers as well."""
+    whole_rounds: bool = False
+    """Whether each tile begins with the first buffer, and leaves out what is left of its last round: where tiles differ
+    in steps, the loop over them carries how many rounds there were."""
     begins: bool = True
     """Whether no loop before has steps of the ring."""
     ends: bool = True
     """Whether no loop behind has."""
 
     def index(self, step: Expr) -> Expr:
-        return (self.done + step) % self.stages
+        return (step if self.whole_rounds else self.done + step) % self.stages
 
     def round(self, step: Expr) -> Expr:
         """The parity of the round: a signal's phase."""
+        if self.whole_rounds:
+            return (self.done + step // self.stages) % 2
         return (self.done + step) // self.stages % 2
 
     @property
@@ -86,7 +91,8 @@ def rings_of(kernel: Kernel) -> dict[int, tuple[BufferRing, ...]]:
         induction: str = first["induction"]
         name = f"{induction}.{known[induction]}" if known[induction] else induction
         known[induction] += 1
-        ring = _ring(kernel, rest.with_(lower=first["lower"]) if rest else first, around, name)
+        whole = rest.with_(lower=first["lower"]) if rest else first
+        ring = _ring(kernel, whole, around, name, filled_by(kernel, first))
         apart = _apart(kernel, first, ring)
         rings[id(first)] = tuple(replace(one, steps=trips(first), ends=rest is None) for one in apart)
         if rest:
@@ -121,16 +127,28 @@ def _apart(kernel: Kernel, loop: Op, ring: BufferRing) -> tuple[BufferRing, ...]
     return tuple(found)
 
 
-def ring_outside(kernel: Kernel) -> BufferRing | None:
-    """Of what is filled once, in front of all loops: one buffer."""
-    copies = [op for op in kernel.body if is_copy(kernel, op)]
-    if not copies:
-        return None
-    filled = frozenset(op["memory"] for op in copies)
-    name = "-".join(sorted(filled))
-    arrivals = _full_arrivals(kernel, copies, filled)
-    none, one = const(0), const(1)
-    return BufferRing(name, filled, 1, none, (), none, none, one, arrivals, empty_arrivals=0, everywhere=False)
+def rings_outside(kernel: Kernel) -> dict[int, BufferRing]:
+    """Of what is filled once in front of loops, by the `id` of the loop around them, or 0: in a loop over tiles it is
+    filled again for the next one."""
+    found = dict[int, BufferRing]()
+    if filled := _filled_once(kernel, kernel.body):
+        none, one = const(0), const(1)
+        arrivals = _full_arrivals(kernel, kernel.body, filled)
+        found[0] = BufferRing(_joined(filled), filled, 1, none, (), none, none, one, arrivals, 0, everywhere=False)
+    for loop in kernel.body:
+        around_loops = loop.is_(FOR) and any(filled_by(kernel, inner) for inner in loop.walk() if inner is not loop)
+        if around_loops and (filled := _filled_once(kernel, loop.body.ops)):
+            found[id(loop)] = _ring(kernel, loop, (), _joined(filled), filled)
+    return found
+
+
+def _filled_once(kernel: Kernel, ops: Sequence[Op]) -> frozenset[str]:
+    """Shared memories that these operations fill, and loops among them read."""
+    return frozenset(op["memory"] for op in ops if is_copy(kernel, op))
+
+
+def _joined(memories: frozenset[str]) -> str:
+    return "-".join(sorted(memories))
 
 
 def _goes_on(first: Op, rest: Op, filled: frozenset[str]) -> bool:
@@ -153,12 +171,15 @@ def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterato
             yield from _loops(kernel, op.region.ops, (*around, op) if op.is_(FOR) else around)
 
 
-def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> BufferRing:
-    filled = filled_by(kernel, loop)
+def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str, filled: frozenset[str]) -> BufferRing:
     stages = max(kernel.memory(name).buffers for name in filled)
-    done, lets = const(0), tuple[Op, ...]()
-    if around:
-        _check_counted(loop, around)
+    done, lets, whole_rounds = const(0), tuple[Op, ...](), False
+    if around and not _is_counted(loop, around):
+        in_step = len(around) == 1 and TURN not in dict(kernel.waves) and kernel.distribution.cluster == 1
+        if not in_step:
+            raise StepsNotCounted(loop.span, loop.node)
+        done, whole_rounds = symbol(f"done_{name}", 0, 1), True
+    elif around:
         passed = const(0)
         for outer in around:
             passed = passed * trips(outer) + step_of(kernel, outer)
@@ -178,6 +199,7 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> Buffer
         full_arrivals=_full_arrivals(kernel, loop.body.ops, filled),
         empty_arrivals=waves * (kernel.cluster if everywhere else 1),
         everywhere=everywhere,
+        whole_rounds=whole_rounds,
     )
 
 
@@ -187,13 +209,14 @@ def _full_arrivals(kernel: Kernel, ops: Sequence[Op], filled: frozenset[str]) ->
     return (kernel.lanes * kernel.producers if by_lanes else 0) + any(op.is_(BULK_COPY) for op in ops)
 
 
-def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
-    """Steps before are a product of trips, so no trips change from one time a loop is reached to the next."""
+def _is_counted(loop: Op, around: tuple[Op, ...]) -> bool:
+    """Whether steps before are a product of trips: no trips change from one time a loop is reached to the next."""
     changing: set[str] = set()
     for outer, inner in pairwise((*around, loop)):
         changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.is_(NAMES_A_SYMBOL))}
         if not changing.isdisjoint(trips(inner).symbols):
-            raise StepsNotCounted(inner.span, inner.node)
+            return False
+    return True
 
 
 def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:

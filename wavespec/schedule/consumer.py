@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from wavespec.schedule.buffer_ring import (
     readers,
     step_of,
 )
+from wavespec.schedule.carried_rounds import carrying_rounds, left_of_round
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.overlapped_products import overlapped_products
@@ -37,7 +39,7 @@ class Consumer:
         self,
         kernel: Kernel,
         rings: Mapping[int, Sequence[BufferRing]],
-        outside: BufferRing | None,
+        outside: Mapping[int, BufferRing],
         fresh: Callable[[str], str],
     ) -> None:
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
@@ -45,23 +47,13 @@ class Consumer:
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; stores in flight are awaited before shared memory goes away."""
-        ops = self._kept(self._filled_once(), ())
+        ops = self._kept(self.kernel.body, (), self.outside.get(0))
         if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))
         return ops
 
-    def _filled_once(self) -> tuple[Op, ...]:
-        """The kernel; a wait for what is filled once where its copies were."""
-        ops, outside = self.kernel.body, self.outside
-        if outside is None:
-            return ops
-        first = next(number for number, op in enumerate(ops) if is_copy(self.kernel, op))
-        wait = make("signal_wait", signal=outside.full, index=const(0), phase=const(0))
-        used = _without_copies(ops, outside.filled)
-        before, behind = ([ops[n] for n in used if (n < first) == is_before] for is_before in (True, False))
-        return *before, wait, *behind
-
-    def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
+    def _kept(self, ops: Sequence[Op], around: tuple[Op, ...], outside: BufferRing | None) -> tuple[Op, ...]:
+        ops = self._awaited(ops, outside) if outside else ops
         result: list[Op] = []
         in_turn = self._in_turn(ops) if self.turn is not None and len(around) == 1 else ()
         for number, op in enumerate(ops):
@@ -72,17 +64,33 @@ class Consumer:
             result += wait
             if op.region is not None:
                 inner = (*around, op) if op.is_(FOR) else around
-                region = replace(op.region, ops=self._kept(op.region.ops, inner))
+                kept = self._kept(op.region.ops, inner, self.outside.get(id(op)))
+                rings = [ring for one in op.region.ops for ring in self.rings.get(id(one), ())]
                 if self.turn is not None and not around:  # every other tile
                     first, step = op["lower"] + op["step"] * self.turn, op["step"] * WAVES_IN_TURN
                     op = op.with_(lower=first, step=step)
-                result.append(replace(op, region=region))
+                result += carrying_rounds(op, kept, rings, self.fresh)
             elif is_copy(self.kernel, op):
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             else:
                 result.append(op)
             result += give
-        return tuple(result)
+        return tuple(self._released(result, outside) if outside else result)
+
+    def _awaited(self, ops: Sequence[Op], outside: BufferRing) -> tuple[Op, ...]:
+        """What stands around loops, with a wait for what is filled once where its copies were."""
+        first = next(number for number, op in enumerate(ops) if is_copy(self.kernel, op))
+        used = _without_copies(ops, outside.filled)
+        before, behind = ([ops[n] for n in used if (n < first) == is_before] for is_before in (True, False))
+        return *before, _full(outside), *behind
+
+    def _released(self, ops: Sequence[Op], outside: BufferRing) -> list[Op]:
+        """The same with its buffer, given back behind the last loop that reads it, where the next tile fills it."""
+        index = outside.index(outside.step)
+        last = readers(ops, outside.filled)[-1] if outside.empty_arrivals else len(ops)
+        used = [_of_buffer(op, outside.filled, index) for op in ops]
+        release = [self._release(outside, index)] if outside.empty_arrivals else []
+        return [*used[: last + 1], *release, *used[last + 1 :]]
 
     def _in_turn(self, ops: Sequence[Op]) -> tuple[int, ...]:
         """Operations of a tile that multiply: one wave has its turn from the first to the last."""
@@ -92,6 +100,7 @@ class Consumer:
         ring, filled = rings[0], frozenset[str]().union(*(ring.filled for ring in rings))
         used = [loop.body.ops[number] for number in _without_copies(loop.body.ops, filled)]
         lets = ring.lets if ring.begins else ()
+        left = [op for one in rings for op in left_of_round(one, functools.partial(self._left_out, one))]
         ops = [_of_buffer(op, filled, ring.index(ring.step)) for op in used]
         last = ops[-1]
         # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
@@ -101,12 +110,16 @@ class Consumer:
         computed = any(op.is_(MMA_ASYNC) and op["b_memory"] not in ring.filled for op in ops)
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
         if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1 and ring.begins:
-            return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give)]
+            return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give), *left]
         loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings)))
         # The product of the step before still reads its buffer when this step's has to be there.
         overlaps = ring.stages > 1 and not less(loop["upper"] - loop["lower"], loop["step"] + 1)
         loops = overlapped_products(self.kernel, loop, self.fresh) if overlaps else (loop,)
-        return [*lets, *wait, *loops, *give]
+        return [*lets, *wait, *loops, *give, *left]
+
+    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
+        """Give a buffer back that has nothing in it."""
+        return [make("signal_wait", signal=ring.full, index=index, phase=phase), self._release(ring, index)]
 
     def _signalled(self, ops: Sequence[Op], rings: Sequence[BufferRing]) -> tuple[Op, ...]:
         """A step with a wait in front of the first products that read a ring, and its release when they are done; the

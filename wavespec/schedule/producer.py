@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
-from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FOR, LET
+from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FILLS, FOR, LET
 from wavespec.schedule.buffer_ring import (
     BufferRing,
     copies_into,
@@ -19,6 +20,7 @@ from wavespec.schedule.buffer_ring import (
     make,
     only_if,
 )
+from wavespec.schedule.carried_rounds import carrying_rounds, left_of_round
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
 
@@ -26,26 +28,30 @@ from wavespec.schedule.feeding import feeding
 class Producer:
     """Keeps the copies of a kernel and the loops around them."""
 
-    def __init__(self, kernel: Kernel, rings: Mapping[int, Sequence[BufferRing]], outside: BufferRing | None) -> None:
-        self.kernel, self.rings, self.outside = kernel, rings, outside
+    def __init__(
+        self,
+        kernel: Kernel,
+        rings: Mapping[int, Sequence[BufferRing]],
+        outside: Mapping[int, BufferRing],
+        fresh: Callable[[str], str],
+    ) -> None:
+        self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
         blocks = [(op.body.ops, filled) for op in kernel.walk() if (filled := filled_by(kernel, op))]
-        blocks += [(kernel.body, outside.filled)] if outside else []
+        bodies = {id(op): op.body.ops for op in kernel.body if op.is_(FOR)} | {0: kernel.body}
+        blocks += [(bodies[block], ring.filled) for block, ring in outside.items()]
         self.by_lanes = any(is_by_lanes(op, filled) for ops, filled in blocks for op in ops)
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; one lane is enough to have boxes copied."""
         ops = self._kept(self.kernel.body)
-        if self.outside:
-            copies = copies_into(self.kernel.body, self.outside.filled)
-            inside, after = self._issue(copies, self.outside)
-            ops = (*inside, *after, *ops)
         return ops if self.by_lanes else (in_first_lane(self.kernel, *ops),)
 
-    def _kept(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """Its loops, and what the places of copies are made of."""
-        found, own = list[Op](), list[int]()
+    def _kept(self, ops: Sequence[Op], loop: int = 0) -> tuple[Op, ...]:
+        """Its loops, what is filled once, and what the places of copies are made of."""
+        found, own, outside = list[Op](), list[int](), self.outside.get(loop)
+        once = [op for op in ops if outside and op.is_(FILLS) and op["memory"] in outside.filled]
         for op in ops:
-            kept = self._own(op)
+            kept = self._fill(once, outside) if outside and once and op is once[-1] else self._own(op)
             own += range(len(found), len(found) + len(kept))
             found += kept or [op]
         needed = feeding(found, own)
@@ -54,6 +60,11 @@ class Producer:
                 raise ValuesNotShared(found[number].span)
         return tuple(found[number] for number in sorted({*own, *needed}))
 
+    def _fill(self, copies: Sequence[Op], ring: BufferRing) -> Sequence[Op]:
+        """Copy once; in a loop, when what was there before is not needed any more."""
+        inside, after = self._issue(copies, ring)
+        return (*([_empty(ring)] if ring.empty_arrivals else []), *inside, *after)
+
     def _own(self, op: Op) -> Sequence[Op]:
         if op.is_(LET):
             return (op,)
@@ -61,8 +72,9 @@ class Producer:
             rings = self.rings[id(op)]
             return self._loop(op.with_(lower=rings[0].lower), rings) if rings[0].ends else ()
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
-            region = Region((), self._kept(op.body.ops), ())
-            return (replace(op, operands=(), results=(), region=region),)
+            ops, bare = self._kept(op.body.ops, id(op)), replace(op, operands=(), results=(), region=Region((), (), ()))
+            inside = [ring for inner in op.body.ops for ring in self.rings.get(id(inner), ())]
+            return carrying_rounds(bare, ops, inside, self.fresh)
         return ()
 
     def _loop(self, loop: Op, rings: Sequence[BufferRing]) -> list[Op]:
@@ -72,14 +84,19 @@ class Producer:
             for op in copies:
                 if not carried.isdisjoint(value.name for value in op.operands):
                     raise ValuesNotShared(op.span)
-            wait = make(
-                "signal_wait", signal=ring.empty, index=ring.index(ring.step), phase=const(1) - ring.round(ring.step)
-            )
             inside, after = self._issue(copies, ring)
-            body += [wait, *inside]
-            behind += after
+            body += [_empty(ring), *inside]
+            behind += [*after, *left_of_round(ring, functools.partial(self._left_out, ring))]
         lets = [let for ring in rings for let in ring.lets]
         return [*lets, replace(loop, operands=(), results=(), region=Region((), tuple(body), ())), *behind]
+
+    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
+        """Signal that a buffer is full, when it is empty, with nothing in it."""
+        wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - phase)
+        arrive = make("signal_arrive", signal=ring.full, index=index, bytes=0)
+        by_lanes, boxes = divmod(ring.full_arrivals, self.kernel.lanes * self.kernel.producers)
+        once = [in_first_lane(self.kernel, arrive) if self.by_lanes else arrive]
+        return [wait, *[arrive] * by_lanes, *once * boxes]
 
     def _issue(self, copies: Sequence[Op], ring: BufferRing) -> tuple[list[Op], list[Op]]:
         """The copies of a step with their signals; and what is left to do behind the loop."""
@@ -117,6 +134,11 @@ class Producer:
             arrive = make("signal_arrive", signal=ring.full, index=ring.index(ring.steps - number), bytes=0)
             after.append(only_if(((const(number - 1), ring.steps),), arrive))
         return inside, after
+
+
+def _empty(ring: BufferRing) -> Op:
+    phase = const(1) - ring.round(ring.step)
+    return make("signal_wait", signal=ring.empty, index=ring.index(ring.step), phase=phase)
 
 
 def _part(kernel: Kernel, box: Op) -> Op:
