@@ -1,4 +1,4 @@
-"""Thread kernel in, thread kernel out: places of a lane that become floating-point numbers are counted on from the first."""
+"""Thread kernel in, thread kernel out: places of a lane that become floating-point numbers are converted once."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from wavespec.ir.expr import Expr, const, less
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_FENCE, MMA_WAIT
+from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_FENCE, MMA_WAIT, PURE
 from wavespec.schedule.buffer_ring import (
     NEXT_TURN,
     READS,
@@ -43,6 +43,7 @@ class Consumer:
         fresh: Callable[[str], str],
     ) -> None:
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
+        self.overlapping: dict[int, Op] = {}
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
 
     def body(self) -> tuple[Op, ...]:
@@ -75,6 +76,7 @@ class Consumer:
             else:
                 result.append(op)
             result += give
+        result = self._overlapping(result)
         return tuple(self._released(result, outside) if outside else result)
 
     def _awaited(self, ops: Sequence[Op], outside: BufferRing) -> tuple[Op, ...]:
@@ -112,10 +114,25 @@ class Consumer:
         if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1 and ring.begins:
             return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give), *left]
         loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings)))
-        # The product of the step before still reads its buffer when this step's has to be there.
-        overlaps = ring.stages > 1 and not less(loop["upper"] - loop["lower"], loop["step"] + 1)
-        loops = overlapped_products(self.kernel, loop, self.fresh) if overlaps else (loop,)
-        return [*lets, *wait, *loops, *give, *left]
+        if ring.stages > 1:  # the product of the step before still reads its buffer when this step's has to be there
+            self.overlapping[id(loop)] = loop
+        return [*lets, *wait, loop, *give, *left]
+
+    def _overlapping(self, ops: Sequence[Op]) -> list[Op]:
+        """The operations with the steps of loops, and those of loops that go on where one ends, overlapping."""
+        result, chain, between = list[Op](), list[Op](), list[Op]()
+        for op in ops:
+            goes_on = chain and op.operands == chain[-1].results and op.get("lower") == chain[-1]["upper"]
+            if goes_on and id(op) in self.overlapping:
+                result += between
+                chain, between = [*chain, op], []
+            elif chain and op.is_(PURE) and _names(op.operands).isdisjoint(_names(chain[-1].results)):
+                between.append(op)
+            else:
+                result += [*overlapped_products(self.kernel, chain, self.fresh), *between]
+                chain, between = ([op], []) if id(op) in self.overlapping else ([], [])
+                result += [] if chain else [op]
+        return [*result, *overlapped_products(self.kernel, chain, self.fresh), *between]
 
     def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
         """Give a buffer back that has nothing in it."""
@@ -175,6 +192,10 @@ class Consumer:
         attributes = {"everywhere": True} if ring.everywhere else {}
         arrive = make("signal_arrive", signal=ring.empty, index=index, bytes=0, **attributes)
         return in_first_lane(self.kernel, arrive, mask=mask)
+
+
+def _names(values: Sequence[Value]) -> set[str]:
+    return {value.name for value in values}
 
 
 def _full(ring: BufferRing) -> Op:

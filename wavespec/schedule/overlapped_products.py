@@ -1,33 +1,41 @@
-"""The loop of a consumer in; out come loops in which the last product of a step runs beside the first of the next one,
-and while that is made ready for its own last product."""
+"""Loops of a consumer, one going on where another ends, in; out come loops in which the last product of a step runs
+beside the first of the next one, and while that is made ready for its own last product."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from wavespec.ir.expr import Expr, maximum, minimum
+from wavespec.ir.expr import Expr, less, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied, substituted
 from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES, SIGNAL_ARRIVE, SIGNAL_WAIT
 from wavespec.schedule.buffer_ring import trips
 
 
-def overlapped_products(kernel: Kernel, loop: Op, fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    """Three loops: the first step up to its last product, all others each with the last product of the step before, and
-    that of the last step; the loop itself where its products depend on each other in another way.
+def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """The first step up to its last product; for each loop its other steps, each with the last product of the step
+    before; and that of the last step.  The loops themselves where they have one step, or their products depend on each
+    other in another way.
 
-    The loop ends with the release of its buffer.  In a round the last product of the step before is issued behind the
+    Each step ends with the release of its buffer.  In a round the last product of the step before is issued behind the
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
-    factor.
+    factor.  The first step is one of the last loop, which takes the least for granted.
     """
-    step = _Step.of(loop)
-    if step is None:
-        return (loop,)
-    loops = _Loops(step, loop, kernel.symbol(loop["induction"]), fresh)
-    first = loops.first()
-    others = loops.others(first[-1].results)
-    return *first, others, loops.last(others.results[-len(step.handed) :])
+    steps = [_Step.of(loop) for loop in loops]
+    known = [step for step in steps if step is not None]
+    if not loops or len(known) < len(loops) or len({step.types for step in known}) > 1:
+        return tuple(loops)
+    start, whole = loops[0]["lower"], replace(loops[-1], operands=loops[0].operands).with_(lower=loops[0]["lower"])
+    if less(whole["upper"] - start, whole["step"] + 1):
+        return tuple(loops)
+    around = _Loops(known[-1], whole, kernel.symbol(whole["induction"]), fresh)
+    found = [*around.first()]
+    for step, loop in zip(known, loops, strict=True):
+        own = _Loops(step, loop, around.at, fresh)
+        lower = start + loop["step"] if loop is loops[0] else maximum(loop["lower"], start + loop["step"])
+        found.append(own.others(found[-1].results, lower))
+    return *found, around.last(found[-1].results[-len(known[-1].handed) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,12 @@ class _Step:
     """Those of them that it adds to, for each of its sums: what is carried in their place."""
     guarded: tuple[Value, ...]
     """What ``late`` makes the factor of."""
+
+    @property
+    def types(self) -> tuple[object, ...]:
+        """Of what one step hands to the next, and which of it is added to."""
+        place = [value.name for value in self.handed]
+        return tuple(value.type for value in self.handed), tuple(place.index(value.name) for value in self.added_to)
 
     @classmethod
     def of(cls, loop: Op) -> _Step | None:
@@ -167,8 +181,8 @@ class _Loops:
         results = self._new(made, {})
         return *zeros, replace(loop.with_(upper=upper), operands=operands, results=results, region=region)
 
-    def others(self, starts: tuple[Value, ...]) -> Op:
-        """All other steps, each with the last product of the one before."""
+    def others(self, starts: tuple[Value, ...], lower: Expr) -> Op:
+        """The steps from a place on, each with the last product of the one before."""
         loop, step, names, before = self.loop, self.step, dict[str, Value](), dict[str, Value]()
         arguments = self._new((argument for _, argument, _, _ in self.own), names)
         handed = self._new(step.handed, before)
@@ -185,7 +199,7 @@ class _Loops:
         made = (*(value for _, _, value, _ in self.own), *step.handed)
         region = Region((*arguments, *handed), body, tuple(names[value.name] for value in made))
         ends = (*(result for _, _, _, result in self.own), *self._new(step.handed, {}))
-        return replace(loop.with_(lower=loop["lower"] + loop["step"]), operands=starts, results=ends, region=region)
+        return replace(loop.with_(lower=lower), operands=starts, results=ends, region=region)
 
     def last(self, handed: tuple[Value, ...]) -> Op:
         """The last product of all, if there was one."""
