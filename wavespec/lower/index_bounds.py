@@ -1,4 +1,4 @@
-"""Operations of a loop go in; up to where comparisons of indices hold for all elements of a step comes out."""
+"""Operations of a loop go in; where comparisons of indices hold, for all elements of a step or for none, comes out."""
 
 from __future__ import annotations
 
@@ -36,12 +36,33 @@ def holds_until(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
     return found
 
 
-def _linear(op: Op, known: Mapping[str, _Linear]) -> _Linear | None:
+def fails_beyond(ops: Iterable[Op], dim: str, sizes: Mapping[str, Expr]) -> set[str]:
+    """The flags that hold for no element beyond the edge of a dim that the other dims have."""
+    known, found = dict[str, _Linear](), set[str]()
+    for op in ops:
+        if len(op.results) != 1 or op.region is not None:
+            continue
+        if op.is_(ELEMENTWISE) and op["function"] in _AT_LEAST and all(v.name in known for v in op.operands):
+            sign, least = _AT_LEAST[op["function"]]
+            left, right = (known[value.name] for value in op.operands)
+            coefficients, most = _sum(((sign, right), (-sign, left)))
+            if coefficients.get(dim, 0) < 0:
+                for other, coefficient in coefficients.items():
+                    most += coefficient * (sizes[dim] if other == dim else sizes[other] - 1 if coefficient > 0 else 0)
+                if most.high is not None and most.high < least:
+                    found.add(op.result.name)
+        elif (linear := _linear(op, known, absolute=True)) is not None:
+            known[op.result.name] = linear
+    return found
+
+
+def _linear(op: Op, known: Mapping[str, _Linear], *, absolute: bool = False) -> _Linear | None:
+    """``absolute``: by the element's place in the dim."""
     if op.result.tile.dtype.kind != "int":
         return None
     if op.is_(INDEX):
         ((dim, origin),) = op["origin"]
-        return {dim: 1}, origin
+        return {dim: 1}, _NONE if absolute else origin
     if op.is_(SIZE):
         return {}, op["extent"]
     if op.is_(REGISTER):
