@@ -26,8 +26,7 @@ READS = ("memory", "a_memory", "b_memory")
 
 @dataclass(frozen=True, slots=True)
 class BufferRing:
-    """The buffers of a loop, or of two of which one goes on where the other ends: which one a step uses, in which
-    round."""
+    """The buffers of a loop, or of several that go on where one ends: which one a step uses, in which round."""
 
     name: str
     filled: frozenset[str]
@@ -87,16 +86,17 @@ def rings_of(kernel: Kernel) -> dict[int, tuple[BufferRing, ...]]:
     waiting = deque(_loops(kernel, kernel.body, ()))
     while waiting:
         first, around = waiting.popleft()
-        rest = waiting.popleft()[0] if waiting and _goes_on(first, waiting[0][0], filled_by(kernel, first)) else None
+        chain = [first]
+        while waiting and _goes_on(chain[-1], waiting[0][0], filled_by(kernel, first)):
+            chain.append(waiting.popleft()[0])
         induction: str = first["induction"]
         name = f"{induction}.{known[induction]}" if known[induction] else induction
         known[induction] += 1
-        whole = rest.with_(lower=first["lower"]) if rest else first
-        ring = _ring(kernel, whole, around, name, filled_by(kernel, first))
-        apart = _apart(kernel, first, ring)
-        rings[id(first)] = tuple(replace(one, steps=trips(first), ends=rest is None) for one in apart)
-        if rest:
-            rings[id(rest)] = tuple(replace(one, begins=False) for one in apart)
+        whole = chain[-1].with_(lower=first["lower"])
+        apart = _apart(kernel, first, _ring(kernel, whole, around, name, filled_by(kernel, first)))
+        for loop in chain:
+            begins, ends, steps = loop is first, loop is chain[-1], trips(loop.with_(lower=first["lower"]))
+            rings[id(loop)] = tuple(replace(one, steps=steps, begins=begins, ends=ends) for one in apart)
     return rings
 
 
