@@ -32,8 +32,17 @@ NVDISASM = shutil.which("nvdisasm") or next(map(str, _INSTALLED), None)
 needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler, ptxas, on the PATH")
 
 
-SPILLS = {("attention_decode", 1): 16}
-"""Two words, stored and loaded: the assembler wants twelve workgroups of one warp on a processor."""
+SPILLS = {("attention_decode", 1): 16} | {
+    ("attention", 2): 56,
+    ("attention_alibi", 2): 52,
+    ("attention_gqa", 2): 32,
+    ("attention_masked_causal", 2): 100,
+    ("attention_masked_soft_cap", 0): 52,
+    ("attention_masked_soft_cap", 2): 60,
+    ("attention_masked_window", 2): 116,
+}
+"""Two words, stored and loaded: the assembler wants twelve workgroups of one warp on a processor.  What a persistent
+workgroup knows of all its tiles gives way to the sums of one: loaded once a tile, never in a step."""
 
 
 @cache

@@ -14,13 +14,13 @@ from wavespec.schedule.buffer_ring import trips
 
 
 def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    """The first step up to its last product; for each loop its other steps, each with the last product of the step
-    before; and that of the last step.  The loops themselves where they have one step, or their products depend on each
-    other in another way.
+    """For each loop the first step of all, if that is one of its own, up to its last product; for each the other steps,
+    each with the last product of the step before; and that of the last step.  The loops themselves where they have one
+    step, or their products depend on each other in another way.
 
     Each step ends with the release of its buffer.  In a round the last product of the step before is issued behind the
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
-    factor.  The first step is one of the last loop, which takes the least for granted.
+    factor.
     """
     steps = [_Step.of(loop) for loop in loops]
     known = [step for step in steps if step is not None]
@@ -29,13 +29,20 @@ def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[st
     start, whole = loops[0]["lower"], replace(loops[-1], operands=loops[0].operands).with_(lower=loops[0]["lower"])
     if less(whole["upper"] - start, whole["step"] + 1):
         return tuple(loops)
-    around = _Loops(known[-1], whole, kernel.symbol(whole["induction"]), fresh)
-    found = [*around.first()]
-    for step, loop in zip(known, loops, strict=True):
-        own = _Loops(step, loop, around.at, fresh)
-        lower = start + loop["step"] if loop is loops[0] else maximum(loop["lower"], start + loop["step"])
-        found.append(own.others(found[-1].results, lower))
-    return *found, around.last(found[-1].results[-len(known[-1].handed) :])
+    at, behind = kernel.symbol(whole["induction"]), start + whole["step"]
+    writers = [
+        _Loops(step, replace(loop, operands=whole.operands), at, fresh) for step, loop in zip(known, loops, strict=True)
+    ]
+    found = [*writers[0].starts()]
+    carried = writers[0].carried(found)
+    for writer in writers:
+        found.append(writer.first(carried, minimum(behind, writer.loop["upper"])))
+        carried = found[-1].results
+    for writer in writers:
+        lower = behind if writer is writers[0] else maximum(writer.loop["lower"], behind)
+        found.append(writer.others(carried, lower))
+        carried = found[-1].results
+    return *found, _Loops(known[-1], whole, at, fresh).last(carried[-len(known[-1].handed) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,19 @@ class _Loops:
         self.added_to = [step.added_to[place[value.name]] for _, _, value, _ in self.sums]
         """By sum, what is carried in its place."""
 
-    def first(self) -> tuple[Op, ...]:
+    def starts(self) -> tuple[Op, ...]:
+        """What is handed to the first step of all and nobody uses."""
+        unknown = [value for value in self.step.handed if value.name not in {one.name for one in self.added_to}]
+        return tuple(Op("constant", (), (value,), attribute_pairs({"value": 0})) for value in self._new(unknown, {}))
+
+    def carried(self, starts: Iterable[Op]) -> tuple[Value, ...]:
+        """What the first step of all begins with."""
+        known = {value.name: start for value, (start, _, _, _) in zip(self.added_to, self.sums, strict=True)}
+        unused = (op.result for op in starts)
+        handed = (known[value.name] if value.name in known else next(unused) for value in self.step.handed)
+        return *(start for start, _, _, _ in self.own), *handed
+
+    def first(self, starts: tuple[Value, ...], upper: Expr) -> Op:
         """The first step up to its last product, if there is one."""
         loop, step = self.loop, self.step
         names = {argument.name: start for start, argument, _, _ in self.sums}
@@ -172,14 +191,8 @@ class _Loops:
         unused = self._new(step.handed, {})
         body = self._copied((*step.issue, *step.middle, *step.late), names)
         made = (*(value for _, _, value, _ in self.own), *step.handed)
-        starts = {value.name: start for value, (start, _, _, _) in zip(self.added_to, self.sums, strict=True)}
-        unknown = [value for value in step.handed if value.name not in starts]
-        zeros = [Op("constant", (), (value,), attribute_pairs({"value": 0})) for value in self._new(unknown, starts)]
-        operands = (*(start for start, _, _, _ in self.own), *(starts[value.name] for value in step.handed))
         region = Region((*arguments, *unused), body, tuple(names[value.name] for value in made))
-        upper = minimum(loop["lower"] + loop["step"], loop["upper"])
-        results = self._new(made, {})
-        return *zeros, replace(loop.with_(upper=upper), operands=operands, results=results, region=region)
+        return replace(loop.with_(upper=upper), operands=starts, results=self._new(made, {}), region=region)
 
     def others(self, starts: tuple[Value, ...], lower: Expr) -> Op:
         """The steps from a place on, each with the last product of the one before."""
