@@ -56,7 +56,8 @@ class PersistWorkgroups(Pass):
             raise PersistenceNotPossible(plan.workgroups_span, machine)
         rows = ceildiv(kernel.grid[0], kernel.cluster)
         places = (rows, *kernel.grid[1:])
-        named = {f"wg{axis}": extent for axis, extent in enumerate(places)}
+        # No division is by 0: where the machine knows that, it computes in 32 bits.
+        named = {f"wg{axis}": maximum(extent, 1) if len(places) > 2 else extent for axis, extent in enumerate(places)}
         tiles = product(places)
         most = machine.clusters[kernel.cluster] if kernel.cluster > 1 else plan.workers or machine.processors
         # Symbols of their own keep the arithmetic in 32 bits.
