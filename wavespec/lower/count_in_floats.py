@@ -26,9 +26,6 @@ class CountInFloats(Pass):
     name: ClassVar[str] = "count-in-floats"
     requires = (is_of_lanes,)
 
-    def applies_to(self, machine: Machine) -> bool:
-        return machine.concurrent_waves
-
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         places = _places(kernel)
         fresh = fresh_names(kernel)
