@@ -239,7 +239,10 @@ def readers(ops: Sequence[Op], memories: frozenset[str]) -> list[int]:
 
 def is_copy(kernel: Kernel, op: Op) -> bool:
     """Whether an operation copies a part of a tensor's tile into shared memory."""
-    return op.is_(FILLS) and kernel.memory(op["memory"]).staged
+    if not op.is_(FILLS):
+        return False
+    memory = kernel.memory(op["memory"])
+    return memory.staged and memory.space == "shared"
 
 
 def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:
