@@ -179,3 +179,10 @@ def test_signals_behind_tiles_that_take_all_of_shared_memory_are_refused() -> No
         WavespecError, match=r"error\[shared-memory-exceeded\]: The staged tiles and values that are handed on need"
     ):
         emit(gemm.spec, NVIDIA)
+
+
+@pytest.mark.parametrize(("consumer", "workgroups"), [(232, 2), (240, 1), (152, 2), (88, 4)])
+def test_as_many_workgroups_run_on_a_processor_as_have_registers(consumer: int, workgroups: int) -> None:
+    roles = f"waves: {{producers: 1, registers: {{producer: 24, consumer: {consumer}}}}}"
+    gemm = hopper_gemm(tile=(64, 64, 64), schedule=roles, stages=2)
+    assert f"nvvm.minctasm = {workgroups} : i32" in emit(gemm.spec, NVIDIA).text
