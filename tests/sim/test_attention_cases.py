@@ -62,3 +62,12 @@ def test_a_wait_that_is_missing_is_found(signal: str) -> None:
     kernel = dropped("signal_wait", signal=signal)(lower(CAUSAL.cases("sm_90")[1].spec, HOPPER))
     with pytest.raises(AssertionError, match="unwaited-copy"):
         check(CAUSAL, kernel, {"H": 6, "M": 200, "N": 200, "D": 72})
+
+
+def test_all_lanes_have_seen_a_buffer_that_is_given_back_unused() -> None:
+    """The simulator runs a wave as one: that one of its warps is late, and sees the next round but one, it cannot find."""
+    kernel = lower(CAUSAL.cases("sm_90")[1].spec, HOPPER)
+    consumer = [op for op in kernel.body if op.name == "role"][1]
+    unused = [op.body.ops for op in consumer.walk() if op.name == "if" and op.body.ops[0].name == "signal_wait"]
+    assert len(unused) == 2, "one of two buffers of K, and of V"
+    assert all([op.name for op in ops] == ["signal_wait", "barrier", "if"] for ops in unused)

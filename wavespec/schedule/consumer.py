@@ -91,7 +91,7 @@ class Consumer:
         index = outside.index(outside.step)
         last = readers(ops, outside.filled)[-1] if outside.empty_arrivals else len(ops)
         used = [_of_buffer(op, outside.filled, index) for op in ops]
-        release = [self._release(outside, index)] if outside.empty_arrivals else []
+        release = self._release_by_all(outside, index) if outside.empty_arrivals else []
         return [*used[: last + 1], *release, *used[last + 1 :]]
 
     def _in_turn(self, ops: Sequence[Op]) -> tuple[int, ...]:
@@ -136,7 +136,13 @@ class Consumer:
 
     def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
         """Give a buffer back that has nothing in it."""
-        return [make("signal_wait", signal=ring.full, index=index, phase=phase), self._release(ring, index)]
+        return [make("signal_wait", signal=ring.full, index=index, phase=phase), *self._release_by_all(ring, index)]
+
+    def _release_by_all(self, ring: BufferRing, index: Expr) -> list[Op]:
+        """Release a buffer when all lanes of the wave have seen that it was full: no product in between has waited for
+        them, and who comes too late would see the next round but one."""
+        barrier = make("barrier", first=self.kernel.wave_number, waves=1)
+        return [barrier, self._release(ring, index)]
 
     def _signalled(self, ops: Sequence[Op], rings: Sequence[BufferRing]) -> tuple[Op, ...]:
         """A step with a wait in front of the first products that read a ring, and its release when they are done; the
