@@ -2,17 +2,19 @@
 
 Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on another machine:
 
-    python -m benchmarks.attention_h200 build FOLDER
+    python -m benchmarks.attention_h200 build FOLDER [--window 128 1024]
     python -m benchmarks.attention_h200 run FOLDER [--heads 64 128 256] [--length 512 2048 4096 16384] [--tokens 16384]
+        [--kernels attention ...] [--rounds 7]
 
 bf16, 2048 / D heads of D elements, so many batches that there are ``--tokens`` tokens.  TFLOP/s count the pairs of a
 query and a key that it sees.  Contestants take turns, a dozen calls each; figures are medians.  Errors are the largest
-of two heads against f64.
+of two heads against f64.  Where torch has no fast backend for a mask, plain attention is the one to compare with.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -26,9 +28,19 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from wavespec.runtime import Kernel, unpack_artifact
 
-WINDOW = 128
-_ROUNDS, _CALLS = 7, 12
+_CALLS = 12
+_CAP = 30
+_NARROW = 256
+"""Keys of the windows that the spec has cases for."""
 _BACKENDS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION}
+_KERNELS = (
+    "attention",
+    "attention_alibi",
+    "attention_gqa",
+    "attention_masked_causal",
+    "attention_masked_soft_cap",
+    "attention_masked_window",
+)
 Call = Callable[[], Any]
 
 
@@ -38,49 +50,74 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="compile the specs for sm_90")
     building.add_argument("folder", type=Path)
+    building.add_argument("--window", type=int, nargs="*", default=[128, 1024], help="keys of windows")
     running = commands.add_parser("run", help="check and time the kernels on this machine's GPU")
     running.add_argument("folder", type=Path)
     running.add_argument("--heads", type=int, nargs="*", default=[64, 128, 256], help="elements of a head")
     running.add_argument("--length", type=int, nargs="*", default=[512, 2048, 4096, 16384], help="of a sequence")
     running.add_argument("--tokens", type=int, default=16384, help="in all")
+    running.add_argument("--kernels", nargs="*", help="files of the folder, by default all")
+    running.add_argument("--rounds", type=int, default=7, help="of a dozen calls each")
     arguments = parser.parse_args()
     if arguments.command == "build":
-        build_all(arguments.folder)
+        build_all(arguments.folder, arguments.window)
     else:
-        run(arguments.folder, arguments.heads, arguments.length, arguments.tokens)
+        names = arguments.kernels or sorted(path.stem for path in arguments.folder.glob("*.wavespec"))
+        run(arguments.folder, names, arguments.heads, arguments.length, arguments.tokens, arguments.rounds)
 
 
-def build_all(folder: Path) -> None:
+def build_all(folder: Path, windows: Sequence[int]) -> None:
     """Compile every kernel into ``folder``, one file each."""
+    import yaml
+
     from tests.kernels import subjects
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
+    from wavespec.schema import loads
+    from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
-    names = {"attention", "attention_gqa", "attention_masked_causal", "attention_masked_window", "attention_alibi"}
     folder.mkdir(parents=True, exist_ok=True)
-    for subject in subjects("sm_90"):
-        if subject.name in names:
-            (folder / f"{subject.name}.wavespec").write_bytes(pack_artifact(build(subject.spec, "sm_90")))
-            print(subject.name, flush=True)
+    specs = {subject.name: subject.spec for subject in subjects("sm_90") if subject.name in _KERNELS}
+    window = yaml.safe_load(dump_yaml(specs.pop("attention_masked_window")))
+    narrow = [case for case in window["targets"]["sm_90"]["cases"] if "WINDOW" in str(case)]
+    for keys in windows:
+        other = copy.deepcopy(window)
+        other["params"]["WINDOW"] = keys
+        if keys > _NARROW:
+            other["targets"]["sm_90"]["cases"] = [c for c in window["targets"]["sm_90"]["cases"] if c not in narrow]
+        specs[f"attention_window_{keys}"] = loads(yaml.safe_dump(other), "attention_window.wave.yaml")
+    for name, spec in specs.items():
+        (folder / f"{name}.wavespec").write_bytes(pack_artifact(build(spec, "sm_90")))
+        print(name, flush=True)
 
 
-def run(folder: Path, heads: Sequence[int], lengths: Sequence[int], tokens: int) -> None:
+def run(
+    folder: Path, names: Sequence[str], heads: Sequence[int], lengths: Sequence[int], tokens: int, rounds: int
+) -> None:
     """Print a row for each size and way of masking."""
-    kernels = {path.stem: Kernel(unpack_artifact(path.read_bytes())) for path in sorted(folder.glob("*.wavespec"))}
+    kernels = {name: Kernel(unpack_artifact((folder / f"{name}.wavespec").read_bytes())) for name in names}
     print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}\n")
-    print("| kernel | head | length | TFLOP/s | cuDNN | FA2 | of cuDNN | error over cuDNN's |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    ratios: list[float] = []
+    print("| kernel | head | length | TFLOP/s | cuDNN | FA2 | of cuDNN | of plain | error over cuDNN's |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    ratios, plain = list[float](), dict[tuple[int, int], float]()
     for name, kernel in kernels.items():
         for size in heads:
             for length in lengths:
-                ratios.append(_row(name, kernel, size, length, max(1, tokens // length)))
-    known = [ratio for ratio in ratios if ratio]
-    mean = math.exp(statistics.fmean(map(math.log, known)))
-    print(f"\nGeometric mean {mean:.2f} of cuDNN; least {min(known):.2f}.")
+                ratios.append(_row(name, kernel, size, length, max(1, tokens // length), rounds, plain))
+    if known := [ratio for ratio in ratios if ratio]:
+        mean = math.exp(statistics.fmean(map(math.log, known)))
+        print(f"\nGeometric mean {mean:.2f} of cuDNN; least {min(known):.2f}.")
 
 
-def _row(name: str, kernel: Kernel, size: int, length: int, batches: int) -> float:
+def _row(
+    name: str,
+    kernel: Kernel,
+    size: int,
+    length: int,
+    batches: int,
+    rounds: int,
+    plain: dict[tuple[int, int], float],
+) -> float:
     torch.manual_seed(0)
     count = 2048 // size
     groups = count // 4 if name == "attention_gqa" else count
@@ -91,22 +128,25 @@ def _row(name: str, kernel: Kernel, size: int, length: int, batches: int) -> flo
     more = [torch.rand(count, device="cuda") / 8] if name == "attention_alibi" else []
     calls: dict[str, Call] = {"ours": lambda: kernel(q, k, v, *more)}
     causal = name == "attention_masked_causal"
-    if not more and not name.endswith("window"):  # torch's fast backends take no biases and no windows
+    if not more and "window" not in name and "cap" not in name:  # torch's fast backends take none of these
         for label, backend in _BACKENDS.items():
             calls[label] = _torch(backend, q, k, v, causal=causal, grouped=groups != count)
     errors = {label: _error(call(), q, k, v, name, more) for label, call in calls.items()} if length <= 4096 else {}
-    seconds = _medians(calls)
+    seconds = _medians(calls, rounds)
     seen = length * length
     if causal:
         seen = length * (length + 1) // 2
-    elif name.endswith("window"):
-        seen = sum(min(WINDOW, place + 1) for place in range(length))
+    elif "window" in name:
+        seen = sum(min(_window(name), place + 1) for place in range(length))
     speed = {label: 4 * batches * count * size * seen / time / 1e12 for label, time in seconds.items()}
     ratio = speed["ours"] / speed["cuDNN"] if "cuDNN" in speed else 0.0
+    if name == "attention":
+        plain[size, length] = speed["ours"]
+    of_plain = f"{speed['ours'] / plain[size, length]:.2f}" if (size, length) in plain else ""
     shown = [f"{speed[label]:.0f}" if label in speed else "" for label in ("ours", *_BACKENDS)]
     error = f"{errors['ours'] / errors['cuDNN']:.2f}" if "cuDNN" in errors else ""
     share = f"{ratio:.2f}" if ratio else ""
-    print(f"| {name} | {size} | {length} | {' | '.join(shown)} | {share} | {error} |", flush=True)
+    print(f"| {name} | {size} | {length} | {' | '.join(shown)} | {share} | {of_plain} | {error} |", flush=True)
     return ratio
 
 
@@ -128,22 +168,28 @@ def _error(result: Tensor, q: Tensor, k: Tensor, v: Tensor, name: str, more: Seq
         behind = places[:, None] - places[None]
         if more:
             scores -= more[0][head].double() * behind.abs()
-        if "masked" in name:
+        if "cap" in name:
+            scores = _CAP * (scores / _CAP).tanh()
+        if "causal" in name or "window" in name:
             scores[behind < 0] = -math.inf
-        if name.endswith("window"):
-            scores[behind >= WINDOW] = -math.inf
+        if "window" in name:
+            scores[behind >= _window(name)] = -math.inf
         exact = scores.softmax(-1) @ v[-1, group].double()
         worst = max(worst, (result[-1, head].double() - exact).abs().max().item())
     return worst
 
 
-def _medians(calls: dict[str, Call]) -> dict[str, float]:
+def _window(name: str) -> int:
+    return int(name.rpartition("_")[2])
+
+
+def _medians(calls: dict[str, Call], rounds: int) -> dict[str, float]:
     """Seconds of a call, in turns."""
     times: dict[str, list[float]] = {label: [] for label in calls}
     for call in calls.values():
         for _ in range(3):
             call()
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for label, call in calls.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -175,7 +176,14 @@ def test_waves_that_meet_have_a_barrier_of_their_own() -> None:
 
 def test_signals_behind_tiles_that_take_all_of_shared_memory_are_refused() -> None:
     gemm = hopper_gemm(tile=(64, 8, 64), wave=(64, 8), stages=25, schedule=TOGETHER)
-    with pytest.raises(
-        WavespecError, match=r"error\[shared-memory-exceeded\]: The staged tiles and values that are handed on need"
-    ):
-        emit(gemm.spec, NVIDIA)
+    tiles = 25 * (64 + 8) * 64 * 2
+    full = replace(NVIDIA, shared=replace(NVIDIA.shared, bytes=tiles + 100))
+    with pytest.raises(WavespecError, match=r"error\[shared-memory-exceeded\]: The staged tiles need 230800 bytes"):
+        emit(gemm.spec, full)
+
+
+@pytest.mark.parametrize(("consumer", "workgroups"), [(232, 2), (240, 1), (152, 2), (88, 4)])
+def test_as_many_workgroups_run_on_a_processor_as_have_registers(consumer: int, workgroups: int) -> None:
+    roles = f"waves: {{producers: 1, registers: {{producer: 24, consumer: {consumer}}}}}"
+    gemm = hopper_gemm(tile=(64, 64, 64), schedule=roles, stages=2)
+    assert f"nvvm.minctasm = {workgroups} : i32" in emit(gemm.spec, NVIDIA).text

@@ -231,9 +231,20 @@ def test_what_is_filled_once_is_awaited() -> None:
     assert "unwaited-copy" in run(OUTSIDE, kernel)[0].kinds()
 
 
-def test_what_is_staged_in_front_of_a_loop_of_a_workgroup_that_walks_over_tiles_is_refused() -> None:
-    error = refusal(OUTSIDE, PERSISTENT)
-    assert (error.code, "the staged 'q'" in str(error)) == ("staged-outside-loop", True)
+@pytest.mark.parametrize("order", ["forward", "reverse", 0])
+@pytest.mark.parametrize("schedule", [PERSISTENT, PING_PONG])
+def test_what_is_staged_in_front_of_a_loop_is_filled_again_for_the_next_tile(schedule: str, order: Order) -> None:
+    kernel = lowered(OUTSIDE, schedule.replace("persistent: true", "persistent: true, count: 1"))
+    signals = {m.name: m.buffers for m in kernel.memories if m.name.startswith("q.shared")}
+    assert signals == {"q.shared": 2, "q.shared.full": 2, "q.shared.empty": 2}, "one for the next tile"
+    report, expected = run(OUTSIDE, kernel, order)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], expected)
+
+
+def test_tiles_await_what_is_filled_again() -> None:
+    kernel = lowered(OUTSIDE, PERSISTENT.replace("persistent: true", "persistent: true, count: 1"))
+    assert "unwaited-copy" in run(OUTSIDE, dropped("signal_wait", signal="q.shared.full")(kernel))[0].kinds()
 
 
 def test_only_operands_of_products_are_staged() -> None:

@@ -9,7 +9,7 @@ import pytest
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Op, TileType, Value, attribute_pairs
-from wavespec.lower.index_bounds import holds_until
+from wavespec.lower.index_bounds import fails_beyond, holds_from, holds_until
 
 AT, GROUP, HEAD, SIZE = symbol("at_N", 0, 4096, 8), symbol("wg0", 0, 64), symbol("wg1", 0, 8), symbol("S", 0, 999)
 EXTENTS = {"N": 8, "M": 4}
@@ -64,6 +64,24 @@ def test_a_step_holds_up_to_the_bound_and_not_behind(function: str, turned: bool
         assert holds(end - 8, rows, size + head) and not holds(end - 7, rows, size + head)
 
 
-def test_what_holds_from_somewhere_on_has_no_such_bound() -> None:
-    flag = value("flag", "bool", "M", "N")
-    assert holds_until([*PLACES, elementwise("ge", flag, N, M)], "N", "at_N") == {}
+@pytest.mark.parametrize(("function", "least"), [("ge", 0), ("gt", 1)])
+def test_what_holds_from_somewhere_on_does_from_that_step(function: str, least: int) -> None:
+    """N against M - S: a window of S rows."""
+    first, flag = value("first", "i32", "M"), value("flag", "bool", "M", "N")
+    ops = [*PLACES, elementwise("sub", first, M, S), elementwise(function, flag, N, first)]
+    assert holds_until(ops, "N", "at_N") == {}
+    (bound,) = holds_from(ops, "N", "at_N").values()
+    for group, size in itertools.product((0, 3), (2, 20)):
+        start = bound.evaluate({"wg0": group, "S": size})
+        last = group * 4 + 3  # of the rows, the one that needs most
+        assert start - (last - size) == least
+
+
+def test_beyond_the_edge_no_row_that_there_is_sees_anything() -> None:
+    sizes = {"N": symbol("N", 0, 4096), "M": symbol("M", 0, 64)}
+    sums, last, flag = value("sums", "i32", "M"), value("last", "i32", "M"), value("flag", "bool", "M", "N")
+    extents = [Op("size", (), (value(f"{d}s", "i32"),), attribute_pairs({"extent": sizes[d]})) for d in "NM"]
+    rows = [elementwise("add", sums, M, extents[0].result), elementwise("sub", last, sums, extents[1].result)]
+    for function, fails in (("le", {"flag"}), ("lt", {"flag"}), ("ge", set[str]())):
+        assert fails_beyond([*PLACES, *extents, *rows, elementwise(function, flag, N, last)], "N", sizes) == fails
+    assert fails_beyond([*PLACES, *extents, rows[0], elementwise("le", flag, N, sums)], "N", sizes) == set()

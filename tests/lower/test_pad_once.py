@@ -79,6 +79,27 @@ def test_what_may_be_nan_has_its_own_edge() -> None:
     assert PRODUCTS.after(PadOnce(), NVIDIA, step(before)).count(" = pad ") == 2
 
 
+MASK = f"""%n = index {{dim = "N", origin = (("N", [at_N],),)}} : tile<N: 64, i32>
+%m = index {{dim = "M", origin = (("M", [0],),)}} : tile<M: 4, i32>
+%size = size {{extent = [N]}} : tile<i32>
+%rows = size {{extent = [4]}} : tile<i32>
+%to = elementwise %m, %size {{function = "add"}} : tile<M: 4, i32>
+%last = elementwise %to, %rows {{function = "sub"}} : tile<M: 4, i32>
+%flag = elementwise %n, %last {{function = "le"}} : tile<M: 4, N: 64, bool>
+%no = register {{value = -inf}} : tile<f32>
+%seen = elementwise %flag, %s, %no {{function = "where"}} : {TILE}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "pads"), [(("", ""), 0), (("value = -inf", "value = 1.0"), 1), (('"le"', '"ge"'), 1)]
+)
+def test_a_mask_that_nothing_beyond_the_edge_passes_is_an_edge(change: tuple[str, str], pads: int) -> None:
+    """Causal: the last row sees the last column, and none sees more."""
+    body = MASK.replace(*change) + reduced("end", "seen", "low", "maximum")
+    assert PRODUCTS.after(PadOnce(), NVIDIA, step(body)).count(" = pad ") == pads
+
+
 @pytest.mark.parametrize("product", [True, False])
 def test_loops_without_products_stay(product: bool) -> None:
     kernel = PRODUCTS.kernel(step(reduced("end", "s", "acc", "add"), product=product))

@@ -99,6 +99,21 @@ def test_beside_waves_that_copy_whole_tiles_of_products_check_nothing_but_copies
     assert text.count('copy {masked = ("M", "N",)') == 2, "one loop copies for both"
 
 
+def test_tiles_in_front_of_where_a_window_is_whole_are_a_loop_of_their_own() -> None:
+    window = """%n = index {dim = "N", origin = (("N", [at_N],),)} : tile<N: 64, i32>
+      %m = index {dim = "M", origin = (("M", [wg0*4],),)} : tile<M: 4, i32>
+      %flag = elementwise %n, %m {function = "gt"} : tile<M: 4, N: 64, bool>
+      %no = register {value = 0.0} : tile<f32>
+      %seen = elementwise %flag, %s, %no {function = "where"} : tile<M: 4, N: 64, f32>
+      %acc.1 = reduce %seen, %acc"""
+    roles = SHARED.changed(("    grid", "    producers 1\n    grid"))
+    text = roles.after(PeelEdges(), NVIDIA, PRODUCT.replace("%acc.1 = reduce %s, %acc", window))
+    loops = [line for line in text.splitlines() if " = iterate " in line]
+    start = "min(N, (wg0//16)*64 + 64)"
+    assert f"extent = [{start}]" in loops[0] and f"lower = [{start}]" in loops[1]
+    assert [line.count('"where"') for line in text.split(" = iterate ")[1:]] == [1, 0, 1]
+
+
 def test_loops_of_products_stay_where_every_wave_copies() -> None:
     kernel = SHARED.kernel(PRODUCT)
     assert PeelEdges()(kernel, NVIDIA) is kernel

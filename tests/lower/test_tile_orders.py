@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from tests.lower.gemms import MACHINES, NVIDIA
 from tests.lower.test_fold_grid import TILES
 from tests.lower.test_fold_grid import spec as five_axes
+from wavespec.ir.kernel import Op
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.lower.assign_tiles import AssignTiles
@@ -116,3 +119,26 @@ def test_any_axes_and_orders_of_five_dims_compute_every_element(
     report = simulate(lower(loads(text, "twice.wave.yaml"), machine), machine, {"x": x}, sizes)
     assert report.ok, report.render()
     assert (report.tensors["y"] == 2 * x).all()
+
+
+@given(st.integers(1, 40), st.integers(1, 7))
+def test_persistent_workgroups_are_dealt_ordered_tiles_back_and_forth(count: int, workers: int) -> None:
+    """Each tile once; of tiles that fall in size by one, nobody has more than the others by a whole one."""
+    kernel = lower(spec(REVERSED, axis=0, schedule=f"{{workgroups: {{persistent: true, count: {workers}}}}}"), NVIDIA)
+    (loop,) = (op for op in kernel.body if op.name == "for")
+    found = list[list[int]]()
+    for workgroup in range(min(count, workers)):
+        known = _with_lets({"M": 4 * count, "N": 16, "workgroup": workgroup}, kernel.body)
+        turns = range(loop["upper"].evaluate(known))
+        found.append([_with_lets(known | {"round": turn}, loop.body.ops)["tile"] for turn in turns])
+    assert sorted(tile for tiles in found for tile in tiles) == list(range(count))
+    work = [sum(count - tile for tile in tiles) for tiles in found]
+    assert max(work) - min(work) <= count, "the longest tile"
+
+
+def _with_lets(known: dict[str, int], ops: Sequence[Op]) -> dict[str, int]:
+    known = dict(known)
+    for op in ops:
+        if op.name == "let":
+            known[op["symbol"]] = op["value"].evaluate(known)
+    return known

@@ -81,8 +81,20 @@ def test_a_start_leaves_out_the_steps_before_it() -> None:
     assert expected.shape == (64, 64)
 
 
-def test_steps_of_a_persistent_kernel_are_counted() -> None:
-    product = Product(3, schedule=f"{ROLES}, workgroups: {{persistent: true}}", tile=(64, 64, 64), wave=(64, 64))
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_tiles_of_a_workgroup_may_differ_in_steps(stages: int) -> None:
+    """Each begins with the first buffer; how many rounds there were goes from tile to tile."""
+    schedule = f"{ROLES}, workgroups: {{persistent: true, count: 2}}"
+    product = Product(stages, "end", schedule, tile=(64, 64, 16), wave=(64, 64))
+    for sizes in ((400, 70, 136), (130, 70, 0), (256, 64, 16)):
+        report, expected = product.run(NVIDIA, sizes)
+        assert report.ok, report.render()
+        assert (report.tensors["c"] == expected).all()
+
+
+def test_steps_of_tiles_that_waves_take_in_turns_are_counted() -> None:
+    schedule = ", waves: {producers: 1, order: ping_pong}, workgroups: {persistent: true}"
+    product = Product(3, "end", schedule, tile=(64, 64, 64), wave=(64, 64))
     with pytest.raises(WavespecError, match=r"error\[steps-not-counted\]"):
         lower(product.spec, NVIDIA)
 

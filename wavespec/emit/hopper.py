@@ -26,7 +26,12 @@ class Roles(Emitter):
 
     @property
     def _together(self) -> int:
-        return self.machine.workgroups_together(self.kernel.distribution.workers)
+        """Workgroups that run on one processor beside each other: as many as the schedule says, or as the registers of
+        their roles leave room for."""
+        roles = [op for op in self.kernel.body if op.is_(ROLE)]
+        needed = sum(self.kernel.lanes * role["waves"] * role["registers"] for role in roles)
+        by_registers = self.machine.register_file // needed if needed else 1
+        return max(self.machine.workgroups_together(self.kernel.distribution.workers), by_registers)
 
     def uniform(self, wave: str) -> str:
         """The number of the wave, broadcast from the first lane, so that the assembler knows it to be the same for all of

@@ -103,14 +103,14 @@ class AssignLayouts(Pass):
                 if machine.registers and _registers(value, layouts) > machine.registers:
                     raise _too_many_registers(kernel, machine, layouts, op)
         kernel = replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
-        return _with_staged_sums(kernel, next((layouts[op.result.name] for op in kernel.walk() if op.is_(MMA)), None))
+        return _with_staged_sums(kernel, [layouts[op.result.name] for op in kernel.walk() if op.is_(MMA)])
 
 
-def _with_staged_sums(kernel: Kernel, sums: Layout | None) -> Kernel:
+def _with_staged_sums(kernel: Kernel, sums: Sequence[Layout]) -> Kernel:
     """The kernel with nothing but what is distributed like sums leaving through shared memory, in slabs of theirs."""
 
     def change(op: Op) -> tuple[Op, ...]:
-        others = op.is_(WRITE) and op.get("staged") and op.operands[0].tile.layout != sums
+        others = op.is_(WRITE) and op.get("staged") and op.operands[0].tile.layout not in sums
         return (op.with_(staged=()) if others else op,)
 
     before = {name for op in kernel.walk() for name in op.get("staged", ())}

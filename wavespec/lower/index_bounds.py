@@ -1,4 +1,4 @@
-"""Operations of a loop go in; up to where comparisons of indices hold for all elements of a step comes out."""
+"""Operations of a loop go in; where comparisons of indices hold, for all elements of a step or for none, comes out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ def holds_until(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
 
     Only for flags that hold up to somewhere along the dim, whose steps begin at the symbol ``induction``.
     """
-    known, found = dict[str, _Linear](), dict[str, Expr]()
+    return {name: bound for name, (slope, bound) in _bounds(ops, dim, induction).items() if slope < 0}
+
+
+def holds_from(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
+    """The same for flags that hold from somewhere on: for all elements of steps that begin there or behind."""
+    return {name: bound for name, (slope, bound) in _bounds(ops, dim, induction).items() if slope > 0}
+
+
+def _bounds(ops: Iterable[Op], dim: str, induction: str) -> dict[str, tuple[int, Expr]]:
+    """By the name of a flag: whether it begins (1) or ceases (-1) to hold, and where."""
+    known, found = dict[str, _Linear](), dict[str, tuple[int, Expr]]()
     for op in ops:
         if len(op.results) != 1 or op.region is not None:
             continue
@@ -30,18 +40,40 @@ def holds_until(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
             left, right = (known[value.name] for value in op.operands)
             bound = _bound(left, right, sign, op.result, dim, induction)
             if bound is not None:
-                found[op.result.name] = bound - least
+                slope, place = bound
+                found[op.result.name] = slope, place + slope * least
         elif (linear := _linear(op, known)) is not None:
             known[op.result.name] = linear
     return found
 
 
-def _linear(op: Op, known: Mapping[str, _Linear]) -> _Linear | None:
+def fails_beyond(ops: Iterable[Op], dim: str, sizes: Mapping[str, Expr]) -> set[str]:
+    """The flags that hold for no element beyond the edge of a dim that the other dims have."""
+    known, found = dict[str, _Linear](), set[str]()
+    for op in ops:
+        if len(op.results) != 1 or op.region is not None:
+            continue
+        if op.is_(ELEMENTWISE) and op["function"] in _AT_LEAST and all(v.name in known for v in op.operands):
+            sign, least = _AT_LEAST[op["function"]]
+            left, right = (known[value.name] for value in op.operands)
+            coefficients, most = _sum(((sign, right), (-sign, left)))
+            if coefficients.get(dim, 0) < 0:
+                for other, coefficient in coefficients.items():
+                    most += coefficient * (sizes[dim] if other == dim else sizes[other] - 1 if coefficient > 0 else 0)
+                if most.high is not None and most.high < least:
+                    found.add(op.result.name)
+        elif (linear := _linear(op, known, absolute=True)) is not None:
+            known[op.result.name] = linear
+    return found
+
+
+def _linear(op: Op, known: Mapping[str, _Linear], *, absolute: bool = False) -> _Linear | None:
+    """``absolute``: by the element's place in the dim."""
     if op.result.tile.dtype.kind != "int":
         return None
     if op.is_(INDEX):
         ((dim, origin),) = op["origin"]
-        return {dim: 1}, origin
+        return {dim: 1}, _NONE if absolute else origin
     if op.is_(SIZE):
         return {}, op["extent"]
     if op.is_(REGISTER):
@@ -64,10 +96,12 @@ def _sum(parts: Iterable[tuple[int, _Linear]]) -> _Linear:
     return coefficients, rest
 
 
-def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, induction: str) -> Expr | None:
-    """What the place behind a step is at most, for right minus left, times the sign, to be at least 0."""
+def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, induction: str) -> tuple[int, Expr] | None:
+    """For right minus left, times the sign, to be at least 0: its slope along the dim, and the place behind a step at
+    most, or the first one of a step at least."""
     coefficients, rest = _sum(((sign, right), (-sign, left)))
-    if coefficients.pop(dim, 0) != -1:
+    slope = coefficients.pop(dim, 0)
+    if abs(slope) != 1:
         return None
     extents = dict(zip(flag.tile.dims, flag.tile.extents, strict=True))
     for other, coefficient in coefficients.items():  # the element of the tile for which it is least
@@ -75,5 +109,5 @@ def _bound(left: _Linear, right: _Linear, sign: int, flag: Value, dim: str, indu
     start = next((node for node in rest.walk() if node.kind == "symbol" and node.args[0] == induction), None)
     if start is None:
         return None
-    bound = rest + start + 1  # its coefficient is -1, as that of the dim
-    return None if induction in bound.symbols else bound
+    bound = rest + start + 1 if slope < 0 else start - rest  # its coefficient is that of the dim
+    return None if induction in bound.symbols else (slope, bound)

@@ -6,6 +6,7 @@ from wavespec.lower.assign_layouts import AssignLayouts
 from wavespec.lower.assign_tiles import AssignTiles
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import ChooseInstructions
+from wavespec.lower.count_in_floats import CountInFloats
 from wavespec.lower.defer_reductions import DeferReductions
 from wavespec.lower.distribute_copies import DistributeCopies
 from wavespec.lower.drop_unit_dims import DropUnitDims
@@ -67,6 +68,7 @@ PASSES: tuple[Pass, ...] = (
     LimitCode(),
     TileToThread(),
     JoinProducts(),
+    CountInFloats(),
     SplitChains(),
     SinkArithmetic(),
     PersistWorkgroups(),

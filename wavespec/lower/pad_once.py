@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, PAD, REDUCE, REGISTER, SIZE
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.index_bounds import fails_beyond
 from wavespec.lower.tile_properties import edges_are_masked
 from wavespec.ops.reduce import identity
 from wavespec.targets.machine import Machine
@@ -29,8 +30,9 @@ class PadOnce(Pass):
     Before: in loops of products each masked ``reduce`` and ``pad`` leaves out what lies beyond the edge by itself.
     After:  the first one has a ``pad``, and what comes behind takes what that makes: registers hold one version of the
             tile.  Whoever would put there what is there already is not masked any more: behind scores of minus infinity
-            the powers are 0.  Nobody sees what is beyond an edge, so it may be any number; only NaN would spread, and
-            that comes from rows alone, where it spreads to what is inside as well.
+            the powers are 0, and where a comparison of indices fails beyond an edge, what stands for it is there.
+            Nobody sees what is beyond an edge, so it may be any number; only NaN would spread, and that comes from rows
+            alone, where it spreads to what is inside as well.
     """
 
     name: ClassVar[str] = "pad-once"
@@ -47,7 +49,8 @@ class PadOnce(Pass):
         def change(op: Op) -> tuple[Op, ...]:
             if not op.is_(ITERATE) or not any(inner.is_(MMA) for inner in op.body.ops):
                 return (op,)
-            return (_Edge(op, inside, fresh).padded_once(),)
+            fails = fails_beyond(op.body.ops, op["dim"], kernel.all_sizes)
+            return (_Edge(op, inside, fails, fresh).padded_once(),)
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
@@ -116,8 +119,8 @@ def _rounded_up(number: float) -> float:
 class _Edge:
     """Follows what lies beyond the edge of the dim of one loop."""
 
-    def __init__(self, loop: Op, inside: dict[str, _Range], fresh: Callable[[str], str]) -> None:
-        self.loop, self.inside, self.fresh = loop, inside, fresh
+    def __init__(self, loop: Op, inside: dict[str, _Range], fails: set[str], fresh: Callable[[str], str]) -> None:
+        self.loop, self.inside, self.fails, self.fresh = loop, inside, fails, fresh
         self.dim: str = loop["dim"]
         self.beyond = dict[str, _Range]()
         self.names = dict[str, Value]()
@@ -164,6 +167,9 @@ class _Edge:
 
     def _of(self, op: Op) -> _Range:
         operands = list[_Range]()
+        if op.is_(ELEMENTWISE) and op["function"] == "where":
+            flag, one, other = op.operands
+            op = replace(op, operands=(other, other, other) if flag.name in self.fails else (one, one, other))
         for value in op.operands:
             along = self.dim in value.tile.dims
             operands.append(self.beyond.get(value.name, _ALL) if along else self.inside.get(value.name, _ALL))

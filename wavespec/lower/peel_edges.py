@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, maximum, minimum
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
 from wavespec.ir.tile_ops import COPY, ELEMENTWISE, ITERATE, MMA
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.index_bounds import holds_until
+from wavespec.lower.index_bounds import holds_from, holds_until
 from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
 from wavespec.targets.machine import Machine
 
@@ -25,7 +25,8 @@ class PeelEdges(Pass):
             along the dim, and from there on (``lower``) to the end, as it was.  Loops that a schedule names, and
             loops of matrix products, stay one: other passes overlap their steps.  Where waves only copy these are
             consumers, whose steps overlap later: the first loop ends where comparisons of indices begin to fail, too,
-            and takes for granted that they hold; copies stay as they are.
+            and takes for granted that they hold; where some hold from a place on, as those of a window do, one more
+            loop is in front of it, which ends there and stays as it was.  Copies stay as they are.
     """
 
     name: ClassVar[str] = "peel-edges"
@@ -49,15 +50,20 @@ class PeelEdges(Pass):
             def is_checked(inner: Op) -> bool:
                 return _is_masked(inner, op) and not (has_products and inner.is_(COPY))
 
+            before, holds = dict[str, Expr](), dict[str, Expr]()
             if has_products and kernel.producers and kernel.distribution.split == 1:
-                holds = _held(op)
+                before, holds = (_chosen(op, bounds) for bounds in (holds_from, holds_until))
             elif has_products or op.get("lower") is not None:
                 return (op,)
-            else:
-                holds = {}
-            if not holds and not any(map(is_checked, inside)):
+            if not before and not holds and not any(map(is_checked, inside)):
                 return (op,)
-            return _peeled(op, _end(kernel, op), holds, is_checked, fresh)
+            start = _start(op, _end(kernel, op), before)
+            flags = before | holds
+            if start is None:
+                return _peeled(op, _end(kernel, op), flags, holds, is_checked, fresh)
+            edge = copied(op, fresh, {}).with_(extent=start)
+            rest = replace(op.with_(lower=start), operands=edge.results)
+            return edge, *_peeled(rest, _end(kernel, op), flags, holds, is_checked, fresh)
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
@@ -69,19 +75,34 @@ def _end(kernel: Kernel, loop: Op) -> Expr:
     return minimum(extent, size) if extent.divisor % loop["step"].value == 0 else extent
 
 
-def _held(loop: Op) -> dict[str, Expr]:
-    """The flags by which elements are chosen in a loop and that hold up to somewhere along its dim, and up to where."""
+def _chosen(loop: Op, bounds: Callable[[Iterable[Op], str, str], dict[str, Expr]]) -> dict[str, Expr]:
+    """The flags by which elements are chosen in a loop and that hold up to, or from, somewhere along its dim, and where
+    that is."""
     chosen = {
         op.operands[0].name
         for op in loop.body.ops
         if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[1].tile.dims == op.result.tile.dims
     }
-    held = holds_until(loop.body.ops, loop["dim"], loop["induction"])
+    held = bounds(loop.body.ops, loop["dim"], loop["induction"])
     return {name: bound for name, bound in held.items() if name in chosen}
 
 
+def _start(loop: Op, end: Expr, before: Mapping[str, Expr]) -> Expr | None:
+    """Where the steps begin in which all the flags hold, or where the loop ends."""
+    if not before:
+        return None
+    lower, step = loop.get("lower") or const(0), loop["step"]
+    away = maximum(functools.reduce(maximum, before.values()) - lower, 0)
+    return minimum(lower + ceildiv(away, step.value) * step, maximum(end, lower))
+
+
 def _peeled(
-    loop: Op, end: Expr, holds: Mapping[str, Expr], is_checked: Callable[[Op], bool], fresh: Callable[[str], str]
+    loop: Op,
+    end: Expr,
+    flags: Iterable[str],
+    holds: Mapping[str, Expr],
+    is_checked: Callable[[Op], bool],
+    fresh: Callable[[str], str],
 ) -> tuple[Op, Op]:
     names: dict[str, Value] = {}
     lower = loop.get("lower") or const(0)
@@ -89,10 +110,10 @@ def _peeled(
     span = maximum(span, 0) if span.low is None or span.low < 0 else span
     whole = lower + span - span % loop["step"]
     first = copied(loop, fresh, names).with_(extent=whole)
-    flags = {names[name].name for name in holds}
+    held = {names[name].name for name in flags}
 
     def change(op: Op) -> tuple[Op, ...]:
-        if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[0].name in flags:
+        if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[0].name in held:
             return (Op("cast", op.operands[1:2], op.results, span=op.span, node=op.node),)
         return (_unmasked(op, loop) if is_checked(op) else op,)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import ceildiv, const, minimum, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.thread_ops import TILES_END
 from wavespec.ir.tile_order import tile_at
@@ -35,9 +35,11 @@ class PersistWorkgroups(Pass):
     After:  ``for round``: in each the workgroups take as many tiles as there are of them; ``let`` says which place a
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
-            as the schedule says (``count``).  A cluster takes tiles that are neighbours along axis 0, the last of which
-            may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts: ``for part`` around, with the
-            loads that say how many tiles a part has, and rounds that go on from part to part.
+            as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, every
+            other round deals them out the other way round, so that nobody always has the longer ones.  A cluster takes
+            tiles that are neighbours along axis 0, the last of which may lie beyond the edge.  Where ``tiles_end`` says
+            so, tiles come in parts: ``for part`` around, with the loads that say how many tiles a part has, and rounds
+            that go on from part to part.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
     """
@@ -64,7 +66,9 @@ class PersistWorkgroups(Pass):
         rows = ceildiv(kernel.grid[0], kernel.cluster)
         places = (rows, *kernel.grid[1:])
         ended = EndedTiles(kernel, places) if end is not None else None
-        named = ended.inner if ended else {f"wg{axis}": extent for axis, extent in enumerate(places)}
+        # No division is by 0: where the machine knows that, it computes in 32 bits.
+        extents = {f"wg{axis}": maximum(extent, 1) if len(places) > 2 else extent for axis, extent in enumerate(places)}
+        named = ended.inner if ended else extents
         tiles = product(places)
         most = machine.clusters[kernel.cluster] if kernel.cluster > 1 else plan.workers or machine.processors
         # Symbols of their own keep the arithmetic in 32 bits.
@@ -73,7 +77,12 @@ class PersistWorkgroups(Pass):
         tile, rank = symbol("tile", 0, MOST_TILES), symbol("rank", 0, kernel.cluster - 1)
         by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
-        number = first // kernel.cluster + turn * workers - (BEFORE if ended else 0)
+        own = first // kernel.cluster
+        place, rounds = own, (count - own + workers - 1) // workers
+        if plan.has_orders and most > 1 and not ended:
+            place, whole = _back_and_forth(own, workers, turn), count // workers
+            rounds = whole + minimum(1, maximum(0, count % workers - _back_and_forth(own, workers, whole)))
+        number = place + turn * workers - (BEFORE if ended else 0)
         values = {"tile": number, **in_bands(tile, named, group)}
         if kernel.cluster > 1:
             values["wg0"] = values["wg0"] * kernel.cluster + rank
@@ -83,7 +92,6 @@ class PersistWorkgroups(Pass):
             if (name := f"wg{split.axis}") in values
         }
         kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank), values)
-        rounds = (count - first // kernel.cluster + workers - 1) // workers
         bounds = {"induction": "round", "lower": const(0), "upper": rounds, "step": const(1), "unroll": 1}
         inside = (*lets, *(ended.rest if ended else kernel.body))
         loop = Op("for", attributes=attribute_pairs(bounds), region=Region((), inside, ()))
@@ -98,3 +106,8 @@ class PersistWorkgroups(Pass):
             loops = ended.around(loop, late, workers)
         grid = (minimum(tiles, most) * kernel.cluster,)
         return replace(kernel, grid=grid, joined=(), body=(*before, *loops))
+
+
+def _back_and_forth(worker: Expr, workers: Expr, turn: Expr) -> Expr:
+    """A worker's place in a turn: its own, or counted from the end."""
+    return worker + turn % 2 * (workers - 1 - worker * 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.comparing import key_of_attributes
@@ -27,9 +27,12 @@ from wavespec.lower.tile_properties import (
 )
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
-from wavespec.ops.staged_writes import staging_of
+from wavespec.ops.staged_writes import shared_bytes, staging_of
 from wavespec.ops.tensor_views import as_matrix
 from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
+
+_SIGNALS_BYTES: Final = 1024
+"""Left for signals, and in front of tiles that have to start at multiples."""
 
 
 class SharedMemoryExceeded(WavespecError, code="shared-memory-exceeded"):
@@ -114,7 +117,8 @@ class PromoteShared(Pass):
         def use(op: Op) -> tuple[Op, ...]:
             return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
 
-        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *staging.added.values()))
+        added = staging.with_next_tiles()
+        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
         check_shared(kernel, machine)
         symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
         return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
@@ -149,17 +153,33 @@ class _Staging:
         kernel, memory = self.kernel, self.kernel.memory(op["memory"])
         if op.get("combine") or not kernel.producers or kernel.distribution.split != 1 or may_be_empty(kernel, memory):
             return op
+        tile = op.operands[0].tile.dims
         if op.get("at"):
             known = moved(op, kernel)
             memory = known.tile if known else as_matrix(op, kernel)
             if memory is None:
                 return op
-        row, dims = self.products[0]
-        staged = staging_of(memory, row, dims, kernel.wave_count, self.machine)
+        row, dims = next(((row, dims) for row, dims in self.products if dims == tile), (None, ("", "")))
+        staged = staging_of(memory, row, dims, kernel.wave_count, self.machine, self._room()) if row else ()
         if not staged:
             return op
         self.added |= {memory.name: memory for memory in staged}
         return op.with_(staged=tuple(memory.name for memory in staged))
+
+    def with_next_tiles(self) -> dict[str, Memory]:
+        """The memories; what is read in front of loops has a second buffer for the next tile of the workgroup, where
+        there is room."""
+        added, room = dict(self.added), self._room()
+        for name, loop in self.filled_in.items():
+            if loop is None and self.kernel.producers and self.kernel.distribution.persistent:
+                room -= shared_bytes(added[name])
+                if room >= 0:
+                    added[name] = replace(added[name], buffers=2)
+        return added
+
+    def _room(self) -> int:
+        """Bytes of shared memory that nothing has yet."""
+        return self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, self.added.values()))
 
     def _read(self, op: Op) -> tuple[Op, ...]:
         source, value = seen_by(op, self.kernel), op.result
@@ -350,7 +370,7 @@ def check_shared(kernel: Kernel, machine: Machine, emitted: int = 0) -> None:
     """Raises `SharedMemoryExceeded` where the staged tiles of a kernel do not fit the machine; ``emitted``: bytes with
     signals and what is left free between tiles, once they are known."""
     staged = [memory for memory in kernel.memories if memory.space == "shared"]
-    needed = max(emitted, sum(m.bytes_of(m.elements.value) * m.buffers for m in staged))
+    needed = max(emitted, sum(map(shared_bytes, staged)))
     if needed > machine.shared.bytes:
         loops = (split.span for split in kernel.distribution.loops)
         where = next(loops, None) or next((memory.span for memory in staged if memory.span), None)

@@ -12,7 +12,7 @@ from wavespec.ir.rewriting import copied
 from wavespec.ir.thread_ops import LOAD, PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
-from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, ring_outside, rings_of, signal
+from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, rings_outside, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
 from wavespec.schedule.producer import Producer
@@ -51,13 +51,13 @@ class SpecializeWaves(Pass):
         rings, fresh = rings_of(kernel), fresh_names(kernel)
         if not rings:
             raise NothingToCopy(kernel.distribution.roles.span)
-        outside = ring_outside(kernel)
-        producer, consumer = Producer(kernel, rings, outside), Consumer(kernel, rings, outside, fresh)
+        outside = rings_outside(kernel)
+        producer, consumer = Producer(kernel, rings, outside, fresh), Consumer(kernel, rings, outside, fresh)
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
-        signals = [one for ring in rings.values() if ring.begins for one in ring.signals]
-        if outside:
-            signals.append(outside.signals[0])
+        all_rings = [ring for of_loop in rings.values() for ring in of_loop]
+        signals = [one for ring in all_rings if ring.begins for one in ring.signals]
+        signals += [one for ring in outside.values() for one in ring.signals if one.arrivals]
         if consumer.turn is not None:
             signals.append(signal(NEXT_TURN, WAVES_IN_TURN, kernel.wave_count // WAVES_IN_TURN))
         consumed = consumer.body()
@@ -65,7 +65,7 @@ class SpecializeWaves(Pass):
             _role(kernel.wave_count, kernel.producers, few, _apart(producer.body(), consumed, fresh)),
             _role(0, kernel.wave_count, many, consumed),
         )
-        kernel = kernel.with_symbols(*(ring.done for ring in rings.values()))
+        kernel = kernel.with_symbols(*(ring.done for ring in all_rings))
         return replace(kernel, memories=(*kernel.memories, *signals), body=roles)
 
 

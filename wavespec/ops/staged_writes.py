@@ -21,31 +21,44 @@ _MATRIX_STORE_BYTES = 2  # of one element, the only size that a matrix store kno
 
 
 def staging_of(
-    output: Memory, row: MatrixInstruction, dims: tuple[str, str], waves: int, machine: Machine
+    output: Memory, row: MatrixInstruction, dims: tuple[str, str], waves: int, machine: Machine, room: int
 ) -> tuple[Memory, ...]:
     """Where each wave lays down its slabs, one memory for each width, or nothing where results are stored directly.
 
     That is where the machine does not store boxes, rows do not start where it needs them, or the tile is none of the
-    product, whose ``dims`` are rows and columns: the last two of the tensor, which may have more that tiles have one
-    place of.  Where a lane's neighbours are neighbours along a column, as in a product that is turned round, a row of a
-    slab is as long as that of the instruction.
+    product.  ``dims``: rows and columns of the tile, of the dims that the output has; it may have more that tiles have
+    one place of.  Where a lane's neighbours are neighbours along a column, as in a product that is turned round, a row
+    of a slab is as long as that of the instruction.  ``room``: the bytes that are left; one buffer has to do where two
+    do not fit.
     """
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
     if output.dtype.is_packed or not granule or len(output.dims) > machine.globals.bulk_box_dims:
         return ()
-    if output.shape[-1].divisor * bytes_ % granule or output.dims[-2:] != dims:
+    if output.shape[-1].divisor * bytes_ % granule or output.dims[-1] != dims[1]:
+        return ()
+    if dims[0] not in output.dims:
         return ()
     if row.acc.layout.run_length("n") == 1:
         slabs, rest = divmod(row.m, _TURNED_ROWS)  # few rows are not worth the way
         is_turned = row.acc.layout.run_length("m") > 1 and row.n * bytes_ in _ROW_BYTES
         if rest or not is_turned:
             return ()
-        return (_staging(output, dims, waves * _TURNED_ROWS, row.n, min(_BUFFERS, slabs)),)
+        turned = _staging(output, dims, waves * _TURNED_ROWS, row.n, min(_BUFFERS, slabs))
+        return (turned,) if shared_bytes(turned) <= room else ()
     widths = slab_widths(row.n, bytes_)
-    return tuple(
-        _staging(output, dims, waves * row.m, width, min(_BUFFERS, widths.count(width)))
-        for width in sorted(set(widths), reverse=True)
-    )
+    for most in range(_BUFFERS, 0, -1):
+        found = tuple(
+            _staging(output, dims, waves * row.m, width, min(most, widths.count(width)))
+            for width in sorted(set(widths), reverse=True)
+        )
+        if sum(shared_bytes(memory) for memory in found) <= room:
+            return found
+    return ()
+
+
+def shared_bytes(memory: Memory) -> int:
+    """Of all buffers of a shared memory."""
+    return memory.bytes_of(memory.elements.value) * memory.buffers
 
 
 def slab_widths(columns: int, element_bytes: int) -> list[int]:

@@ -12,7 +12,18 @@ from wavespec.ir.expr import Expr, ceildiv, const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.thread import Mask, row_axis
-from wavespec.ir.thread_ops import BIND, BULK_COPY, FILLS, FOR, LANES_FILL, LET, LOAD, NAMES_A_SYMBOL
+from wavespec.ir.thread_ops import (
+    BIND,
+    BULK_COPY,
+    FILLS,
+    FOR,
+    LANES_FILL,
+    LET,
+    LOAD,
+    MMA_ASYNC,
+    MMA_COMMIT,
+    NAMES_A_SYMBOL,
+)
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
 
@@ -27,15 +38,14 @@ READS = ("memory", "a_memory", "b_memory")
 
 @dataclass(frozen=True, slots=True)
 class BufferRing:
-    """The buffers of a loop, or of two of which one goes on where the other ends: which one a step uses, in which
-    round."""
+    """The buffers of a loop, or of several that go on where one ends: which one a step uses, in which round."""
 
     name: str
     filled: frozenset[str]
     """The shared memories."""
     stages: int
     done: Expr
-    """Steps before this loop, modulo two rounds."""
+    """Steps before this loop, modulo two rounds; rounds, modulo two, where they are whole."""
     lets: tuple[Op, ...]
     """What says how many those are."""
     lower: Expr
@@ -48,16 +58,21 @@ class BufferRing:
     empty_arrivals: int
     everywhere: bool
     """Whether other workgroups of the cluster fill its buffers as well."""
+    whole_rounds: bool = False
+    """Whether each tile begins with the first buffer, and leaves out what is left of its last round: where tiles differ
+    in steps, the loop over them carries how many rounds there were."""
     begins: bool = True
     """Whether no loop before has steps of the ring."""
     ends: bool = True
     """Whether no loop behind has."""
 
     def index(self, step: Expr) -> Expr:
-        return (self.done + step) % self.stages
+        return (step if self.whole_rounds else self.done + step) % self.stages
 
     def round(self, step: Expr) -> Expr:
         """The parity of the round: a signal's phase."""
+        if self.whole_rounds:
+            return (self.done + step // self.stages) % 2
         return (self.done + step) // self.stages % 2
 
     @property
@@ -76,33 +91,76 @@ class BufferRing:
         )
 
 
-def rings_of(kernel: Kernel) -> dict[int, BufferRing]:
-    """The ring of every loop that has one, by the loop's `id`: loops over one dim have one induction."""
-    rings, known = dict[int, BufferRing](), Counter[str]()
+def rings_of(kernel: Kernel) -> dict[int, tuple[BufferRing, ...]]:
+    """The rings of every loop that has some, by the loop's `id`, in the order in which a step uses them: loops over one
+    dim have one induction."""
+    rings, known = dict[int, tuple[BufferRing, ...]](), Counter[str]()
     waiting = deque(_loops(kernel, kernel.body, ()))
     while waiting:
         first, around = waiting.popleft()
-        rest = waiting.popleft()[0] if waiting and _goes_on(first, waiting[0][0], filled_by(kernel, first)) else None
+        chain = [first]
+        while waiting and _goes_on(chain[-1], waiting[0][0], filled_by(kernel, first)):
+            chain.append(waiting.popleft()[0])
         induction: str = first["induction"]
         name = f"{induction}.{known[induction]}" if known[induction] else induction
         known[induction] += 1
-        ring = _ring(kernel, rest.with_(lower=first["lower"]) if rest else first, around, name)
-        rings[id(first)] = replace(ring, steps=trips(first), ends=rest is None)
-        if rest:
-            rings[id(rest)] = replace(ring, begins=False)
+        whole = chain[-1].with_(lower=first["lower"])
+        apart = _apart(kernel, first, _ring(kernel, whole, around, name, filled_by(kernel, first)))
+        for loop in chain:
+            begins, ends, steps = loop is first, loop is chain[-1], trips(loop.with_(lower=first["lower"]))
+            rings[id(loop)] = tuple(replace(one, steps=steps, begins=begins, ends=ends) for one in apart)
     return rings
 
 
-def ring_outside(kernel: Kernel) -> BufferRing | None:
-    """Of what is filled once, in front of all loops: one buffer."""
-    copies = [op for op in kernel.body if is_copy(kernel, op)]
-    if not copies:
-        return None
-    filled = frozenset(op["memory"] for op in copies)
-    name = "-".join(sorted(filled))
-    arrivals = _full_arrivals(kernel, copies, filled)
-    none, one = const(0), const(1)
-    return BufferRing(name, filled, 1, none, (), none, none, one, arrivals, empty_arrivals=0, everywhere=False)
+def _apart(kernel: Kernel, loop: Op, ring: BufferRing) -> tuple[BufferRing, ...]:
+    """A ring for what each group of products reads, where such groups follow each other in a step: its buffer is filled
+    again while the next group runs.
+
+    The groups of a product of registers stay apart when steps overlap, and copies of lanes land in one order.
+    """
+    ops = loop.body.ops
+    if not any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops):
+        return (ring,)
+    if any(is_by_lanes(op, ring.filled) for op in ops):
+        return (ring,)
+    used = dict[tuple[int, int], set[str]]()
+    for memory in sorted(ring.filled):
+        places = readers(ops, frozenset({memory}))
+        groups = [sum(op.is_(MMA_COMMIT) for op in ops[:place]) for place in (places[0], places[-1])]
+        used.setdefault((groups[0], groups[1]), set()).add(memory)
+    if len(used) == 1:
+        return (ring,)
+    found = list[BufferRing]()
+    for _, memories in sorted(used.items()):
+        name = "-".join((ring.name, *(memory.partition(".")[0] for memory in sorted(memories))))
+        arrivals = _full_arrivals(kernel, ops, frozenset(memories))
+        lets = () if found else ring.lets
+        found.append(replace(ring, name=name, filled=frozenset(memories), lets=lets, full_arrivals=arrivals))
+    return tuple(found)
+
+
+def rings_outside(kernel: Kernel) -> dict[int, BufferRing]:
+    """Of what is filled once in front of loops, by the `id` of the loop around them, or 0: in a loop over tiles it is
+    filled again for the next one."""
+    found = dict[int, BufferRing]()
+    if filled := _filled_once(kernel, kernel.body):
+        none, one = const(0), const(1)
+        arrivals = _full_arrivals(kernel, kernel.body, filled)
+        found[0] = BufferRing(_joined(filled), filled, 1, none, (), none, none, one, arrivals, 0, everywhere=False)
+    for loop in kernel.body:
+        around_loops = loop.is_(FOR) and any(filled_by(kernel, inner) for inner in loop.walk() if inner is not loop)
+        if around_loops and (filled := _filled_once(kernel, loop.body.ops)):
+            found[id(loop)] = _ring(kernel, loop, (), _joined(filled), filled)
+    return found
+
+
+def _filled_once(kernel: Kernel, ops: Sequence[Op]) -> frozenset[str]:
+    """Shared memories that these operations fill, and loops among them read."""
+    return frozenset(op["memory"] for op in ops if is_copy(kernel, op))
+
+
+def _joined(memories: frozenset[str]) -> str:
+    return "-".join(sorted(memories))
 
 
 def _goes_on(first: Op, rest: Op, filled: frozenset[str]) -> bool:
@@ -131,12 +189,15 @@ def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterato
             yield from _loops(kernel, op.region.ops, (*around, op) if op.is_(FOR) else around)
 
 
-def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> BufferRing:
-    filled = filled_by(kernel, loop)
+def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str, filled: frozenset[str]) -> BufferRing:
     stages = max(kernel.memory(name).buffers for name in filled)
-    done, lets = const(0), tuple[Op, ...]()
-    if around:
-        _check_counted(loop, around)
+    done, lets, whole_rounds = const(0), tuple[Op, ...](), False
+    if around and not _is_counted(loop, around):
+        in_step = len(around) == 1 and TURN not in dict(kernel.waves) and kernel.distribution.cluster == 1
+        if not in_step:
+            raise StepsNotCounted(loop.span, loop.node)
+        done, whole_rounds = symbol(f"done_{name}", 0, 1), True
+    elif around:
         passed = const(0)
         for outer in around:
             before = const(0) if outer.get("counts_on") else passed * trips(outer)
@@ -157,6 +218,7 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str) -> Buffer
         full_arrivals=_full_arrivals(kernel, loop.body.ops, filled),
         empty_arrivals=waves * (kernel.cluster if everywhere else 1),
         everywhere=everywhere,
+        whole_rounds=whole_rounds,
     )
 
 
@@ -166,13 +228,14 @@ def _full_arrivals(kernel: Kernel, ops: Sequence[Op], filled: frozenset[str]) ->
     return (kernel.lanes * kernel.producers if by_lanes else 0) + any(op.is_(BULK_COPY) for op in ops)
 
 
-def _check_counted(loop: Op, around: tuple[Op, ...]) -> None:
-    """Steps before are a product of trips, so no trips change from one time a loop is reached to the next."""
+def _is_counted(loop: Op, around: tuple[Op, ...]) -> bool:
+    """Whether steps before are a product of trips: no trips change from one time a loop is reached to the next."""
     changing: set[str] = set()
     for outer, inner in pairwise((*around, loop)):
         changing |= {outer["induction"], *(op["symbol"] for op in outer.body.ops if op.is_(NAMES_A_SYMBOL))}
         if not inner.get("counts_on") and not changing.isdisjoint(trips(inner).symbols):
-            raise StepsNotCounted(inner.span, inner.node)
+            return False
+    return True
 
 
 def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
@@ -182,6 +245,15 @@ def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
     written = {op["memory"] for op in loop.body.ops if is_copy(kernel, op)}
     read = {op.get(key) for op in loop.body.ops if not op.is_(FILLS) for key in READS}
     return frozenset(written & read)
+
+
+def readers(ops: Sequence[Op], memories: frozenset[str]) -> list[int]:
+    """The places in ``ops`` of what reads these memories, itself or inside of it."""
+    return [
+        number
+        for number, op in enumerate(ops)
+        if not op.is_(FILLS) and any(inner.get(key) in memories for inner in op.walk() for key in READS)
+    ]
 
 
 def is_copy(kernel: Kernel, op: Op) -> bool:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from wavespec.ir.expr import Expr, const, less
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.thread import Mask
-from wavespec.ir.thread_ops import ASYNC_COMMIT, ASYNC_WAIT, BULK_STORE, FOR, MMA_ASYNC, MMA_WAIT, READS_MEMORY
+from wavespec.ir.thread_ops import (
+    ASYNC_COMMIT,
+    ASYNC_WAIT,
+    BULK_STORE,
+    FOR,
+    MMA_ASYNC,
+    MMA_FENCE,
+    MMA_WAIT,
+    PURE,
+    READS_MEMORY,
+)
 from wavespec.schedule.buffer_ring import (
     NEXT_TURN,
     READS,
@@ -20,8 +31,10 @@ from wavespec.schedule.buffer_ring import (
     in_first_lane,
     is_copy,
     make,
+    readers,
     step_of,
 )
+from wavespec.schedule.carried_rounds import carrying_rounds, left_of_round
 from wavespec.schedule.decode_ahead import decode_ahead
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
@@ -37,32 +50,23 @@ class Consumer:
     def __init__(
         self,
         kernel: Kernel,
-        rings: Mapping[int, BufferRing],
-        outside: BufferRing | None,
+        rings: Mapping[int, Sequence[BufferRing]],
+        outside: Mapping[int, BufferRing],
         fresh: Callable[[str], str],
     ) -> None:
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
+        self.overlapping: dict[int, Op] = {}
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; stores in flight are awaited before shared memory goes away."""
-        ops = self._kept(self._filled_once(), ())
+        ops = self._kept(self.kernel.body, (), self.outside.get(0))
         if any(op.is_(BULK_STORE) for op in self.kernel.walk()):
             ops = (*ops, in_first_lane(self.kernel, make("bulk_wait", pending=0)))
         return ops
 
-    def _filled_once(self) -> tuple[Op, ...]:
-        """The kernel; a wait for what is filled once where its copies were."""
-        ops, outside = self.kernel.body, self.outside
-        if outside is None:
-            return ops
-        first = next(number for number, op in enumerate(ops) if is_copy(self.kernel, op))
-        wait = make("signal_wait", signal=outside.full, index=const(0), phase=const(0))
-        used = _without_copies(ops, outside.filled)
-        before, behind = ([ops[n] for n in used if (n < first) == is_before] for is_before in (True, False))
-        return *before, wait, *behind
-
-    def _kept(self, ops: Sequence[Op], around: tuple[Op, ...]) -> tuple[Op, ...]:
+    def _kept(self, ops: Sequence[Op], around: tuple[Op, ...], outside: BufferRing | None) -> tuple[Op, ...]:
+        ops = self._awaited(ops, outside) if outside else ops
         result: list[Op] = []
         in_turn = self._in_turn(ops) if self.turn is not None and around and _walks(around[-1], around[:-1]) else ()
         for number, op in enumerate(ops):
@@ -73,27 +77,46 @@ class Consumer:
             result += wait
             if op.region is not None:
                 inner = (*around, op) if op.is_(FOR) else around
-                region = replace(op.region, ops=self._kept(op.region.ops, inner))
+                kept = self._kept(op.region.ops, inner, self.outside.get(id(op)))
+                rings = [ring for one in op.region.ops for ring in self.rings.get(id(one), ())]
                 if self.turn is not None and op.is_(FOR) and _walks(op, around):  # every other tile
                     late = (op["lower"] + self.turn) % WAVES_IN_TURN if op.get("counts_on") else self.turn
                     op = op.with_(lower=op["lower"] + op["step"] * late, step=op["step"] * WAVES_IN_TURN)
-                result.append(replace(op, region=region))
+                result += carrying_rounds(op, kept, rings, self.fresh)
             elif is_copy(self.kernel, op):
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             else:
                 result.append(op)
             result += give
-        return tuple(result)
+        result = self._overlapping(result)
+        return tuple(self._released(result, outside) if outside else result)
+
+    def _awaited(self, ops: Sequence[Op], outside: BufferRing) -> tuple[Op, ...]:
+        """What stands around loops, with a wait for what is filled once where its copies were."""
+        first = next(number for number, op in enumerate(ops) if is_copy(self.kernel, op))
+        used = _without_copies(ops, outside.filled)
+        before, behind = ([ops[n] for n in used if (n < first) == is_before] for is_before in (True, False))
+        return *before, _full(outside), *behind
+
+    def _released(self, ops: Sequence[Op], outside: BufferRing) -> list[Op]:
+        """The same with its buffer, given back behind the last loop that reads it, where the next tile fills it."""
+        index = outside.index(outside.step)
+        last = readers(ops, outside.filled)[-1] if outside.empty_arrivals else len(ops)
+        used = [_of_buffer(op, outside.filled, index) for op in ops]
+        release = self._release_by_all(outside, index) if outside.empty_arrivals else []
+        return [*used[: last + 1], *release, *used[last + 1 :]]
 
     def _in_turn(self, ops: Sequence[Op]) -> tuple[int, ...]:
         """Operations of a tile that multiply: one wave has its turn from the first to the last."""
         return tuple(n for n, op in enumerate(ops) if any(filled_by(self.kernel, inner) for inner in op.walk()))
 
-    def _loop(self, loop: Op, ring: BufferRing, wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
-        used = [loop.body.ops[number] for number in _without_copies(loop.body.ops, ring.filled)]
-        index, lets = ring.index(ring.step), ring.lets if ring.begins else ()
-        ops = [make("signal_wait", signal=ring.full, index=index, phase=ring.round(ring.step))]
-        ops += [_of_buffer(op, ring.filled, index) for op in used]
+    def _loop(self, loop: Op, rings: Sequence[BufferRing], wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
+        ring, filled = rings[0], frozenset[str]().union(*(ring.filled for ring in rings))
+        used = [loop.body.ops[number] for number in _without_copies(loop.body.ops, filled)]
+        lets = ring.lets if ring.begins else ()
+        left = [op for one in rings for op in left_of_round(one, functools.partial(self._left_out, one))]
+        index = ring.index(ring.step)
+        ops = [_of_buffer(op, filled, index) for op in used]
         last = ops[-1]
         # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
         registers = any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops)
@@ -102,20 +125,57 @@ class Consumer:
         computed = any(op.is_(MMA_ASYNC) and op["b_memory"] not in ring.filled for op in ops)
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
         if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1 and ring.begins:
-            return [*lets, *wait, *self._overlapped(loop, ring, ops[:-1], last, give)]
-        ahead = decode_ahead(self.kernel, loop, ops, ring.step, self._release(ring, index), self.fresh)
+            return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give), *left]
+        ahead = decode_ahead(self.kernel, loop, [_full(ring), *ops], ring.step, self._release(ring, index), self.fresh)
         if ahead:
-            return [*lets, *wait, ahead[0], *give, ahead[1]]
-        if any(op.is_(READS_MEMORY) and op["memory"] in ring.filled for op in ops):
+            return [*lets, *wait, ahead[0], *give, ahead[1], *left]
+        if any(op.is_(READS_MEMORY) and op["memory"] in filled for op in ops):
             ops = multiply_as_decoded(ops, self.fresh)
             # One lane empties the buffer: all lanes of the wave have read it, not only the matrix unit.
             ops.append(make("barrier", first=self.kernel.wave_number, waves=1))
-        ops.append(self._release(ring, index))
-        loop = replace(loop, region=replace(loop.body, ops=tuple(ops)))
-        # The product of the step before still reads its buffer when this step's has to be there.
-        overlaps = ring.stages > 1 and not less(loop["upper"] - loop["lower"], loop["step"] + 1)
-        loops = overlapped_products(self.kernel, loop, self.fresh) if overlaps else (loop,)
-        return [*lets, *wait, *loops, *give]
+        loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings)))
+        if ring.stages > 1:  # the product of the step before still reads its buffer when this step's has to be there
+            self.overlapping[id(loop)] = loop
+        return [*lets, *wait, loop, *give, *left]
+
+    def _overlapping(self, ops: Sequence[Op]) -> list[Op]:
+        """The operations with the steps of loops, and those of loops that go on where one ends, overlapping."""
+        result, chain, between = list[Op](), list[Op](), list[Op]()
+        for op in ops:
+            goes_on = chain and op.operands == chain[-1].results and op.get("lower") == chain[-1]["upper"]
+            if goes_on and id(op) in self.overlapping:
+                result += between
+                chain, between = [*chain, op], []
+            elif chain and op.is_(PURE) and _names(op.operands).isdisjoint(_names(chain[-1].results)):
+                between.append(op)
+            else:
+                result += [*overlapped_products(self.kernel, chain, self.fresh), *between]
+                chain, between = ([op], []) if id(op) in self.overlapping else ([], [])
+                result += [] if chain else [op]
+        return [*result, *overlapped_products(self.kernel, chain, self.fresh), *between]
+
+    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
+        """Give a buffer back that has nothing in it."""
+        return [make("signal_wait", signal=ring.full, index=index, phase=phase), *self._release_by_all(ring, index)]
+
+    def _release_by_all(self, ring: BufferRing, index: Expr) -> list[Op]:
+        """Release a buffer when all lanes of the wave have seen that it was full: no product in between has waited for
+        them, and who comes too late would see the next round but one."""
+        barrier = make("barrier", first=self.kernel.wave_number, waves=1)
+        return [barrier, self._release(ring, index)]
+
+    def _signalled(self, ops: Sequence[Op], rings: Sequence[BufferRing]) -> tuple[Op, ...]:
+        """A step with a wait in front of the first products that read a ring, and its release when they are done; the
+        first one is awaited at once, and the last one released at the end."""
+        before, behind = dict[int, Op](), dict[int, Op]()
+        for ring in rings:
+            places = readers(ops, ring.filled)
+            first = 0 if ring is rings[0] else max(n for n in range(places[0]) if ops[n].is_(MMA_FENCE))
+            done = (n for n, op in enumerate(ops) if op.is_(MMA_WAIT) and n > places[-1])
+            last = len(ops) - 1 if ring is rings[-1] else next(done)
+            before[first] = _full(ring)
+            behind[last] = self._release(ring, ring.index(ring.step))
+        return tuple(one for n, op in enumerate(ops) for one in (before.get(n), op, behind.get(n)) if one is not None)
 
     def _overlapped(self, loop: Op, ring: BufferRing, ops: list[Op], wait: Op, give: Sequence[Op]) -> list[Op]:
         """Wait for the products of the step before, and empty its buffer; the last ones are awaited behind the loop."""
@@ -165,6 +225,14 @@ def _walks(loop: Op, around: Sequence[Op]) -> bool:
     """Whether each step of a loop is a tile: of the outermost, or of those in one over parts that end by themselves."""
     in_parts = any(op.is_(FOR) and op.get("counts_on") for op in loop.walk())
     return bool(loop.get("counts_on")) or not (around or in_parts)
+
+
+def _names(values: Sequence[Value]) -> set[str]:
+    return {value.name for value in values}
+
+
+def _full(ring: BufferRing) -> Op:
+    return make("signal_wait", signal=ring.full, index=ring.index(ring.step), phase=ring.round(ring.step))
 
 
 def _without_copies(ops: Sequence[Op], filled: frozenset[str]) -> list[int]:

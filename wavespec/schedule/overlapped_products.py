@@ -1,33 +1,48 @@
-"""The loop of a consumer in; out come loops in which the last product of a step runs beside the first of the next one,
-and while that is made ready for its own last product."""
+"""Loops of a consumer, one going on where another ends, in; out come loops in which the last product of a step runs
+beside the first of the next one, and while that is made ready for its own last product."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from wavespec.ir.expr import Expr, maximum, minimum
+from wavespec.ir.expr import Expr, less, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.rewriting import copied, substituted
-from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES
+from wavespec.ir.thread_ops import IF, MMA_ASYNC, MMA_COMMIT, MMA_FENCE, MMA_WAIT, MOVES, SIGNAL_ARRIVE, SIGNAL_WAIT
 from wavespec.schedule.buffer_ring import trips
 
 
-def overlapped_products(kernel: Kernel, loop: Op, fresh: Callable[[str], str]) -> tuple[Op, ...]:
-    """Three loops: the first step up to its last product, all others each with the last product of the step before, and
-    that of the last step; the loop itself where its products depend on each other in another way.
+def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """For each loop the first step of all, if that is one of its own, up to its last product; for each the other steps,
+    each with the last product of the step before; and that of the last step.  The loops themselves where they have one
+    step, or their products depend on each other in another way.
 
-    The loop ends with the release of its buffer.  In a round the last product of the step before is issued behind the
+    Each step ends with the release of its buffer.  In a round the last product of the step before is issued behind the
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
     factor.
     """
-    step = _Step.of(loop)
-    if step is None:
-        return (loop,)
-    loops = _Loops(step, loop, kernel.symbol(loop["induction"]), fresh)
-    first = loops.first()
-    others = loops.others(first[-1].results)
-    return *first, others, loops.last(others.results[-len(step.handed) :])
+    steps = [_Step.of(loop) for loop in loops]
+    known = [step for step in steps if step is not None]
+    if not loops or len(known) < len(loops) or len({step.types for step in known}) > 1:
+        return tuple(loops)
+    start, whole = loops[0]["lower"], replace(loops[-1], operands=loops[0].operands).with_(lower=loops[0]["lower"])
+    if less(whole["upper"] - start, whole["step"] + 1):
+        return tuple(loops)
+    at, behind = kernel.symbol(whole["induction"]), start + whole["step"]
+    writers = [
+        _Loops(step, replace(loop, operands=whole.operands), at, fresh) for step, loop in zip(known, loops, strict=True)
+    ]
+    found = [*writers[0].starts()]
+    carried = writers[0].carried(found)
+    for writer in writers:
+        found.append(writer.first(carried, minimum(behind, writer.loop["upper"])))
+        carried = found[-1].results
+    for writer in writers:
+        lower = behind if writer is writers[0] else maximum(writer.loop["lower"], behind)
+        found.append(writer.others(carried, lower))
+        carried = found[-1].results
+    return *found, _Loops(known[-1], whole, at, fresh).last(carried[-len(known[-1].handed) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +66,18 @@ class _Step:
     guarded: tuple[Value, ...]
     """What ``late`` makes the factor of."""
 
+    @property
+    def types(self) -> tuple[object, ...]:
+        """Of what one step hands to the next, and which of it is added to."""
+        place = [value.name for value in self.handed]
+        return tuple(value.type for value in self.handed), tuple(place.index(value.name) for value in self.added_to)
+
     @classmethod
     def of(cls, loop: Op) -> _Step | None:
         ops = loop.body.ops
         if loop.get("once") or loop.get("goes_on") is not None or not ops[-1].is_(IF):
             return None
-        if any(op.region is not None for op in ops[:-1]):
+        if any(op.region is not None and not _is_release(op) for op in ops[:-1]):
             return None
         commits = [number for number, op in enumerate(ops) if op.is_(MMA_COMMIT)]
         if len(commits) < 2 or not ops[-2].is_(MMA_WAIT) or commits[-1] != len(ops) - 3:
@@ -64,6 +85,7 @@ class _Step:
         start = max(number for number in range(commits[-1]) if ops[number].is_(MMA_FENCE))
         if any(not op.is_(MMA_FENCE, MMA_ASYNC, MMA_COMMIT) for op in ops[start:-2]):
             return None
+        start -= ops[start - 1].is_(SIGNAL_WAIT)  # for what it reads
         wait, release, product, others = ops[-2], ops[-1], ops[start:-2], ops[:start]
         sums = _names(wait.results)
         if not sums <= _names(loop.body.yields):
@@ -88,6 +110,11 @@ class _Step:
             return None
         middle = tuple(op for op in others[commits[0] + 1 :] if id(op) not in kept)
         return cls(issue, middle, tuple(late), product, wait, release, handed, added_to, guarded)
+
+
+def _is_release(op: Op) -> bool:
+    """Whether all it does is to signal that buffers are empty."""
+    return op.is_(IF) and all(inner.is_(SIGNAL_ARRIVE) for inner in op.body.ops)
 
 
 def _names(values: Iterable[Value]) -> set[str]:
@@ -144,7 +171,19 @@ class _Loops:
         self.added_to = [step.added_to[place[value.name]] for _, _, value, _ in self.sums]
         """By sum, what is carried in its place."""
 
-    def first(self) -> tuple[Op, ...]:
+    def starts(self) -> tuple[Op, ...]:
+        """What is handed to the first step of all and nobody uses."""
+        unknown = [value for value in self.step.handed if value.name not in {one.name for one in self.added_to}]
+        return tuple(Op("constant", (), (value,), attribute_pairs({"value": 0})) for value in self._new(unknown, {}))
+
+    def carried(self, starts: Iterable[Op]) -> tuple[Value, ...]:
+        """What the first step of all begins with."""
+        known = {value.name: start for value, (start, _, _, _) in zip(self.added_to, self.sums, strict=True)}
+        unused = (op.result for op in starts)
+        handed = (known[value.name] if value.name in known else next(unused) for value in self.step.handed)
+        return *(start for start, _, _, _ in self.own), *handed
+
+    def first(self, starts: tuple[Value, ...], upper: Expr) -> Op:
         """The first step up to its last product, if there is one."""
         loop, step = self.loop, self.step
         names = {argument.name: start for start, argument, _, _ in self.sums}
@@ -152,17 +191,11 @@ class _Loops:
         unused = self._new(step.handed, {})
         body = self._copied((*step.issue, *step.middle, *step.late), names)
         made = (*(value for _, _, value, _ in self.own), *step.handed)
-        starts = {value.name: start for value, (start, _, _, _) in zip(self.added_to, self.sums, strict=True)}
-        unknown = [value for value in step.handed if value.name not in starts]
-        zeros = [Op("constant", (), (value,), attribute_pairs({"value": 0})) for value in self._new(unknown, starts)]
-        operands = (*(start for start, _, _, _ in self.own), *(starts[value.name] for value in step.handed))
         region = Region((*arguments, *unused), body, tuple(names[value.name] for value in made))
-        upper = minimum(loop["lower"] + loop["step"], loop["upper"])
-        results = self._new(made, {})
-        return *zeros, replace(loop.with_(upper=upper), operands=operands, results=results, region=region)
+        return replace(loop.with_(upper=upper), operands=starts, results=self._new(made, {}), region=region)
 
-    def others(self, starts: tuple[Value, ...]) -> Op:
-        """All other steps, each with the last product of the one before."""
+    def others(self, starts: tuple[Value, ...], lower: Expr) -> Op:
+        """The steps from a place on, each with the last product of the one before."""
         loop, step, names, before = self.loop, self.step, dict[str, Value](), dict[str, Value]()
         arguments = self._new((argument for _, argument, _, _ in self.own), names)
         handed = self._new(step.handed, before)
@@ -179,7 +212,7 @@ class _Loops:
         made = (*(value for _, _, value, _ in self.own), *step.handed)
         region = Region((*arguments, *handed), body, tuple(names[value.name] for value in made))
         ends = (*(result for _, _, _, result in self.own), *self._new(step.handed, {}))
-        return replace(loop.with_(lower=loop["lower"] + loop["step"]), operands=starts, results=ends, region=region)
+        return replace(loop.with_(lower=lower), operands=starts, results=ends, region=region)
 
     def last(self, handed: tuple[Value, ...]) -> Op:
         """The last product of all, if there was one."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Region
 from wavespec.ir.thread import row_axis
-from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FOR, LET
+from wavespec.ir.thread_ops import BULK_COPY, COPY_ASYNC, FILLS, FOR, LET
 from wavespec.schedule.buffer_ring import (
     BufferRing,
     copies_into,
@@ -20,6 +21,7 @@ from wavespec.schedule.buffer_ring import (
     make,
     only_if,
 )
+from wavespec.schedule.carried_rounds import carrying_rounds, left_of_round
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
 
@@ -27,26 +29,33 @@ from wavespec.schedule.feeding import feeding
 class Producer:
     """Keeps the copies of a kernel and the loops around them."""
 
-    def __init__(self, kernel: Kernel, rings: Mapping[int, BufferRing], outside: BufferRing | None) -> None:
-        self.kernel, self.rings, self.outside = kernel, rings, outside
+    def __init__(
+        self,
+        kernel: Kernel,
+        rings: Mapping[int, Sequence[BufferRing]],
+        outside: Mapping[int, BufferRing],
+        fresh: Callable[[str], str],
+    ) -> None:
+        self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
         blocks = [(op.body.ops, filled) for op in kernel.walk() if (filled := filled_by(kernel, op))]
-        blocks += [(kernel.body, outside.filled)] if outside else []
+        bodies = {id(op): op.body.ops for op in kernel.body if op.is_(FOR)} | {0: kernel.body}
+        blocks += [(bodies[block], ring.filled) for block, ring in outside.items()]
         self.by_lanes = any(is_by_lanes(op, filled) for ops, filled in blocks for op in ops)
 
     def body(self) -> tuple[Op, ...]:
         """What the role runs; one lane is enough to have boxes copied."""
         ops = self._kept(self.kernel.body)
-        if self.outside:
-            copies = copies_into(self.kernel.body, self.outside.filled)
-            inside, after = self._issue(copies, self.outside)
-            ops = (*inside, *after, *ops)
         return ops if self.by_lanes else (in_first_lane(self.kernel, *ops),)
 
-    def _kept(self, ops: Sequence[Op], wanted: Collection[str] = ()) -> tuple[Op, ...]:
-        """Its loops, and what the places of copies, and the values that are ``wanted``, are made of."""
-        found, own = list[Op](), list[int]()
+    def _kept(self, ops: Sequence[Op], loop: int = 0, wanted: Collection[str] = ()) -> tuple[Op, ...]:
+        """Its loops, what is filled once, what places of copies and what is ``wanted`` are made of."""
+        found, own, outside = list[Op](), list[int](), self.outside.get(loop)
+        once = [op for op in ops if outside and op.is_(FILLS) and op["memory"] in outside.filled]
         for op in ops:
-            kept = [op] if any(value.name in wanted for value in op.results) else self._own(op)
+            if outside and once and op is once[-1]:
+                kept = self._fill(once, outside)
+            else:
+                kept = [op] if any(value.name in wanted for value in op.results) else self._own(op)
             own += range(len(found), len(found) + len(kept))
             found += kept or [op]
         needed = feeding(found, own)
@@ -55,21 +64,26 @@ class Producer:
                 raise ValuesNotShared(found[number].span)
         return tuple(found[number] for number in sorted({*own, *needed}))
 
+    def _fill(self, copies: Sequence[Op], ring: BufferRing) -> Sequence[Op]:
+        """Copy once; in a loop, when what was there before is not needed any more."""
+        inside, after = self._issue(copies, ring)
+        return (*([_empty(ring)] if ring.empty_arrivals else []), *inside, *after)
+
     def _own(self, op: Op) -> Sequence[Op]:
         if op.is_(LET):
             return (op,)
         if op.is_(FOR) and filled_by(self.kernel, op):
-            ring = self.rings[id(op)]
-            return self._loop(op.with_(lower=ring.lower), ring) if ring.ends else ()
+            rings = self.rings[id(op)]
+            return self._loop(op.with_(lower=rings[0].lower), rings) if rings[0].ends else ()
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
-            return (self._around(op),)
+            return self._around(op)
         return ()
 
-    def _around(self, loop: Op) -> Op:
+    def _around(self, loop: Op) -> tuple[Op, ...]:
         """A loop around others, which carries what theirs, and places of copies, are made of."""
         body, carried = loop.body, frozenset[int]()
         while True:
-            ops = self._kept(body.ops, [body.yields[number].name for number in carried])
+            ops = self._kept(body.ops, id(loop), [body.yields[number].name for number in carried])
             used = {value.name for op in ops for inner in op.walk() for value in inner.operands}
             needed = frozenset(number for number, value in enumerate(body.arguments) if value.name in used)
             if needed == carried:
@@ -79,19 +93,30 @@ class Producer:
             tuple(values[number] for number in sorted(carried))
             for values in (body.arguments, body.yields, loop.operands, loop.results)
         )
-        return replace(loop, operands=operands, results=results, region=Region(arguments, ops, yields))
+        bare = replace(loop, operands=operands, results=results, region=Region(arguments, (), yields))
+        inside = [ring for inner in body.ops for ring in self.rings.get(id(inner), ())]
+        return carrying_rounds(bare, ops, inside, self.fresh)
 
-    def _loop(self, loop: Op, ring: BufferRing) -> list[Op]:
-        copies = copies_into(loop.body.ops, ring.filled)
-        carried = {value.name for value in loop.body.arguments}
-        for op in copies:
-            if not carried.isdisjoint(value.name for value in op.operands):
-                raise ValuesNotShared(op.span)
-        index = ring.index(ring.step)
-        wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - ring.round(ring.step))
-        inside, after = self._issue(copies, ring)
-        region = Region((), (wait, *inside), ())
-        return [*ring.lets, replace(loop, operands=(), results=(), region=region), *after]
+    def _loop(self, loop: Op, rings: Sequence[BufferRing]) -> list[Op]:
+        carried, body, behind = {value.name for value in loop.body.arguments}, list[Op](), list[Op]()
+        for ring in rings:
+            copies = copies_into(loop.body.ops, ring.filled)
+            for op in copies:
+                if not carried.isdisjoint(value.name for value in op.operands):
+                    raise ValuesNotShared(op.span)
+            inside, after = self._issue(copies, ring)
+            body += [_empty(ring), *inside]
+            behind += [*after, *left_of_round(ring, functools.partial(self._left_out, ring))]
+        lets = [let for ring in rings for let in ring.lets]
+        return [*lets, replace(loop, operands=(), results=(), region=Region((), tuple(body), ())), *behind]
+
+    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
+        """Signal that a buffer is full, when it is empty, with nothing in it."""
+        wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - phase)
+        arrive = make("signal_arrive", signal=ring.full, index=index, bytes=0)
+        by_lanes, boxes = divmod(ring.full_arrivals, self.kernel.lanes * self.kernel.producers)
+        once = [in_first_lane(self.kernel, arrive) if self.by_lanes else arrive]
+        return [wait, *[arrive] * by_lanes, *once * boxes]
 
     def _issue(self, copies: Sequence[Op], ring: BufferRing) -> tuple[list[Op], list[Op]]:
         """The copies of a step with their signals; and what is left to do behind the loop."""
@@ -129,6 +154,11 @@ class Producer:
             arrive = make("signal_arrive", signal=ring.full, index=ring.index(ring.steps - number), bytes=0)
             after.append(only_if(((const(number - 1), ring.steps),), arrive))
         return inside, after
+
+
+def _empty(ring: BufferRing) -> Op:
+    phase = const(1) - ring.round(ring.step)
+    return make("signal_wait", signal=ring.empty, index=ring.index(ring.step), phase=phase)
 
 
 def _part(kernel: Kernel, box: Op, number: int) -> Op:
