@@ -167,7 +167,8 @@ MMA: Final = _declare(
 REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",
-    "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them",
+    "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
+    "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
     Trait.ACROSS,
     operands=(1, 2),
     results=1,
@@ -175,6 +176,8 @@ REDUCE: Final = _declare(
         **_ALONG,
         "function": Kind.TEXT,
         "divided": Kind.FLAG,
+        "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
+        "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },
 )
 JOIN: Final = _declare(

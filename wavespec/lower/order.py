@@ -30,6 +30,7 @@ from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
+from wavespec.lower.split_loops import SplitLoops
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
@@ -43,6 +44,7 @@ PASSES: tuple[Pass, ...] = (
     ChooseInstructions(),
     SeparateOperands(),
     AssignTiles(),
+    SplitLoops(),
     InlineSteps(),
     DeferReductions(),
     SplitK(),

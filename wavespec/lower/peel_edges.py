@@ -51,7 +51,7 @@ class PeelEdges(Pass):
 
             if has_products and kernel.producers and kernel.distribution.split == 1:
                 holds = _held(op)
-            elif has_products or op.get("lower") is not None:
+            elif has_products or (op.get("lower") is not None and kernel.distribution.split == 1):
                 return (op,)
             else:
                 holds = {}

@@ -168,15 +168,20 @@ def parts_are_joined(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 
 @property_of("tile")
 def shares_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
-    """Of a loop whose steps workgroups share out, nothing is used but the sum over all of them."""
+    """Of a loop whose steps workgroups share out, nothing is used but what joins all of them, or goes on with a
+    share."""
     if kernel.distribution.split == 1:
         return
+
+    def takes_a_share(op: Op | None) -> bool:
+        lower: Expr | None = op.get("lower") if op and op.is_(ITERATE) else None
+        return lower is not None and "wg0" in lower.symbols
+
     makers = _makers(kernel)
     for op in kernel.walk():
-        for value in () if op.is_(CLUSTER_SUM) else op.operands:
-            maker = makers.get(value.name)
-            lower: Expr | None = maker.get("lower") if maker and maker.is_(ITERATE) else None
-            if lower is not None and "wg0" in lower.symbols:
+        joins = op.is_(CLUSTER_SUM) or (op.is_(REDUCE) and op.get("signal") is not None)
+        for value in () if joins or takes_a_share(op) else op.operands:
+            if takes_a_share(makers.get(value.name)):
                 yield op, f"%{value.name} is the sum of some steps"
 
 

@@ -14,6 +14,7 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
+from wavespec.ops.parts_of_cluster import parts_of_cluster
 from wavespec.ops.parts_of_waves import parts_of_waves
 from wavespec.schema.ops.reduce import Reduce
 
@@ -78,6 +79,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
     if waves or far:
         joined = _waves(context, joined, waves, far, function, op.node or result.name)
+    if op.get("signal"):
+        parts = parts_of_cluster(context, op, joined, waves)
+        joined = [_of_pairs(context, own, function, op.node or result.name) for own in parts]
     if op["divided"]:
         count = build.value("count", DTYPES["i32"], 1)
         build.add("coordinates", (), (count,), places=(op["size"],))
@@ -174,15 +178,16 @@ def _waves(
 ) -> list[Value]:
     """All waves, and lanes out of reach, join what those along the dim have, pairs of neighbours first: few roundings,
     and short chains."""
-    build = context.build
-    joined: list[Value] = []
-    for parts in parts_of_waves(context, values, waves, hint, bits):
-        left = list(parts)
-        while len(left) > 1:
-            pairs = itertools.zip_longest(left[::2], left[1::2])
-            left = [build.elementwise(function, one, two, hint=hint) if two else one for one, two in pairs]
-        joined += left
-    return joined
+    return [_of_pairs(context, parts, function, hint) for parts in parts_of_waves(context, values, waves, hint, bits)]
+
+
+def _of_pairs(context: ThreadContext, parts: Sequence[Value], function: str, hint: str) -> Value:
+    """All parts joined, pairs of neighbours first."""
+    left = list(parts)
+    while len(left) > 1:
+        pairs = itertools.zip_longest(left[::2], left[1::2])
+        left = [context.build.elementwise(function, one, two, hint=hint) if two else one for one, two in pairs]
+    return left[0]
 
 
 def reference(statement: Reduce, context: ReferenceContext) -> None:
