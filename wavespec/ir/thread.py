@@ -81,10 +81,12 @@ class ThreadBuilder:
         mask: Mask = (),
         valid: Expr | None = None,
         rank: int | None = None,
+        around: bool = False,
         hint: str = "loaded",
     ) -> Value:
         result = self.value(hint, dtype, elements)
         place: dict[str, Any] = {} if rank is None else {"rank": rank}
+        place |= {"around": True} if around else {}
         self.add(
             "load",
             (),

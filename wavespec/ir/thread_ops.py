@@ -123,10 +123,11 @@ _GUARDED: Final[Mapping[str, Kind | Attribute]] = {**_ACCESS, "mask": Kind.MASK,
 LOAD: Final = _declare(
     "load",
     "-> T x n",
-    "`rank`: which workgroup of the cluster has the shared memory",
+    "`rank`: which workgroup of the cluster has the shared memory; `around`: elements outside of the tensor may be "
+    "read, and are anything",
     Trait.READS_MEMORY,
     results=1,
-    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one")},
+    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one"), "around": _FALSE},
 )
 STORE: Final = _declare(
     "store",

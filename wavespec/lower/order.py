@@ -26,6 +26,7 @@ from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
+from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
@@ -48,6 +49,7 @@ PASSES: tuple[Pass, ...] = (
     InlineSteps(),
     DeferReductions(),
     SplitK(),
+    ShiftRows(),
     PromoteShared(),
     StageOperands(),
     StripTiles(),

@@ -127,6 +127,9 @@ def padded(
             while end < count and inside[end] - inside[end - 1] == stride:
                 end += 1
             part = build.slice(fragment, start, end - start, fragment.name)
+            low = inside[start].low
+            if low is not None and low < 0:  # a shifted tile begins in front of its row
+                part = build.pad(part, -inside[start], -stride.value, const(1), number)
             parts.append(build.pad(part, inside[start], stride.value, size, number))
             start = end
         padded.append(build.pack(parts, fragment.name))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import write_fragments
+from wavespec.ops.accesses_around import write_around
 from wavespec.ops.combined_writes import write_combined
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
@@ -40,7 +41,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if staged:
         write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
         return
-    write_fragments(context.build, memory, layout, context.origin(op), op.get("masked", ()), values, context.machine)
+    write = write_around if op.get("around") else write_fragments
+    write(context.build, memory, layout, context.origin(op), op.get("masked", ()), values, context.machine)
     if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):
         context.build.add("fence_async", (), ())
 

@@ -131,6 +131,9 @@ class GlobalMemory:
     checked_stores: bool = False
     """Whether wide stores are emitted where only the call's sizes decide their alignment, with narrow ones beside
     them."""
+    reads_around: bool = False
+    """Whether a wide aligned access may be read of which a tensor has one element: what is around it is there to be
+    read, and rows that start anywhere are faster so than element by element."""
     alignment_bytes: int = 0
     """What a wide access has to be aligned to; 0 = its own width."""
     range_checked: bool = False
