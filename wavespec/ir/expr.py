@@ -275,15 +275,11 @@ def _divisor_with_rests(constant: int, pairs: Sequence[tuple[int, Expr]], known:
     """A divisor of the sum that knows that ``x - x % d`` is a multiple of ``d``: a rest is what it is of, less a
     multiple of ``d``."""
     for coefficient, term in pairs:
-        if (
-            term.kind != "mod"
-            or not term.args[1].is_const
-            or known % (multiple := coefficient * term.args[1].value) == 0
-        ):
+        if term.kind != "mod" or not term.args[1].is_const:
             continue
-        more, terms = _linear(term.args[0])
+        multiple, (more, terms) = coefficient * term.args[1].value, _linear(term.args[0])
         left = {one: of for of, one in pairs if one is not term}
-        if any(one not in left for _, one in terms):
+        if known % multiple == 0 or any(one not in left for _, one in terms):
             continue
         for of, one in terms:
             left[one] += coefficient * of
