@@ -232,6 +232,9 @@ class Machine:
     """What the backend needs to be told: features, architecture name, target attribute."""
     masked_bits: int = 0
     """The smallest elements that an instruction leaves out of a vector one by one; 0 = of any size."""
+    close_powers: bool = False
+    """Whether powers of 2 by the machine's instruction are as close as the machine's libraries have them, which are made
+    of it; else powers of e take a polynomial."""
     most_tensors: int = 0
     """Tensors that a launch takes; 0 = not a limit."""
     most_lines: int = 0
