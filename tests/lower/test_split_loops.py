@@ -9,8 +9,9 @@ import pytest
 
 from tests.lower.gemms import AMD, NVIDIA
 from tests.ops.rows import Rows
-from tests.sim.planted_bugs import Bug, altered, dropped, for_itself_only, with_arrivals
+from tests.sim.planted_bugs import Bug, altered, dropped
 from wavespec.diagnostics import WavespecError
+from wavespec.ir.expr import const
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -110,9 +111,13 @@ def test_two_axes_beside_a_cluster_do_not_run_in_bands() -> None:
 
 BUGS: dict[str, tuple[Bug, str]] = {
     "parts that are read before all are there": (dropped("signal_wait"), "race"),
-    "parts that one workgroup does not wait for": (with_arrivals("parts.met", 3), "race"),
-    "parts that are announced to one workgroup": (for_itself_only("signal_arrive"), "deadlock"),
-    "parts of one workgroup twice": (altered("load", "rank", lambda rank: rank // 2 * 2, rank=1), "wrong"),
+    "bytes of one workgroup fewer than are sent": (
+        altered("signal_arrive", "bytes", lambda n: n * 3 // 4),
+        "signal-bytes",
+    ),
+    "bytes of one workgroup more than are sent": (altered("signal_arrive", "bytes", lambda n: n * 5 // 4), "deadlock"),
+    "parts that are sent to the first workgroup alone": (altered("send", "receiver", lambda _: const(0)), "deadlock"),
+    "parts that are sent to one place": (altered("send", "offset", lambda at: at.substitute({"wg0": 0})), "wrong"),
 }
 
 

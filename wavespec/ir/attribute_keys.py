@@ -73,6 +73,7 @@ Expression = Literal[
     "lower",
     "offset",
     "phase",
+    "receiver",
     "source_offset",
     "step",
     "upper",

@@ -100,6 +100,12 @@ class ThreadBuilder:
         )
         return result
 
+    def send(
+        self, value: Value, memory: str, offset: Expr, receiver: Expr, met: Mapping[str, Any], *, mask: Mask = ()
+    ) -> None:
+        """``met``: the ``signal`` of the receiver, and its ``index``."""
+        self.add("send", (value,), (), memory=memory, offset=offset, receiver=receiver, mask=mask, **met)
+
     def store(
         self,
         value: Value,

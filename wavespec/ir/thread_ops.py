@@ -232,6 +232,21 @@ BULK_WAIT: Final = _declare(
     attributes={"pending": Kind.INTEGER},
 )
 
+SEND: Final = _declare(
+    "send",
+    "T x n ->",
+    "registers to shared memory of the workgroup `receiver` of the cluster; its bytes are counted on the signal there",
+    operands=1,
+    attributes={
+        "memory": Kind.MEMORY,
+        "offset": Kind.EXPRESSION,
+        "receiver": Kind.EXPRESSION,
+        "signal": Kind.MEMORY,
+        "index": Kind.EXPRESSION,
+        "mask": Kind.MASK,
+    },
+)
+
 # Waves that wait for one another
 
 BARRIER: Final = _declare(

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.tile_ops import ITERATE, MMA, REDUCE
 from wavespec.lower.base import Pass
@@ -50,8 +49,7 @@ class SplitLoops(Pass):
         kernel = replace(kernel, body=body, joined=joined)
         if not numbers:
             return kernel
-        alike = dict(kernel.waves).get(wave_name(reductions[0]["dim"]), 1)
-        met = signal(_MET, len(numbers), kernel.wave_count // alike * kernel.cluster)
+        met = signal(_MET, len(numbers), 1)
         return replace(kernel, memories=(*kernel.memories, met))
 
 

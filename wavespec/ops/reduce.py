@@ -86,7 +86,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     elif waves or far:
         joined = _waves(context, joined, waves, far, function, op.node or result.name)
     if op.get("signal"):
-        parts = parts_of_cluster(context, op, joined, waves)
+        parts = parts_of_cluster(context, op, joined, waves, lanes_alike=are_alike)
         joined = [_of_pairs(context, own, function, op.node or result.name) for own in parts]
     if op["divided"]:
         count = build.value("count", DTYPES["i32"], 1)
