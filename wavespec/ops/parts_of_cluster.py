@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from wavespec.ir.dtype import DTYPES
+from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import row_major
@@ -61,7 +61,7 @@ def parts_of_cluster(
     ]
 
 
-def _memory(context: ThreadContext, wanted: str, dtype: Any, elements: int) -> str:
+def _memory(context: ThreadContext, wanted: str, dtype: DType, elements: int) -> str:
     """The name of a shared memory for what others send."""
     taken = {memory.name for memory in (*context.kernel.memories, *context.memories)}
     name = next(one for n in itertools.count() if (one := f"{wanted}{n or ''}") not in taken)

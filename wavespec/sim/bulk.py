@@ -39,13 +39,13 @@ class BulkUnit:
             self._store(op, int(thread))
 
     def send(self, op: Op, values: Array) -> None:
-        """Registers of each lane on their way to another workgroup; they land, and are counted there, some time later."""
+        """Registers of each lane, to another workgroup; they land, and are counted there, some time later."""
         for thread in np.nonzero(self.memory.holds(op["mask"]))[0]:
             places = (op[name] for name in ("offset", "receiver", "index"))
             start, receiver, number = (int(self.memory.symbols.per_thread(place)[thread]) for place in places)
             workgroup = self.workgroup.cluster[receiver]
             target, signal = workgroup.memories[op["memory"]], workgroup.signals[op["signal"]][number]
-            where = start + np.arange(values.shape[1])
+            where: Integers = start + np.arange(values.shape[1])
             lane, sent = int(self.memory.lanes[thread]), values[thread]
             self._report_shared(op, target, where, lane, self.clocks.landings + signal.number, write=True)
             self.workgroup.landing.append(partial(self._land, op, target, where, sent, signal, self.clocks.now))

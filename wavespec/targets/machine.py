@@ -233,8 +233,8 @@ class Machine:
     masked_bits: int = 0
     """The smallest elements that an instruction leaves out of a vector one by one; 0 = of any size."""
     close_powers: bool = False
-    """Whether powers of 2 by the machine's instruction are as close as the machine's libraries have them, which are made
-    of it; else powers of e take a polynomial."""
+    """Whether powers of 2 by the machine's instruction are as close as its libraries have them, which are made of it;
+    else powers of e take a polynomial."""
     most_tensors: int = 0
     """Tensors that a launch takes; 0 = not a limit."""
     most_lines: int = 0
