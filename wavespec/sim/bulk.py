@@ -45,7 +45,7 @@ class BulkUnit:
             start, receiver, number = (int(self.memory.symbols.per_thread(place)[thread]) for place in places)
             workgroup = self.workgroup.cluster[receiver]
             target, signal = workgroup.memories[op["memory"]], workgroup.signals[op["signal"]][number]
-            where: Integers = start + np.arange(values.shape[1])
+            where: Integers = np.arange(start, start + values.shape[1], dtype=np.int64)
             lane, sent = int(self.memory.lanes[thread]), values[thread]
             self._report_shared(op, target, where, lane, self.clocks.landings + signal.number, write=True)
             self.workgroup.landing.append(partial(self._land, op, target, where, sent, signal, self.clocks.now))
