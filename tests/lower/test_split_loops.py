@@ -13,10 +13,11 @@ from tests.sim.planted_bugs import Bug, altered, dropped
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.expr import const
 from wavespec.ir.printer import print_kernel
-from wavespec.pipeline import lower
+from wavespec.pipeline import emit, lower
 from wavespec.schema import loads
 from wavespec.sim.interleaving import Order
 from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine
 
 COLUMNS = Rows(dim="M", tile=(16, 64), wave=(8, 64), split=4)
 """Sums over the first dim."""
@@ -70,10 +71,10 @@ def test_what_a_reduction_starts_from_counts_once(rows: Rows) -> None:
     np.testing.assert_array_equal(report.tensors["y"].astype(np.float64), expected)
 
 
-def test_workgroups_take_a_share_of_whole_steps_that_check_no_bounds() -> None:
+def test_workgroups_take_steps_in_turns_and_whole_ones_check_no_bounds() -> None:
     kernel = lower(COLUMNS.spec, NVIDIA, after="peel-edges")
     whole, rest = (op for op in kernel.body if op.name == "iterate")
-    assert "wg0" in whole["lower"].symbols and rest["lower"] == whole["extent"]
+    assert (str(whole["lower"]), str(whole["step"])) == ("wg0*16", "64") and rest["lower"] == whole["extent"]
     (read,) = (op for op in whole.body.ops if op.name == "read")
     assert read["masked"] == ("N",)
 
@@ -147,3 +148,16 @@ def test_a_machine_without_clusters_refuses() -> None:
     with pytest.raises(WavespecError) as caught:
         lower(COLUMNS.spec, AMD)
     assert "Leave out 'split' for this target." in str(caught.value)
+
+
+def test_resident_workgroups_are_asked_of_the_assembler() -> None:
+    text = SOFTMAX.replace("split: 4", "split: 4, resident: 3")
+    assert "nvvm.minctasm = 3 : i32" in emit(loads(text, "rows.wave.yaml"), NVIDIA).text
+
+
+@pytest.mark.parametrize(("machine", "split", "resident"), [(NVIDIA, 4, 32), (AMD, 1, 2)], ids=["registers", "machine"])
+def test_more_resident_workgroups_than_have_registers_are_refused(machine: Machine, split: int, resident: int) -> None:
+    text = SOFTMAX.replace("split: 4", f"split: {split}, resident: {resident}").replace("N, tile: 128", "N, tile: 32")
+    with pytest.raises(WavespecError) as caught:
+        lower(loads(text, "rows.wave.yaml"), machine)
+    assert caught.value.code == "registers-not-possible"

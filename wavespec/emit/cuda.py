@@ -58,6 +58,8 @@ class CudaFrame(Emitter):
 
     def begin(self) -> None:
         self.function.attributes.append(translation(self.function))
+        if self.kernel.distribution.resident > 1:
+            self.function.attributes.append(f"nvvm.minctasm = {self.kernel.distribution.resident} : i32")
         workgroup_ids(self.function)
         thread = self.text.op("nvvm.read.ptx.sreg.tid.x : i32")
         lanes_and_waves(self.function, thread, self.roles.uniform if self.roles else None)

@@ -22,7 +22,8 @@ class Roles(Emitter):
 
     def begin(self) -> None:
         """One workgroup per processor at least: without it the assembler ignores what a role says of registers."""
-        self.function.attributes.append("nvvm.minctasm = 1 : i32")
+        if self.kernel.distribution.resident == 1:
+            self.function.attributes.append("nvvm.minctasm = 1 : i32")
 
     def uniform(self, wave: str) -> str:
         """The number of the wave, broadcast from the first lane, so that the assembler knows it to be the same for all of

@@ -111,9 +111,9 @@ def _fits(kernel: Kernel, dim: str, tile: int, rows: _Rows) -> bool:
     """Whether tiles of one step have room for the longest row and what is in front of it, and loops take all steps."""
     size = kernel.all_sizes[dim]
     loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"] == dim]
-    if any(op.get(key) is not None for op in loops for key in ("lower", "stride", "goes_on", "once")):
-        return False
-    if size.high is None:
+    is_split = kernel.distribution.split > 1  # workgroups take steps in turns, whatever their number
+    others = ("stride", "goes_on", "once") if is_split else ("lower", "stride", "goes_on", "once")
+    if size.high is None or any(op.get(key) is not None for op in loops for key in others):
         return False
     starts = (dict(op.get("origin") or ()).get(dim) for op in kernel.walk())
     in_one_step = any(start is not None and f"at_{dim}" not in start.symbols for start in starts)

@@ -58,7 +58,7 @@ class SplitK(Pass):
         starts = tuple(value for value in loop.operands if value.name not in zero)
         later = _needed(before, (*kernel.body[at + 1 :], Op("start", starts)))
         zeros = tuple(replace(value, name=fresh(value.name)) for value in loop.operands)
-        lower, upper = share_of(loop, kernel.symbol("wg0"), plan.split)
+        lower, upper = _share(loop, kernel.symbol("wg0"), plan.split)
         body = [op for op in before if not op.results or op.result.name in kept]
         body += [_register_of_zero(value) for value in zeros]
         body.append(replace(loop.with_(lower=lower, extent=upper), operands=zeros))
@@ -185,7 +185,7 @@ def _is_sum(body: Region, argument: Value, result: Value) -> bool:
     return chain[-1] == argument and len(chain) > 1 and names.isdisjoint(others)
 
 
-def share_of(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:
+def _share(loop: Op, rank: Expr, split: int) -> tuple[Expr, Expr]:
     """Where a workgroup's steps start and end."""
     extent, step = loop["extent"], loop["step"].value
     share = ceildiv(ceildiv(extent, step), split) * step

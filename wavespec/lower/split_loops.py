@@ -12,7 +12,7 @@ from wavespec.ir.rewriting import substituted
 from wavespec.ir.tile_ops import ITERATE, MMA, REDUCE
 from wavespec.lower.base import Pass
 from wavespec.lower.defer_reductions import is_deferred
-from wavespec.lower.split_k import SplitNotPossible, share_of
+from wavespec.lower.split_k import SplitNotPossible
 from wavespec.lower.tile_properties import tiles_are_placed, tiles_have_extents
 from wavespec.schedule.buffer_ring import signal
 from wavespec.targets.machine import Machine
@@ -24,8 +24,8 @@ class SplitLoops(Pass):
     """Give each workgroup of a cluster a part of the steps of loops without products.
 
     Before: one workgroup takes all steps of the loops over a dim.
-    After:  workgroup ``wg0`` of the cluster takes those from ``lower`` to ``extent``; where there are at most as many
-            steps as workgroups, step ``wg0`` alone.  Each ``reduce`` along the dim has a ``signal``, and the ``index``
+    After:  workgroup ``wg0`` of the cluster takes step ``wg0`` and those so many further on as there are workgroups; that
+            one alone, without a loop, where there are at most as many.  Each ``reduce`` along the dim has a ``signal``, and the ``index``
             of its own: it joins what all workgroups of the cluster have.
     Errors: ``split-not-possible`` at the schedule's workgroups.
     """
@@ -87,8 +87,9 @@ def _shared_out(kernel: Kernel, loop: Op, numbers: dict[str, int]) -> Op:
     ops = tuple(joined(op) for op in loop.body.ops)
     most: int | None = loop["extent"].high
     if most is None or most > loop["step"].value * split:
-        lower, upper = share_of(loop, rank, split)
-        return replace(loop.with_(lower=lower, extent=upper), region=replace(loop.body, ops=ops))
+        # Every other step, not a run of them: workgroups that run together read what lies together.
+        every = loop.with_(lower=rank * loop["step"], step=loop["step"] * split)
+        return replace(every, region=replace(loop.body, ops=ops))
     at: dict[str, Expr] = {loop["induction"]: rank * loop["step"]}
     region = replace(loop.body, ops=tuple(substituted(op, at) for op in ops))
     return replace(loop.with_(extent=loop["step"]), region=region)

@@ -220,6 +220,8 @@ class Machine:
     """32-bit registers of one processor, which the lanes of a workgroup share; 0 = not a limit."""
     register_step: int = 1
     """Registers of a lane that waves hand to each other together: what a lane has is a multiple."""
+    limits_registers: bool = False
+    """Whether the compiler behind can be told to leave registers for so many workgroups of a processor."""
     barriers: int = 1
     """Barriers that a workgroup has, for all of its waves or for some."""
     vector_bytes: int = 0
