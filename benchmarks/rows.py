@@ -105,7 +105,7 @@ def in_small_floats(text: str, dtype: str) -> str:
     text = re.sub(r"(shape: \[[^]]*], dtype: )f32", rf"\1{dtype}", text).replace("N % 4 ", "N % 8 ")
     floats = "|".join(re.findall(rf"^  (\w+): \{{shape: .*dtype: {dtype}", text, re.M))
     read = rf"^( +- )(\w+): (\{{read: (?:{floats})\b.*\}})(?:  +#.*)?$"
-    text = re.sub(read, rf'\1small_\2: \3\n\1\2: "f32(small_\2)"', text, flags=re.M)
+    text = re.sub(read, r'\1small_\2: \3\n\1\2: "f32(small_\2)"', text, flags=re.M)
     return re.sub(r"^( +- )\{write: (\w+),", rf'\1small: "{dtype}(\2)"\n\1{{write: small,', text, flags=re.M)
 
 

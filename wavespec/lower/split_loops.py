@@ -24,9 +24,9 @@ class SplitLoops(Pass):
     """Give each workgroup of a cluster a part of the steps of loops without products.
 
     Before: one workgroup takes all steps of the loops over a dim.
-    After:  workgroup ``wg0`` of the cluster takes step ``wg0`` and those so many further on as there are workgroups; that
-            one alone, without a loop, where there are at most as many.  Each ``reduce`` along the dim has a ``signal``, and the ``index``
-            of its own: it joins what all workgroups of the cluster have.
+    After:  workgroup ``wg0`` of the cluster takes step ``wg0`` and those so many further on as there are workgroups;
+            that one alone, without a loop, where there are at most as many.  Each ``reduce`` along the dim has a
+            ``signal``, and the ``index`` of its own: it joins what all workgroups of the cluster have.
     Errors: ``split-not-possible`` at the schedule's workgroups.
     """
 
