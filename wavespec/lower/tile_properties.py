@@ -346,8 +346,10 @@ def _whole_steps(loop: Op) -> Mapping[str, str]:
     if not loop.get("dim"):
         return {}
     extent, step = loop["extent"] - (loop.get("lower") or 0), loop["step"]
-    rests = (rest for rest in extent.walk() if rest.kind == "mod" and rest.args[1] is step)
-    return {loop["dim"]: loop["induction"]} if any(extent is rest.args[0] - rest for rest in rests) else {}
+    rests = [rest for rest in extent.walk() if rest.kind == "mod" and rest.args[1] is step]
+    are_whole = rests and step.is_const and extent.divisor % step.value == 0  # what is left may be that of a like sum
+    is_whole = are_whole or any(extent is rest.args[0] - rest for rest in rests)
+    return {loop["dim"]: loop["induction"]} if is_whole else {}
 
 
 TILE_PROPERTIES: Final[tuple[Property, ...]] = tuple(one for one in globals().values() if isinstance(one, Property))
