@@ -355,8 +355,7 @@ class Subject:
 
     @property
     def row(self) -> Row:
-        row = KERNELS[self.file]
-        return row.members.get(self.name, row)
+        return row_of(self.file, self.name)
 
     def cases(self, target: str) -> tuple[TargetCase, ...]:
         """The kernels for `target`; the last one is for all sizes."""
@@ -425,6 +424,12 @@ class Subject:
             dtype = self.spec.tensors[name].dtype
             assert result.dtype == TORCH[dtype], f"{name} is {result.dtype}"
             check_output(self.row, name, unpacked(result, dtype), right, own, whole=whole)
+
+
+def row_of(file: str, name: str) -> Row:
+    """What is known of a kernel: that of its file, or of its own."""
+    row = KERNELS[file]
+    return row.members.get(name, row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.kernels import Subject
 from tests.ops.rows import Rows
 from wavespec.pipeline import best_variant, build
 from wavespec.runtime.cpu_features import cpu_features
@@ -65,3 +66,11 @@ def test_softmax_of_large_and_infinite_numbers_is_that_of_torch() -> None:
     inf = float("inf")
     x = torch.tensor([[1e30, 1e30, -1e30], [-inf, 0, 1], [-inf, -inf, -inf], [inf, 0, 1], [1e4, 1e4 + 1, 0]])
     torch.testing.assert_close(kernel(softmax())(x), torch.softmax(x, 1), equal_nan=True)
+
+
+@pytest.mark.parametrize("columns", (8193, 16385, 131072))
+def test_long_rows_of_few_numbers_err_no_more_than_torch(columns: int) -> None:
+    """All roundings of a sum of few different numbers go the same way, so many of them in one chain add up."""
+    layer_norm, sizes = Subject("layer_norm", "layer_norm"), {"M": 3, "N": columns}
+    inputs = layer_norm.inputs(sizes, whole=True)
+    layer_norm.check(inputs, (kernel(layer_norm.spec)(*inputs),), sizes)

@@ -58,7 +58,9 @@ class CudaLanes(LaneOperations):
         if op["stride"] > 0 and not start.divisor % size and not limit.divisor % size:
             others = [self.text.constant(op["value"], type_) for type_ in types]
             pairs = zip(parts, others, types, strict=True)
-            names = [self.text.op(f"arith.select {inside}, {part.name}, {other} : {type_}") for part, other, type_ in pairs]
+            names = [
+                self.text.op(f"arith.select {inside}, {part.name}, {other} : {type_}") for part, other, type_ in pairs
+            ]
         else:
 
             def padded() -> list[str]:

@@ -27,6 +27,7 @@ from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
+from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
@@ -71,6 +72,7 @@ PASSES: tuple[Pass, ...] = (
     PipelineLoops(),
     SerializeWaves(),
     FetchAhead(),
+    ShortenSums(),
     HoistInvariants(),
     PlaceBarriers(),
     FoldGrid(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
+from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
 from wavespec.ops.parts_of_cluster import parts_of_cluster
@@ -87,7 +87,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         joined = _waves(context, joined, waves, far, function, op.node or result.name)
     if op.get("signal"):
         parts = parts_of_cluster(context, op, joined, waves, lanes_alike=are_alike)
-        joined = [_of_pairs(context, own, function, op.node or result.name) for own in parts]
+        joined = [in_pairs(build, function, own, op.node or result.name) for own in parts]
     if op["divided"]:
         count = build.value("count", DTYPES["i32"], 1)
         build.add("coordinates", (), (count,), places=(op["size"],))
@@ -147,17 +147,18 @@ def _registers(
 ) -> list[Value]:
     """One value per fragment of the layout's projection: everything that one lane has along ``dim`` joined."""
     build, inner = context.build, layout.axes[len(layout.repeats) :]
-    groups: dict[tuple[int, ...], Value] = {}
+    groups: dict[tuple[int, ...], list[Value]] = {}
     counters = itertools.product(*(range(axis.extent) for axis in layout.repeats))
     for place, fragment in zip(counters, fragments, strict=True):
         key = tuple(number for number, axis in zip(place, layout.repeats, strict=True) if not axis.stride(dim))
-        groups[key] = build.elementwise(function, groups[key], fragment, hint=hint) if key in groups else fragment
+        groups.setdefault(key, []).append(fragment)
+    whole = [in_pairs(build, function, parts, hint) for parts in groups.values()]
     along = [bool(axis.stride(dim)) for axis in inner]
     if not any(along):
-        return list(groups.values())
+        return whole
     if all(along):
-        return [build.reduce(function, value, hint) for value in groups.values()]
-    return [_inner(context, value, [axis.extent for axis in inner], along, function, hint) for value in groups.values()]
+        return [build.reduce(function, value, hint) for value in whole]
+    return [_inner(context, value, [axis.extent for axis in inner], along, function, hint) for value in whole]
 
 
 def _inner(
@@ -170,10 +171,7 @@ def _inner(
     for number, place in enumerate(itertools.product(*map(range, extents[:last]))):
         key = tuple(index for index, gone in zip(place, along, strict=False) if not gone)
         kept.setdefault(key, []).append(build.slice(value, number * run, run, hint))
-    joined = (
-        functools.reduce(lambda one, other: build.elementwise(function, one, other, hint=hint), parts)
-        for parts in kept.values()
-    )
+    joined = (in_pairs(build, function, parts, hint) for parts in kept.values())
     return build.pack([build.reduce(function, part, hint) for part in joined], hint)
 
 
@@ -185,9 +183,9 @@ def _waves(
     function: str,
     hint: str,
 ) -> list[Value]:
-    """All waves, and lanes out of reach, join what those along the dim have, pairs of neighbours first: few roundings,
-    and short chains."""
-    return [_of_pairs(context, parts, function, hint) for parts in parts_of_waves(context, values, waves, hint, bits)]
+    """All waves, and lanes out of reach, join what those along the dim have."""
+    there = parts_of_waves(context, values, waves, hint, bits)
+    return [in_pairs(context.build, function, parts, hint) for parts in there]
 
 
 def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, function: str, hint: str) -> list[Value]:
@@ -205,12 +203,12 @@ def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, functi
     return joined
 
 
-def _of_pairs(context: ThreadContext, parts: Sequence[Value], function: str, hint: str) -> Value:
-    """All parts joined, pairs of neighbours first."""
+def in_pairs(build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str) -> Value:
+    """All parts joined, pairs of neighbours first: few roundings of each, and short chains."""
     left = list(parts)
     while len(left) > 1:
         pairs = itertools.zip_longest(left[::2], left[1::2])
-        left = [context.build.elementwise(function, one, two, hint=hint) if two else one for one, two in pairs]
+        left = [build.elementwise(function, one, two, hint=hint) if two else one for one, two in pairs]
     return left[0]
 
 

@@ -1,0 +1,72 @@
+"""Sums of many steps are sums of sums."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lower.gemms import CPU, NVIDIA
+from tests.lower.ir_text import Text, lines
+from wavespec.lower.shorten_sums import ShortenSums
+from wavespec.targets.machine import Machine
+
+ROWS = Text("""
+    thread kernel @k target cpu lanes 1
+    symbol N in 0..100000 by 1
+    symbol at_N in 0.. by 8
+    plan "auto" stages 1 group 0
+    memory @x : f32 (N: [N]) global input
+    memory @y : f32 (N: [1]) global output
+""")
+
+
+def sums(step: str = "[8]", upper: str = "[N]", dtype: str = "f32", last: str = "%total, %seen") -> str:
+    """A loop that adds up what it loads, and carries what it loaded last."""
+    return f"""
+      %zero = constant {{value = 0.0}} : {dtype}x8
+      %sum, %kept = for %zero, %zero {{induction = "at_N", lower = [0], step = {step}, unroll = 1, upper = {upper}}} : {dtype}x8, {dtype}x8 (%part : {dtype}x8, %before : {dtype}x8) do
+        %seen = load {{memory = "x", offset = [at_N]}} : {dtype}x8
+        %total = elementwise %part, %seen {{function = "add"}} : {dtype}x8
+        yield {last}
+      end
+      store %sum {{memory = "y", offset = [0]}}
+      store %kept {{memory = "y", offset = [0]}}
+    """
+
+
+@pytest.mark.parametrize("machine", (CPU, NVIDIA), ids=("cpu", "sm_90"))
+def test_sums_of_blocks_start_at_zero_and_other_values_go_on(machine: Machine) -> None:
+    after = ROWS.after(ShortenSums(), machine, sums())
+    assert after == lines("""
+        %zero = constant {value = 0.0} : f32x8
+        %sum, %kept = for %zero, %zero {induction = "at_N_block", lower = [0], step = [256], unroll = 1, upper = [N]} : f32x8, f32x8 (%part.1 : f32x8, %before.1 : f32x8) do
+          %part.2 = constant {value = 0.0} : f32x8
+          %sum.1, %kept.1 = for %part.2, %before.1 {induction = "at_N", lower = [at_N_block], step = [8], unroll = 1, upper = [min(N, at_N_block + 256)]} : f32x8, f32x8 (%part : f32x8, %before : f32x8) do
+            %seen = load {memory = "x", offset = [at_N]} : f32x8
+            %total = elementwise %part, %seen {function = "add"} : f32x8
+            yield %total, %seen
+          end
+          %sum.2 = elementwise %part.1, %sum.1 {function = "add"} : f32x8
+          yield %sum.2, %kept.1
+        end
+        store %sum {memory = "y", offset = [0]}
+        store %kept {memory = "y", offset = [0]}
+    """)
+
+
+@pytest.mark.parametrize(
+    "body",
+    (
+        pytest.param(sums(step="[256]"), id="steps of many elements"),
+        pytest.param(sums(upper="[512]"), id="few steps"),
+        pytest.param(sums(last="%total, %total"), id="a sum that each step shows"),
+        pytest.param(sums().replace('"add"', '"maximum"'), id="another function"),
+    ),
+)
+def test_other_loops_stay(body: str) -> None:
+    assert ROWS.after(ShortenSums(), CPU, body) == lines(body)
+
+
+def test_sums_of_f64_stay() -> None:
+    body = sums(dtype="f64")
+    rows = ROWS.changed(("x : f32", "x : f64"), ("y : f32", "y : f64"))
+    assert rows.after(ShortenSums(), CPU, body) == lines(body)

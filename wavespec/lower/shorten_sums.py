@@ -1,0 +1,112 @@
+"""Thread kernel in, thread kernel out: a long loop adds up blocks of its steps, and the sums of the blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from math import gcd
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr, minimum, symbol
+from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
+from wavespec.ir.thread_ops import ELEMENTWISE, FOR, MMA_ASYNC
+from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.thread_properties import is_of_lanes
+from wavespec.targets.machine import Machine
+
+_STEPS = 32
+"""Of a block: its end costs as much as a step or two."""
+_WIDE = 256
+"""Elements of a step from which on no row of usual length has many steps."""
+
+
+class ShortenSums(Pass):
+    """Round each sum along a dim a few dozen times in place of once for each step.
+
+    Before: a loop of small steps adds what each has to carried floats of at most 32 bits.
+    After:  where it may have more steps than a block, it is two loops: the inner one adds up the steps of a block,
+            from zero, and the outer one the blocks.  The errors of a row then grow with the square root of its
+            length, and a tile of few columns errs no more than one of many.
+    Cases:  loops with asynchronous products stay: their registers are taken, and a product is on its way from each
+            step to the next.
+    """
+
+    name: ClassVar[str] = "shorten-sums"
+    requires = (is_of_lanes,)
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        fresh, symbols = fresh_names(kernel), list[Expr]()
+
+        def change(op: Op) -> tuple[Op, ...]:
+            sums = _sums(op) if op.is_(FOR) and _may_be_long(op) else ()
+            if not any(sums):
+                return (op,)
+            block = _block(op, fresh(f"{op['induction']}_block"))
+            symbols.append(block)
+            return (_in_blocks(op, sums, block, fresh),)
+
+        body = rewrite(kernel.body, change)
+        return replace(kernel.with_symbols(*symbols), body=body)
+
+
+def _may_be_long(loop: Op) -> bool:
+    step, way = loop["step"], loop["upper"] - loop["lower"]
+    if loop.get("once") or loop.get("goes_on") is not None or not step.is_const or step.value >= _WIDE:
+        return False
+    if any(op.is_(MMA_ASYNC) for op in loop.body.ops):
+        return False
+    return way.high is None or way.high > 2 * _STEPS * step.value
+
+
+def _sums(loop: Op) -> tuple[bool, ...]:
+    """Of each carried value, whether all that becomes of it in a step is that one number is added."""
+    body = loop.body
+    inner = [op for outer in body.ops for op in outer.walk()]
+    uses = Counter(value.name for op in inner for value in op.operands)
+    uses.update(value.name for op in inner if op.region for value in op.region.yields)
+    uses.update(value.name for value in body.yields)
+    made = {op.result.name: op for op in body.ops if op.is_(ELEMENTWISE) and op["function"] == "add"}
+
+    def is_sum(argument: Value, last: Value) -> bool:
+        dtype = argument.vector.dtype
+        added = made.get(last.name)
+        if added is None or not dtype.is_float or dtype.bits > 32:
+            return False
+        return argument in added.operands and uses[argument.name] == 1 and uses[last.name] == 1
+
+    return tuple([is_sum(*pair) for pair in zip(body.arguments, body.yields, strict=True)])
+
+
+def _block(loop: Op, name: str) -> Expr:
+    lower, upper = loop["lower"], loop["upper"]
+    return symbol(name, lower.low, upper.high, gcd(lower.divisor, _STEPS * loop["step"].value))
+
+
+def _in_blocks(loop: Op, sums: tuple[bool, ...], block: Expr, fresh: Callable[[str], str]) -> Op:
+    """The loop over blocks with the loop as it was inside; sums start at zero there."""
+
+    def again(value: Value) -> Value:
+        return Value(fresh(value.name), value.type)
+
+    arguments = tuple([again(value) for value in loop.body.arguments])
+    parts = tuple([again(value) for value in loop.results])
+    step = loop["step"] * _STEPS
+    starts: list[Op] = []
+    inner: list[Value] = []
+    ends: list[Op] = []
+    totals: list[Value] = []
+    for is_sum, argument, part in zip(sums, arguments, parts, strict=True):
+        start, total = argument, part
+        if is_sum:
+            start, total = again(argument), again(part)
+            starts.append(Op("constant", (), (start,), attribute_pairs({"value": 0.0}), None, loop.span, loop.node))
+            adds = attribute_pairs({"function": "add"})
+            ends.append(Op("elementwise", (argument, part), (total,), adds, None, loop.span, loop.node))
+        inner.append(start)
+        totals.append(total)
+    inside = replace(loop, operands=tuple(inner), results=parts)
+    inside = inside.with_(lower=block, upper=minimum(loop["upper"], block + step))
+    region = Region(arguments, (*starts, inside, *ends), tuple(totals))
+    (name,) = block.symbols
+    return replace(loop, region=region).with_(induction=name, step=step, unroll=1)
