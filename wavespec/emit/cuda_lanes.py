@@ -7,7 +7,6 @@ from wavespec.emit.registers import Part, vector_type
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
 
-
 _FEW = 4
 """Elements that are compared one by one sooner than all at once."""
 
