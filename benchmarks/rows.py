@@ -96,8 +96,9 @@ def build_all(folder: Path, target: str, names: Sequence[str], dtypes: Sequence[
         for dtype in dtypes if name in OF_ROWS else dtypes[:1]:
             spec = loads(text if dtype == "f32" else in_small_floats(text, dtype), f"{name}.wave.yaml")
             artifact = build(spec, target, cubins=True)
-            (folder / f"{name}-{dtype}.wavespec").write_bytes(pack_artifact(artifact))
-            print(name, dtype, flush=True)
+            title = f"{name}-{dtype}" if name in OF_ROWS else name
+            (folder / f"{title}.wavespec").write_bytes(pack_artifact(artifact))
+            print(title, flush=True)
 
 
 def in_small_floats(text: str, dtype: str) -> str:
@@ -115,7 +116,7 @@ def run(arguments: argparse.Namespace) -> None:
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     ratios: list[float] = []
     for path in sorted(arguments.folder.glob("*.wavespec")):
-        if path.stem.rpartition("-")[0] in arguments.only:
+        if path.stem.partition("-")[0] in arguments.only:
             kernel = Kernel(unpack_artifact(path.read_bytes()))
             ratios += [_row(path.stem, kernel, shape, arguments) for shape in arguments.shapes]
     print(f"\nGeometric mean of a copy {math.exp(statistics.fmean(map(math.log, ratios))):.2f}.")
