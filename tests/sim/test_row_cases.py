@@ -15,7 +15,7 @@ CASES = [
     (subject, number)
     for subject in subjects("sm_90")
     if subject.name in ROWS
-    for number, case in enumerate(subject.cases("sm_90"))
+    for number in range(len(subject.cases("sm_90")))
 ]
 
 

@@ -9,11 +9,12 @@ two equal sums are the same object and ``is`` / ``==`` decide equality.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from wavespec.ir.expr_divisor import divisor_with_rests
 from wavespec.ir.expr_printer import expr_to_text, sort_key
 from wavespec.ir.expr_value import evaluated
 
@@ -266,26 +267,9 @@ def _sum(*parts: tuple[Expr, int]) -> Expr:
         high = None if high is None or upper is None else high + coefficient * upper
         divisor = math.gcd(divisor, coefficient * term.divisor)
     if any([term.kind == "mod" for _, term in pairs]):
-        divisor = _divisor_with_rests(constant, pairs, divisor)
+        divisor = divisor_with_rests(constant, pairs, divisor)
     symbols = pairs[0][1].symbols if len(pairs) == 1 else frozenset[str]().union(*[term.symbols for _, term in pairs])
     return _intern("sum", (constant, pairs), low, high, divisor, symbols)
-
-
-def _divisor_with_rests(constant: int, pairs: Sequence[tuple[int, Expr]], known: int) -> int:
-    """A divisor of the sum that knows that ``x - x % d`` is a multiple of ``d``: a rest is what it is of, less a
-    multiple of ``d``."""
-    for coefficient, term in pairs:
-        if term.kind != "mod" or not term.args[1].is_const:
-            continue
-        multiple, (more, terms) = coefficient * term.args[1].value, _linear(term.args[0])
-        left = {one: of for of, one in pairs if one is not term}
-        if known % multiple == 0 or any(one not in left for _, one in terms):
-            continue
-        for of, one in terms:
-            left[one] += coefficient * of
-        found = math.gcd(multiple, constant + coefficient * more, *(of * one.divisor for one, of in left.items()))
-        known = math.lcm(known, found)
-    return known
 
 
 @lru_cache(maxsize=1 << 14)

@@ -132,7 +132,7 @@ def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> 
             valid = size - at[dim]
         else:
             mask.append((at[dim], size))
-        if at[dim].low is not None and at[dim].low < 0:  # a shifted tile
+        if (low := at[dim].low) is not None and low < 0:  # a shifted tile
             mask.append((-at[dim], const(1)))
     return tuple(mask), valid
 
