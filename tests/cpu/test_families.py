@@ -127,6 +127,36 @@ def test_size_and_number_pick(scores: ModuleType, head: int, half: int) -> None:
     torch.library.opcheck(scores._scores_op, (q, k, half))
 
 
+def test_calls_like_earlier_ones_pick_too_and_ask_no_dispatcher(
+    scores: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [
+        (half, [torch.randint(-4, 5, (rows, head)).half() for rows in (33, 40)])
+        for half in (0, 1)
+        for head in (64, 128)
+    ]
+    out = torch.zeros(33, 40), torch.zeros(33, 40)
+    for half, (q, k) in calls * 2:
+        scores.scores(q, k, half=half)
+        if not half:
+            scores.scores(q, k, half=half, out=out)
+    monkeypatch.setattr(scores, "_scores_op", None)
+    monkeypatch.setattr(scores, "_scores_out_op", None)
+    for half, (q, k) in calls:
+        expected = q.float() @ k.float().T
+        s, t = scores.scores(q, k, half=half)
+        assert torch.equal(s, expected) and torch.equal(t, expected.half() if half else expected)
+        if not half:
+            assert scores.scores(q, k, half=half, out=out) is out and torch.equal(out[1], expected)
+
+
+@pytest.mark.parametrize("wrong", [1.0, "nt", torch.zeros(2, 3).numpy()], ids=["number", "text", "array"])
+def test_what_is_no_tensor_is_refused_as_by_torch(scores: ModuleType, wrong: Any) -> None:
+    k = torch.zeros(40, 64).half()
+    with pytest.raises((TypeError, RuntimeError), match=r"'q'|\bq\b"):
+        scores.scores(wrong, k, half=0)
+
+
 def test_size_that_picks_is_a_constant_of_a_compiled_graph(scores: ModuleType) -> None:
     compiled = torch.compile(lambda q, k: scores.scores(q, k, half=0)[0], fullgraph=True, dynamic=True, backend="eager")
     for head in (64, 128):

@@ -114,16 +114,48 @@ def test_tensors_that_are_not_aligned_are_launched_as_copies() -> None:
     assert [one["address"] for one in cuda.maps] == [pointers[0], pointers[2]]
 
 
-def test_every_thread_has_memory_of_its_own() -> None:
-    artifact, cuda, tensors = _gemm(), StandInCuda(_GEMM), _operands()
+def test_memory_of_a_launch_is_written_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact, cuda, tensors, prepared = _gemm(), StandInCuda(_GEMM), _operands(), list[int]()
+
+    def prepare(launcher: CudaLauncher) -> None:
+        prepared.append(threading.get_ident())
+
+    monkeypatch.setattr(CudaLauncher, "_bind_context", prepare)
     launcher = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver)
-    for _ in range(2):
-        _launch(launcher, tensors, artifact, **_SIZES)
+    _launch(launcher, tensors, artifact, **_SIZES)
     thread = threading.Thread(target=lambda: _launch(launcher, tensors, artifact, **_SIZES))
     thread.start()
     thread.join()
-    first, second, other = (launch["place"] for launch in cuda.launches)
-    assert first == second != other
+    first, second = (launch["place"] for launch in cuda.launches)
+    assert first == second
+    assert len(set(prepared)) == len(prepared) == 2, "the driver needs a context in every thread"
+    _launch(launcher, _operands(), artifact, **_SIZES)
+    assert cuda.launches[-1]["place"] != first and cuda.launches[0] == cuda.launches[1]
+
+
+def test_a_bound_launch_is_made_again_for_another_stream_or_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact, cuda, tensors = _gemm(), StandInCuda(_GEMM), _operands()
+    launcher, plan = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), make_plan(artifact, _SIZES)
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    bound = launcher.bind(addresses, plan)
+    assert bound is launcher.bind(addresses, plan)
+    monkeypatch.setattr(module, "_current_stream", (77).__add__)
+    assert [bound(), launcher.bind(addresses, plan)(), bound()] == [0, 0, 0]
+    assert [launch["stream"] for launch in cuda.launches] == [1000, 77, 1000]
+    assert launcher.bind([addresses[0] + 2, *addresses[1:]], plan)() and len(cuda.launches) == 3, "it takes a copy"
+    scaled = replace(scaled_interface(), backend="cuda")
+    other = CudaLauncher(scaled, [_PTX], _CPU, cuda.driver)
+    assert other.bind(addresses, make_plan(scaled, {"N": 500}))() and len(cuda.launches) == 3, "scratch may grow"
+
+
+def test_bound_launches_are_forgotten_before_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BOUND_KEPT", 3)
+    artifact, cuda = _gemm(), StandInCuda(_GEMM)
+    launcher, plan = CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), make_plan(artifact, _SIZES)
+    for address in range(16, 160, 16):
+        launcher.bind([address] * 3, plan)()
+        assert cuda.launches[-1]["pointers"] == [address] * 3
+        assert len(launcher._bound) <= 3  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("rows", [70_000, 2**31])

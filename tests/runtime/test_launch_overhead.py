@@ -25,6 +25,8 @@ WAYS = [
     "kernel.raw",
     "kernel, out=",
     "kernel, new tensor",
+    "wrapper, out=",
+    "wrapper, new tensor",
     "operator, out=",
     "operator, new tensor",
 ]

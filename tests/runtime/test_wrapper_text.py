@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,11 +40,20 @@ _BAD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", [*_BAD_NAMES, "no_backward", "define_operator", "gemm"])
+@pytest.mark.parametrize("name", [*_BAD_NAMES, "no_backward", "define_operator", "is_dynamo_compiling", "gemm"])
 def test_names_that_are_no_plain_identifiers_are_refused(name: str) -> None:
     tensors = (replace(_GEMM.tensors[0], name=name), *_GEMM.tensors[1:])
     with pytest.raises(ValueError, match=r"name|Name"):
         wrapper_module(replace(_GEMM, tensors=tensors))
+
+
+@pytest.mark.parametrize("name", ["made", "inputs", "type", "Tensor"])
+def test_names_of_the_body_are_free_for_arguments(name: str) -> None:
+    tensors = (replace(_GEMM.tensors[0], name=name), *_GEMM.tensors[1:])
+    module = ast.parse(wrapper_module(replace(_GEMM, tensors=tensors)))
+    (function,) = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == _GEMM.name]
+    uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
+    assert uses and all(isinstance(use.ctx, ast.Load) for use in uses), "the argument is never replaced"
 
 
 @pytest.mark.parametrize("name", [name for name in _BAD_NAMES if name != "out"])

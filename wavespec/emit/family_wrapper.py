@@ -95,6 +95,7 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
     of_call = [_of_call(name, pick) for pick in family.picks]
     context = call_context(whole, kernels, keywords) | {
         "picks": [{"words": pick.words, "code": code} for pick, code in zip(family.picks, of_call, strict=True)],
+        "looked_at": list(dict.fromkeys(pick.name for pick in family.picks if pick.what != "keyword")),
         "sizes_pick": any(pick.what == "size" for pick in family.picks),
         "key": tuple_text(of_call)[1:-1] or "()",
         "members": [

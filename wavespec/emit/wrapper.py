@@ -29,6 +29,7 @@ def wrapper_module(kernel: WrapperInput) -> str:
     defines = ["__all__", "_KERNELS", name, f"{name}_raw", f"_{name}_fake", *operators(kernel)]
     context = call_context(kernel, [kernel]) | {
         "in_project": kernel.in_project,
+        "looked_at": [],
         "promises": promises(kernel),
         "shapes": shapes_of(kernel, name),
     }

@@ -71,7 +71,7 @@ def check_input(kernel: WrapperInput) -> None:
         if not _IDENTIFIER.fullmatch(name) or python_keywords.iskeyword(name) or python_keywords.issoftkeyword(name):
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     # What the functions of the module call by these names must be that; the language reserves them.
-    taken = {"any", "define_operator", "getattr", "no_backward", "no_member", "size_in", "torch"}
+    taken = {"any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member", "size_in", "torch"}
     for name in (*taken.intersection(names), *("out" for tensor in kernel.inputs if tensor.name == "out")):
         raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.checks import check_derivatives, check_memory
+from wavespec.runtime.direct_calls import DirectCalls
 from wavespec.runtime.launch_plan import LaunchPlan
 
 _CALLS_KEPT: Final = 1024
@@ -39,6 +40,13 @@ class Launcher(Protocol):
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """Run on inputs then outputs, all contiguous, of the sizes of `plan`, their memory at `addresses`."""
+        ...
+
+    def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
+        """The launch on memory at these addresses (and on the current stream), to be made as often as it is wanted.
+
+        It returns something true where it launched nothing: then `launch` does, or says why not.
+        """
         ...
 
 
@@ -81,6 +89,7 @@ class Caller(ABC):
     def __init__(self, input_count: int) -> None:
         self._input_count = input_count
         self._calls: dict[tuple[Any, ...], Call] = {}
+        self.direct = DirectCalls(self, input_count)
 
     @abstractmethod
     def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
@@ -91,7 +100,7 @@ class Caller(ABC):
 
     def new(self, *inputs: Tensor) -> Any:
         """Run into new tensors; returns the output, or a tuple of them."""
-        call = self._known(inputs)
+        call = self.known(inputs)
         if call is None:
             inputs, call = self._found_out(inputs, None)
         if call.gpu is not None and call.gpu != _current_gpu():
@@ -111,7 +120,7 @@ class Caller(ABC):
 
     def write(self, *tensors: Tensor) -> None:
         """Run on inputs, then outputs, which are contiguous and share no memory with the others."""
-        call = self._known(tensors)
+        call = self.known(tensors)
         if call is None:
             inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
             inputs, call = self._found_out(inputs, outputs)
@@ -142,7 +151,7 @@ class Caller(ABC):
         written = tensors[self._input_count :]
         _count_write((*(tensors[number] for number in call.updates), *written) if call.updates else written)
 
-    def _known(self, tensors: Sequence[Tensor]) -> Call | None:
+    def known(self, tensors: Sequence[Tensor]) -> Call | None:
         """The call of earlier tensors of the same description, if these are contiguous too and need no derivative."""
         try:
             call = self._calls.get(tuple(map(_description, tensors)))
@@ -168,6 +177,11 @@ class Caller(ABC):
             self._calls.clear()
         self._calls[tuple(map(_description, tensors))] = call
         return tuple(contiguous), call
+
+    def check_apart(self, tensors: tuple[Tensor, ...], call: Call) -> None:
+        """Check that no memory is written that another tensor has, where a call writes to its arguments."""
+        if call.updates or len(tensors) > self._input_count:
+            self._check_memory(tensors, call)
 
     def _check_apart(self, tensors: tuple[Tensor, ...], addresses: tuple[int, ...], call: Call) -> None:
         if addresses not in call.apart:

@@ -11,7 +11,8 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -28,45 +29,66 @@ _SHARED_MEMORY_WITHOUT_OPT_IN_BYTES: Final = 48 * 1024
 # What the PTX assumes of pointers (`.ptr .align 16`); torch allocates at 512, slices start anywhere.
 _POINTER_ALIGNMENT_BYTES: Final = 16
 _GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
-_PACKED_KEPT: Final = 4096
+_BOUND_KEPT: Final = 4096
 
 # torch.cuda.current_stream() builds an object and costs 4 µs more.
 _current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)  # pyright: ignore
 
 # CUlaunchConfig of cuda.h: grid, workgroup, shared memory; then the stream, and no attributes, up to 64 bytes.
-_SHAPE: Final = struct.Struct("=7I")
-_CONFIG: Final = f"={_SHAPE.size}s4xQ24x"
-_CONFIG_BYTES: Final = struct.calcsize(_CONFIG)
+_CONFIG: Final = "7I4xQ24x"
+_CONFIG_BYTES: Final = struct.calcsize(f"={_CONFIG}")
 
 
-class _Arguments(threading.local):
-    """Arguments of a launch by the calling thread: two threads that launch at once must not write the same memory.
+class _Memory:
+    """Where the driver reads one launch: the configuration, what parameters point to, and the table by which it finds
+    them, in the order of the kernel. It is written once, so that threads may launch from it at the same time."""
 
-    One piece of memory, all of which a single `pack_into` writes: the launch configuration, then what parameters
-    point to, as `CudaLauncher._packed` has it. `place` is what it takes to use it: the memory, the address of the
-    configuration, and that of the table by which the driver finds the parameters, in the order of the kernel.
-    """
-
-    def __init__(self, artifact: KernelArtifact, prepare_thread: Callable[[], None]) -> None:
-        prepare_thread()
-        tensors, scratch = len(artifact.tensors), len(artifact.scratch_bytes)
+    def __init__(self, artifact: KernelArtifact) -> None:
+        tensors, maps, sizes = len(artifact.tensors), len(artifact.tensor_maps), len(artifact.dynamic_dims)
+        pointers = tensors + len(artifact.scratch_bytes)
         first_map = _CONFIG_BYTES
-        first_pointer = first_map + TENSOR_MAP_BYTES * len(artifact.tensor_maps)
-        first_size = first_pointer + 8 * (tensors + scratch)
-        maps, pointers, sizes = (
-            [first + step * index for index in range(count)]
-            for first, step, count in (
-                (first_map, TENSOR_MAP_BYTES, len(artifact.tensor_maps)),
-                (first_pointer, 8, tensors + scratch),
-                (first_size, 4, len(artifact.dynamic_dims)),
-            )
+        first_pointer = first_map + TENSOR_MAP_BYTES * maps
+        first_size = first_pointer + 8 * pointers
+        self._table_at = first_size + 4 * sizes + 4 * (sizes % 2)
+        of_pointers = range(first_pointer, first_size, 8)
+        self._offsets = (
+            *of_pointers[:tensors],
+            *range(first_map, first_pointer, TENSOR_MAP_BYTES),
+            *of_pointers[tensors:],
+            *range(first_size, first_size + 4 * sizes, 4),
         )
-        self._memory = ctypes.create_string_buffer(first_size + 4 * len(sizes) + _CONFIG_BYTES)
-        skipped = -ctypes.addressof(self._memory) % _CONFIG_BYTES  # tensor maps are aligned to 64 bytes
-        start = ctypes.addressof(self._memory) + skipped
-        order = [*pointers[:tensors], *maps, *pointers[tensors:], *sizes]
-        self._table = (ctypes.c_void_p * len(order))(*[start + offset for offset in order])
-        self.place = memoryview(self._memory)[skipped:], start, ctypes.addressof(self._table)
+        values = f"{TENSOR_MAP_BYTES}s" * maps + f"{pointers}Q{sizes}i{4 * (sizes % 2)}x"
+        self._format = struct.Struct(f"={_CONFIG}{values}{len(self._offsets)}Q")
+
+    def write(self, shape: Sequence[int], stream: int, values: Sequence[object]) -> tuple[Any, int, int]:
+        """What holds the memory, and the addresses of configuration and table.
+
+        Errors: `struct.error` for a number that does not fit.
+        """
+        memory = ctypes.create_string_buffer(self._format.size + _CONFIG_BYTES)
+        skipped = -ctypes.addressof(memory) % _CONFIG_BYTES  # tensor maps are aligned to 64 bytes
+        start = ctypes.addressof(memory) + skipped
+        table = (start + offset for offset in self._offsets)
+        self._format.pack_into(memory, skipped, *shape, stream, *values, *table)
+        return memory, start, start + self._table_at
+
+
+class _Launch(partial[int]):
+    """A call of the driver, and the memory that it reads."""
+
+    memory: Any
+
+
+def _nothing() -> int:
+    return 1
+
+
+class _Thread(threading.local):
+    """Exists in a thread in which `prepare` was called."""
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        prepare()
+        self.is_prepared = True
 
 
 class CudaLauncher:
@@ -83,13 +105,9 @@ class CudaLauncher:
         self._device = device
         self._index = device.index or 0
         self._driver = driver or cuda_driver()
-        self._arguments = _Arguments(artifact, self._bind_context)
-        # Tensor maps, pointers (tensors, then scratch), sizes.
-        pointers = len(artifact.tensors) + len(artifact.scratch_bytes)
-        maps = f"{TENSOR_MAP_BYTES}s" * len(artifact.tensor_maps)
-        self._values = struct.Struct(f"={maps}{pointers}Q{len(artifact.dynamic_dims)}i")
-        self._write = struct.Struct(f"{_CONFIG}{self._values.size}s").pack_into
-        self._packed: dict[tuple[int, ...], tuple[bytes, bytes]] = {}
+        self._thread = _Thread(self._bind_context)
+        self._memory = _Memory(artifact)
+        self._bound: dict[tuple[int, ...], _Launch] = {}
         self._function = self._load(binaries)
         self._launch = self._driver.launch
         self._maps = TensorMaps(artifact, self._driver) if artifact.tensor_maps else None
@@ -100,31 +118,40 @@ class CudaLauncher:
         of the current stream."""
         stream = _current_stream(self._index)
         scratch = self._scratch_addresses(stream, plan) if plan.scratch_bytes else ()
-        key = (*addresses, *scratch, *plan.constants)
-        packed = self._packed.get(key)
-        if packed is None:
-            if any(address % _POINTER_ALIGNMENT_BYTES for address in addresses):
-                self._launch_on_copies(tensors, addresses, plan)
-                return
-            packed = self._pack(key, addresses, plan)
-        memory, config, parameters = self._arguments.place
-        self._write(memory, 0, packed[0], stream, packed[1])
-        status = self._launch(config, self._function, parameters, None)
-        if status:
+        launch = self._bound_launch(stream, addresses, scratch, plan)
+        if launch is None:
+            self._launch_on_copies(tensors, addresses, plan)
+        elif self._thread.is_prepared and (status := launch()):
             raise self._launch_error(str(self._driver.error("cuLaunchKernelEx", status)), plan)
 
-    def _pack(self, key: tuple[int, ...], addresses: Sequence[int], plan: LaunchPlan) -> tuple[bytes, bytes]:
-        """Shape and parameters of a launch as the driver reads them, kept for the next one with the same."""
+    def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], int]:
+        """The launch on the current stream, without the check of the thread's context: a thread that has none gets the
+        driver's error."""
+        if plan.scratch_bytes:  # It may be made anew, larger.
+            return _nothing
+        return self._bound_launch(_current_stream(self._index), addresses, (), plan) or _nothing
+
+    def _bound_launch(
+        self, stream: int, addresses: Sequence[int], scratch: Sequence[int], plan: LaunchPlan
+    ) -> Callable[[], int] | None:
+        """Kept for the next one with the same; None where an address is not one that the code takes."""
+        key = (stream, *addresses, *scratch, *plan.constants)
+        bound = self._bound.get(key)
+        if bound is not None:
+            return bound
+        if any(address % _POINTER_ALIGNMENT_BYTES for address in addresses):
+            return None
         maps = self._maps(addresses, plan) if self._maps else ()
+        shape = (*plan.grid, *self._artifact.workgroup_size, self._artifact.shared_memory_bytes)
         try:
-            shape = _SHAPE.pack(*plan.grid, *self._artifact.workgroup_size, self._artifact.shared_memory_bytes)
-            packed = shape, self._values.pack(*maps, *key)
+            memory, config, table = self._memory.write(shape, stream, (*maps, *key[1:]))
         except struct.error as error:
             raise self._launch_error(str(error), plan) from error
-        if len(self._packed) >= _PACKED_KEPT:
-            self._packed.clear()
-        self._packed[key] = packed
-        return packed
+        if len(self._bound) >= _BOUND_KEPT:
+            self._bound.clear()
+        bound = self._bound[key] = _Launch(self._launch, config, self._function, table, None)
+        bound.memory = memory
+        return bound
 
     def _launch_on_copies(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """The same with aligned copies; torch frees them in stream order, so none is reused too early."""

@@ -13,8 +13,8 @@ from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.caller import Call, Caller, Launcher
 from wavespec.runtime.checks import (
     DTYPES,
-    PLAIN_TYPES,
     ArgumentError,
+    are_plain,
     check_inputs,
     check_memory,
     check_outputs,
@@ -25,11 +25,6 @@ from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.cpu_features import choose_binary, cpu_features
 from wavespec.runtime.launch_plan import make_plan
 
-# What most calls pass: they take a tenth of a microsecond each.
-_is_negated: Final = Tensor.is_neg
-_watchers: Final[Callable[[], int]] = torch._C._len_torch_dispatch_stack  # pyright: ignore
-_transform: Final[Callable[[], object]] = torch._C._functorch.peek_interpreter_stack  # pyright: ignore
-_jit_trace: Final[Callable[[], object]] = torch._C._get_tracing_state  # pyright: ignore
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
 
 
@@ -77,21 +72,26 @@ class Kernel(Caller):
             device.
         """
         outputs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
-        if not _are_plain((*inputs, *outputs)):
-            inputs = self._as_plain(inputs, outputs)
-        if len(inputs) != self._input_count:
-            check_inputs(self.artifact, inputs)  # says so
         if out is None and self._output_count:
-            made = self.new(*inputs)
-            if not self._updated:
-                return made
-            outputs = (made,) if isinstance(made, Tensor) else made
-        else:
+            made = self.direct.new(*inputs)
+            if made is None:
+                made = self.new(*self._checked(inputs, ()))
+            outputs = (made,) if self._output_count == 1 else made
+        elif not self.direct.write(*inputs, *outputs):
+            inputs = self._checked(inputs, outputs)
             if len(outputs) != self._output_count:
                 self.prepare(inputs, outputs)  # says so
             self.write(*inputs, *outputs)
-        written = (*(inputs[number] for number in self._updated), *outputs)
+        written = (*(inputs[number] for number in self._updated), *outputs) if self._updated else outputs
         return written[0] if len(written) == 1 else written
+
+    def _checked(self, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Inputs of the right number whose memory, and that of the outputs, holds their numbers."""
+        if not are_plain((*inputs, *outputs)):
+            inputs = self._as_plain(inputs, outputs)
+        if len(inputs) != self._input_count:
+            check_inputs(self.artifact, inputs)  # says so
+        return inputs
 
     def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
         sizes = check_inputs(self.artifact, inputs)
@@ -147,17 +147,6 @@ class Kernel(Caller):
                 f"{self.artifact.name}: argument '{self.artifact.inputs[0].name}' is on {device}, "
                 f"but this kernel was built for {self.artifact.target} (device '{self._device_type}')."
             )
-
-
-def _are_plain(tensors: tuple[Tensor, ...]) -> bool:
-    """Whether the memory of all tensors holds their numbers, and nobody watches: what most calls are."""
-    return (
-        PLAIN_TYPES.issuperset(map(type, tensors))
-        and not any(map(_is_negated, tensors))
-        and not _watchers()
-        and _transform() is None
-        and _jit_trace() is None  # pyright: ignore[reportUnnecessaryComparison]
-    )
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:

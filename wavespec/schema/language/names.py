@@ -213,6 +213,7 @@ RESERVED = frozenset(
         "wavespec",
         "define_operator",
         "no_backward",
+        "is_dynamo_compiling",
         "no_member",
         "size_in",
         "inf",
