@@ -1,17 +1,21 @@
-"""Kernels of rows in (softmax, norms); checks and times beside torch, and beside a copy of the same bytes, out.
+"""Kernels of rows in (softmax, norms, sums, look-ups); checks and times beside torch, and beside a copy, out.
 
 Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on another machine:
 
-    python benchmarks/rows.py build FOLDER [--target cpu | sm_90]
-    python benchmarks/rows.py run FOLDER [--device cpu | cuda] [--seconds S]
+    python benchmarks/rows.py build FOLDER [--target cpu | sm_90] [--only NAME ...] [--dtype f32 bf16]
+    python benchmarks/rows.py run FOLDER [--device cpu | cuda] [--seconds S] [--only NAME ...] [--shapes 4096x4097 ...]
+                                         [--compile]
 
-All contestants of a shape run in turns on fresh random data; figures are medians.  On a GPU 256 MiB are written between
-calls, so that operands come from memory.
+A shape is rows and columns; sums are over the rows, heads have 128 elements.  All contestants of a shape run in turns
+on fresh random data; figures are medians.  A copy moves as many bytes as the kernel reads and writes.  On a GPU 256 MiB
+are written between calls, so that operands come from memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -20,20 +24,42 @@ from pathlib import Path
 import torch
 import torch.nn.functional as functional
 from gemm_h200 import in_turns
+from torch import Tensor
 
 from wavespec.runtime import Kernel, unpack_artifact
 
 ROOT = Path(__file__).parent.parent
-SHAPES = ((1024, 1024), (4096, 4096), (16384, 512), (64, 32768), (8192, 8192), (4096, 4097))
+SHAPES = ("1024x1024", "4096x4096", "16384x512", "64x32768", "8192x8192", "4096x4097")
+HEAD, TOKENS = 128, 32000
 Call = Callable[[], object]
-Tensors = Sequence[torch.Tensor]
-TORCH: dict[str, Callable[[Tensors], torch.Tensor]] = {
+Tensors = Sequence[Tensor]
+
+
+def _rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    one, other = x.chunk(2, -1)
+    return x * cos[:, None] + torch.cat([-other, one], -1) * sin[:, None]
+
+
+def _normed(x: Tensor, weight: Tensor) -> Tensor:
+    return functional.rms_norm(x.to(weight.dtype), x.shape[-1:], weight, 1e-6)
+
+
+TORCH: dict[str, Callable[[Tensors], Tensor]] = {
+    "cross_entropy": lambda t: functional.cross_entropy(t[0], t[1], reduction="none"),
+    "embedding": lambda t: functional.embedding(t[0], t[1]),
     "layer_norm": lambda t: functional.layer_norm(t[0], t[0].shape[1:], t[1], t[2], 1e-5),
     "log_softmax": lambda t: torch.log_softmax(t[0], 1),
+    "qk_norm_rope": lambda t: _rope(_normed(t[0], t[1]), t[2], t[3]),
     "rms_norm": lambda t: functional.rms_norm(t[0], t[0].shape[1:], t[1], 1e-6),
+    "rope": lambda t: _rope(t[0], t[1], t[2]),
+    "scatter_add": lambda t: t[0].index_add_(0, t[1], t[2]),
+    "silu_and_mul": lambda t: functional.silu(t[0].chunk(2, 1)[0]) * t[0].chunk(2, 1)[1],
     "softmax": lambda t: torch.softmax(t[0], 1),
+    "sum_dim": lambda t: t[0].sum(1),
+    "topk": lambda t: torch.topk(t[0], 8, 1).values,
 }
 """What torch users write; it makes its result anew."""
+OF_ROWS = ("cross_entropy", "layer_norm", "log_softmax", "rms_norm", "softmax")
 
 
 def main() -> None:
@@ -42,54 +68,127 @@ def main() -> None:
     building = commands.add_parser("build", help="compile the specs")
     building.add_argument("folder", type=Path)
     building.add_argument("--target", default="cpu")
+    building.add_argument("--dtype", nargs="*", default=["f32"], help="of the kernels whose spec has f32")
     running = commands.add_parser("run", help="check and time kernels on this machine")
     running.add_argument("folder", type=Path)
     running.add_argument("--device", default="cpu")
     running.add_argument("--seconds", type=float, default=1.0, help="for each shape")
+    running.add_argument("--shapes", nargs="*", default=SHAPES, help="rows and columns, as 4096x4097")
+    running.add_argument("--compile", action="store_true", help="time torch.compile as well")
+    for command in (building, running):
+        command.add_argument("--only", nargs="*", default=list(TORCH), help="kernels by name")
     arguments = parser.parse_args()
     if arguments.command == "build":
-        build_all(arguments.folder, arguments.target)
+        build_all(arguments.folder, arguments.target, arguments.only, arguments.dtype)
     else:
-        run(arguments.folder, arguments.device, arguments.seconds)
+        run(arguments)
 
 
-def build_all(folder: Path, target: str) -> None:
+def build_all(folder: Path, target: str, names: Sequence[str], dtypes: Sequence[str]) -> None:
     """Compile every spec that torch has a function for."""
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
-    from wavespec.schema import load
+    from wavespec.schema import loads
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name in TORCH:
-        artifact = build(load(ROOT / "specs" / f"{name}.wave.yaml"), target)
-        (folder / f"{name}.wavespec").write_bytes(pack_artifact(artifact))
+    for name in names:
+        text = (ROOT / "specs" / f"{name}.wave.yaml").read_text(encoding="utf-8")
+        for dtype in dtypes if name in OF_ROWS else dtypes[:1]:
+            spec = loads(text if dtype == "f32" else in_small_floats(text, dtype), f"{name}.wave.yaml")
+            artifact = build(spec, target, cubins=True)
+            title = f"{name}-{dtype}" if name in OF_ROWS else name
+            (folder / f"{title}.wavespec").write_bytes(pack_artifact(artifact))
+            print(title, flush=True)
 
 
-def run(folder: Path, device: str, seconds: float) -> None:
-    print("| kernel | M x N | wavespec µs | torch µs | copy µs | ratio to torch | to a copy |")
-    print("|---|---|---:|---:|---:|---:|---:|")
-    for path in sorted(folder.glob("*.wavespec")):
-        kernel = Kernel(unpack_artifact(path.read_bytes()))
-        for m, n in SHAPES:
-            sizes, function = {"M": m, "N": n}, TORCH[path.stem]
-            given = [torch.randn([sizes[str(d)] for d in one.dims], device=device) for one in kernel.artifact.inputs]
-            x, ours, copied = given[0], torch.empty_like(given[0]), torch.empty_like(given[0])
-            calls: dict[str, Call] = {
-                "wavespec": lambda kernel=kernel, given=given, out=ours: kernel(*given, out=out),
-                "torch": lambda function=function, given=given: function(given),
-                "copy": lambda x=x, out=copied: out.copy_(x),
-            }
-            times = gpu_times(calls, seconds) if device == "cuda" else cpu_times(calls, seconds)
-            exact = function([tensor.double() for tensor in given])
-            error, allowed = ((result.double() - exact).abs().max().item() for result in (ours, function(given)))
-            least = torch.finfo(x.dtype).eps * exact.abs().max().item()
-            wrong = "" if error <= 2 * max(allowed, least) else f" error {error:.1e}, torch {allowed:.1e}"
-            mine, other, copy = (times[name] for name in ("wavespec", "torch", "copy"))
-            print(
-                f"| {path.stem} | {m} x {n} | {mine:.1f} | {other:.1f} | {copy:.1f} | {other / mine:.2f} | "
-                f"{copy / mine:.2f} |{wrong}",
-                flush=True,
-            )
+def in_small_floats(text: str, dtype: str) -> str:
+    """A spec of f32 with tensors of 16 bits, computed in f32 all the same; wide accesses are of 8 elements."""
+    text = re.sub(r"(shape: \[[^]]*], dtype: )f32", rf"\1{dtype}", text).replace("N % 4 ", "N % 8 ")
+    floats = "|".join(re.findall(rf"^  (\w+): \{{shape: .*dtype: {dtype}", text, re.M))
+    read = rf"^( +- )(\w+): (\{{read: (?:{floats})\b.*\}})(?:  +#.*)?$"
+    text = re.sub(read, r'\1small_\2: \3\n\1\2: "f32(small_\2)"', text, flags=re.M)
+    return re.sub(r"^( +- )\{write: (\w+),", rf'\1small: "{dtype}(\2)"\n\1{{write: small,', text, flags=re.M)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row for each kernel and shape."""
+    print("| kernel | shape | wavespec µs | torch µs | compile µs | copy µs | of the better torch | of a copy |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    ratios: list[float] = []
+    for path in sorted(arguments.folder.glob("*.wavespec")):
+        if path.stem.partition("-")[0] in arguments.only:
+            kernel = Kernel(unpack_artifact(path.read_bytes()))
+            ratios += [_row(path.stem, kernel, shape, arguments) for shape in arguments.shapes]
+    print(f"\nGeometric mean of a copy {math.exp(statistics.fmean(map(math.log, ratios))):.2f}.")
+
+
+def _row(title: str, kernel: Kernel, shape: str, arguments: argparse.Namespace) -> float:
+    name, function = kernel.artifact.name, TORCH[kernel.artifact.name]
+    m, n = map(int, shape.split("x"))
+    given = _inputs(kernel, m, n, arguments.device)
+    expected, error, allowed = _errors(kernel, function, given)
+    calls: dict[str, Call] = {"wavespec": lambda: kernel(*given), "torch": lambda: function(given)}
+    if name != "scatter_add" and name != "topk":
+        calls["wavespec"] = lambda: kernel(*given, out=expected)
+    if arguments.compile:
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda *tensors: function(tensors), dynamic=False)
+        calls["compile"] = lambda: compiled(*given)
+    bytes_ = _bytes(name, given, expected)
+    source, target = (torch.zeros(bytes_ // 2, dtype=torch.uint8, device=arguments.device) for _ in range(2))
+    calls["copy"] = lambda: target.copy_(source)
+    times = (gpu_times if arguments.device == "cuda" else cpu_times)(calls, arguments.seconds)
+    mine, copy = times["wavespec"], times["copy"]
+    other = min(times["torch"], times.get("compile", math.inf))
+    wrong = "" if error <= allowed else f" error {error:.1e}, allowed {allowed:.1e}"
+    shown = " | ".join(f"{times[one]:.1f}" if one in times else "" for one in ("wavespec", "torch", "compile", "copy"))
+    print(f"| {title} | {shape} | {shown} | {other / mine:.2f} | {copy / mine:.2f} |{wrong}", flush=True)
+    return copy / mine
+
+
+def _inputs(kernel: Kernel, m: int, n: int, device: str) -> list[Tensor]:
+    """Random numbers, and integers that are rows of a table or columns."""
+    sizes = {"M": m, "T": m, "N": n, "D": n, "V": TOKENS, "A": 1, "B": n}
+    name = kernel.artifact.name
+    if name == "sum_dim":
+        sizes["N"] = m
+    elif name in ("rope", "qk_norm_rope"):
+        sizes |= {"H": n // HEAD, "D": HEAD}
+    elif name == "scatter_add":
+        sizes["V"] = m
+    given: list[Tensor] = []
+    for one in kernel.artifact.inputs:
+        shape = [sizes[dim] for dim in one.dims]
+        if one.dtype == "i64":
+            given.append(torch.randint(0, n if name == "cross_entropy" else sizes["V"], shape, device=device))
+        else:
+            given.append(torch.randn(shape, device=device).to(getattr(torch, _TYPES[one.dtype])))
+    return given
+
+
+_TYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+
+
+def _errors(kernel: Kernel, function: Callable[[Tensors], Tensor], given: Tensors) -> tuple[Tensor, float, float]:
+    """What torch makes of it, the kernel's largest error against f64, and what is allowed: twice torch's."""
+    ours, others, wide = ([tensor.clone() for tensor in given] for _ in range(3))
+    made = kernel(*ours)
+    result = ours[0] if made is None else made[0] if isinstance(made, tuple) else made
+    expected = function(others)
+    exact = function([tensor.double() if tensor.is_floating_point() else tensor for tensor in wide])
+    error, torchs = ((one.double() - exact).abs().max().item() for one in (result, expected))
+    least = torch.finfo(expected.dtype).eps * exact.abs().max().item()
+    return expected, error, 2 * max(torchs, least)
+
+
+def _bytes(name: str, given: Tensors, result: Tensor) -> int:
+    """What a kernel has to read and write; of a table, the rows that are looked up."""
+    parts = [*given, result]
+    if name == "embedding":
+        parts = [*(tensor for tensor in given if not tensor.is_floating_point()), result, result]
+    if name == "scatter_add":
+        parts = [given[1], given[2], given[2], given[2]]
+    return sum(tensor.numel() * tensor.element_size() for tensor in parts)
 
 
 def gpu_times(calls: dict[str, Call], seconds: float) -> dict[str, float]:

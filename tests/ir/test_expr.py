@@ -138,3 +138,10 @@ def test_a_quotient_is_no_farther_from_zero_than_what_is_divided() -> None:
     for low, high, bounds in ((-5, 9, (-5, 9)), (0, 9, (0, 9)), (3, 9, (0, 9)), (-9, -2, (-9, -1))):
         quotient = symbol("x", low, high) // steps
         assert (quotient.low, quotient.high) == bounds
+
+
+def test_what_is_left_of_a_rest_is_a_multiple() -> None:
+    x, y = symbol("x", 0, 1 << 40), symbol("y", 0, 1 << 40)
+    assert (x * y - x * y % 8).divisor == 8
+    assert (5 * x + 12 - (x + 4) % 4 + 8 * y).divisor == 4
+    assert (2 * x - x % 8).divisor == 1

@@ -18,7 +18,8 @@ from wavespec.targets.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """``y = word of x[M, N] along dim``, walked over in tiles: ``tile`` of M, N for a workgroup, ``wave`` for a wave."""
+    """``y = word of x[M, N] along dim``, walked over in tiles: ``tile`` of M, N for a workgroup, ``wave`` for a wave;
+    ``split`` workgroups share out the steps."""
 
     word: str = "sum"
     dim: str = "N"
@@ -28,14 +29,19 @@ class Rows:
     order: str = "M, N"
     init: float = 0
     promise: str = ""
+    split: int = 1
 
     @property
     def spec(self) -> KernelSpec:
+        return loads(self.spec_text, "rows.wave.yaml")
+
+    @property
+    def spec_text(self) -> str:
         kept = "M" if self.dim == "N" else "N"
         sizes = dict(zip("MN", self.tile, strict=True))
         parts = dict(zip("MN", self.wave, strict=True))
-        return loads(
-            f"""apiVersion: wavespec/v1
+        schedule = f"schedule: {{workgroups: {{split: {self.split}}}}}\n" if self.split > 1 else ""
+        return f"""apiVersion: wavespec/v1
 kind: Kernel
 name: rows
 dims: {{M: {{{self.promise}}}, N: {{{self.promise}}}}}
@@ -56,9 +62,7 @@ graph:
         - part: {{read: x}}
         - total: {{{self.word}: part, dim: {self.dim}, init: total}}
   - {{write: steps.total, to: y}}
-""",
-            "rows.wave.yaml",
-        )
+{schedule}"""
 
     def run(
         self, machine: Machine, sizes: tuple[int, int], kernel: Kernel | None = None

@@ -123,3 +123,15 @@ def test_planted_bugs_show(bug: str) -> None:
     sizes = (5, 699) if rows is WIDE else (5, 21)
     report, right = rows.run(NVIDIA, sizes, plant(lower(rows.spec, NVIDIA)))
     assert not report.ok or not np.array_equal(report.tensors["y"].astype(np.float64), right)
+
+
+@pytest.mark.parametrize("word", ["sum", "max"])
+@pytest.mark.parametrize("waves", [9, 16, 32])
+def test_lanes_join_what_many_waves_have(word: str, waves: int) -> None:
+    """One load of a lane takes the place of one for each wave; numbers of waves that are no power of two too."""
+    rows = Rows(word=word, tile=(1, 32 * waves), wave=(1, 32), init=-20)
+    kernel = lower(rows.spec, NVIDIA)
+    assert len([op for op in kernel.walk() if op.name == "load" and op["memory"] == "total.parts"]) == 1
+    report, expected = rows.run(NVIDIA, (2, 32 * waves + 5), kernel)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"].astype(np.float64), expected)

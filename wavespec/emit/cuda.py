@@ -14,8 +14,10 @@ from wavespec.emit.launch import lanes_and_waves, translation, workgroup_ids
 from wavespec.emit.loops import AS_SCHEDULED, Loops
 from wavespec.emit.registers import Part
 from wavespec.emit.scheduling import LeftToTheCompiler
+from wavespec.emit.shared_divisor import SharedDivisors
 from wavespec.emit.store_runs import StoreRuns
 from wavespec.ir.kernel import Op
+from wavespec.ir.thread_ops import MMA, MMA_ASYNC
 
 # How an instruction family is emitted, and whether it takes its operands as 32-bit words.
 _PRODUCTS = {
@@ -37,6 +39,10 @@ def use_cuda(function: Function) -> None:
     function.use(memory, CudaFrame(function, roles), Atomics(function, memory, 'syncscope("device") monotonic'))
     function.use(lanes, Shuffles(function, lanes.word_of_lane), Loops(function, lanes, attribute=AS_SCHEDULED))
     function.use(CudaProducts(function, lanes), Barriers(function), LeftToTheCompiler(function))
+    if not any(op.is_(MMA, MMA_ASYNC) for op in function.kernel.walk()):  # sums of products leave no room for two forms
+        divisors = SharedDivisors(function, lanes)
+        function.use(divisors)
+        function.runs.append(divisors.run)
     if roles:
         function.use(BulkCopies(function, memory), roles, AsyncProducts(function, lanes, memory))
         function.runs.append(roles.run)
@@ -52,6 +58,8 @@ class CudaFrame(Emitter):
 
     def begin(self) -> None:
         self.function.attributes.append(translation(self.function))
+        if self.kernel.distribution.resident > 1:
+            self.function.attributes.append(f"nvvm.minctasm = {self.kernel.distribution.resident} : i32")
         workgroup_ids(self.function)
         thread = self.text.op("nvvm.read.ptx.sreg.tid.x : i32")
         lanes_and_waves(self.function, thread, self.roles.uniform if self.roles else None)

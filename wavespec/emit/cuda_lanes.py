@@ -12,6 +12,9 @@ from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
 
+_FEW = 4
+"""Elements that are compared one by one sooner than all at once."""
+
 
 class CudaLanes(LaneOperations):
     """Accumulators are scalars, and pairs of elements are converted at a time."""
@@ -114,6 +117,34 @@ class CudaLanes(LaneOperations):
     def exp2(self, name: str, size: int) -> str:
         assert size == 1, "registers of floating point are scalars"
         return self.text.op(f'llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"({name}) : (f32) -> f32')
+
+    def emit_pad(self, op: Op) -> None:
+        """With one comparison where all elements are below the limit, or none is; elements that are, as most, need no
+        more than that either."""
+        (value,), dtype = op.operands, op.result.vector.dtype
+        start, limit, size = op["start"], op["limit"], value.vector.elements
+        last = start + op["stride"] * (size - 1)
+        if size < _FEW or abs(op["stride"]) != 1:
+            super().emit_pad(op)
+            return
+        parts = self.function.parts(value, self.native_sizes(dtype, size))
+        types = [vector_type(dtype, part.size) for part in parts]
+        inside = self.indices.holds(((last if op["stride"] > 0 else start, limit),))
+        if op["stride"] > 0 and not start.divisor % size and not limit.divisor % size:
+            others = [self.text.constant(op["value"], type_) for type_ in types]
+            pairs = zip(parts, others, types, strict=True)
+            names = [
+                self.text.op(f"arith.select {inside}, {part.name}, {other} : {type_}") for part, other, type_ in pairs
+            ]
+        else:
+
+            def padded() -> list[str]:
+                super(CudaLanes, self).emit_pad(op)
+                return [part.name for part in self.values[op.result.name]]
+
+            result = self.function.either(inside, lambda: [part.name for part in parts], padded, types)
+            names = [f"{result}#{number}" for number in range(len(types))]
+        self.values[op.result.name] = tuple(Part(name, part.size) for name, part in zip(names, parts, strict=True))
 
     def word_of_lane(self, word: str, mask: int) -> str:
         everyone, distance, clamp = (self.text.constant(value, "i32") for value in (-1, mask, 31))

@@ -22,7 +22,8 @@ class Roles(Emitter):
 
     def begin(self) -> None:
         """How many workgroups a processor has: without it the assembler ignores what a role says of registers."""
-        self.function.attributes.append(f"nvvm.minctasm = {self._together} : i32")
+        if self.kernel.distribution.resident == 1:
+            self.function.attributes.append(f"nvvm.minctasm = {self._together} : i32")
 
     @property
     def _together(self) -> int:
@@ -79,6 +80,9 @@ class Barriers(Emitter):
     def emit_barrier(self, op: Op) -> None:
         if op.get("first") is None:
             self.text.do("nvvm.barrier")
+            return
+        if _is_of_one_warp(self.kernel, self.machine, op):
+            self.text.do(f"nvvm.bar.warp.sync {self.text.constant(-1, 'i32')} : i32")
             return
         number = self.indices.integer(self.numbers[as_expr(op["first"]), op["waves"]], 32)
         lanes = self.text.constant(op["waves"] * self.kernel.lanes, "i32")
@@ -172,12 +176,17 @@ class AsyncProducts(Emitter):
         self.text.do(f'"nvvm.stmatrix"({", ".join([place, *words])}) <{{{attributes}}}> : ({types}) -> ()')
 
 
+def _is_of_one_warp(kernel: Kernel, machine: Machine, op: Op) -> bool:
+    """Whether lanes meet that run in lockstep, which takes none of the hardware's barriers."""
+    return op["waves"] * kernel.lanes == machine.lanes
+
+
 def _barrier_numbers(kernel: Kernel, machine: Machine) -> dict[tuple[Expr, int], Expr]:
     """The hardware's barrier for each ``first`` and ``waves``; 0 is the one of the whole workgroup."""
     numbers: dict[tuple[Expr, int], Expr] = {}
     free = 1
     for op in kernel.walk():
-        if not op.is_(BARRIER) or op.get("first") is None:
+        if not op.is_(BARRIER) or op.get("first") is None or _is_of_one_warp(kernel, machine, op):
             continue
         first, waves = as_expr(op["first"]), op["waves"]
         if (first, waves) not in numbers:

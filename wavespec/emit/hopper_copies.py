@@ -9,14 +9,18 @@ from wavespec.emit.cuda_memory import CudaMemory
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.interface import expr_to_size
 from wavespec.emit.matrix_descriptor import swizzle_bytes
+from wavespec.emit.registers import mlir_type
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import row_axis
+from wavespec.ir.thread_ops import SEND
 from wavespec.runtime.artifact import TensorMap, Window
 
 _ZERO = const(0)
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
 _ATTEMPTS = 500
+_SENT_BYTES = 16  # at most, at once
 _ASYNC_FENCE = (
     '"nvvm.fence.proxy"() <{kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}> : () -> ()'
 )
@@ -30,6 +34,8 @@ class BulkCopies(Emitter):
         self.memory = memory
         self.signals = [memory for memory in self.kernel.memories if memory.space == "signal"]
         self.maps: dict[TensorMap, str] = {}
+        self.sends = any(op.is_(SEND) for op in self.kernel.walk())
+        self.has_met = False
 
     def begin(self) -> None:
         if self.kernel.cluster > 1:
@@ -40,20 +46,58 @@ class BulkCopies(Emitter):
         first = self.text.op(f"arith.cmpi eq, {thread}, {self.text.constant(0, 'i32')} : i32")
         self.text.branch(first, self.function.nested(self._start_signals))
         self.text.do(_ASYNC_FENCE)
-        if self.kernel.cluster > 1:  # others may arrive at a signal only after it has been made
+        if self.sends:  # who sends something waits for the others first
+            self.text.do("nvvm.cluster.arrive")
+            self.text.do("nvvm.barrier")
+        elif self.kernel.cluster > 1:  # others may arrive at a signal only after it has been made
             self._meet_cluster()
         else:
             self.text.do("nvvm.barrier")
 
     def end(self) -> None:
-        """No workgroup of a cluster ends while another may still write to its shared memory."""
+        """No workgroup of a cluster ends while another may still use its shared memory; one that is sent something has
+        waited for it."""
         self.function.tensor_maps += self.maps
-        if self.kernel.cluster > 1:
+        if self.kernel.cluster > 1 and not self.sends:
             self._meet_cluster()
 
     def _meet_cluster(self) -> None:
         self.text.do("nvvm.cluster.arrive")
         self.text.do("nvvm.cluster.wait")
+
+    def emit_send(self, op: Op) -> None:
+        """As many bytes at once as an access has."""
+        memory, (value,) = self.function.memory_of(op), op.operands
+        if not self.has_met:
+            self.text.do("nvvm.cluster.wait")
+            self.has_met = True
+        names, each = self.function.scalars(value), max(1, _SENT_BYTES // memory.dtype.bytes)
+        with self.function.when(op["mask"]):
+            there = self.indices.integer(op["receiver"], 32)
+            signal = self.text.op(f"llvm.ptrtoint {self._signal(op)} : !llvm.ptr<3> to i32")
+            for start in range(0, len(names), each):
+                place = self.memory.address(memory, op["offset"] + start)
+                address = self.text.op(f"llvm.ptrtoint {place} : !llvm.ptr<3> to i32")
+                self._send_text(memory.dtype, address, signal, there, names[start : start + each])
+
+    def _send_text(self, dtype: DType, address: str, signal: str, there: str, names: Sequence[str]) -> None:
+        """https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-st-async"""
+        size, bits = len(names), dtype.bits
+        vector = f".v{size}" if size > 1 else ""
+        values = ", ".join(f"${3 + number}" for number in range(size))
+        values = f"{{{values}}}" if size > 1 else values
+        code = (
+            "{ .reg .b32 place; .reg .b32 met; mapa.shared::cluster.u32 place, $0, $2; "
+            "mapa.shared::cluster.u32 met, $1, $2; st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
+            f"{vector}.b{bits} [place], {values}, [met]; }}"
+        )
+        register = {("float", 32): "f", ("float", 64): "d"}.get((dtype.kind, bits), "l" if bits == 64 else "r")
+        constraints = ",".join(["r", "r", "r", *[register] * size, "~{memory}"])
+        types = ", ".join(["i32", "i32", "i32", *[mlir_type(dtype)] * size])
+        self.text.do(
+            f'llvm.inline_asm has_side_effects asm_dialect = att "{code}", "{constraints}" '
+            f"{', '.join([address, signal, there, *names])} : ({types}) -> ()"
+        )
 
     def _start_signals(self) -> None:
         for memory in self.signals:

@@ -29,6 +29,11 @@ class SharedDivisors(Emitter):
         if op.result.vector.dtype.name == "f32" and op.result.vector.elements > 1:
             self.shared[op.result.name] = self.function.whole(op.operands[0])
 
+    def emit_slice(self, op: Op) -> None:
+        self.lanes.emit_slice(op)
+        if (name := self.shared.get(op.operands[0].name)) is not None:
+            self.shared[op.result.name] = name
+
     def run(self, ops: Sequence[Op], start: int) -> int:
         stop = start
         while stop < len(ops) and self._is_one(ops[stop]) and ops[stop].operands[1] == ops[start].operands[1]:

@@ -49,6 +49,7 @@ Integer = Literal[
 ]
 Flag = Literal[
     "acquire",
+    "around",
     "asynchronous",
     "by_unit",
     "counts_on",
@@ -74,6 +75,7 @@ Expression = Literal[
     "lower",
     "offset",
     "phase",
+    "receiver",
     "source_offset",
     "step",
     "upper",

@@ -14,6 +14,7 @@ from functools import lru_cache, reduce
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from wavespec.ir.expr_divisor import divisor_with_rests
 from wavespec.ir.expr_printer import expr_to_text, sort_key
 from wavespec.ir.expr_value import evaluated
 
@@ -265,6 +266,8 @@ def _sum(*parts: tuple[Expr, int]) -> Expr:
         low = None if low is None or lower is None else low + coefficient * lower
         high = None if high is None or upper is None else high + coefficient * upper
         divisor = math.gcd(divisor, coefficient * term.divisor)
+    if any([term.kind == "mod" for _, term in pairs]):
+        divisor = divisor_with_rests(constant, pairs, divisor)
     symbols = pairs[0][1].symbols if len(pairs) == 1 else frozenset[str]().union(*[term.symbols for _, term in pairs])
     return _intern("sum", (constant, pairs), low, high, divisor, symbols)
 

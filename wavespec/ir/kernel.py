@@ -166,6 +166,8 @@ class Distribution:
     """Workgroups along axis 0 that can write each other's shared memory."""
     split: int = 1
     """Workgroups that share out the steps of the loop over one tile; they are a cluster along an axis of their own."""
+    resident: int = 1
+    """Workgroups that a processor has room for at once; 1 = as many as it happens to."""
     roles: WaveRoles = WaveRoles()
     auto: Literal["", "prefetch", "modulo"] = ""
     schedules: tuple[LoopSchedule, ...] = ()

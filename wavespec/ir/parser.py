@@ -129,6 +129,7 @@ class _KernelReader(ExprReader):
         workers = self.integer() if self.accept("workers") else 0
         cluster = self.integer() if self.accept("cluster") else 1
         split = self.integer() if self.accept("split") else 1
+        resident = self.integer() if self.accept("resident") else 1
         if self.accept("roles"):
             producers, order = self.integer(), self.take("name")
             roles = WaveRoles(
@@ -152,6 +153,7 @@ class _KernelReader(ExprReader):
             workers=workers,
             cluster=cluster,
             split=split,
+            resident=resident,
             roles=roles,
             auto="modulo" if auto == "modulo" else "prefetch" if auto else "",
             schedules=tuple(schedules),

@@ -57,6 +57,8 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
         text += f" cluster {plan.cluster}"
     if plan.split > 1:
         text += f" split {plan.split}"
+    if plan.resident > 1:
+        text += f" resident {plan.resident}"
     if plan.roles != WaveRoles():
         roles = plan.roles
         text += f" roles {roles.producers} {roles.order} {roles.registers[0]} {roles.registers[1]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -86,10 +86,12 @@ class ThreadBuilder:
         mask: Mask = (),
         valid: Expr | None = None,
         rank: int | None = None,
+        around: bool = False,
         hint: str = "loaded",
     ) -> Value:
         result = self.value(hint, dtype, elements)
         place: dict[str, Any] = {} if rank is None else {"rank": rank}
+        place |= {"around": True} if around else {}
         self.add(
             "load",
             (),
@@ -102,6 +104,12 @@ class ThreadBuilder:
             **place,
         )
         return result
+
+    def send(
+        self, value: Value, memory: str, offset: Expr, receiver: Expr, met: Mapping[str, Any], *, mask: Mask = ()
+    ) -> None:
+        """``met``: the ``signal`` of the receiver, and its ``index``."""
+        self.add("send", (value,), (), memory=memory, offset=offset, receiver=receiver, mask=mask, **met)
 
     def store(
         self,

@@ -123,10 +123,11 @@ _GUARDED: Final[Mapping[str, Kind | Attribute]] = {**_ACCESS, "mask": Kind.MASK,
 LOAD: Final = _declare(
     "load",
     "-> T x n",
-    "`rank`: which workgroup of the cluster has the shared memory",
+    "`rank`: which workgroup of the cluster has the shared memory; `around`: elements outside of the tensor may be "
+    "read, and are anything",
     Trait.READS_MEMORY,
     results=1,
-    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one")},
+    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one"), "around": _FALSE},
 )
 STORE: Final = _declare(
     "store",
@@ -246,6 +247,21 @@ BULK_WAIT: Final = _declare(
     "->",
     "`pending` groups of this lane may still be reading shared memory",
     attributes={"pending": Kind.INTEGER},
+)
+
+SEND: Final = _declare(
+    "send",
+    "T x n ->",
+    "registers to shared memory of the workgroup `receiver` of the cluster; its bytes are counted on the signal there",
+    operands=1,
+    attributes={
+        "memory": Kind.MEMORY,
+        "offset": Kind.EXPRESSION,
+        "receiver": Kind.EXPRESSION,
+        "signal": Kind.MEMORY,
+        "index": Kind.EXPRESSION,
+        "mask": Kind.MASK,
+    },
 )
 
 # Waves that wait for one another

@@ -40,6 +40,7 @@ _MAPPED: Final[Mapping[str, Kind | Attribute]] = {
     "masked": Attribute(Kind.NAMES, absent="none", set_by="mask-edges"),
 }
 """Of accesses to a tensor, which may have a mapping."""
+_AROUND = Attribute(Kind.FLAG, absent="false", set_by="shift-rows")
 
 REGISTER: Final = _declare(
     "register", "-> tile", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER}
@@ -94,8 +95,8 @@ READ: Final = _declare(
     "read",
     "values of places ... -> tile",
     "a tile of a tensor, or of what is staged of one. `by_unit`: the matrix unit reads it itself; `direct`: not "
-    "through shared memory; `clamped`: dims that are read inside of the tensor whatever the place; `bias`: added to "
-    "every element",
+    "through shared memory; `clamped`: dims that are read inside of the tensor whatever the place; `around`: what is "
+    "beyond the ends of its rows is anything; `bias`: added to every element",
     Trait.READS_MEMORY,
     Trait.ALIKE,
     operands=ANY,
@@ -107,6 +108,7 @@ READ: Final = _declare(
         "by_unit": Attribute(Kind.FLAG, absent="false", set_by="promote-shared"),
         "direct": Attribute(Kind.FLAG, absent="false", set_by="separate-operands"),
         "clamped": Attribute(Kind.NAMES, absent="none"),
+        "around": _AROUND,
         "bias": _BIAS,
     },
 )
@@ -114,7 +116,7 @@ WRITE: Final = _declare(
     "write",
     "tile, values of places ... ->",
     "a tile of a tensor. `combine`: joined with what is there in one indivisible step; `staged`: the dims that go "
-    "through shared memory",
+    "through shared memory; `around`: the tile may begin in front of its row",
     Trait.WRITES_MEMORY,
     Trait.ALIKE,
     operands=(1, None),
@@ -124,6 +126,7 @@ WRITE: Final = _declare(
         **_MAPPED,
         "combine": Attribute(Kind.TEXT, absent="replaced"),
         "staged": Attribute(Kind.NAMES, absent="none", set_by="promote-shared"),
+        "around": _AROUND,
     },
 )
 COPY: Final = _declare(
@@ -168,7 +171,8 @@ MMA: Final = _declare(
 REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",
-    "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them",
+    "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
+    "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
     Trait.ACROSS,
     operands=(1, 2),
     results=1,
@@ -176,6 +180,8 @@ REDUCE: Final = _declare(
         **_ALONG,
         "function": Kind.TEXT,
         "divided": Kind.FLAG,
+        "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
+        "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },
 )
 JOIN: Final = _declare(

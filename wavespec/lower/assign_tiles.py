@@ -147,6 +147,10 @@ class RegistersNotPossible(WavespecError, code="registers-not-possible"):
         super().__init__(where, f"Registers cannot be shared like this: {why}.", hints=[hint])
 
 
+_FEWEST_REGISTERS = 24
+"""Of a lane, below which addresses alone do not fit."""
+
+
 class AssignTiles(Pass):
     """Turn the distribution into extents, origins, the grid and the waves of a workgroup.
 
@@ -202,6 +206,7 @@ class AssignTiles(Pass):
             raise TooManyThreads(plan.waves[0].span if plan.waves else None, kernel, machine)
 
         _check_registers(kernel, machine, products)
+        _check_room(kernel, machine)
         kernel, origins = _placed(kernel, sizes)
         types: dict[str, TileType | VectorType] = {
             value.name: replace(
@@ -249,6 +254,21 @@ def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, 
         if sums >= many:
             why = f"the sums of '{op.result.name}' alone take {sums} of each lane"
             raise RegistersNotPossible(where, why, "Give 'consumer' more, or use smaller wave tiles.")
+
+
+def _check_room(kernel: Kernel, machine: Machine) -> None:
+    """As many workgroups as a processor is to hold leave their lanes a few registers each."""
+    plan = kernel.distribution
+    if plan.resident == 1:
+        return
+    if not machine.limits_registers:
+        why = f"{machine.variant} leaves none for other workgroups"
+        raise RegistersNotPossible(plan.workgroups_span, why, "Leave out 'resident' for this target.")
+    lanes = kernel.threads * plan.resident
+    each = machine.register_file // lanes // machine.register_step * machine.register_step
+    if each < _FEWEST_REGISTERS:
+        why = f"{plan.resident} workgroups of {kernel.threads} lanes leave each lane {each}"
+        raise RegistersNotPossible(plan.workgroups_span, why, "Use fewer 'resident' ones.")
 
 
 def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:

@@ -34,8 +34,6 @@ class DeferReductions(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         fresh = fresh_names(kernel)
-        lanes = kernel.wave_count * kernel.lanes
-        room = (machine.vector_bytes * _VECTORS or _BYTES) * lanes
 
         def change(op: Op) -> tuple[Op, ...]:
             if not op.is_(ITERATE):
@@ -44,11 +42,18 @@ class DeferReductions(Pass):
             ends: list[Op] = []
             for number in range(len(op.operands)):
                 made = _deferrable(op, number)
-                if made is not None and _bytes(made.operands[0]) <= room:
+                if made is not None and is_deferred(kernel, op, number, machine):
                     op = _deferred(op, number, made, fresh, starts, ends)
             return (*starts, op, *ends)
 
         return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def is_deferred(kernel: Kernel, loop: Op, number: int, machine: Machine) -> bool:
+    """Whether the loop carries parts of that value, which fit the registers of all lanes, and is done with them."""
+    made = _deferrable(loop, number)
+    room = (machine.vector_bytes * _VECTORS or _BYTES) * kernel.wave_count * kernel.lanes
+    return made is not None and _bytes(made.operands[0]) <= room
 
 
 def _deferrable(loop: Op, number: int) -> Op | None:
@@ -89,7 +94,8 @@ def joined_parts(made: Op, argument: Value, operand: Value, fresh: Callable[[str
     """A reduction in two parts: ``operand`` joined to the carried ``argument`` in a loop, and what joins the rest."""
     joined, parts = (Value(fresh(made.result.name), argument.type) for _ in range(2))
     place = attribute_pairs({key: made[key] for key in ("dim", "function", "origin", "size")})
-    whole = attribute_pairs({key: made[key] for key in ("dim", "divided", "function", "size")})
+    kept = ("dim", "divided", "function", "size", "signal", "index")
+    whole = attribute_pairs({key: made[key] for key in kept if made.get(key) is not None})
     join = Op("join", (argument, operand), (joined,), place, None, made.span, made.node)
     return join, Op("reduce", (parts, *made.operands[1:]), made.results, whole, None, made.span, made.node)
 

@@ -30,11 +30,13 @@ from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
+from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
+from wavespec.lower.split_loops import SplitLoops
 from wavespec.lower.split_operands import SplitOperands
 from wavespec.lower.split_reduction import SplitReduction
 from wavespec.lower.stage_operands import StageOperands
@@ -50,9 +52,11 @@ PASSES: tuple[Pass, ...] = (
     ChooseInstructions(),
     SeparateOperands(),
     AssignTiles(),
+    SplitLoops(),
     InlineSteps(),
     DeferReductions(),
     SplitK(),
+    ShiftRows(),
     PromoteShared(),
     StageOperands(),
     StripTiles(),

@@ -53,7 +53,7 @@ class PeelEdges(Pass):
             before, holds = dict[str, Expr](), dict[str, Expr]()
             if has_products and kernel.producers and kernel.distribution.split == 1:
                 before, holds = (_chosen(op, bounds) for bounds in (holds_from, holds_until))
-            elif has_products or op.get("lower") is not None:
+            elif has_products or (op.get("lower") is not None and kernel.distribution.split == 1):
                 return (op,)
             if not before and not holds and not any(map(is_checked, inside)):
                 return (op,)

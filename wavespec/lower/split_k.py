@@ -48,7 +48,7 @@ class SplitK(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         plan = kernel.distribution
-        if plan.split == 1:
+        if plan.split == 1 or not any(op.is_(MMA) for op in kernel.walk()):
             return kernel
         loop = _loop_to_split(kernel, machine)
         at, fresh = kernel.body.index(loop), fresh_names(kernel)

@@ -82,6 +82,9 @@ def _width(kernel: Kernel, tile: TileType, column: str, machine: Machine) -> int
         return 1
     if machine.vector_bytes:
         return machine.vector_bytes // _COMPUTED_BYTES
+    around = [kernel.memory(op["memory"]) for op in kernel.walk() if op.get("around")]
+    if around and column == around[0].contiguous_dim:  # they are aligned, whatever their rows are
+        return machine.globals.access_bytes // min(memory.dtype.bytes for memory in around)
     along = [memory for dim, memory in _accessed(kernel) if dim == column]
     width = machine.globals.access_bytes // min((memory.dtype.bytes for memory in along), default=tile.dtype.bytes)
     # Rows that may start anywhere are read element by element, so that lanes had better take neighbours.

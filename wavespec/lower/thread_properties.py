@@ -22,6 +22,7 @@ from wavespec.ir.thread_ops import (
     PURE,
     READS_MEMORY,
     ROLE,
+    SEND,
     SHUFFLE,
     THREAD_OPS,
     WRITES_MEMORY,
@@ -36,7 +37,7 @@ _COPIES: Final = COPY_ASYNC | BULK_COPY
 _PRODUCTS: Final = MMA | MMA_ASYNC
 _LAUNCH_AXES: Final = 3
 _TAKES: Final = READS_MEMORY | BULK_STORE | READ
-_PUTS: Final = WRITES_MEMORY | FILLS | WRITE | COPY | CLUSTER_SUM
+_PUTS: Final = WRITES_MEMORY | FILLS | SEND | WRITE | COPY | CLUSTER_SUM
 _READ_FROM: Final = (("memory", "buffer"), ("a_memory", "a_buffer"), ("b_memory", "b_buffer"))
 _BUFFERED: Final = (
     ("memory", "buffer"),

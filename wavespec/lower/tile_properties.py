@@ -170,15 +170,20 @@ def parts_are_joined(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
 
 @property_of("tile")
 def shares_are_summed_up(kernel: Kernel, machine: Machine) -> Iterator[Breach]:
-    """Of a loop whose steps workgroups share out, nothing is used but the sum over all of them."""
+    """Of a loop whose steps workgroups share out, nothing is used but what joins all of them, or goes on with a
+    share."""
     if kernel.distribution.split == 1:
         return
+
+    def takes_a_share(op: Op | None) -> bool:
+        lower: Expr | None = op.get("lower") if op and op.is_(ITERATE) else None
+        return lower is not None and "wg0" in lower.symbols
+
     makers = _makers(kernel)
     for op in kernel.walk():
-        for value in () if op.is_(CLUSTER_SUM) else op.operands:
-            maker = makers.get(value.name)
-            lower: Expr | None = maker.get("lower") if maker and maker.is_(ITERATE) else None
-            if lower is not None and "wg0" in lower.symbols:
+        joins = op.is_(CLUSTER_SUM) or (op.is_(REDUCE) and op.get("signal") is not None)
+        for value in () if joins or takes_a_share(op) else op.operands:
+            if takes_a_share(makers.get(value.name)):
                 yield op, f"%{value.name} is the sum of some steps"
 
 
@@ -343,8 +348,10 @@ def _whole_steps(loop: Op) -> Mapping[str, str]:
     if not loop.get("dim"):
         return {}
     extent, step = loop["extent"] - (loop.get("lower") or 0), loop["step"]
-    rests = (rest for rest in extent.walk() if rest.kind == "mod" and rest.args[1] is step)
-    return {loop["dim"]: loop["induction"]} if any(extent is rest.args[0] - rest for rest in rests) else {}
+    rests = [rest for rest in extent.walk() if rest.kind == "mod" and rest.args[1] is step]
+    are_whole = rests and step.is_const and extent.divisor % step.value == 0  # what is left may be that of a like sum
+    is_whole = are_whole or any(extent is rest.args[0] - rest for rest in rests)
+    return {loop["dim"]: loop["induction"]} if is_whole else {}
 
 
 TILE_PROPERTIES: Final[tuple[Property, ...]] = tuple(one for one in globals().values() if isinstance(one, Property))

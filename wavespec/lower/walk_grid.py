@@ -67,11 +67,10 @@ def _axes(kernel: Kernel) -> Mapping[int, str]:
 def _walk(kernel: Kernel, machine: Machine, *, is_band: bool) -> tuple[int, int]:
     """Rows of a band, and chiplets that each get neighbours; 1: as it comes."""
     plan = kernel.distribution
-    if plan.persistent:
+    if plan.persistent or plan.split > 1:  # workgroups of one tile stay neighbours
         return 1, 1
     by_machine = machine.raster_group if len(kernel.grid) == 2 and not plan.has_orders else 1
-    by_spec = plan.group if plan.split == 1 else 0  # workgroups of one tile stay neighbours
-    group = (by_spec or by_machine) if is_band else 1
+    group = (plan.group or by_machine) if is_band else 1
     return group, machine.chiplets if (group > 1 if plan.chiplets is None else plan.chiplets) else 1
 
 

@@ -132,6 +132,8 @@ def edge(memory: Memory, masked: Sequence[str], at: Coordinates, width: int) -> 
             valid = size - at[dim]
         else:
             mask.append((at[dim], size))
+        if (low := at[dim].low) is not None and low < 0:  # a shifted tile
+            mask.append((-at[dim], const(1)))
     return tuple(mask), valid
 
 

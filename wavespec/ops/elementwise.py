@@ -175,7 +175,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
     def piece(*values: Value) -> Value:
         wide = [build.cast(value, _computed(value, meaning), result.name) for value in values]
-        return build.cast(meaning.steps(Steps(build, wide[-1], result.name), *wide), dtype, result.name)
+        steps = Steps(build, wide[-1], result.name, close_powers=context.machine.close_powers)
+        return build.cast(meaning.steps(steps, *wide), dtype, result.name)
 
     context.fragments[result.name] = piecewise(context, operands, result, piece)
 

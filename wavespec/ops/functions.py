@@ -217,9 +217,12 @@ def _power(steps: Steps, n: Value, f: Value) -> Value:
     """``2ⁿ · 2ᶠ`` of a whole n from -254 to 250 and ``|f| <= 1/2``.  What n is beyond the exponents of f32 two factors
     with half of it each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of
     what a mask leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
-    # 2^f for |f| <= 1/2, off by 2e-9 at most: closer than the instructions that machines have for it
-    power = (0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799)
-    near = steps.polynomial(f, 1.0, *power, 0.0013399930903688073, 0.0001534581242594868)
+    if steps.close_powers:
+        near = steps("exp2", f)
+    else:
+        # 2^f for |f| <= 1/2, off by 2e-9 at most: closer than the instructions that machines have for it
+        power = (0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799)
+        near = steps.polynomial(f, 1.0, *power, 0.0013399930903688073, 0.0001534581242594868)
     word = steps.bits(steps("add", n, _ROUND), "i32")  # n in its low bits, below zeros that a shift to the right leaves
     half = steps("shr", word, 1)
     return steps("mul", steps("mul", near, _whole_power(steps, half)), _whole_power(steps, steps("sub", word, half)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from wavespec.ir.expr import Expr, const
+from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Memory, Value
 from wavespec.ir.layout import row_major
 from wavespec.ops.contexts import ThreadContext
+
+_Place = Callable[[Expr, Expr, int], Expr]
+"""Where in shared memory a wave has its value of a number, for a lane."""
 
 
 def parts_of_waves(
@@ -17,7 +20,38 @@ def parts_of_waves(
     """Each wave lays down its values; for every value those of all waves that differ in the symbols ``waves``, and of
     all lanes that differ in these ``bits`` of their number, in order."""
     build, kernel = context.build, context.kernel
-    counts = dict(kernel.waves)
+    name, place = _laid_down(context, values, hint)
+    counts, lane = dict(kernel.waves), kernel.symbol("lane")
+    first = lane - sum((lane // bit % 2 * bit for bit in bits), const(0))
+    found: list[list[Value]] = []
+    for number, value in enumerate(values):
+        parts: list[Value] = []
+        for others in itertools.product(*(range(counts[wave]) for wave in waves)):
+            wave = kernel.wave_number.substitute(dict(zip(waves, map(const, others), strict=True)))
+            for steps in itertools.product(*((0, bit) for bit in bits)):
+                at = place(wave, first + sum(steps), number)
+                parts.append(build.load(name, value.vector.dtype, value.vector.elements, at, hint=hint))
+        found.append(parts)
+    return found
+
+
+def part_of_each_lane(context: ThreadContext, values: Sequence[Value], wave: str, hint: str) -> list[Value]:
+    """Each wave lays down its values; for every value what the wave has whose number along the symbol ``wave`` is that
+    of the lane, modulo a power of two: lanes beyond the last wave have what that has."""
+    build, kernel = context.build, context.kernel
+    name, place = _laid_down(context, values, hint)
+    count, lane = dict(kernel.waves)[wave], kernel.symbol("lane")
+    other = minimum(lane % (1 << (count - 1).bit_length()), count - 1)
+    at = kernel.wave_number.substitute({wave: other})
+    return [
+        build.load(name, value.vector.dtype, value.vector.elements, place(at, lane, number), hint=hint)
+        for number, value in enumerate(values)
+    ]
+
+
+def _laid_down(context: ThreadContext, values: Sequence[Value], hint: str) -> tuple[str, _Place]:
+    """The shared memory that holds the values of all lanes of all waves, and where."""
+    build, kernel = context.build, context.kernel
     sizes = [value.vector.elements for value in values]
     each = sum(sizes) * kernel.lanes
     taken = {memory.name for memory in (*kernel.memories, *context.memories)}
@@ -29,21 +63,9 @@ def parts_of_waves(
     )
     starts = list(itertools.accumulate(sizes, initial=0))
 
-    lane = kernel.symbol("lane")
-    first = lane - sum((lane // bit % 2 * bit for bit in bits), const(0))
-
     def place(wave: Expr, lane: Expr, number: int) -> Expr:
         return wave * each + starts[number] * kernel.lanes + lane * sizes[number]
 
     for number, value in enumerate(values):
-        build.store(value, name, place(kernel.wave_number, lane, number))
-    found: list[list[Value]] = []
-    for number, value in enumerate(values):
-        parts: list[Value] = []
-        for others in itertools.product(*(range(counts[wave]) for wave in waves)):
-            wave = kernel.wave_number.substitute(dict(zip(waves, map(const, others), strict=True)))
-            for steps in itertools.product(*((0, bit) for bit in bits)):
-                at = place(wave, first + sum(steps), number)
-                parts.append(build.load(name, dtype, value.vector.elements, at, hint=hint))
-        found.append(parts)
-    return found
+        build.store(value, name, place(kernel.wave_number, kernel.symbol("lane"), number))
+    return name, place

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wavespec.ir.kernel import Op
-from wavespec.ops.accesses import read_fragments
+from wavespec.ops.accesses import read_fragments, regroup
+from wavespec.ops.accesses_around import read_around
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places, taken
 from wavespec.ops.mapped_accesses import read_mapped
@@ -30,8 +31,11 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     masked = op.get("masked", ())
     name, dtype = op.result.name, op.result.tile.dtype
     clamped = op.get("clamped", ())
-    where = memory, layout, context.origin(op), masked, name, context.machine, clamped
-    loaded = read_fragments(context.build, *where, is_factor=name in context.factors)
+    where = memory, layout, context.origin(op), masked, name, context.machine
+    if op.get("around"):
+        loaded = tuple(regroup(context.build, read_around(context.build, *where), layout.fragment_elements, name))
+    else:
+        loaded = read_fragments(context.build, *where, clamped, is_factor=name in context.factors)
     context.fragments[name] = tuple(context.build.cast(value, dtype, name, op.get("bias", 0)) for value in loaded)
 
 

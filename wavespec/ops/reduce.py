@@ -14,12 +14,15 @@ from wavespec.ir.layout import Layout
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.digits import in_reach, lane_bits
-from wavespec.ops.parts_of_waves import parts_of_waves
+from wavespec.ops.parts_of_cluster import parts_of_cluster
+from wavespec.ops.parts_of_waves import part_of_each_lane, parts_of_waves
 from wavespec.schema.ops.reduce import Reduce
 
 if TYPE_CHECKING:
     import torch
 
+_FEW_WAVES = 8
+"""As many parts are read one after another sooner than lanes join them."""
 _IDENTITY = {"add": 0, "mul": 1, "maximum": -float("inf"), "minimum": float("inf")}
 """What changes nothing; of integers the range takes the place of infinity."""
 
@@ -76,8 +79,15 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     for mask in near:
         joined = [build.elementwise(function, one, build.shuffle(one, mask), hint=result.name) for one in joined]
     waves = [name for name, count in context.kernel.waves if count > 1 and name in layout.base_of(dim).symbols]
-    if waves or far:
+    lanes, counts = context.kernel.lanes, dict(context.kernel.waves)
+    are_alike = all("lane" not in base.symbols for _, base in result.tile.layout.base)
+    if are_alike and not far and len(waves) == 1 and _FEW_WAVES < counts[waves[0]] <= lanes:
+        joined = _by_lanes(context, joined, waves[0], function, op.node or result.name)
+    elif waves or far:
         joined = _waves(context, joined, waves, far, function, op.node or result.name)
+    if op.get("signal"):
+        parts = parts_of_cluster(context, op, joined, waves, lanes_alike=are_alike)
+        joined = [in_pairs(build, function, own, op.node or result.name) for own in parts]
     if op["divided"]:
         count = build.value("count", DTYPES["i32"], 1)
         build.add("coordinates", (), (count,), places=(op["size"],))
@@ -123,6 +133,9 @@ def padded(
             while end < count and inside[end] - inside[end - 1] == stride:
                 end += 1
             part = build.slice(fragment, start, end - start, fragment.name)
+            low = inside[start].low
+            if low is not None and low < 0:  # a shifted tile begins in front of its row
+                part = build.pad(part, -inside[start], -stride.value, const(1), number)
             parts.append(build.pad(part, inside[start], stride.value, size, number))
             start = end
         padded.append(build.pack(parts, fragment.name))
@@ -173,6 +186,21 @@ def _waves(
     """All waves, and lanes out of reach, join what those along the dim have."""
     there = parts_of_waves(context, values, waves, hint, bits)
     return [in_pairs(context.build, function, parts, hint) for parts in there]
+
+
+def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, function: str, hint: str) -> list[Value]:
+    """The same of many waves whose lanes are alike: each lane reads what one wave has, and lanes join that."""
+    build, count = context.build, dict(context.kernel.waves)[wave]
+    bits = (count - 1).bit_length()
+    joined: list[Value] = []
+    for part in part_of_each_lane(context, values, wave, hint):
+        if count < 1 << bits:
+            place = context.kernel.symbol("lane") % (1 << bits)
+            part = build.pad(part, place, 0, const(count), identity(function, part.vector.dtype))
+        for bit in range(bits):
+            part = build.elementwise(function, part, build.shuffle(part, 1 << bit), hint=hint)
+        joined.append(part)
+    return joined
 
 
 def in_pairs(build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str) -> Value:

@@ -10,10 +10,13 @@ Operand = Value | float | int
 
 
 class Steps:
-    """Steps on ``size`` elements of one lane; a number stands for that many, of the type of the value beside it."""
+    """Steps on ``size`` elements of one lane; a number stands for that many, of the type of the value beside it.
 
-    def __init__(self, build: ThreadBuilder, like: Value, hint: str) -> None:
-        self.build, self.hint = build, hint
+    ``close_powers``: whether the machine's step ``exp2`` is as close as libraries for it are.
+    """
+
+    def __init__(self, build: ThreadBuilder, like: Value, hint: str, *, close_powers: bool = False) -> None:
+        self.build, self.hint, self.close_powers = build, hint, close_powers
         self.dtype, self.size = like.vector.dtype, like.vector.elements
 
     def __call__(self, function: str, *operands: Operand) -> Value:

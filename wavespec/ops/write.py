@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.kernel import Op
 from wavespec.ops.accesses import first_of_equal, write_fragments
+from wavespec.ops.accesses_around import write_around
 from wavespec.ops.combined_writes import write_combined
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
@@ -55,6 +56,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
         )
         return
     masked, writers = op.get("masked", ()), ()
+    if op.get("around"):
+        write_around(context.build, memory, layout, context.origin(op), masked, values, context.machine)
+        return
     if memory.space == "shared" and context.machine.concurrent_waves:
         writers = first_of_equal(context.kernel, layout)
     write_fragments(context.build, memory, layout, origin, masked, values, context.machine, writers=writers)

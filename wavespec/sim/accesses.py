@@ -16,6 +16,9 @@ from wavespec.sim.shadow import Access
 from wavespec.sim.symbols import SymbolValues
 from wavespec.sim.workgroup import Workgroup, coordinate
 
+_ANYTHING = 77
+"""What is read around a tensor."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
@@ -52,8 +55,14 @@ class MemoryUnit:
         count = op.result.vector.elements
         rank: int | None = op.get("rank")
         memories = self.memories if rank is None else self.workgroup.cluster[rank].memories
-        active = self._active(op, count)
-        return self._read(op, memories[op["memory"]], op["offset"], op.get("buffer"), active, required_alignment=False)
+        memory, active = memories[op["memory"]], self._active(op, count)
+        if not op.get("around"):
+            return self._read(op, memory, op["offset"], op.get("buffer"), active, required_alignment=False)
+        places = self.symbols.per_thread(op["offset"])[:, None] + np.arange(count)
+        outside = active & ((places < 0) | (places >= memory.elements))
+        values = self._read(op, memory, op["offset"], op.get("buffer"), active & ~outside, required_alignment=False)
+        values[outside] = _ANYTHING
+        return values
 
     def store(self, op: Op, values: Array) -> None:
         target = self.memories[op["memory"]]

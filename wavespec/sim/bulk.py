@@ -1,4 +1,4 @@
-"""Bulk copies and bulk stores of one strand: boxes of tensors to and from shared memory, beside the lanes."""
+"""Bulk copies, bulk stores and sends of one strand: what goes to and from shared memory beside the lanes."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ class BulkUnit:
         """Issue copies to a tensor; shared memory is being read until they are waited for."""
         for thread in np.nonzero(self.memory.enabled)[0]:
             self._store(op, int(thread))
+
+    def send(self, op: Op, values: Array) -> None:
+        """Registers of each lane, to another workgroup; they land, and are counted there, some time later."""
+        for thread in np.nonzero(self.memory.holds(op["mask"]))[0]:
+            places = (op[name] for name in ("offset", "receiver", "index"))
+            start, receiver, number = (int(self.memory.symbols.per_thread(place)[thread]) for place in places)
+            workgroup = self.workgroup.cluster[receiver]
+            target, signal = workgroup.memories[op["memory"]], workgroup.signals[op["signal"]][number]
+            where: Integers = np.arange(start, start + values.shape[1], dtype=np.int64)
+            lane, sent = int(self.memory.lanes[thread]), values[thread]
+            self._report_shared(op, target, where, lane, self.clocks.landings + signal.number, write=True)
+            self.workgroup.landing.append(partial(self._land, op, target, where, sent, signal, self.clocks.now))
 
     def commit(self) -> None:
         """Close a group of every lane that takes part."""
@@ -88,14 +100,14 @@ class BulkUnit:
             target, signal = workgroup.memories[op["memory"]], workgroup.signals[op["signal"]][number]
             self._report_shared(op, target, where, lane, self.clocks.landings + signal.number, write=True)
             self.memory.statistics.bulk("bulk store", target, len(elements))
-            land = partial(self._land, op, target, where, values, signal, self.clocks.now)
-            self.workgroup.landing.append(land)
+            self.workgroup.landing.append(partial(self._land, op, target, where, values, signal, self.clocks.now))
 
     def _land(
         self, op: Op, target: SimulatedMemory, where: Integers, values: Array, signal: Signal, issued: int
     ) -> None:
         target.data[where] = values
-        signal.land(op, target.memory.bytes_of(math.prod(op["box"])), issued)
+        count = math.prod(op["box"]) if op.get("box") else len(where)  # what lies beyond a tensor counts as well
+        signal.land(op, target.memory.bytes_of(count), issued)
 
     def _store(self, op: Op, thread: int) -> None:
         source, target = self.memory.memories[op["memory"]], self.memory.memories[op["target"]]

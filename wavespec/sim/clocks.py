@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from wavespec.ir.kernel import Kernel
-from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, COPY_ASYNC, MMA_ASYNC
+from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, COPY_ASYNC, MMA_ASYNC, SEND
 from wavespec.sim.elements import Integers
 
 Steps = npt.NDArray[np.int32]
 
 _ALWAYS = np.iinfo(np.int32).max
-_BESIDE = BULK_COPY | BULK_STORE | MMA_ASYNC
+_BESIDE = BULK_COPY | BULK_STORE | SEND | MMA_ASYNC
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ import numpy as np
 
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size, size_name
-from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, MMA_ASYNC, ROLE, SIGNAL_ARRIVE, SIGNAL_WAIT, STAGGER
+from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, MMA_ASYNC, ROLE, SEND, SIGNAL_ARRIVE, SIGNAL_WAIT, STAGGER
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
@@ -38,7 +38,7 @@ from wavespec.sim.symbols import SymbolValues, outside_range
 from wavespec.sim.workgroup import Workgroup
 from wavespec.targets.machine import Machine
 
-_APART = ROLE | STAGGER | SIGNAL_WAIT | SIGNAL_ARRIVE | BULK_COPY | BULK_STORE | MMA_ASYNC
+_APART = ROLE | STAGGER | SIGNAL_WAIT | SIGNAL_ARRIVE | BULK_COPY | BULK_STORE | SEND | MMA_ASYNC
 """Operations that make the waves of a kernel run apart."""
 
 

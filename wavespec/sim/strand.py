@@ -256,6 +256,10 @@ class Strand:
     def _bulk_copy(self, op: Op) -> None:
         self.bulk.copy(op)
 
+    def _send(self, op: Op) -> None:
+        (values,) = self._operands(op)
+        self.bulk.send(op, values)
+
     def _bulk_store(self, op: Op) -> None:
         self.bulk.store(op)
 

@@ -28,8 +28,10 @@ class SymbolValues:
         self.values: dict[str, Any] = {**sizes, "lane": lanes % kernel.lanes}
         first_id = workgroup[0] if workgroup else 0
         self.values |= {"workgroup": first_id, "rank": first_id % kernel.cluster}
-        for name in ("wg", "launch", "id"):
-            self.values |= {f"{name}{axis}": number for axis, number in enumerate(workgroup)}
+        declared = {known.args[0] for known in kernel.symbols}
+        for axis, number in enumerate(workgroup):  # others of an axis follow from it, by `let`
+            names = [f"{name}{axis}" for name in ("id", "launch", "wg")]
+            self.values[next((name for name in names if name in declared), names[-1])] = number
         rest = lanes // kernel.lanes
         if first // kernel.lanes < kernel.wave_count:
             for name, count in reversed(kernel.waves):

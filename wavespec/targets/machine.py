@@ -136,6 +136,9 @@ class GlobalMemory:
     checked_stores: bool = False
     """Whether wide stores are emitted where only the call's sizes decide their alignment, with narrow ones beside
     them."""
+    reads_around: bool = False
+    """Whether a wide aligned access may be read of which a tensor has one element: what is around it is there to be
+    read, and rows that start anywhere are faster so than element by element."""
     alignment_bytes: int = 0
     """What a wide access has to be aligned to; 0 = its own width."""
     range_checked: bool = False
@@ -230,6 +233,8 @@ class Machine:
     """32-bit registers of one processor, which the lanes of a workgroup share; 0 = not a limit."""
     register_step: int = 1
     """Registers of a lane that waves hand to each other together: what a lane has is a multiple."""
+    limits_registers: bool = False
+    """Whether the compiler behind can be told to leave registers for so many workgroups of a processor."""
     barriers: int = 1
     """Barriers that a workgroup has, for all of its waves or for some."""
     packed_products: tuple[str, ...] = ()
@@ -247,6 +252,9 @@ class Machine:
     """What the backend needs to be told: features, architecture name, target attribute."""
     masked_bits: int = 0
     """The smallest elements that an instruction leaves out of a vector one by one; 0 = of any size."""
+    close_powers: bool = False
+    """Whether powers of 2 by the machine's instruction are as close as its libraries have them, which are made of it;
+    else powers of e take a polynomial."""
     most_tensors: int = 0
     """Tensors that a launch takes; 0 = not a limit."""
     most_lines: int = 0

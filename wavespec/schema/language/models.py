@@ -94,12 +94,16 @@ class WorkgroupSchedule(SpecModel):
     cluster: Annotated[int, Field(ge=1, le=16)] = 1
     """Neighbours along axis 0 that run at the same time and copy what they share once, each a part, for all of them."""
     split: Annotated[int, Field(ge=1, le=16)] = 1
-    """Workgroups that share out the steps of the loop over a tile, and add up their sums through each other's shared
-    memory. For grids with fewer tiles than the machine has processors."""
+    """Workgroups that share out the steps of the loop over a tile, or of all loops over a dim, and join what they have
+    found through each other's shared memory. For grids with fewer tiles than the machine has processors, and rows that
+    one processor cannot hold."""
     persistent: bool = False
     """One workgroup per processor walks over the tiles, so that copies for the next tile run under this one's end."""
     count: Annotated[int, Field(ge=1, le=2**20)] | None = None
     """How many workgroups walk over the tiles, with `persistent`; absent: one per processor of the machine."""
+    resident: Annotated[int, Field(ge=1, le=32)] = 1
+    """Workgroups that a processor has room for at once, so that some load while others compute: lanes have as many
+    registers as that leaves. 1: as many as it happens to."""
 
 
 class LoopSchedule(SpecModel):

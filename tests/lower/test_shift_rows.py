@@ -1,0 +1,127 @@
+"""Rows that start anywhere: tiles begin where a wide access may, and what is around the row is nobody's business."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.lower.gemms import AMD, CPU, NVIDIA
+from tests.sim.planted_bugs import Bug, altered, planted
+from wavespec.ir.kernel import Op
+from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.sim.findings import SimulationReport
+from wavespec.sim.simt import simulate
+from wavespec.targets.machine import Machine
+
+NORM = """apiVersion: wavespec/v1
+kind: Kernel
+name: norm
+dims: {M: {}, N: {max: 500}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  weight: {shape: [N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 2, axis: 0}
+  - {wave: M, tile: 1}
+  - {tiling: N, tile: 512}
+  - {wave: N, tile: 256}
+graph:
+  - none: {register: [M], dtype: f32, value: 0}
+  - rows:
+      iterate: N
+      carry: {total: none}
+      body:
+        - part: {read: x}
+        - total: {sum: part, dim: N, init: total}
+  - results:
+      iterate: N
+      carry: {}
+      body:
+        - last: {read: x}
+        - factor: {read: weight}
+        - result: "last * factor + rows.total"
+        - {write: result, to: y}
+"""
+IN_STEPS = (
+    NORM.replace("{max: 500}", "{}")
+    .replace("tile: 512", "tile: 256")
+    .replace("N, tile: 256}\ngraph", "N, tile: 128}\ngraph")
+)
+
+
+def run(text: str, m: int, n: int, bug: Bug = lambda kernel: kernel) -> tuple[SimulationReport, np.ndarray]:
+    random = np.random.default_rng(n)
+    x, weight = (random.integers(-9, 10, shape).astype(np.float32) for shape in ((m, n), (n,)))
+    kernel = bug(lower(loads(text, "norm.wave.yaml"), NVIDIA))
+    report = simulate(kernel, NVIDIA, {"x": x, "weight": weight}, {"M": m, "N": n})
+    return report, x * weight + x.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("text", [NORM, IN_STEPS, IN_STEPS + "schedule: {workgroups: {split: 2}}\n"])
+@pytest.mark.parametrize(("m", "n"), [(5, 497), (4, 500), (3, 255), (9, 1), (6, 3), (2, 0), (0, 7)])
+def test_rows_of_any_length_are_exact(text: str, m: int, n: int) -> None:
+    """Heads, tails and both in one access; loops that take a step more; rows without elements."""
+    report, expected = run(text, m, n)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], expected)
+
+
+@pytest.mark.parametrize("text", [NORM, IN_STEPS])
+def test_all_but_the_ends_of_a_row_is_accessed_16_bytes_at_a_time(text: str) -> None:
+    report, _ = run(text, 4, 497)
+    assert report.counts["global store 16 B"] >= 4 * (497 - 6) // 4
+    assert report.counts["global store 4 B"] <= 4 * 6
+    assert report.counts["global load 16 B"] >= 4 * 497 // 4
+
+
+def test_small_elements_beside_large_ones_share_a_shift() -> None:
+    text = NORM.replace("x: {shape: [M, N], dtype: f32}", "x: {shape: [M, N], dtype: bf16}").replace(
+        "weight: {shape: [N], dtype: f32}", "weight: {shape: [N], dtype: bf16}"
+    )
+    text = text.replace("- part: {read: x}", '- small: {read: x}\n        - part: "f32(small)"').replace(
+        '"last * factor', '"f32(last) * f32(factor)'
+    )
+    kernel = lower(loads(text, "norm.wave.yaml"), NVIDIA)
+    widths = {op.result.vector.elements for op in kernel.walk() if op.name == "load" and op["memory"] == "x"}
+    stores = {op.operands[0].vector.elements for op in kernel.walk() if op.name == "store" and op["memory"] == "y"}
+    assert (widths, stores) == ({8}, {4, 1})
+
+
+def test_rows_that_are_aligned_stay_where_they_are() -> None:
+    aligned = lower(loads(NORM.replace("{max: 500}", "{max: 500, multiple_of: 4}"), "norm.wave.yaml"), NVIDIA)
+    assert not any(op.get("around") for op in aligned.walk())
+
+
+@pytest.mark.parametrize(
+    "text", [NORM.replace("max: 500", "max: 510"), NORM.replace("wave: M, tile: 1", "wave: M, tile: 2")]
+)
+def test_rows_without_room_in_front_or_beside_others_stay_where_they_are(text: str) -> None:
+    assert not any(op.get("around") for op in lower(loads(text, "norm.wave.yaml"), NVIDIA).walk())
+
+
+@pytest.mark.parametrize("machine", [AMD, CPU], ids=["gfx942", "cpu"])
+def test_machines_that_access_any_place_have_no_use_for_it(machine: Machine) -> None:
+    assert not any(op.get("around") for op in lower(loads(NORM, "norm.wave.yaml"), machine).walk())
+
+
+def _without_head(op: Op) -> tuple[Op, ...]:
+    """Elements in front of a row count."""
+    is_head = op.name == "pad" and op["stride"] == -1
+    return (op.with_(limit=op["limit"] + 8),) if is_head else (op,)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        planted(_without_head),
+        altered("pad", "limit", lambda limit: limit + 1, stride=1),
+        altered("load", "offset", lambda at: at + 1, around=True),
+        altered("store", "offset", lambda at: at - 1),
+    ],
+    ids=["head counted", "tail counted", "loads one further", "stores one in front"],
+)
+def test_bugs_are_found(bug: Bug) -> None:
+    report, expected = run(NORM, 5, 497, bug)
+    assert not report.ok or not np.array_equal(report.tensors["y"], expected)

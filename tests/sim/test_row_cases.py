@@ -1,0 +1,40 @@
+"""Kernels of rows: every case whose rows a cluster shares, or that start anywhere, in the simulator."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels import Subject, subjects
+from tests.sim.plan_variations import simulated
+from wavespec.pipeline import lower
+from wavespec.targets.machine import machines
+
+(HOPPER,) = machines("sm_90")
+ROWS = ("cross_entropy", "layer_norm", "log_softmax", "rms_norm", "softmax", "sum_dim")
+CASES = [
+    (subject, number)
+    for subject in subjects("sm_90")
+    if subject.name in ROWS
+    for number in range(len(subject.cases("sm_90")))
+]
+
+
+def _is_split(subject: Subject, number: int) -> bool:
+    return lower(subject.cases("sm_90")[number].spec, HOPPER, after="assign-tiles").cluster > 1
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize(("subject", "number"), CASES, ids=lambda value: getattr(value, "name", str(value)))
+def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> None:
+    case = subject.cases("sm_90")[number]
+    sizes = {"A": 2, "N": 1040, "B": 36} if subject.name == "sum_dim" else {"M": 2, "N": 500}
+    if "op='%'" not in str(case.when):
+        sizes["N"] -= 3
+    kernel = lower(case.spec, HOPPER)
+    inputs = subject.inputs(sizes)
+    subject.check(inputs, simulated(subject, kernel, HOPPER, subject.complete(sizes), inputs), sizes)
+
+
+def test_long_rows_are_shared() -> None:
+    shared = {subject.name for subject, number in CASES if _is_split(subject, number)}
+    assert shared == set(ROWS)

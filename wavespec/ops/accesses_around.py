@@ -1,0 +1,90 @@
+"""Accesses of rows that start anywhere, their tiles shifted so that wide accesses are aligned, as those of one lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wavespec.ir.expr import Expr, const
+from wavespec.ir.kernel import Memory, Region, Value
+from wavespec.ir.layout import Layout
+from wavespec.ir.thread import Mask, ThreadBuilder
+from wavespec.ops.accesses import Coordinates, Piece, coordinates_in, granule_elements, pieces
+from wavespec.targets.machine import Machine
+
+
+def read_around(
+    build: ThreadBuilder,
+    memory: Memory,
+    layout: Layout,
+    origin: Coordinates,
+    masked: Sequence[str],
+    hint: str,
+    machine: Machine,
+) -> tuple[Value, ...]:
+    """Load a tile, one value per access: all of every one that has an element of the row."""
+    return tuple(
+        build.load(
+            memory.name,
+            memory.dtype,
+            piece.width,
+            piece.offset,
+            mask=_below(memory, masked, piece.coordinates),
+            around=True,
+            hint=hint,
+        )
+        for piece in _pieces(memory, layout, origin, machine)
+    )
+
+
+def write_around(
+    build: ThreadBuilder,
+    memory: Memory,
+    layout: Layout,
+    origin: Coordinates,
+    masked: Sequence[str],
+    values: Sequence[Value],
+    machine: Machine,
+) -> None:
+    """Store a tile from its fragments: whole accesses inside of the row, elements at its ends."""
+    column = memory.contiguous_dim
+    size = memory.shape[memory.dims.index(column)]
+    whole = build.pack([build.cast(value, memory.dtype) for value in values], memory.name)
+    for piece in _pieces(memory, layout, origin, machine):
+        others = _below(memory, [dim for dim in masked if dim != column], piece.coordinates)
+        first, width = piece.coordinates[column], piece.width
+        stored = build.slice(whole, piece.register, width)
+        inside = (*others, *_from_0(first), (first + (width - 1), size))
+        build.store(stored, memory.name, piece.offset, mask=inside)
+        if width == 1:
+            continue
+        _store_ends(build, memory, piece, stored, (*others, (size, first + width)), range(width - 1), size)
+        if _from_0(first):
+            is_head = (*others, (first, const(0)), (first + (width - 1), size))
+            _store_ends(build, memory, piece, stored, is_head, range(1, width), size)
+
+
+def _store_ends(
+    build: ThreadBuilder, memory: Memory, piece: Piece, stored: Value, mask: Mask, numbers: range, size: Expr
+) -> None:
+    """Where an access sticks out of the row, those of its elements that are inside."""
+    inner, first = build.nested(), piece.coordinates[memory.contiguous_dim]
+    for number in numbers:
+        at = first + number
+        element = inner.slice(stored, number, 1)
+        inner.store(element, memory.name, piece.offset + number, mask=(*_from_0(at), (at, size)))
+    build.add("if", (), (), Region((), tuple(inner.ops), ()), mask=mask)
+
+
+def _pieces(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> Iterator[Piece]:
+    granule = granule_elements(memory, layout, origin)
+    places = (coordinates_in(memory, origin, inside) for inside in layout.coordinates(granule))
+    return pieces(memory, places, machine.globals.access_bytes // memory.dtype.bytes, machine, granule=granule)
+
+
+def _below(memory: Memory, masked: Sequence[str], at: Coordinates) -> Mask:
+    return tuple((at[dim], size) for dim, size in zip(memory.dims, memory.shape, strict=True) if dim in masked)
+
+
+def _from_0(place: Expr) -> Mask:
+    """What holds where a place is not in front of its row, if it may be."""
+    return ((-place, const(1)),) if place.low is None or place.low < 0 else ()
