@@ -47,7 +47,17 @@ Integer = Literal[
     "width",
 ]
 Flag = Literal[
-    "acquire", "asynchronous", "by_unit", "direct", "divided", "everywhere", "mapped", "once", "release", "uniform"
+    "acquire",
+    "asynchronous",
+    "by_unit",
+    "direct",
+    "divided",
+    "everywhere",
+    "mapped",
+    "once",
+    "release",
+    "transposed",
+    "uniform",
 ]
 Expression = Literal[
     "a_buffer",
