@@ -138,3 +138,13 @@ def test_a_quotient_is_no_farther_from_zero_than_what_is_divided() -> None:
     for low, high, bounds in ((-5, 9, (-5, 9)), (0, 9, (0, 9)), (3, 9, (0, 9)), (-9, -2, (-9, -1))):
         quotient = symbol("x", low, high) // steps
         assert (quotient.low, quotient.high) == bounds
+
+
+def test_multiples_leave_a_quotient_whose_rest_never_carries() -> None:
+    at, lane = symbol("at", 0, 960, 32), symbol("lane", 0, 31)
+    assert (at + lane // 16 + 6) // 16 == at // 16
+    assert (at + lane // 16 + 22) // 16 == at // 16 + 1
+    assert (at + lane) // 16 != at // 16
+    pages = symbol("pages", 32, None, 32)
+    assert (at + lane) // pages == at // pages
+    assert (at + lane) % pages == at % pages + lane
