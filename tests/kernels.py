@@ -219,6 +219,11 @@ KERNELS: dict[str, Row] = {
         sized("B H M P T L N D E", (3, 2, 5, 40, 16, 9, 144, 128, 128)),
         special={"page": indices("P"), "count": lengths("N")},
     ),
+    "attention_paged_decode": Row(
+        sized("B H M P T L N D E S", (2, 2, 3, 9, 8, 4, 32, 24, 20, 1), (1, 1, 1, 2, 1, 3, 3, 64, 64, 1)),
+        sized("B H M P T L N D E S", (3, 2, 5, 60, 16, 19, 304, 128, 128, 3)),
+        special={"page": indices("P"), "count": lengths("N")},
+    ),
     "attention_padded": Row(_MASKED_ATTENTION.small, _MASKED_ATTENTION.on_cpu, special={"count": lengths("N")}),
     "attention_ragged": Row(
         sized("T S H G D E L", (7, 90, 2, 1, 24, 20, 4), (70, 70, 2, 2, 64, 64, 3), (1, 0, 1, 1, 7, 9, 2)),
