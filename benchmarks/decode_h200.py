@@ -7,8 +7,8 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
 
 bf16; a shape is sequences x keys; ``--rows`` queries ask each of ``--heads`` heads of ``--size`` elements.  Torch gets
 dense keys and values, and the queries of a head as rows.  Times are of the two launches that a result takes, caches
-flushed before each; figures are medians.  The copy moves as many bytes as keys and values have, half read, half written.
-Errors are the largest of two heads against f64.
+flushed before each; figures are medians.  The copy moves as many bytes as keys and values
+have: half of them read, half written.  Errors are the largest of two heads against f64.
 """
 
 from __future__ import annotations
