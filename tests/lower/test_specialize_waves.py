@@ -231,3 +231,17 @@ def test_a_product_behind_the_loop_of_a_walk_over_tiles_stages_nothing() -> None
     """A walk over tiles is no loop whose steps a producer fills buffers for."""
     with pytest.raises(WavespecError, match=r"error\[staged-outside-loop\]"):
         lower(loads(product_behind(PERSISTENT.replace("group: 2, ", "")), "gemm.wave.yaml"), NVIDIA)
+
+
+def test_results_that_lanes_store_are_no_copies() -> None:
+    """Rows of results that no box takes are stored as they are, whatever the spec says of them."""
+    text = hopper_gemm(tile=(64, 64, 64), dims=("", "", "multiple_of: 8"), stages=2).text
+    text = text.replace("role: output", "role: output, space: shared")
+    spec = loads(text, "gemm.wave.yaml")
+    assert {memory.name for memory in lower(spec, NVIDIA).memories if memory.space == "shared"} == {
+        "a.shared",
+        "b.shared",
+    }
+    report, expected = run(spec, NVIDIA, {"M": 70, "N": 67, "K": 136})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], expected)

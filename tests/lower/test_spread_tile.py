@@ -10,7 +10,9 @@ from tests.lower.gemms import AMD, CPU, NVIDIA
 from tests.ops.rows import Rows
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.layout import Layout
+from wavespec.ir.thread_ops import STORE
 from wavespec.pipeline import lower
+from wavespec.schema import loads, spec_for_target
 from wavespec.targets.machine import Machine
 
 
@@ -70,3 +72,43 @@ def test_vector_registers_run_along_the_contiguous_dim() -> None:
 def test_lanes_take_single_elements_of_rows_that_may_start_anywhere() -> None:
     _, spread = layout(Rows(tile=(4, 512), wave=(4, 512)), NVIDIA)
     assert str(spread).startswith("{M = 0, N = lane; ")
+
+
+_SCALED = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: scaled
+dims: {M: {}, N: {}, K: {multiple_of: 32}, G: {equals: K / 32}}
+tensors:
+  a: {shape: [M, K], dtype: f8e4m3fn}
+  b: {shape: [N, K], dtype: f8e4m3fn}
+  a_scale: {shape: [M, G], dtype: f8e8m0fnu}
+  b_scale: {shape: [N, G], dtype: f8e8m0fnu}
+  c: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 128, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 16}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - a_factor: {read: a_scale, dims: [M, K], at: {G: K // 32}}
+        - b_factor: {read: b_scale, dims: [N, K], at: {G: K // 32}}
+        - acc: {mma: [a_tile, b_tile, acc], scales: [a_factor, b_factor]}
+  - {write: k_loop.acc, to: c}
+"""
+
+
+def test_waves_without_a_part_of_their_own_leave_the_tile_to_others() -> None:
+    """Eight waves along M have a part each of what is decoded of ``a``; of ``b`` there are parts for four."""
+    spec = spec_for_target(loads(_SCALED, "scaled.wave.yaml"), "gfx942")
+    stores = [op for op in lower(spec, AMD, after="tile-to-thread").walk() if op.is_(STORE)]
+    masks = {op["memory"][0]: str(op["mask"]) for op in stores if op["memory"].endswith(".shared")}
+    assert masks == {"a": "()", "b": "((wave_M, 4),)"}

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wavespec.schedule.costs import Cost
+from wavespec.schedule import modulo
 from wavespec.schedule.modulo import ModuloSchedule, modulo_schedule
 from wavespec.schedule.recurrences import Edge
 
@@ -85,6 +86,13 @@ def test_placements_of_long_loops_are_counted() -> None:
     edges: list[Edge] = [(0, 1, 0, 0), (1, 0, 0, 0)]
     with pytest.raises(ValueError, match=r"finds no place in patterns of .* \(\d tried\)"):
         modulo_schedule([LOAD] * 1500, edges, UNITS)
+
+
+def test_placements_that_look_at_many_dependences_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modulo, "_MOST_LOOKED_AT", 100)
+    edges: list[Edge] = [(0, 1, 0, 0), (1, 0, 0, 0)]
+    with pytest.raises(ValueError, match=r"finds no place in patterns of .* \(\d tried\)"):
+        modulo_schedule([LOAD, LOAD, MULTIPLY], edges, UNITS)
 
 
 def test_loads_come_no_earlier_than_their_use_needs() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise, takewhile
+from itertools import islice, pairwise, product, takewhile
 
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, minimum, symbol
-from wavespec.ir.kernel import Memory, Op, Value
+from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.layout import Layout
+from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.turned_blocks import turned_blocks
 from wavespec.targets.machine import Machine
@@ -233,8 +234,9 @@ def write_fragments(
     machine: Machine,
     *,
     buffer: Expr | int = 0,
+    writers: Mask = (),
 ) -> None:
-    """Store a tile from its fragments."""
+    """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
@@ -246,7 +248,23 @@ def write_fragments(
         for piece in pieces(memory, part, widest, machine, granule=granule, checked=checked):
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             stored = build.slice(value, piece.register, piece.width)
-            build.store(stored, memory.name, piece.offset, buffer=buffer, mask=mask, valid=valid)
+            build.store(stored, memory.name, piece.offset, buffer=buffer, mask=(*writers, *mask), valid=valid)
+
+
+def first_of_equal(kernel: Kernel, layout: Layout) -> Mask:
+    """Which waves write a tile that has fewer parts than there are waves: the first that have each part."""
+    free = [(name, count) for name, count in reversed(kernel.waves) if dim_of_wave(name) not in layout.dims]
+    parts = [
+        tuple(base.substitute(dict(zip((name for name, _ in free), digits, strict=True))) for _, base in layout.base)
+        for digits in (place[::-1] for place in product(*(range(count) for _, count in reversed(free))))
+    ]
+    count = len(set(parts))
+    if count == len(parts) or any(part != parts[number % count] for number, part in enumerate(parts)):
+        return ()
+    number, step = const(0), 1
+    for name, extent in free:
+        number, step = number + kernel.symbol(name) * step, step * extent
+    return ((number, const(count)),)
 
 
 def copy_tile(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops.accesses import write_fragments
+from wavespec.ops.accesses import first_of_equal, write_fragments
 from wavespec.ops.combined_writes import write_combined
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
@@ -40,7 +40,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if staged:
         write_staged(context.build, context.kernel, memory, staged, layout, context.origin(op), values, context.machine)
         return
-    write_fragments(context.build, memory, layout, context.origin(op), op.get("masked", ()), values, context.machine)
+    masked, writers = op.get("masked", ()), ()
+    if memory.space == "shared" and context.machine.concurrent_waves:
+        writers = first_of_equal(context.kernel, layout)
+    write_fragments(context.build, memory, layout, context.origin(op), masked, values, context.machine, writers=writers)
     if any(read.get("by_unit") and read["memory"] == memory.name for read in context.kernel.walk()):
         context.build.add("fence_async", (), ())
 

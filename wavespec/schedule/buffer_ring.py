@@ -178,7 +178,10 @@ def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
 
 def is_copy(kernel: Kernel, op: Op) -> bool:
     """Whether an operation copies a part of a tensor's tile into shared memory."""
-    return op.is_(FILLS) and kernel.memory(op["memory"]).staged
+    if not op.is_(FILLS):
+        return False
+    memory = kernel.memory(op["memory"])
+    return memory.staged and memory.space == "shared"
 
 
 def is_by_lanes(op: Op, filled: frozenset[str]) -> bool:

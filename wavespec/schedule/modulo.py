@@ -15,7 +15,8 @@ from wavespec.schedule.costs import Cost
 from wavespec.schedule.recurrences import Edge, NotScheduled, shortest_interval
 
 _TRIES_PER_OPERATION = 6  # placements of one operation, on the average, before the next II is tried
-_MOST_PLACEMENTS = 60_000  # of one loop, in all intervals: two to three seconds
+_MOST_PLACEMENTS = 60_000  # of one loop, in all intervals: a second or two
+_MOST_LOOKED_AT = 1_200_000  # dependences that placements look at, of a loop where each operation has many
 _MOST_INTERVALS, _ONE_BY_ONE = 64, 8  # intervals that are tried, and the first of them, which are one step apart
 _GROWTH = 16  # behind those, each is longer than the one before by a part of this size
 
@@ -58,7 +59,7 @@ def modulo_schedule(costs: Sequence[Cost], edges: Sequence[Edge], units: Mapping
     by_cycle = shortest_interval(len(costs), edges)
     bound = max(by_unit[0], by_cycle[0], max(cost.busy for cost in costs), 1)
     refused: list[tuple[int, int]] = []
-    interval, left = bound, _MOST_PLACEMENTS
+    interval, left = bound, min(_MOST_PLACEMENTS, _MOST_LOOKED_AT * len(costs) // max(1, 2 * len(edges)))
     while len(refused) < _MOST_INTERVALS and left > 0:
         table = _ReservationTable(costs, edges, units, interval)
         start = table.filled(left)

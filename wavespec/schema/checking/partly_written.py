@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import accumulate, product
 from math import prod
 from random import Random
 
@@ -18,6 +18,7 @@ from wavespec.schema.resolve import complete_sizes, resolve_params
 _DRAWS, _ENOUGH = 200, 16
 """How often small sizes are drawn, and how many of them that fit together are enough."""
 _MOST_PLACES, _LARGEST_NUMBER = 1 << 14, 64
+"""Places of a write that are computed at all sizes together, the fewest first; sizes near larger numbers are large."""
 
 
 def partly_written(spec: KernelSpec) -> frozenset[str]:
@@ -74,7 +75,10 @@ def _covers_all(spec: KernelSpec, write: Write) -> bool:
     if max(map(abs, numbers), default=0) > _LARGEST_NUMBER:
         return False
     tried = list(_small_sizes(spec, sorted(numbers)))
-    found = [_covers(spec, params, write, sizes) for sizes in (*tried, *_with_empty_dims(spec, tried))]
+    sizes = sorted((*tried, *_with_empty_dims(spec, tried)), key=lambda one: max(_counts(spec, write, one)))
+    places = accumulate(max(_counts(spec, write, one)) for one in sizes)
+    few = [one for one, so_far in zip(sizes, places, strict=True) if so_far <= _MOST_PLACES]
+    found = [_covers(spec, params, write, one) for one in few]
     return True in found and False not in found
 
 
@@ -115,13 +119,25 @@ def _is_allowed(dim: Dim, size: int) -> bool:
     return dim.value in (None, size) and size >= dim.min and size % dim.multiple_of == 0
 
 
+def _counts(spec: KernelSpec, write: Write, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Elements along the dims that have places, and indices that those are computed of."""
+    return prod(sizes[dim] for dim in _with_places(spec, write)), prod(sizes[name] for name in _indices(spec, write))
+
+
+def _with_places(spec: KernelSpec, write: Write) -> list[str]:
+    return [dim for dim in spec.tensors[write.to].shape if dim in write.at]
+
+
+def _indices(spec: KernelSpec, write: Write) -> list[str]:
+    return sorted({name for place in write.at.values() for name in index_names(place) if name in spec.dims})
+
+
 def _covers(spec: KernelSpec, params: Mapping[str, int], write: Write, sizes: Mapping[str, int]) -> bool | None:
-    """Whether every element is reached along the dims that have places; none where these are too many to try, and where
-    there are no elements, which shows nothing."""
-    dims = [dim for dim in spec.tensors[write.to].shape if dim in write.at]
-    names = sorted({name for place in write.at.values() for name in index_names(place) if name in spec.dims})
-    elements, indices = prod(sizes[dim] for dim in dims), prod(sizes[name] for name in names)
-    if elements == 0 or max(elements, indices) > _MOST_PLACES:
+    """Whether every element is reached along the dims that have places; none where there are no elements, which shows
+    nothing."""
+    dims, names = _with_places(spec, write), _indices(spec, write)
+    elements, indices = _counts(spec, write, sizes)
+    if elements == 0:
         return None
     if indices == 0:  # beside the 0 there may be sizes that `product` has no memory for
         return False
