@@ -37,7 +37,7 @@ def test_uneven_lengths_and_whatever_lies_behind_them(keys: int) -> None:
         for place, number in enumerate(page[batch]):
             for tensor in (stored, values):
                 tensor[number, max(0, length - place * keys) :] = math.nan
-    sizes = sizes | {"P": page.numel()}
+    sizes = dict(sizes) | {"P": page.numel()}
     inputs = (q, stored, values, page, count)
     case = DECODE.case("sm_90", sizes)
     parts = tuple(simulated(DECODE, lowered(DECODE, case), HOPPER, sizes, inputs))

@@ -10,7 +10,7 @@ from itertools import islice, pairwise, product, takewhile
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ir.layout import Layout
+from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.turned_blocks import turned_blocks
@@ -369,14 +369,13 @@ def moves_matrices(memory: Memory, layout: Layout, machine: Machine) -> bool:
 
 def _holds_matrices(dtype: DType, layout: Layout, row: str, column: str) -> bool:
     """Whether four lanes have a row of 16 bytes of each matrix, and so on for 8 rows."""
-    inner = layout.axes[-1]
     part, width = _MATRIX_PART_BYTES // dtype.bytes, _MATRIX_ROW_BYTES // dtype.bytes
     rows, columns = _matrix_base(layout, row, column, part)
     # What is left of the base may tell groups of lanes apart, not lanes of a group.
     apart = {"lane": symbol("group", 0, None) * _MATRIX_LANES + symbol("place", 0, _MATRIX_LANES - 1)}
     rows, columns = rows.substitute(apart), columns.substitute(apart)
     return (
-        (part == 1 or (inner.extent, inner.strides) == (part, ((column, 1),)))
+        (part == 1 or layout.axes[-1] == RegisterAxis(part, ((column, 1),)))
         and "place" not in rows.symbols | columns.symbols
         and layout.elements // part % 2 == 0
         and all(o[row] % _MATRIX_ROWS == 0 and o[column] % width < part for o in layout.register_offsets())
@@ -414,10 +413,9 @@ def _turned_matrices(memory: Memory, layout: Layout, origin: Coordinates, machin
 
 def _keeps_chunks(memory: Memory, column: str, width: int) -> bool:
     """Whether ``width`` neighbours along a dim lie side by side, from each multiple of that on."""
-    arrangement = memory.arrangement
-    if arrangement is None:
+    if memory.arrangement is None:
         return memory.contiguous_dim == column
-    last, swizzle = arrangement.digits[-1], arrangement.swizzle
+    last, swizzle = memory.arrangement.digits[-1], memory.arrangement.swizzle
     together = (last.dim, last.step, last.stride) == (column, 1, 1) and last.extent % width == 0
     return together and (swizzle is None or (swizzle.column == column and swizzle.chunk % width == 0))
 
@@ -429,10 +427,8 @@ def matrix_places(
     a row in memory.  ``turned``: lanes hold columns."""
     row, column = memory.dims
     part = _MATRIX_PART_BYTES // memory.dtype.bytes
-    if turned:
-        columns, rows = _matrix_base(layout, column, row, part)
-    else:
-        rows, columns = _matrix_base(layout, row, column, part)
+    base = _matrix_base(layout, *((column, row) if turned else (row, column)), part)
+    rows, columns = base[::-1] if turned else base
     lane = _lane(layout) % _MATRIX_LANES
     starts = [(o[row], o[column]) for o in list(layout.register_offsets())[::part]]
     while starts:
