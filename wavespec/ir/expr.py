@@ -336,8 +336,9 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     if divisor == 1:
         return left
     quotient, rest = _split(left, divisor)
-    if (excess := _excess(rest, right)) is not const(0):
-        return quotient + _floordiv(rest - excess, right)
+    excess = _excess(rest, right)
+    if excess.terms() or rest.is_const:
+        return quotient if excess is rest else quotient + _floordiv(rest - excess, right)
     common = math.gcd(divisor, *(coefficient for coefficient, _ in rest.terms()))
     if common > 1:  # floor((c·x + r) / (c·d)) = floor((x + floor(r / c)) / d) for integers x
         reduced = _sum((const(rest.constant_part() // common), 1), *((t, c // common) for c, t in rest.terms()))
