@@ -198,8 +198,10 @@ KERNELS: dict[str, Row] = {
         special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
     ),
     "attention_decode": Row(
-        sized(f"{_HEADS} S", (1, 2, 3, 600, 24, 20, 2), (1, 1, 1, 0, 64, 64, 0), (1, 2, 3, 600, 24, 0, 2)),
-        sized(f"{_HEADS} S", (2, 3, 1, 1025, 128, 128, 3)),
+        sized(
+            f"{_HEADS} S C", (1, 2, 3, 600, 24, 20, 5, 128), (1, 1, 1, 0, 64, 64, 1, 0), (1, 2, 3, 600, 24, 0, 5, 128)
+        ),
+        sized(f"{_HEADS} S C", (2, 3, 1, 1025, 128, 128, 9, 128)),
     ),
     "attention_extend": Row(
         sized("T P S H G D E L", (9, 45, 50, 2, 1, 24, 20, 4), (70, 20, 20, 2, 2, 64, 64, 3), (1, 0, 1, 1, 1, 7, 9, 2)),
@@ -217,6 +219,11 @@ KERNELS: dict[str, Row] = {
     "attention_paged": Row(
         sized("B H M P T L N D E", (2, 2, 3, 9, 8, 4, 32, 24, 20), (1, 1, 1, 2, 1, 3, 3, 64, 64)),
         sized("B H M P T L N D E", (3, 2, 5, 40, 16, 9, 144, 128, 128)),
+        special={"page": indices("P"), "count": lengths("N")},
+    ),
+    "attention_paged_decode": Row(
+        sized("B H M P T L N D E S", (2, 2, 3, 9, 8, 4, 32, 24, 20, 1), (1, 1, 1, 2, 1, 3, 3, 64, 64, 1)),
+        sized("B H M P T L N D E S", (3, 2, 5, 60, 16, 19, 304, 128, 128, 3)),
         special={"page": indices("P"), "count": lengths("N")},
     ),
     "attention_padded": Row(_MASKED_ATTENTION.small, _MASKED_ATTENTION.on_cpu, special={"count": lengths("N")}),

@@ -33,16 +33,14 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 
 SPILLS = {
-    ("attention_decode", 1): 16,
     ("matmul_mxf4", 1): 32,
     ("attention_alibi", 0): 8,
     ("attention_alibi", 2): 12,
     ("attention_masked_causal", 2): 92,
     ("attention_masked_window", 3): 112,
 }
-"""Two words, stored and loaded: the assembler wants twelve workgroups of one warp on a processor; and four where sizes
-are none that boxes copy.  What a persistent workgroup knows of all its tiles gives way to the sums of one: loaded once a
-tile, never in a step."""
+"""Four words where sizes are none that boxes copy.  What a persistent workgroup knows of all its tiles gives way to the
+sums of one: loaded once a tile, never in a step."""
 
 
 @cache

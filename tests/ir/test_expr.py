@@ -145,3 +145,13 @@ def test_what_is_left_of_a_rest_is_a_multiple() -> None:
     assert (x * y - x * y % 8).divisor == 8
     assert (5 * x + 12 - (x + 4) % 4 + 8 * y).divisor == 4
     assert (2 * x - x % 8).divisor == 1
+
+
+def test_multiples_leave_a_quotient_whose_rest_never_carries() -> None:
+    at, lane = symbol("at", 0, 960, 32), symbol("lane", 0, 31)
+    assert (at + lane // 16 + 6) // 16 == at // 16
+    assert (at + lane // 16 + 22) // 16 == at // 16 + 1
+    assert (at + lane) // 16 != at // 16
+    pages = symbol("pages", 32, None, 32)
+    assert (at + lane) // pages == at // pages
+    assert (at + lane) % pages == at % pages + lane

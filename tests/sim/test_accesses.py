@@ -222,12 +222,13 @@ def test_buffer_that_does_not_exist_is_out_of_bounds() -> None:
     assert "buffer 2 of @S" in report.findings[0].message
 
 
-def test_load_matrix_gives_each_lane_two_elements_of_each_matrix() -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_load_matrix_gives_each_lane_two_elements_of_each_matrix(transposed: bool) -> None:
     body = """
     %a = load {memory = "A", offset = [lane*16]} : f16x16
     store %a {memory = "S", offset = [lane*24]}
     barrier
-    %m = load_matrix {memory = "S", offset = [lane%16*24 + lane//16*8], count = 4} : f16x8
+    %m = load_matrix {memory = "S", offset = [lane%16*24 + lane//16*8], count = 4ORDER} : f16x8
     store %m {memory = "B", offset = [lane*8]}
     """
     memories = [
@@ -236,13 +237,15 @@ def test_load_matrix_gives_each_lane_two_elements_of_each_matrix() -> None:
         shared("S", 32, 16, dtype="f16", padding=8),
     ]
     a = np.arange(512, dtype=np.float16).reshape(32, 16)
+    body = body.replace("ORDER", ", transposed = true" if transposed else "")
     report = simulate(kernel(NVIDIA, memories, body), NVIDIA, {"A": a}, {})
     assert report.ok, report.render()
     lanes = np.arange(32)
     for register in range(8):
-        row = lanes // 4 + 8 * (register // 2 % 2)
-        column = lanes % 4 * 2 + register % 2 + 8 * (register // 4)
-        np.testing.assert_array_equal(report.tensors["B"][:, register], a[row, column])
+        row, column = lanes // 4, lanes % 4 * 2 + register % 2
+        row, column = (column, row) if transposed else (row, column)
+        expected = a[row + 8 * (register // 2 % 2), column + 8 * (register // 4)]
+        np.testing.assert_array_equal(report.tensors["B"][:, register], expected)
 
 
 def test_store_matrix_is_the_inverse_of_load_matrix() -> None:

@@ -144,8 +144,9 @@ class CudaMemory(Emitter):
         memory, count = self.function.memory_of(op), op["count"]
         pointer = self.address(memory, self.function.buffered(op, memory))
         struct = "i32" if count == 1 else f"!llvm.struct<({', '.join(['i32'] * count)})>"
+        order = "col" if op["transposed"] else "row"
         attributes = (
-            f"layout = #nvvm.mma_layout<row>, num = {count} : i32, "
+            f"layout = #nvvm.mma_layout<{order}>, num = {count} : i32, "
             "shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType = #nvvm.ld_st_matrix_elt_type<b16>"
         )
         name = self.text.op(f'"nvvm.ldmatrix"({pointer}) <{{{attributes}}}> : (!llvm.ptr<3>) -> {struct}')

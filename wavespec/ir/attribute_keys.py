@@ -59,6 +59,7 @@ Flag = Literal[
     "mapped",
     "once",
     "release",
+    "transposed",
     "uniform",
 ]
 Expression = Literal[

@@ -339,8 +339,9 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     if divisor == 1:
         return left
     quotient, rest = _split(left, divisor)
-    if rest.low is not None and rest.high is not None and rest.low // divisor == rest.high // divisor:
-        return quotient + rest.low // divisor
+    excess = _excess(rest, right)
+    if excess.terms() or rest.is_const:
+        return quotient if excess is rest else quotient + _floordiv(rest - excess, right)
     common = math.gcd(divisor, *(coefficient for coefficient, _ in rest.terms()))
     if common > 1:  # floor((c·x + r) / (c·d)) = floor((x + floor(r / c)) / d) for integers x
         reduced = _sum((const(rest.constant_part() // common), 1), *((t, c // common) for c, t in rest.terms()))
@@ -355,11 +356,13 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     return quotient + _intern("floordiv", (rest, right), low, high, exact, rest.symbols)
 
 
-def _excess(left: Expr, right: Expr) -> int:
-    """What the constant of ``left`` has beyond a multiple of all that the other terms, and ``right``, are multiples of:
-    it never carries into the quotient."""
-    constant = left.constant_part()
-    return constant % math.gcd((left - constant).divisor, right.divisor) if constant else 0
+def _excess(left: Expr, right: Expr) -> Expr:
+    """What never carries into the quotient: less than what the rest of ``left``, and ``right``, are multiples of."""
+    (constant, terms), step = _linear(left), right.divisor
+    loose = _sum((const(constant), 1), *((term, c) for c, term in terms if c * term.divisor % step))
+    if loose.low is not None and loose.high is not None and loose.low // step == loose.high // step:
+        return loose - loose.low // step * step
+    return const(constant % math.gcd((left - constant).divisor, step) if constant else 0)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -367,7 +370,7 @@ def _mod(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:
             return const(0)
-        if excess := _excess(left, right):
+        if (excess := _excess(left, right)) is not const(0):
             return _mod(left - excess, right) + excess
         known = math.gcd(left.divisor, right.divisor)
         high = None if right.high is None else right.high - known

@@ -102,7 +102,7 @@ def default_attributes(op: str) -> tuple[tuple[str, Any], ...]:
         "load": (buffer, *whole),
         "store": (buffer, *whole),
         "copy_async": (buffer, *whole),
-        "load_matrix": (buffer,),
+        "load_matrix": (buffer, ("transposed", False)),
         "atomic": (("mask", ()),),
     }.get(op, ())
 

@@ -165,10 +165,27 @@ class ThreadBuilder:
         return result
 
     def load_matrix(
-        self, memory: str, dtype: DType, count: int, offset: Expr, *, buffer: Expr | int = 0, hint: str = "matrix"
+        self,
+        memory: str,
+        dtype: DType,
+        count: int,
+        offset: Expr,
+        *,
+        transposed: bool = False,
+        buffer: Expr | int = 0,
+        hint: str = "matrix",
     ) -> Value:
         result = self.value(hint, dtype, 4 // dtype.bytes * count)
-        self.add("load_matrix", (), (result,), memory=memory, offset=offset, buffer=as_expr(buffer), count=count)
+        self.add(
+            "load_matrix",
+            (),
+            (result,),
+            memory=memory,
+            offset=offset,
+            buffer=as_expr(buffer),
+            count=count,
+            transposed=transposed,
+        )
         return result
 
     def copy_async(

@@ -170,11 +170,11 @@ LOAD_MATRIX: Final = _declare(
     "-> T x e·c",
     "`count` = c matrices of 8 rows of 16 bytes; lane 8j + r gives the offset of row r of matrix j; every lane "
     "receives bytes 4(lane % 4) .. +3 of row lane // 4 of each matrix: e elements, 1 of 4 bytes, 2 of 2 bytes or 4 "
-    "of 1 byte",
+    "of 1 byte; `transposed`, for 2-byte elements: of the matrix with rows and columns exchanged",
     Trait.READS_MEMORY,
     Trait.BY_ALL_LANES,
     results=1,
-    attributes={**_ACCESS, "count": Kind.INTEGER},
+    attributes={**_ACCESS, "count": Kind.INTEGER, "transposed": Kind.FLAG},
 )
 STORE_MATRIX: Final = _declare(
     "store_matrix",

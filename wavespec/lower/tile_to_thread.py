@@ -29,7 +29,7 @@ from wavespec.lower.whole_bytes import check_whole_bytes
 from wavespec.ops import to_thread
 from wavespec.ops.accesses import copy_tile
 from wavespec.ops.contexts import ThreadContext
-from wavespec.ops.mapped_accesses import copy_mapped, values_of_places
+from wavespec.ops.mapped_accesses import PlacesRead, copy_mapped, values_of_places
 from wavespec.ops.tensor_views import as_matrix, as_windows
 from wavespec.targets.machine import Machine
 
@@ -80,11 +80,13 @@ class TileToThread(Pass):
 
 def _block(ops: tuple[Op, ...], context: ThreadContext) -> None:
     loaded: list[Callable[[], None]] = []
+    places: PlacesRead = {}
     copying = False
     for op in ops:
         if op.is_(COPY):
             context.build.span, context.build.node = op.span, f"{op.node}.load"
-            loaded += _copy(op, context)
+            places = places if copying else {}  # behind something else their tensor may hold other values
+            loaded += _copy(op, context, places)
             copying = True
             continue
         if copying:
@@ -96,7 +98,7 @@ def _block(ops: tuple[Op, ...], context: ThreadContext) -> None:
         _finish_copies(loaded, context)
 
 
-def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
+def _copy(op: Op, context: ThreadContext, places: PlacesRead) -> list[Callable[[], None]]:
     """Issue a copy; returns what is left to do where loads overlap only with loads that follow them."""
     source, shared = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"])
     if op.get("boxes"):
@@ -107,7 +109,7 @@ def _copy(op: Op, context: ThreadContext) -> list[Callable[[], None]]:
     for _ in loops:
         builders.append(builders[-1].nested())
     if op.get("at"):
-        store = copy_mapped(builders[-1], op, context)
+        store = copy_mapped(builders[-1], op, context, {} if loops else places)
     else:
         store = copy_tile(builders[-1], source, shared, op, context.origin(op), context.machine)
     if not loops and not context.machine.out_of_order:

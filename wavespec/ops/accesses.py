@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise, product, takewhile
 
+from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ir.layout import Layout
+from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.turned_blocks import turned_blocks
@@ -20,6 +21,7 @@ _MATRIX_ROWS = 8  # rows of one matrix of a matrix load: 8 lanes give addresses,
 _TILE_ROWS, _TILE_ROW_BYTES = 16, 64  # of a tile register
 _MATRIX_LANES = 32  # that move a matrix together
 _MATRIX_ROW_BYTES, _MATRIX_PART_BYTES = 16, 4  # of one row, and what each of 4 lanes receives of it
+_MATRIX_TURNED_BYTES = 2  # of an element, where a matrix load exchanges rows and columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,11 @@ def read_fragments(
         loaded = [
             build.load_matrix(memory.name, memory.dtype, count, offset, hint=hint)
             for count, offset in matrix_places(memory, layout, origin)
+        ]
+    elif rank is None and (turned := _turned_matrices(memory, layout, origin, machine)):
+        loaded = [
+            build.load_matrix(memory.name, memory.dtype, count, offset, transposed=True, hint=hint)
+            for count, offset in turned
         ]
     else:
         for piece in pieces(memory, coordinates, widest_access(memory, masked, machine), machine, granule=granule):
@@ -359,15 +366,18 @@ def moves_matrices(memory: Memory, layout: Layout, machine: Machine) -> bool:
         or layout.elements == 1
     ):
         return False
-    row, column = memory.dims
-    inner = layout.axes[-1]
-    part, width = _MATRIX_PART_BYTES // memory.dtype.bytes, _MATRIX_ROW_BYTES // memory.dtype.bytes
+    return _holds_matrices(memory.dtype, layout, *memory.dims)
+
+
+def _holds_matrices(dtype: DType, layout: Layout, row: str, column: str) -> bool:
+    """Whether four lanes have a row of 16 bytes of each matrix, and so on for 8 rows."""
+    part, width = _MATRIX_PART_BYTES // dtype.bytes, _MATRIX_ROW_BYTES // dtype.bytes
     rows, columns = _matrix_base(layout, row, column, part)
     # What is left of the base may tell groups of lanes apart, not lanes of a group.
     apart = {"lane": symbol("group", 0, None) * _MATRIX_LANES + symbol("place", 0, _MATRIX_LANES - 1)}
     rows, columns = rows.substitute(apart), columns.substitute(apart)
     return (
-        (part == 1 or (inner.extent, inner.strides) == (part, ((column, 1),)))
+        (part == 1 or layout.axes[-1] == RegisterAxis(part, ((column, 1),)))
         and "place" not in rows.symbols | columns.symbols
         and layout.elements // part % 2 == 0
         and all(o[row] % _MATRIX_ROWS == 0 and o[column] % width < part for o in layout.register_offsets())
@@ -385,11 +395,42 @@ def _lane(layout: Layout) -> Expr:
     return next((node for node in nodes if node.kind == "symbol" and node.args[0] == "lane"), const(0))
 
 
-def matrix_places(memory: Memory, layout: Layout, origin: Coordinates) -> Iterator[tuple[int, Expr]]:
-    """The matrices of a tile in the order of registers, 4 or 2 at a time: how many, and the offset a lane names."""
+def _turned_matrices(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> list[tuple[int, Expr]]:
+    """The matrices of a tile whose lanes hold columns of rows in memory: a matrix load hands them out turned."""
+    if (
+        machine.shared.matrix_load != "ldmatrix"
+        or memory.space != "shared"
+        or memory.dtype.bytes != _MATRIX_TURNED_BYTES
+        or len(memory.dims) != 2
+        or layout.elements == 1
+    ):
+        return []
+    row, column = memory.dims
+    width = _MATRIX_ROW_BYTES // memory.dtype.bytes
+    if not _keeps_chunks(memory, column, width) or not _holds_matrices(memory.dtype, layout, column, row):
+        return []
+    places = list(matrix_places(memory, layout, origin, turned=True))
+    return places if all(offset.divisor % width == 0 for _, offset in places) else []
+
+
+def _keeps_chunks(memory: Memory, column: str, width: int) -> bool:
+    """Whether ``width`` neighbours along a dim lie side by side, from each multiple of that on."""
+    if memory.arrangement is None:
+        return memory.contiguous_dim == column
+    last, swizzle = memory.arrangement.digits[-1], memory.arrangement.swizzle
+    together = (last.dim, last.step, last.stride) == (column, 1, 1) and last.extent % width == 0
+    return together and (swizzle is None or (swizzle.column == column and swizzle.chunk % width == 0))
+
+
+def matrix_places(
+    memory: Memory, layout: Layout, origin: Coordinates, *, turned: bool = False
+) -> Iterator[tuple[int, Expr]]:
+    """The matrices of a tile in the order of registers, 4 or 2 at a time: how many, and the offset a lane names, of
+    a row in memory.  ``turned``: lanes hold columns."""
     row, column = memory.dims
     part = _MATRIX_PART_BYTES // memory.dtype.bytes
-    rows, columns = _matrix_base(layout, row, column, part)
+    base = _matrix_base(layout, *((column, row) if turned else (row, column)), part)
+    rows, columns = base[::-1] if turned else base
     lane = _lane(layout) % _MATRIX_LANES
     starts = [(o[row], o[column]) for o in list(layout.register_offsets())[::part]]
     while starts:

@@ -19,6 +19,9 @@ from wavespec.ops.index_map import index_of, value_symbol
 from wavespec.ops.mapped_loops import blocks, got, memory_for, put
 from wavespec.targets.machine import Machine
 
+PlacesRead = dict[tuple[str, Expr, Mask], Expr]
+"""By tensor, offset and checks: what was read there, as a symbol."""
+
 
 @dataclass(frozen=True, slots=True)
 class MappedTensor:
@@ -281,14 +284,15 @@ def _is_below(place: Expr, size: Expr) -> bool:
     return remainder.args[1] is size and place.constant_part() < remainder.divisor
 
 
-def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext) -> Callable[[], None]:
-    """Stage one tile as `copy_tile` does, element by element where its elements are not neighbours."""
+def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext, read: PlacesRead) -> Callable[[], None]:
+    """Stage one tile as `copy_tile` does, element by element where its elements are not neighbours; ``read``: what
+    places depend on and copies before it have read."""
     source, shared, machine = context.kernel.memory(op["source"]), context.kernel.memory(op["memory"]), context.machine
     layout: Layout = op["layout"]
     local, origin, width = list(layout.coordinates()), context.origin(op), copied_together(op)
     tiles = [indices_of(origin, inside) for inside in local]
     tensor = mapped_tensor(op, context, source)
-    known = _loaded(build, op, tiles, context)
+    known = _loaded(build, op, tiles, context, read)
     widest = max(1, machine.globals.access_bytes // source.dtype.bytes)
     groups = [
         (
@@ -335,22 +339,23 @@ def values_of_places(op: Op, context: ThreadContext) -> dict[str, Expr]:
 
 
 def _loaded(
-    build: ThreadBuilder, op: Op, tiles: Sequence[Coordinates], context: ThreadContext
+    build: ThreadBuilder, op: Op, tiles: Sequence[Coordinates], context: ThreadContext, read: PlacesRead
 ) -> list[dict[str, Expr]]:
-    """For every element of a copy the values that its place depends on, read where it is copied."""
+    """For every element of a copy the values that its place depends on, read where it is copied.
+
+    Elements beyond an edge are not copied, so any value does for them: rows of one page read its number once.
+    """
     known: list[dict[str, Expr]] = [{} for _ in tiles]
     for name, memory_name, at in op["through"]:
         memory = context.kernel.memory(memory_name)
         dims = {dim: context.kernel.size(dim) for dim in op["masked"]}
-        used = {symbol for _, expr in at for symbol in expr.symbols}
-        edges = tuple((dim, size) for dim, size in dims.items() if index_of(dim).args[0] in used)
+        edges = tuple((dim, size) for dim, size in dims.items() if any(expr is index_of(dim) for _, expr in at))
         tensor = MappedTensor(memory, at, edges)
-        symbols: dict[tuple[Expr, Mask], Expr] = {}
         for table, tile in zip(known, tiles, strict=True):
             element = tensor.element(tile, table)
-            key = (element.offset, element.mask)
-            if key not in symbols:
+            key = (memory.name, element.offset, element.mask)
+            if key not in read:
                 loaded = build.load(memory.name, memory.dtype, 1, element.offset, mask=element.mask, hint=memory.name)
-                symbols[key] = bind(build, context, loaded)
-            table[name] = symbols[key]
+                read[key] = bind(build, context, loaded)
+            table[name] = read[key]
     return known

@@ -109,8 +109,8 @@ class MemoryUnit:
         return np.concatenate(rows, axis=1)
 
     def load_matrix(self, op: Op) -> Array:
-        """Matrices of 8 rows of 16 bytes, 4 bytes a thread of each; of 32 lanes, lane 8j + r names row r of matrix
-        j."""
+        """Matrices of 8 rows of 16 bytes, 4 bytes a thread of each, of rows or, ``transposed``, of columns; of 32
+        lanes, lane 8j + r names row r of matrix j."""
         source, count = self.memories[op["memory"]], int(op["count"])
         width = 16 // source.bytes
         lane = np.arange(self.symbols.threads) % MATRIX_LOAD_LANES
@@ -124,7 +124,7 @@ class MemoryUnit:
         rows = np.zeros(index.shape, source.data.dtype)
         rows[inside] = source.data[where]
         matrices = rows.reshape(-1, MATRIX_LOAD_LANES // 8, 8, width)[:, :count]
-        return distributed_matrices(matrices)
+        return distributed_matrices(matrices.swapaxes(2, 3) if op["transposed"] else matrices)
 
     def store_matrix(self, op: Op, registers: Array) -> None:
         """The inverse of `load_matrix`."""
