@@ -36,7 +36,7 @@ SPILLS = {("attention_decode", 1): 16} | {
     ("attention_alibi", 0): 8,
     ("attention_alibi", 2): 12,
     ("attention_masked_causal", 2): 92,
-    ("attention_masked_window", 3): 112,
+    ("attention_masked_window", 2): 112,
 }
 """Two words, stored and loaded: the assembler wants twelve workgroups of one warp on a processor.  What a persistent
 workgroup knows of all its tiles gives way to the sums of one: loaded once a tile, never in a step."""
