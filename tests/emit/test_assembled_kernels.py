@@ -37,7 +37,7 @@ SPILLS = {
     ("attention_alibi", 0): 8,
     ("attention_alibi", 2): 12,
     ("attention_masked_causal", 2): 92,
-    ("attention_masked_window", 3): 112,
+    ("attention_masked_window", 2): 112,
 }
 """Four words where sizes are none that boxes copy.  What a persistent workgroup knows of all its tiles gives way to the
 sums of one: loaded once a tile, never in a step."""
