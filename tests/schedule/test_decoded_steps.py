@@ -84,7 +84,7 @@ def one_buffer(kernel: Kernel) -> Kernel:
         (SCALED, moved_to_front),
         (SCALED, one_buffer),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "name", None),
 )
 def test_what_is_out_of_order_is_found(subject: Subject, bug: Bug) -> None:
     kernel, sizes = kernel_of(subject, 70), subject.complete(SIZES)
