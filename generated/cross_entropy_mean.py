@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import KernelSet, define_operator, no_backward
 
@@ -46,6 +47,13 @@ def cross_entropy_mean(
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
+    if not is_dynamo_compiling():
+        if out is None:
+            made = _KERNELS.direct.new(loss, target)
+            if made is not None:
+                return made
+        elif _KERNELS.direct.write(loss, target, *out):
+            return out
     if torch.is_grad_enabled() and (
         getattr(loss, "requires_grad", False) or getattr(target, "requires_grad", False)
     ):

@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from wavespec.runtime import KernelSet, define_operator, no_backward, no_member
 
@@ -19,28 +20,28 @@ _MEMBERS = {
     (torch.bfloat16, "nt"): KernelSet(
         "matmul_layouts_bf16_nt",
         _FOLDER / "bf16_nt",
-        spec_sha256="5467f3abd92285257d792be1af42034dc3a8e71182c1f62e314b33f55dd25dce",
+        spec_sha256="d3a577490abb6e45f5411701231257072a9338dac6ca5d83d571921823be3cf9",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nn"): KernelSet(
         "matmul_layouts_f16_nn",
         _FOLDER / "f16_nn",
-        spec_sha256="c7f2e495497ec9c45f2d12578b33f382363ff1699ab6defa6d66d5d18f9eb738",
+        spec_sha256="5656aff51c54337d17688e6ee5be2f74fa16839e4179ba23863687644ea9c287",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nt"): KernelSet(
         "matmul_layouts_f16_nt",
         _FOLDER / "f16_nt",
-        spec_sha256="3b34fbeb916bcb323af6bba6aa5158a2ae650231a447185795c93c670c4b4c40",
+        spec_sha256="9787e7c4166bea4222fea14252edf35dfe6b0c60f3248f1b294a06106ca75634",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "tn"): KernelSet(
         "matmul_layouts_f16_tn",
         _FOLDER / "f16_tn",
-        spec_sha256="0a6188fb73a6b6f18ac3196e53b922559612c4adc886deb9cb241568a01b553e",
+        spec_sha256="9b58cc77984f225323790d2751d27fa071b7e9f1b577e854b79d2a71cc2d7c5c",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
@@ -76,6 +77,13 @@ def matmul_layouts(
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
+    if not is_dynamo_compiling() and a.__class__ is Tensor:
+        if out is None:
+            made = _member(a, b, layout).direct.new(a, b)
+            if made is not None:
+                return made
+        elif _member(a, b, layout).direct.write(a, b, out):
+            return out
     if torch.is_grad_enabled() and (getattr(a, "requires_grad", False) or getattr(b, "requires_grad", False)):
         raise no_backward("matmul_layouts", a=a, b=b)
     if out is None:
@@ -157,13 +165,13 @@ def _matmul_layouts_out_fake(a: Tensor, b: Tensor, layout: str, out: Tensor) -> 
 
 
 _matmul_layouts_op = define_operator(
-    "wavespec_778e1b94::matmul_layouts",
+    "wavespec_c03a0af6::matmul_layouts",
     "(Tensor a, Tensor b, str layout) -> Tensor",
     _new,
     _matmul_layouts_fake,
 )
 _matmul_layouts_out_op = define_operator(
-    "wavespec_778e1b94::matmul_layouts_out",
+    "wavespec_c03a0af6::matmul_layouts_out",
     "(Tensor a, Tensor b, str layout, Tensor(a!) out) -> ()",
     _write,
     _matmul_layouts_out_fake,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise, product, takewhile
+from itertools import islice, pairwise, takewhile
 
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, minimum, symbol
-from wavespec.ir.kernel import Kernel, Memory, Op, Value
+from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
-from wavespec.ir.names import dim_of_wave
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.turned_blocks import turned_blocks
 from wavespec.targets.machine import Machine
@@ -251,22 +250,6 @@ def write_fragments(
             mask, valid = edge(memory, masked, piece.coordinates, piece.width)
             stored = build.slice(value, piece.register, piece.width)
             build.store(stored, memory.name, piece.offset, buffer=buffer, mask=(*writers, *mask), valid=valid)
-
-
-def first_of_equal(kernel: Kernel, layout: Layout) -> Mask:
-    """Which waves write a tile that has fewer parts than there are waves: the first that have each part."""
-    free = [(name, count) for name, count in reversed(kernel.waves) if dim_of_wave(name) not in layout.dims]
-    parts = [
-        tuple(base.substitute(dict(zip((name for name, _ in free), digits, strict=True))) for _, base in layout.base)
-        for digits in (place[::-1] for place in product(*(range(count) for _, count in reversed(free))))
-    ]
-    count = len(set(parts))
-    if count == len(parts) or any(part != parts[number % count] for number, part in enumerate(parts)):
-        return ()
-    number, step = const(0), 1
-    for name, extent in free:
-        number, step = number + kernel.symbol(name) * step, step * extent
-    return ((number, const(count)),)
 
 
 def copy_tile(

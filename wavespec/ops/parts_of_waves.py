@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from wavespec.ir.expr import Expr, const, minimum
-from wavespec.ir.kernel import Memory, Value
-from wavespec.ir.layout import row_major
+from wavespec.ir.kernel import Kernel, Memory, Value
+from wavespec.ir.layout import Layout, row_major
+from wavespec.ir.names import dim_of_wave
+from wavespec.ir.thread import Mask
 from wavespec.ops.contexts import ThreadContext
 
 _Place = Callable[[Expr, Expr, int], Expr]
@@ -69,3 +71,19 @@ def _laid_down(context: ThreadContext, values: Sequence[Value], hint: str) -> tu
     for number, value in enumerate(values):
         build.store(value, name, place(kernel.wave_number, kernel.symbol("lane"), number))
     return name, place
+
+
+def first_of_equal(kernel: Kernel, layout: Layout) -> Mask:
+    """Which waves write a tile that has fewer parts than there are waves: the first that have each part."""
+    free = [(name, count) for name, count in reversed(kernel.waves) if dim_of_wave(name) not in layout.dims]
+    parts = [
+        tuple(base.substitute(dict(zip((name for name, _ in free), digits, strict=True))) for _, base in layout.base)
+        for digits in (place[::-1] for place in itertools.product(*(range(count) for _, count in reversed(free))))
+    ]
+    count = len(set(parts))
+    if count == len(parts) or any(part != parts[number % count] for number, part in enumerate(parts)):
+        return ()
+    number, step = const(0), 1
+    for name, extent in free:
+        number, step = number + kernel.symbol(name) * step, step * extent
+    return ((number, const(count)),)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.kernel import Op
-from wavespec.ops.accesses import first_of_equal, write_fragments
+from wavespec.ops.accesses import write_fragments
 from wavespec.ops.accesses_around import write_around
 from wavespec.ops.combined_writes import write_combined
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.index_map import mapped, places
 from wavespec.ops.mapped_accesses import write_mapped
 from wavespec.ops.moved_writes import write_moved
+from wavespec.ops.parts_of_waves import first_of_equal
 from wavespec.ops.staged_writes import write_staged
 from wavespec.ops.tensor_views import as_matrix
 from wavespec.schema.ops import Write
