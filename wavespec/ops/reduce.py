@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _FEW_WAVES = 8
 """As many parts are read one after another sooner than lanes join them."""
+_RUN = 32
+"""Registers that are joined in one chain."""
 _IDENTITY = {"add": 0, "mul": 1, "maximum": -float("inf"), "minimum": float("inf")}
 """What changes nothing; of integers the range takes the place of infinity."""
 
@@ -152,7 +155,7 @@ def _registers(
     for place, fragment in zip(counters, fragments, strict=True):
         key = tuple(number for number, axis in zip(place, layout.repeats, strict=True) if not axis.stride(dim))
         groups.setdefault(key, []).append(fragment)
-    whole = [in_pairs(build, function, parts, hint) for parts in groups.values()]
+    whole = [_in_runs(build, function, parts, hint) for parts in groups.values()]
     along = [bool(axis.stride(dim)) for axis in inner]
     if not any(along):
         return whole
@@ -171,7 +174,7 @@ def _inner(
     for number, place in enumerate(itertools.product(*map(range, extents[:last]))):
         key = tuple(index for index, gone in zip(place, along, strict=False) if not gone)
         kept.setdefault(key, []).append(build.slice(value, number * run, run, hint))
-    joined = (in_pairs(build, function, parts, hint) for parts in kept.values())
+    joined = (_in_runs(build, function, parts, hint) for parts in kept.values())
     return build.pack([build.reduce(function, part, hint) for part in joined], hint)
 
 
@@ -201,6 +204,15 @@ def _by_lanes(context: ThreadContext, values: Sequence[Value], wave: str, functi
             part = build.elementwise(function, part, build.shuffle(part, 1 << bit), hint=hint)
         joined.append(part)
     return joined
+
+
+def _in_runs(build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str) -> Value:
+    """All parts joined: runs of neighbours one after another, which takes the fewest registers, then runs in pairs."""
+
+    def run(some: Sequence[Value]) -> Value:
+        return functools.reduce(lambda one, other: build.elementwise(function, one, other, hint=hint), some)
+
+    return in_pairs(build, function, [run(parts[at : at + _RUN]) for at in range(0, len(parts), _RUN)], hint)
 
 
 def in_pairs(build: ThreadBuilder, function: str, parts: Sequence[Value], hint: str) -> Value:
