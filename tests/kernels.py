@@ -67,6 +67,11 @@ def spread(factor: float) -> Maker:
     return lambda draw: (torch.randn(draw.shape, generator=draw.random) * factor).to(draw.dtype)
 
 
+def eighths(draw: Draw) -> Tensor:
+    """Multiples of 1/8 below 8."""
+    return draw.integers(-63, 64) / 8
+
+
 def in_order(draw: Draw) -> Tensor:
     """`numbers`, the smallest first."""
     return numbers(draw).sort().values
@@ -310,7 +315,8 @@ KERNELS: dict[str, Row] = {
     "matmul_f16": _FEW_PRODUCTS,
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
-    "matmul_tf32": Row(_PRODUCTS, _MANY_PRODUCTS, exact=True),
+    # Of 10 bits, as many as the product takes of each
+    "matmul_tf32": Row(_PRODUCTS, _MANY_PRODUCTS, exact=True, special={"a": eighths, "b": eighths}),
     "matmul_mxf4": _SCALED,
     "matmul_mxf8": Row(_SCALED.small, exact=True),
     "quantize_mxf4": Row(

@@ -33,14 +33,23 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 
 SPILLS = {
-    ("matmul_mxf4", 1): 32,
-    ("attention_alibi", 0): 8,
-    ("attention_alibi", 2): 12,
-    ("attention_masked_causal", 2): 92,
-    ("attention_masked_window", 2): 112,
+    "matmul_mxf4": {1: 32},
+    "attention_alibi": {0: 8, 2: 12},
+    "attention_masked_causal": {2: 92},
+    "attention_masked_window": {2: 112},
+    "attention_extend": {2: 364},
+    "conv2d_nhwc": {17: 16},
+    "cross_entropy": {7: 16, 9: 40},
+    "layer_norm": {3: 36, 5: 16},
+    "log_softmax": {4: 8, 6: 8, 10: 8},
+    "rms_norm": {4: 144, 5: 24, 6: 112, 10: 40, 11: 64, 12: 40},
+    "softmax": {4: 8, 10: 16, 12: 8, 13: 16},
+    "sparsemax": {0: 16},
 }
-"""Four words where sizes are none that boxes copy.  What a persistent workgroup knows of all its tiles gives way to the
-sums of one: loaded once a tile, never in a step."""
+"""Bytes, by the case.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
+tiles gives way to the sums of one, loaded once a tile, never in a step; places of rows that the copies of keys and of
+values both need wait from one to the other; rows of which lanes hold a part leave few registers, and half of them where
+two workgroups share a processor: their times were measured with this."""
 
 
 @cache
@@ -63,7 +72,7 @@ def test_no_spills_no_warnings_and_as_many_products(subject: Subject, number: in
     (binary,) = built.binaries
     result = assemble(binary.data, built.architecture, PTXAS)
     assert built.shared_memory_bytes <= MACHINE.shared.bytes
-    assert result.spill_bytes <= SPILLS.get((subject.name, number), 0)
+    assert result.spill_bytes <= SPILLS.get(subject.name, {}).get(number, 0)
     assert result.warnings == (), "C75xx would be serialised products, or ignored register counts"
     assert result.registers * prod(built.workgroup_size) <= REGISTER_FILE
     count = matrix_instructions(lower(subject.cases("sm_90")[number].spec, MACHINE))

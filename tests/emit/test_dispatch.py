@@ -119,7 +119,9 @@ def test_what_a_backend_cannot_write_is_named() -> None:
         written_for(AMD, ()).block([Op(STORE_MATRIX.name)])
 
 
-@pytest.mark.parametrize("one", [one for one in THREAD_OPS.all() if one.name not in OF_PASSES.names], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "one", [one for one in THREAD_OPS.all() if one.name not in OF_PASSES.names], ids=lambda one: one.name
+)
 def test_the_simulator_has_one_method_for_each_operation(one: Declaration) -> None:
     assert hasattr(Values, f"_{one.name}") != hasattr(Strand, f"_{one.name}")
     assert hasattr(Values, f"_{one.name}") or Trait.PURE not in one.traits
