@@ -38,9 +38,8 @@ def bincount(counts: Tensor, x: Tensor) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling():
-        if _KERNELS.direct.write(counts, x):
-            return counts
+    if not is_dynamo_compiling() and _KERNELS.direct.write(counts, x):
+        return counts
     if torch.is_grad_enabled() and (
         getattr(counts, "requires_grad", False) or getattr(x, "requires_grad", False)
     ):

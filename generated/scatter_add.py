@@ -39,9 +39,8 @@ def scatter_add(y: Tensor, row: Tensor, x: Tensor) -> Tensor:
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling():
-        if _KERNELS.direct.write(y, row, x):
-            return y
+    if not is_dynamo_compiling() and _KERNELS.direct.write(y, row, x):
+        return y
     inputs = (y, row, x)
     if torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in inputs):
         raise no_backward("scatter_add", y=y, row=row, x=x)
