@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lower.gemms import NVIDIA
-from wavespec.emit.hopper_copies import _kept_outside
+from wavespec.emit.hopper_copies import kept_outside
 from wavespec.ir.expr import symbol
 from wavespec.pipeline import emit
 from wavespec.schema import loads
@@ -55,7 +55,7 @@ def test_places_that_32_bits_do_not_hold_are_limited(places: str, limits: int) -
 def test_a_box_has_the_elements_that_are_at_its_place(place: int, low: int, high: int) -> None:
     """Of a tensor as long as they get."""
     if low <= place <= high:
-        kept = _kept_outside(symbol("place", low, high)).evaluate({"place": place})
+        kept = kept_outside(symbol("place", low, high)).evaluate({"place": place})
         taken = (kept + 2**31) % 2**32 - 2**31
         inside, meant = (set(range(max(at, 0), min(at + BOX, SIZE))) for at in (taken, place))
         assert inside == meant

@@ -213,7 +213,7 @@ class BulkCopies(Emitter):
     def _corner(self, op: Op, moved: Mapping[int, Expr] = MappingProxyType({})) -> list[str]:
         """Coordinates of the first element, or of one that is ``moved`` along some dims."""
         places = (place + moved.get(axis, 0) for axis, place in enumerate(op["corner"]))
-        return [self.indices.integer(_kept_outside(place), 32) for place in places]
+        return [self.indices.integer(kept_outside(place), 32) for place in places]
 
     def _map(self, op: Op, tensor: str, box: tuple[int, ...], memory: Memory, rounded: str = "") -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
@@ -235,12 +235,12 @@ class BulkCopies(Emitter):
         self.text.do(_ASYNC_FENCE)
 
 
-def _kept_outside(place: Expr) -> Expr:
+def kept_outside(place: Expr) -> Expr:
     """The place of a box, of which the machine takes 32 bits, so that one outside of the tensor stays outside.
 
     What is a little too large is less than 0 then, which is outside as well.
     """
     low, high = place.low, place.high
-    if low is not None and high is not None and -(2**31) <= low and high <= 2**32 - _FARTHEST_BOX:
+    if low is not None and high is not None and low >= -(2**31) and high <= 2**32 - _FARTHEST_BOX:
         return place
     return maximum(minimum(place, _BEHIND), -_FARTHEST_BOX)

@@ -89,7 +89,7 @@ def _has(op: Op, dim: str) -> bool:
 
 
 def _is_staged(kernel: Kernel, op: Op) -> bool:
-    """Whether an access finds its tile in shared memory, where `PromoteShared` has it copied from the tensor's edge on."""
+    """Whether a tile is read from shared memory, to which copies bring it from an element of the tensor on."""
     return op.is_(READ) and kernel.memory(op["memory"]).staged
 
 

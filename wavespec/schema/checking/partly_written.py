@@ -24,9 +24,9 @@ _MOST_PLACES, _LARGEST_NUMBER = 1 << 14, 64
 def partly_written(spec: KernelSpec) -> frozenset[str]:
     """Outputs with elements that may be written by nobody: they start as zeros.
 
-    Places of a write depend on values, or it stands in a branch, or in a loop that leaves out steps, or values say where
-    tiles of workgroups end; or its places follow from sizes, and some small sizes, an empty dim among them, show
-    elements that none of them is.
+    Places of a write depend on values, or it stands in a branch, or in a loop that leaves out steps, or values say
+    where tiles of workgroups end; or its places follow from sizes, and some small sizes, an empty dim among them,
+    show elements that none of them is.
     """
     known, bounded = (*spec.dims, *spec.params), frozenset(_bounded(spec))
     are_all_there = not any(isinstance(one, Workgroup) and one.end is not None for one in _constraints(spec))
