@@ -101,6 +101,42 @@ def test_rows_without_room_in_front_or_beside_others_stay_where_they_are(text: s
     assert not any(op.get("around") for op in lower(loads(text, "norm.wave.yaml"), NVIDIA).walk())
 
 
+@pytest.mark.parametrize("text", [NORM, IN_STEPS])
+def test_tiles_that_are_staged_stay_where_they_are(text: str) -> None:
+    """What is copied into shared memory begins with an element of the tensor, not in front of it."""
+    staged = text.replace("x: {shape: [M, N], dtype: f32", "x: {shape: [M, N], dtype: f32, space: shared")
+    report, expected = run(staged, 5, 497)
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], expected)
+
+
+PART = """        - skip:
+            if: "start(N) < size(P)"
+            carry: {total: total}
+            body:
+              - part: {read: x}
+              - inside: "where(index(N) < P, part, 0)"
+              - total: {sum: inside, dim: N, init: total}
+        - total: skip.total
+"""
+
+
+@pytest.mark.parametrize("columns", [511, 512, 513, 256])
+def test_conditions_on_places_hold_for_the_tiles_as_they_are(columns: int) -> None:
+    """A tile that began in front of its place would be left out with elements that count."""
+    text = IN_STEPS.replace("N: {}", "N: {}, P: {}").replace("tensors:", "tensors:\n  p: {shape: [P], dtype: f32}")
+    whole = """        - part: {read: x}
+        - total: {sum: part, dim: N, init: total}
+"""
+    kernel = lower(loads(text.replace(whole, PART), "norm.wave.yaml"), NVIDIA)
+    random = np.random.default_rng(columns)
+    x, weight, p = (random.integers(-9, 10, n).astype(np.float32) for n in ((7, 1001), 1001, columns))
+    report = simulate(kernel, NVIDIA, {"x": x, "weight": weight, "p": p}, {"M": 7, "N": 1001, "P": columns})
+    assert report.ok, report.render()
+    expected = x * weight + x[:, :columns].sum(1, keepdims=True)
+    np.testing.assert_array_equal(report.tensors["y"], expected)
+
+
 @pytest.mark.parametrize("machine", [AMD, CPU], ids=["gfx942", "cpu"])
 def test_machines_that_access_any_place_have_no_use_for_it(machine: Machine) -> None:
     assert not any(op.get("around") for op in lower(loads(NORM, "norm.wave.yaml"), machine).walk())

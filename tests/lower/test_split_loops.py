@@ -90,6 +90,17 @@ def test_a_step_each_is_read_once_and_stays_in_registers() -> None:
     assert report.counts["global load bytes"] == x.nbytes
 
 
+@pytest.mark.parametrize("columns", ["value: 512", "multiple_of: 256, max: 1024"])
+def test_workgroups_without_a_step_find_no_elements(columns: str) -> None:
+    """Rows of whole tiles need no check where every tile is there."""
+    text = SOFTMAX.replace("multiple_of: 4, max: 1024", columns)
+    kernel = lower(loads(text, "rows.wave.yaml"), NVIDIA)
+    x = np.random.default_rng(0).integers(-99, 100, (3, 512)).astype(np.float32)
+    report = simulate(kernel, NVIDIA, {"x": x}, {"M": 3, "N": 512})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["y"], x - x.max(1, keepdims=True))
+
+
 def test_many_rows_are_on_the_long_axis_of_a_launch() -> None:
     kernel = lower(loads(SOFTMAX, "rows.wave.yaml"), NVIDIA)
     assert (kernel.cluster, [str(extent) for extent in kernel.grid]) == (4, ["M*4"])
@@ -136,6 +147,7 @@ def test_bugs_are_found(bug: str) -> None:
         (replace(COLUMNS, split=3), "", "", "has no clusters of that size"),
         (COLUMNS, "{sum: part, dim: M, init: total}", "{add: [total, total]}", "'total' is not only"),
         (COLUMNS, "split: 4", "split: 4, persistent: true", "a workgroup takes one tile"),
+        (COLUMNS, "M: {", "M: {max: 16, ", "a step takes all of the dim"),
     ],
 )
 def test_what_cannot_be_shared_out_is_refused_at_the_schedule(rows: Rows, old: str, new: str, why: str) -> None:

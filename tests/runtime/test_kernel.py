@@ -219,3 +219,15 @@ def test_forked_child_gets_an_error_where_iree_would_hang(tmp_path: Path) -> Non
     environment = os.environ | {"PYTHONPATH": root}
     run = subprocess.run([sys.executable, "-c", _FORK, str(packed)], env=environment, timeout=30, check=False)
     assert run.returncode == 7
+
+
+def test_tensors_on_the_wrong_side_of_out_are_told_of_known_calls_too(gemm: Kernel) -> None:
+    """A call like it is known by all of its tensors, not by which of them are results."""
+    a, b, c = _integers(4, 8), _integers(3, 8), torch.zeros(4, 3)
+    for _ in range(3):
+        gemm(a, b, out=c)
+    c.zero_()
+    for inputs, out in (((a, b, c), ()), ((a,), (b, c)), ((), (a, b, c))):
+        with pytest.raises(ArgumentError, match="takes 2 input tensors"):
+            gemm(*inputs, out=out)
+    assert not c.any()

@@ -126,6 +126,14 @@ def test_tensors_that_have_no_map_are_named(sizes: tuple[int, int, int], message
     assert not cuda.maps
 
 
+def test_dims_that_are_too_long_together_are_named() -> None:
+    of_two = TensorMap("a", (64, 64), 128, view=(("mul", "M", "N"), "K"))
+    artifact, cuda = _artifact(of_two), StandInCuda("")
+    with pytest.raises(ArgumentError, match=r"gemm: tensor 'a' is copied as \[4294836225, 64\], expected at most"):
+        TensorMaps(artifact, cuda.driver)(_ADDRESSES, _plan(artifact, 65535, 65535, 64))
+    assert not cuda.maps
+
+
 @pytest.mark.parametrize("sizes", [(33, 24, 0), (0, 24, 64)])
 def test_an_empty_tensor_has_a_map_that_says_nothing(sizes: tuple[int, int, int]) -> None:
     artifact, cuda = _artifact(TensorMap("a", (64, 64), 128)), StandInCuda("")

@@ -133,6 +133,26 @@ def test_a_tiling_leaves_out_tiles_of_loops(bound: str) -> None:
     assert partly_written(spec(loop, tiling=f"tile: 64, {bound}")) == {"y"}
 
 
+def test_tiles_of_workgroups_end_where_values_say() -> None:
+    text = """apiVersion: wavespec/v1
+kind: Kernel
+name: rows
+dims: {G: {}, M: {}}
+tensors:
+  x: {shape: [G, M], dtype: f32}
+  lengths: {shape: [G], dtype: i32}
+  y: {shape: [G, M], dtype: f32, role: output}
+constraints: [{workgroup: M, tile: 64, axis: 0}, {workgroup: G, tile: 1, axis: 1}]
+graph: [length: {read: lengths}, part: {read: x}, {write: part, to: y}]
+"""
+    ended = """targets:
+  sm_90:
+    constraints: [{workgroup: M, tile: 64, axis: 0, end: length}, {workgroup: G, tile: 1, axis: 1}]
+    schedule: {workgroups: {persistent: true}}
+"""
+    assert [partly_written(loads(one, "rows.wave.yaml")) for one in (text, text + ended)] == [frozenset(), {"y"}]
+
+
 def test_empty_tensors_beside_large_dims_show_nothing_and_cost_nothing() -> None:
     """All sizes but those of empty dims are too many to try."""
     text = """apiVersion: wavespec/v1

@@ -3,11 +3,15 @@ simulator, partial tiles included."""
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from tests.kernels import Subject, subjects
 from tests.sim.plan_variations import simulated
 from wavespec.pipeline import lower
+from wavespec.schema import loads
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
@@ -34,3 +38,54 @@ def test_these_are_the_cases() -> None:
     assert [(subject.name, number) for subject, number in WITH_PRODUCERS] == [
         (name, number) for name, rows in ROWS.items() for number in range(len(rows))
     ]
+
+SHARED = """apiVersion: wavespec/v1
+kind: Kernel
+name: decoded
+dims: {M: {}, N: {multiple_of: 8}, K: {multiple_of: 16}}
+tensors:
+  a: {shape: [M, K], dtype: A, space: shared}
+  b: {shape: [N, K], dtype: B, space: shared}
+  c: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 128, axis: 0}
+  - {workgroup: N, tile: 128, axis: 1}
+  - {tiling: K, tile: 64}
+  - {wave: M, tile: 64}
+  - {wave: N, tile: 128}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - k_loop:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - small: {cast: CODED, dtype: bf16}
+        - acc: {mma: [LEFT, RIGHT, acc]}
+  - {write: k_loop.acc, to: c}
+schedule: {stages: 3, waves: {producers: 1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "coded", "factors"),
+    [("bf16", "i8", "b_tile", ("a_tile", "small")), ("i8", "bf16", "a_tile", ("small", "b_tile"))],
+    ids=["right", "left"],
+)
+def test_what_waves_share_is_laid_down_before_a_product_takes_the_other_factor_from_registers(
+    a: str, b: str, coded: str, factors: tuple[str, str]
+) -> None:
+    words = {"dtype: A": f"dtype: {a}", "dtype: B": f"dtype: {b}", "CODED": coded}
+    words |= dict(zip(("LEFT", "RIGHT"), factors, strict=True))
+    text = SHARED
+    for old, new in words.items():
+        text = text.replace(old, new)
+    random = np.random.default_rng(0)
+    types = {"bf16": ml_dtypes.bfloat16, "i8": np.int8}
+    left, right = (random.integers(-4, 5, (n, 112)).astype(types[t]) for n, t in ((130, a), (136, b)))
+    kernel = lower(loads(text, "decoded.wave.yaml"), HOPPER)
+    report = simulate(kernel, HOPPER, {"a": left, "b": right}, {"M": 130, "N": 136, "K": 112})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["c"], left.astype(np.float32) @ right.astype(np.float32).T)

@@ -11,7 +11,7 @@ from wavespec.emit.interface import expr_to_size
 from wavespec.emit.matrix_descriptor import swizzle_bytes
 from wavespec.emit.registers import mlir_type
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import SEND
@@ -21,6 +21,8 @@ _ZERO = const(0)
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
 _ATTEMPTS = 500
 _SENT_BYTES = 16  # at most, at once
+_FARTHEST_BOX = 2**16  # beyond either end of a tensor; boxes are shorter
+_BEHIND = 2**31 - _FARTHEST_BOX  # no dim is longer
 _ASYNC_FENCE = (
     '"nvvm.fence.proxy"() <{kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}> : () -> ()'
 )
@@ -211,7 +213,7 @@ class BulkCopies(Emitter):
     def _corner(self, op: Op, moved: Mapping[int, Expr] = MappingProxyType({})) -> list[str]:
         """Coordinates of the first element, or of one that is ``moved`` along some dims."""
         places = (place + moved.get(axis, 0) for axis, place in enumerate(op["corner"]))
-        return [self.indices.integer(place, 32) for place in places]
+        return [self.indices.integer(kept_outside(place), 32) for place in places]
 
     def _map(self, op: Op, tensor: str, box: tuple[int, ...], memory: Memory, rounded: str = "") -> str:
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
@@ -231,3 +233,14 @@ class BulkCopies(Emitter):
 
     def emit_fence_async(self, op: Op) -> None:
         self.text.do(_ASYNC_FENCE)
+
+
+def kept_outside(place: Expr) -> Expr:
+    """The place of a box, of which the machine takes 32 bits, so that one outside of the tensor stays outside.
+
+    What is a little too large is less than 0 then, which is outside as well.
+    """
+    low, high = place.low, place.high
+    if low is not None and high is not None and low >= -(2**31) and high <= 2**32 - _FARTHEST_BOX:
+        return place
+    return maximum(minimum(place, _BEHIND), -_FARTHEST_BOX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.tile_ops import ITERATE, WRITE
 
@@ -26,11 +27,12 @@ def dims_found_empty(kernel: Kernel) -> frozenset[str]:
     """Dims that may have no elements where something of them is accessed: only a bound check keeps that inside.
 
     To ask from `AssignTiles` on, while the kernel is one of tiles: a workgroup has a tile of a dim of the grid in any
-    call, a dim has one tile that no loop is around, or a loop takes a step in any call.
+    call, a dim has one tile that no loop is around, or one for each workgroup of a cluster, or a loop takes a step in
+    any call.
     """
     walked = {split.dim for split in kernel.distribution.loops}
     in_loops = {dim for op in kernel.walk() for dim in _of_loops(kernel, op) if dim in walked}
-    return of_grid(kernel) | {dim for dim in in_loops if kernel.size(dim).low == 0}
+    return of_grid(kernel) | in_loops
 
 
 def of_grid(kernel: Kernel) -> frozenset[str]:
@@ -45,12 +47,17 @@ def may_be_empty(kernel: Kernel, tensor: Memory) -> bool:
 
 
 def _of_loops(kernel: Kernel, op: Op) -> Iterator[str]:
-    """Dims whose tile is there in every call, as this operation shows."""
+    """Dims whose tile is there in calls in which it has no elements, as this operation shows."""
+    starts = list[tuple[str, Expr]]()
     if op.is_(ITERATE) and op["dim"] and op["induction"] == f"at_{op['dim']}" and op["extent"].low:
-        yield op["dim"]
+        starts.append((op["dim"], const(0)))
     tensor = op.get("source") or op.get("memory")
     if tensor and kernel.memory(tensor).space == "global":
-        yield from (dim for dim, start in op["origin"] if start.is_const)
+        starts += [(dim, start) for dim, start in op["origin"] if f"at_{dim}" not in start.symbols]
+    for dim, start in starts:
+        least = kernel.size(dim).low or 0
+        if start.high is None or least <= start.high:
+            yield dim
 
 
 def _dims_of(kernel: Kernel, write: Op) -> Sequence[str]:

@@ -65,7 +65,7 @@ class _Rows:
 def _rows_along(kernel: Kernel, dim: str, machine: Machine) -> _Rows | None:
     """The rows along a dim, where some start anywhere and everything goes along with them."""
     ops = [op for op in kernel.walk() if _has(op, dim)]
-    if not all(op.is_(_FOLLOW) and not op.get("at") for op in ops):
+    if not all(op.is_(_FOLLOW) and not op.get("at") for op in ops) or any(_is_staged(kernel, op) for op in ops):
         return None
     starts: dict[str, set[Expr]] = {}
     for op in ops:
@@ -86,6 +86,11 @@ def _rows_along(kernel: Kernel, dim: str, machine: Machine) -> _Rows | None:
 def _has(op: Op, dim: str) -> bool:
     """Whether an operation is about elements along a dim."""
     return dim in dict(op.get("origin") or ()) or any(dim in v.tile.dims for v in (*op.results, *op.operands))
+
+
+def _is_staged(kernel: Kernel, op: Op) -> bool:
+    """Whether a tile is read from shared memory, to which copies bring it from an element of the tensor on."""
+    return op.is_(READ) and kernel.memory(op["memory"]).staged
 
 
 def _is_of_rows(kernel: Kernel, op: Op, memory: Memory, dim: str) -> bool:
@@ -111,6 +116,8 @@ def _fits(kernel: Kernel, dim: str, tile: int, rows: _Rows) -> bool:
     """Whether tiles of one step have room for the longest row and what is in front of it, and loops take all steps."""
     size = kernel.all_sizes[dim]
     loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"] == dim]
+    if any(f"at_{dim}" in _without_origin(op).symbols for op in kernel.walk()):
+        return False  # a condition, or bounds of a loop inside: of the tile as it was
     is_split = kernel.distribution.split > 1  # workgroups take steps in turns, whatever their number
     others = ("stride", "goes_on", "once") if is_split else ("lower", "stride", "goes_on", "once")
     if size.high is None or any(op.get(key) is not None for op in loops for key in others):
@@ -118,6 +125,10 @@ def _fits(kernel: Kernel, dim: str, tile: int, rows: _Rows) -> bool:
     starts = (dict(op.get("origin") or ()).get(dim) for op in kernel.walk())
     in_one_step = any(start is not None and f"at_{dim}" not in start.symbols for start in starts)
     return not in_one_step or size.high + rows.width - 1 <= tile * kernel.distribution.split
+
+
+def _without_origin(op: Op) -> Op:
+    return replace(op, attributes=tuple(pair for pair in op.attributes if pair[0] != "origin"))
 
 
 def _with_further_steps(kernel: Kernel, dim: str, tile: int, rows: _Rows) -> Kernel:

@@ -70,6 +70,8 @@ def _obstacles(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, str]]:
         op.region for loop in loops for op in loop.walk()[1:]
     ):
         yield "that takes loops over a whole dim, and no branches", leave_out
+    if any(loop["extent"].high is not None and loop["extent"].high <= loop["step"].value for loop in loops):
+        yield "a step takes all of the dim", "Use a smaller tile, or leave out 'split'."
     for loop in loops:
         for number, argument in enumerate(loop.body.arguments):
             if not is_deferred(kernel, loop, number, machine):

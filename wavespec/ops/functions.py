@@ -184,7 +184,7 @@ def silu(steps: Steps, x: Value) -> Value:
 
 
 def relu(steps: Steps, x: Value) -> Value:
-    return steps("maximum", x, 0)
+    return steps("select_less", x, 0, 0, x)  # the larger of -0 and 0 is 0
 
 
 def gelu(steps: Steps, x: Value) -> Value:

@@ -77,7 +77,7 @@ class Kernel(Caller):
             if made is None:
                 made = self.new(*self._checked(inputs, ()))
             outputs = (made,) if self._output_count == 1 else made
-        elif not self.direct.write(*inputs, *outputs):
+        elif len(inputs) != self._input_count or not self.direct.write(*inputs, *outputs):
             inputs = self._checked(inputs, outputs)
             if len(outputs) != self._output_count:
                 self.prepare(inputs, outputs)  # says so

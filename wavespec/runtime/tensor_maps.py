@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from wavespec.runtime.artifact import DTYPE_BYTES, TENSOR_MAP_BYTES, KernelArtifact, TensorMap
-from wavespec.runtime.checks import ArgumentError
+from wavespec.runtime.checks import LARGEST_SIZE, ArgumentError
 from wavespec.runtime.cuda_driver import CudaDriver
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.size_expr import evaluate
@@ -87,6 +87,8 @@ class _Encoder:
         sizes, strides = (ctypes.c_uint64 * rank)(), (ctypes.c_uint64 * rank)()
         pitch = self._element_bytes
         for dim, size in enumerate(reversed(shape)):
+            if size > LARGEST_SIZE:  # of several dims together; places in it travel as 32-bit integers
+                raise ArgumentError(f"{self._where} is copied as {list(shape)}, expected at most {LARGEST_SIZE}.")
             sizes[dim] = size
             pitch *= size
             strides[dim] = pitch  # of the next dim; the last is not read

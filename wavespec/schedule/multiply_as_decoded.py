@@ -26,7 +26,9 @@ def multiply_as_decoded(ops: Sequence[Op], fresh: Callable[[str], str]) -> list[
         return list(ops)
     parts = [list(group) for _, group in groupby(products, key=lambda op: op.operands[0].name)]
     made = {value.name: number for number, op in enumerate(ops[:start]) for value in op.results}
-    late = {number for number, op in enumerate(ops[:start]) if op.is_(PURE)}
+    others = [number for number, op in enumerate(ops[:start]) if not op.is_(PURE)]
+    early = {*others, *feeding(ops[:start], others)}  # such as what is stored for the unit to read
+    late = {*range(start)} - early
     if len(parts) < 2 or not all(part[0].operands[0].name in made for part in parts):
         return list(ops)
     result, done = [op for number, op in enumerate(ops[:start]) if number not in late], set[int]()

@@ -7,7 +7,7 @@ from itertools import accumulate, product
 from math import prod
 from random import Random
 
-from wavespec.schema.language.constraints import Tiling
+from wavespec.schema.language.constraints import AnyConstraint, Tiling, Workgroup
 from wavespec.schema.language.expressions import EvaluationError, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.ops import AnyOp, Branch, Iterate, Write
@@ -24,10 +24,12 @@ _MOST_PLACES, _LARGEST_NUMBER = 1 << 14, 64
 def partly_written(spec: KernelSpec) -> frozenset[str]:
     """Outputs with elements that may be written by nobody: they start as zeros.
 
-    Places of a write depend on values, or it stands in a branch, or in a loop that leaves out steps; or its places
-    follow from sizes, and some small sizes, an empty dim among them, show elements that none of them is.
+    Places of a write depend on values, or it stands in a branch, or in a loop that leaves out steps, or values say
+    where tiles of workgroups end; or its places follow from sizes, and some small sizes, an empty dim among them,
+    show elements that none of them is.
     """
     known, bounded = (*spec.dims, *spec.params), frozenset(_bounded(spec))
+    are_all_there = not any(isinstance(one, Workgroup) and one.end is not None for one in _constraints(spec))
 
     def leaves_out(write: Write, *, is_sure: bool) -> bool:
         if not is_sure or values_of(write.at, known, {}):
@@ -36,16 +38,21 @@ def partly_written(spec: KernelSpec) -> frozenset[str]:
 
     return frozenset(
         write.to
-        for write, is_sure in _writes(spec.graph, bounded, is_sure=True)
+        for write, is_sure in _writes(spec.graph, bounded, is_sure=are_all_there)
         if spec.tensors[write.to].role == "output" and leaves_out(write, is_sure=is_sure)
     )
 
 
 def _bounded(spec: KernelSpec) -> Iterator[str]:
-    """Dims of which loops leave out steps because a tiling says so, of the kernel or of a target."""
+    """Dims of which loops leave out steps because a tiling says so."""
+    return (one.dim for one in _constraints(spec) if isinstance(one, Tiling) and (one.start or one.count))
+
+
+def _constraints(spec: KernelSpec) -> Iterator[AnyConstraint]:
+    """Of the kernel, and of any target."""
     overrides = [one for target in spec.targets.values() for one in (target, *target.cases)]
     for constraints in (spec.constraints, *(one.constraints or () for one in overrides)):
-        yield from (one.dim for one in constraints if isinstance(one, Tiling) and (one.start or one.count))
+        yield from constraints
 
 
 def _writes(statements: Iterable[AnyOp], bounded: Container[str], *, is_sure: bool) -> Iterator[tuple[Write, bool]]:

@@ -80,7 +80,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("sign", 1, "1, 0 or -1: the sign of the value; 0 for NaN.", "numbers"),
     Function("logical_not", 1, "Whether the value is 0.", "anything", "bool"),
     Function("bitwise_not", 1, "The bits that the value has not.", "bits"),
-    Function("relu", 1, "The value where it is positive, else 0.", "numbers"),
+    Function("relu", 1, "0 where the value is below 0, else the value: -0 is -0.", "numbers"),
     Function("floor", 1, "The value rounded down.", "floats"),
     Function("ceil", 1, "The value rounded up.", "floats"),
     Function("trunc", 1, "The value rounded towards 0.", "floats"),
