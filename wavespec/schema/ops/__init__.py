@@ -23,6 +23,7 @@ from wavespec.schema.ops.elementwise import (
     Choice,
     Elementwise,
     Function,
+    Range,
     Ternary,
     Unary,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "Mma",
     "Op",
     "Random",
+    "Range",
     "Read",
     "Reduce",
     "Reduction",
@@ -123,6 +125,7 @@ if TYPE_CHECKING:
         | Unary
         | Binary
         | Ternary
+        | Range
         | Choice
         | Reduce
         | Scan
