@@ -87,10 +87,6 @@ def frac(steps: Steps, x: Value) -> Value:
     return steps("sub", x, steps("trunc", x))
 
 
-def square(steps: Steps, x: Value) -> Value:
-    return steps("mul", x, x)
-
-
 def popcount(steps: Steps, x: Value) -> Value:
     """Pairs of bits hold how many both have, then runs of four, of eight, and so on.  Masks cut off the copies of the
     sign that a shift to the right brings."""

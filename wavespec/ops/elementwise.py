@@ -133,7 +133,6 @@ MEANINGS: dict[str, Meaning] = {
     "trunc": _meaning(_plain("trunc"), "trunc"),
     "round": _meaning(_plain("round"), "round"),
     "frac": _meaning(bits.frac, "frac"),
-    "square": _meaning(bits.square, "square"),
     "sqrt": _meaning(_plain("sqrt"), "sqrt"),
     "rsqrt": _meaning(functions.rsqrt, "rsqrt"),
     "cbrt": _meaning(functions.cbrt, _cube_root),

@@ -98,7 +98,6 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("trunc", 1, "The value rounded towards 0.", "floats"),
     Function("round", 1, "The value rounded to the nearest integer, halves to the even one.", "floats"),
     Function("frac", 1, "What `trunc` leaves of the value.", "floats"),
-    Function("square", 1, "`x * x`.", "numbers"),
     Function("sqrt", 1, "The square root.", "floats"),
     Function("rsqrt", 1, "`1 / sqrt(x)`.", "floats"),
     Function("cbrt", 1, "The cube root.", "small floats"),
