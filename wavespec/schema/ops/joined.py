@@ -147,7 +147,7 @@ class Joined(Structured):
                 scope.report(NotACombine(op.where("dtype"), message, "Cast what was joined."))
             for field, name in _operands(op):
                 if name in _OF_PLACES or scope.is_dim(name):
-                    message = f"'combine' knows no place and no size, which {quote(name)} is made of."
+                    message = f"Elements are joined whatever their places and how many there are; {quote(name)} says that."
                     scope.report(NotACombine(op.where(field), message, "Join it as well, as a value of its own."))
                 elif name not in known and scope.is_value(name):
                     message = f"{quote(name)} is neither joined here nor made in 'combine'."
@@ -209,9 +209,8 @@ def _operands(op: Op) -> Iterator[tuple[str, str]]:
             tree = parse_formula(op.text, op.span_of("text"))
         except WavespecError:  # reported where it is inferred
             return
-        yield from (("text", name) for name in tree.names())
-        called = (node.function for node in tree.walk() if isinstance(node, Call))
-        yield from (("text", function) for function in called if function in _OF_PLACES)
+        called = {node.function for node in tree.walk() if isinstance(node, Call)}.intersection(_OF_PLACES)
+        yield from (("text", name) for name in (*sorted(called), *(() if called else tree.names())))
     elif isinstance(op, Cast):
         yield "value", op.value
     elif isinstance(op, Elementwise):
