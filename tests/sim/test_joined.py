@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.kernels import array_to_tensor, tensor_to_array
-from tests.lower.gemms import AMD, AMD_950, NVIDIA
+from tests.lower.gemms import AMD, AMD_COPYING, NVIDIA
 from tests.ops import gated
 from wavespec.pipeline import lower
 from wavespec.schema import loads
@@ -15,7 +15,7 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 
-@pytest.mark.parametrize("machine", [NVIDIA, AMD, AMD_950], ids=lambda machine: machine.variant)
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, AMD_COPYING], ids=lambda machine: machine.variant)
 def test_a_gated_linear_recurrence(machine: Machine) -> None:
     spec, given = loads(gated.SPEC), gated.inputs(2, 37, 70)
     names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
