@@ -82,7 +82,7 @@ graph:
         text = self._head.replace(f"{self.dim}: {{}}", f"{self.dim}: {{value: 64}}")
         kept = "M" if self.dim == "N" else "N"
         body = "\n".join(f"        {line}" for line in AFFINE)
-        joined = f"carry: {{p: gate, h: part}}\n      identity: {{p: 1, h: 0}}\n      init: {{p: one, h: start}}"
+        joined = "carry: {p: gate, h: part}\n      identity: {p: 1, h: 0}\n      init: {p: one, h: start}"
         return loads(
             f"""{text}constraints:
   - {{workgroup: {kept}, tile: 4, axis: 0}}

@@ -13,9 +13,9 @@ from wavespec.ir.layout import row_major
 from wavespec.ir.rewriting import renamed
 from wavespec.ir.tile_ops import ALIKE, INDEX, ITERATE, MMA, PURE, READ, REDUCE, REGISTER, WRITE
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.in_place import reads_in_place
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
+from wavespec.lower.in_place import reads_in_place
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.stage_operands import origin_in
 from wavespec.lower.tile_properties import products_have_instructions, products_read_their_operands, tiles_are_placed

@@ -236,8 +236,8 @@ def power_of_two(steps: Steps, n: Value, f: Value) -> Value:
 
 def scaled(steps: Steps, near: Value, n: Value) -> Value:
     """``near · 2ⁿ`` of a whole n from -254 to 250.  What n is beyond the exponents of f32 two factors with half of it
-    each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of what a mask leaves
-    out, is no number below the normal ones on the way, with which some CPUs are slow."""
+    each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of what a mask
+    leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
     word = steps.bits(steps("add", n, _ROUND), "i32")  # n in its low bits, below zeros that a shift to the right leaves
     half = steps("shr", word, 1)
     return steps("mul", steps("mul", near, _whole_power(steps, half)), _whole_power(steps, steps("sub", word, half)))

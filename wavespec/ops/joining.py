@@ -1,4 +1,4 @@
-"""How a pair of elements is joined to one, each of several values: as text in an attribute, and in steps of one lane."""
+"""How pairs of elements of several values are joined: as text in an attribute, and in steps of one lane."""
 
 from __future__ import annotations
 

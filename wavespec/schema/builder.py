@@ -201,8 +201,8 @@ class KernelBuilder:
         reverse: bool = False,
         **carry: Value,
     ) -> Generator[Loop, None, None]:
-        """A `scan` or a `reduce` by what is called inside the `with`: there `run["h"]` is what is joined so far, and the
-        value that is carried as `h` the element that comes next."""
+        """A `scan` or a `reduce` by what is called inside the `with`: there `run["h"]` is what is joined so far, and
+        the value that is carried as `h` the element that comes next."""
         run = Loop(name)
         self._bodies.append([])
         yield run

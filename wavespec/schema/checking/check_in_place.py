@@ -34,8 +34,8 @@ class _Access:
 def check_in_place(spec: KernelSpec) -> Iterator[WavespecError]:
     """Reads of ``inout`` tensors, each element of which has to be read by those alone who write it, before they do.
 
-    That is so where the read and the only write go through the same places of the same tiles, one in front of the other,
-    and the tensor has every dim that tells tiles, waves and steps apart.
+    That is so where the read and the only write go through the same places of the same tiles, one in front of the
+    other, and the tensor has every dim that tells tiles, waves and steps apart.
     """
     accesses = [one for one in _accesses(spec.graph, ()) if spec.tensors[_tensor(one.op)].role == "inout"]
     writes = {_tensor(one.op): one for one in accesses if isinstance(one.op, Write)}
@@ -62,7 +62,7 @@ def _reasons(spec: KernelSpec, tensor: Tensor, read: _Access, write: _Access) ->
     for dim in (*read.loops, *_dims_that_split(spec)):
         if dim not in tensor.shape:
             hint = f"Give it the dim {quote(dim)}, or write the result to an output of its own."
-            yield f"each tile or step of {quote(dim)}, which it has not, reads and writes all of it", hint
+            yield f"lacks the dim {quote(dim)}, along which every tile reads and writes all of it", hint
     for settings in (spec, *_overrides(spec)):
         space = settings.tensors.get(_tensor(read.op))
         if space is not None and space.space == "shared":

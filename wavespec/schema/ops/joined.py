@@ -96,7 +96,7 @@ class Joined(Structured):
         seen = {*self.carry}
         for name, value in self.carry.items():
             if value in seen:
-                message = f"In 'combine' {quote(value)} would be two things: each name there is what is joined, or one element."
+                message = f"In 'combine' {quote(value)} would be two things; a name there is of one of them."
                 hint = f"Give one of them another name: '- {name}_next: {value}'."
                 scope.report(NotACombine(self.where("carry", name), message, hint))
             seen.add(value)
@@ -147,18 +147,19 @@ class Joined(Structured):
                 scope.report(NotACombine(op.where("dtype"), message, "Cast what was joined."))
             for field, name in _operands(op):
                 if name in _OF_PLACES or scope.is_dim(name):
-                    message = f"Elements are joined whatever their places and how many there are; {quote(name)} says that."
+                    message = f"Elements are joined whatever their places and their number: {quote(name)} is of them."
                     scope.report(NotACombine(op.where(field), message, "Join it as well, as a value of its own."))
                 elif name not in known and scope.is_value(name):
                     message = f"{quote(name)} is neither joined here nor made in 'combine'."
-                    hint = f"Join it as well: carry it under a name of its own. Known are {enumeration(map(quote, sorted(known)))}."
+                    names = enumeration(map(quote, sorted(known)))
+                    hint = f"Join it as well: carry it under a name of its own. Known are {names}."
                     scope.report(NotACombine(op.where(field), message, hint))
             known.add(getattr(op, "name", ""))
 
 
 class ScanBy(Joined):
-    """Joins each element along a dim with all before it, by statements of the spec; `scan.name` is what a carried name is
-    at each element. Inside `iterate` over the dim `last` and `init` carry from step to step."""
+    """Joins each element along a dim with all before it, by statements of the spec; `scan.name` is what a carried name
+    is at each element. Inside `iterate` over the dim `last` and `init` carry from step to step."""
 
     word: ClassVar[str] = "scan"
 

@@ -21,7 +21,7 @@ class NotWalkedBackwards(WavespecError, code="not-walked-backwards"):
         super().__init__(
             where,
             f"The loop over {quote(dim)} comes to its last tile last, where 'reverse' starts.",
-            hints=["Leave out the loop, so that a workgroup has all of the dim, or read the places the other way round."],
+            hints=["Leave out the loop: a workgroup then has all of the dim. Or read places the other way round."],
         )
 
 
