@@ -88,7 +88,7 @@ tensors:
 constraints:
   - {{workgroup: M, tile: 4, axis: 0}}
   - {{wave: M, tile: 1}}
-  - {{tiling: N, tile: 64}}
+  - {{tiling: N, tile: 256}}
 graph:
   - zero: {{register: [M], dtype: f32, value: 0}}
   - steps:
@@ -104,7 +104,7 @@ graph:
   - {{write: steps.total, to: y}}
 """
 SPECS = {"walked": WALKED, "adam": ADAM, "norm": NORM, "scaled": SCALED}
-SIZES = {"walked": {"M": 7, "N": 201}, "adam": {"N": 2500}, "norm": {"M": 9, "N": 256}, "scaled": {"M": 37, "N": 70, "K": 40}}
+SIZES = {"walked": {"M": 7, "N": 601}, "adam": {"N": 2500}, "norm": {"M": 9, "N": 256}, "scaled": {"M": 37, "N": 70, "K": 40}}
 
 
 def inputs(name: str) -> list[torch.Tensor]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import jsonschema
 import numpy as np
 import pytest
 import torch
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +15,9 @@ from tests.ops.joinings import HEADER, Recurrence, tensors
 from wavespec.ops.joining import Joining, Step
 from wavespec.pipeline import lower
 from wavespec.schema import loads
+from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.reading.json_schema import json_schema
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import reference
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
@@ -160,6 +165,48 @@ graph:
     right = (right if isinstance(right, torch.Tensor) else right.values).flip(1)
     np.testing.assert_array_equal(report.tensors["y"].astype(np.float64), right.numpy())
     assert torch.equal(reference(spec, torch.tensor(x)).double(), right)
+
+
+def test_the_builder_says_the_same() -> None:
+    k = KernelBuilder("joinings")
+    m, n = k.dim("M"), k.dim("N", value=64)
+    x = k.input("x", [m, n], "f32")
+    y, most = k.output("y", [m, n], "f32"), k.output("most", [m], "f32")
+    k.workgroup(m, 4, axis=0)
+    part = k.read("part", x)
+    with k.joined("scan", "run", n, {"total": 0}, reverse=True, total=part) as run:
+        k.elementwise("add", "total", run["total"], part)
+    with k.joined("reduce", "all_of_it", n, {"top": -1}, top=part) as whole:
+        k.elementwise("maximum", "top", whole["top"], part)
+    k.write(run["total"], y)
+    k.write(whole["top"], most)
+    spec = loads(
+        f"""{HEADER}dims: {{M: {{}}, N: {{value: 64}}}}
+tensors:
+  x: {{shape: [M, N], dtype: f32}}
+  y: {{shape: [M, N], dtype: f32, role: output}}
+  most: {{shape: [M], dtype: f32, role: output}}
+constraints: [{{workgroup: M, tile: 4, axis: 0}}]
+graph:
+  - part: {{read: x}}
+  - run:
+      scan: N
+      carry: {{total: part}}
+      identity: {{total: 0}}
+      reverse: true
+      combine: [total: {{add: [total, part]}}]
+  - all_of_it:
+      reduce: N
+      carry: {{top: part}}
+      identity: {{top: -1}}
+      combine: [top: {{maximum: [top, part]}}]
+  - {{write: run.total, to: y}}
+  - {{write: all_of_it.top, to: most}}
+"""
+    )
+    assert k.build() == spec
+    assert loads(dump_yaml(spec)) == spec
+    jsonschema.Draft202012Validator(json_schema()).validate(yaml.safe_load(dump_yaml(spec)))
 
 
 def test_how_elements_are_joined_survives_as_text() -> None:

@@ -38,7 +38,7 @@ def xlogy(steps: Steps, x: Value, y: Value) -> Value:
 
 
 def erfc(steps: Steps, x: Value) -> Value:
-    """Near 0 ``1 - erf(x)``, else ``e^(-x²) · p((|x| - 2) / (|x| + 2)) / (1 + 2 |x|)``; of negative numbers, 2 less that.
+    """Near 0 ``1 - erf(x)``, else ``e^(-x²) · p((|x| - 2) / (|x| + 2)) / (1 + 2 |x|)``; of negative ones, 2 less that.
 
     In f64, in which the square has all its digits; only what the power of two leaves is rounded on the way.
     """

@@ -208,8 +208,7 @@ def shared_dims(operands: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def dtype_of_numbers(numbers: Iterable[int | float]) -> DType:
-    """The element type of numbers beside which there is no value: f32 where one of them has a point or is infinite, else
-    i32."""
+    """The element type of numbers alone: f32 where one of them has a point or is infinite, else i32."""
     return "f32" if any(isinstance(number, float) for number in numbers) else "i32"
 
 
