@@ -35,9 +35,17 @@ def to_tile(statement: Joined, context: TileContext) -> None:
         if name in ends:
             context.names[f"{statement.name}.{end}"] = results[-1]
     reverse = isinstance(statement, ScanBy) and statement.reverse
-    joining = _joining(statement, [computed(value.tile.dtype) for value in values])
-    attributes = {"dim": statement.dim, "combine": str(joining), "running": is_scan, "reverse": reverse}
-    context.add("joined", (*values, *starts), tuple(results), statement.span, node=statement.name, **attributes)
+    context.add(
+        "joined",
+        (*values, *starts),
+        tuple(results),
+        statement.span,
+        node=statement.name,
+        dim=statement.dim,
+        combine=str(_joining(statement, [computed(value.tile.dtype) for value in values])),
+        running=is_scan,
+        reverse=reverse,
+    )
 
 
 def _joining(statement: Joined, dtypes: Sequence[DType]) -> Joining:
@@ -95,7 +103,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
             parts = padded(context, parts, layout, op["dim"], context.origin(op)[op["dim"]], op["size"], number)
         fragments.append(parts)
     scanner = Scanner(op, context, layout, joining, reverse=op["reverse"])
-    found = scanner.run(fragments) if op["running"] else scanner.run(fragments) and []
+    running = scanner.run(fragments)
+    found = running if op["running"] else []
     ends = op.results[len(found) :]
     if ends:
         end_layout = ends[0].tile.layout

@@ -22,8 +22,8 @@ def to_tile(statement: Scan, context: TileContext) -> None:
         return
     compute = computed(value.tile.dtype)
     joining = Joining.of(function, compute, identity(function, compute))
-    attributes = {"dim": dim, "combine": str(joining), "running": True, "reverse": True}
-    context.add("joined", operands, (result,), statement.span, node=name, **attributes)
+    how, span = str(joining), statement.span
+    context.add("joined", operands, (result,), span, node=name, dim=dim, combine=how, running=True, reverse=True)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:

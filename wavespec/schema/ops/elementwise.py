@@ -152,7 +152,7 @@ class Elementwise(ValueOp):
             return None
         self._check_alike(scope, typed)
         numbers = {field: getattr(self, field) for field in self.headline if field not in types}
-        dtype = next((value.dtype for value in typed.values()), None) or dtype_of_numbers(numbers.values())
+        dtype: DType = next(iter(typed.values())).dtype if typed else dtype_of_numbers(numbers.values())
         for field, number in numbers.items():
             if not fits(number, dtype):
                 scope.report(NumberOutOfRange(self.where(field), str(number), f"the numbers of {dtype}"))
