@@ -229,6 +229,11 @@ def _of_three(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], 
     return joined
 
 
+def _bits_and(a: Any, b: Any) -> Any:
+    """How many bits ``a`` has, added to ``b``."""
+    return np.bitwise_count(a).astype(np.uint32) + b
+
+
 def _waves_apart() -> Any:
     """The emulator's kernel, for waves that wait at different barriers of the code at the same time.
 
@@ -239,6 +244,7 @@ def _waves_apart() -> Any:
     kernel: Any = with_atomics(with_copies(emulator.Kernel))
     for name, function in (("min", np.minimum), ("max", np.maximum)):  # it has those of unsigned numbers and floats
         emulator.VOP.setdefault(f"v_{name}3_i32", ("i32", ["i32"] * 3, _of_three(function)))
+    emulator.VOP.setdefault("v_bcnt_u32_b32", ("u32", ["u32"] * 2, _bits_and))
 
     class Apart(kernel):
         def step(self, w: Any, max_ins: int) -> None:

@@ -16,7 +16,7 @@ _SIZES = (0.0, 0.5, 1.0, 2.0, 3.0, 7.0, 16.0, 20.0, 87.0, 103.0, 128.0, 150.0, 2
 NUMBERS = (float("nan"), *(sign * size for size in (*_SIZES, 1.7e38, LARGEST / 2, LARGEST, INF) for sign in (1, -1)))
 """Without those below the least with a leading digit, of which the language promises less."""
 _TURNS = 2.0**50
-"""Sines and cosines are of numbers up to here."""
+"""Sines, cosines and tangents are of numbers up to here."""
 
 
 def pairs() -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,7 +63,7 @@ def check_limits(word: str, result: torch.Tensor, x: torch.Tensor, y: torch.Tens
     """Assert that a function of `pairs` is that of torch in f64: infinite and no number where it is, and else as near as
     f32 comes, but for results that count as 0."""
     expected = _by_torch(word, x, y)
-    known = x.abs() < _TURNS if word in ("sin", "cos") else torch.ones_like(x, dtype=torch.bool)
+    known = x.abs() < _TURNS if word in ("sin", "cos", "tan") else torch.ones_like(x, dtype=torch.bool)
     known |= ~x.isfinite()
     least = 2.0**-24 if word.startswith("gelu") else LEAST  # torch itself loses the digits of its tail against 1
     ulps, least = (2.0**-20, least) if result.is_floating_point() else (0.0, 0.0)

@@ -13,7 +13,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ops.elementwise import MEANINGS
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
-from wavespec.schema.ops import FUNCTIONS, OPS, Binary, Choice, Elementwise, Ternary, Unary
+from wavespec.schema.ops import FUNCTIONS, OPS, Binary, Choice, Elementwise, Range, Ternary, Unary
 from wavespec.schema.reading.json_schema import json_schema
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
@@ -37,7 +37,8 @@ def test_every_function_has_a_model_and_a_meaning() -> None:
     models = [OPS[word] for word in WORDS]
     assert all(issubclass(model, Elementwise) for model in models)
     for function, model in zip(FUNCTIONS, models, strict=True):
-        wanted = Choice if function.word == "where" else {1: Unary, 2: Binary, 3: Ternary}[function.operands]
+        plain = {1: Unary, 2: Binary, 3: Ternary}[function.operands]
+        wanted = {"where": Choice, "clamp": Range}.get(function.word, plain)
         assert issubclass(model, wanted)
         assert model.__doc__ == function.doc
 
@@ -48,6 +49,12 @@ def test_every_function_survives_yaml_and_fits_the_json_schema() -> None:
     assert loads(text) == spec
     validator: Any = jsonschema.Draft202012Validator(json_schema())
     validator.validate(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(("numbers", "dtype"), [("1, 0", "i32"), ("1.0, 0", "f32"), ("0, -.inf", "f32")])
+def test_numbers_that_are_chosen_between_say_the_type(numbers: str, dtype: str) -> None:
+    spec = epilogue("low: {lt: [sums.acc, 1]}", f"y: {{where: [low, {numbers}]}}", result=dtype)
+    assert spec.tensors["c"].dtype == dtype
 
 
 def test_python_equals_yaml() -> None:
@@ -135,7 +142,7 @@ def test_comparisons_give_bool_which_is_written_converted_and_chosen_by() -> Non
     ("statement", "message"),
     [
         ("y: {where: [sums.acc, 1, sums.acc]}", "The condition of 'where' is bool; 'sums.acc' is f32."),
-        ("y: {where: [low, 1, 2]}", "'where' chooses between two numbers, which do not say what type the result has."),
+        ("y: {where: [low, 2147483648, 0]}", "'2147483648' needs more than the numbers of i32."),
         ("y: {add: [low, sums.acc]}", "'add' takes numbers; 'low' is bool."),
         ("y: {sqrt: low}", "'sqrt' takes floating point; 'low' is bool."),
         ("y: {bitwise_and: [sums.acc, 1]}", "'bitwise_and' takes integers and bool; 'sums.acc' is f32."),

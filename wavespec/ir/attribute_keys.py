@@ -59,6 +59,8 @@ Flag = Literal[
     "mapped",
     "once",
     "release",
+    "reverse",
+    "running",
     "transposed",
     "uniform",
 ]

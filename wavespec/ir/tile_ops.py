@@ -202,6 +202,16 @@ SCAN: Final = _declare(
     results=1,
     attributes={"dim": Kind.TEXT, "function": Kind.TEXT},
 )
+JOINED: Final = _declare(
+    "joined",
+    "tile ..., from ... -> tile ...",
+    "elements of several tiles along `dim`, joined by the steps of `combine`: with `running` up to each of them, then, "
+    "where there are as many results more, or no others, all of them; `reverse`: the last comes first",
+    Trait.ACROSS,
+    operands=(1, None),
+    results=(1, None),
+    attributes={**_ALONG, "combine": Kind.TEXT, "running": Kind.FLAG, "reverse": Kind.FLAG},
+)
 TOPK: Final = _declare(
     "topk",
     "tile ..., from ... -> tile ...",

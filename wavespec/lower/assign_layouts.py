@@ -12,6 +12,7 @@ from wavespec.ir.layout import Layout, spread
 from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
+from wavespec.lower.in_place import moved_in_place, reads_in_place
 from wavespec.lower.product_layouts import product_layouts
 from wavespec.lower.spread_tile import spread_tile
 from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents, tiles_have_layouts
@@ -103,16 +104,20 @@ class AssignLayouts(Pass):
                 if machine.registers and _registers(value, layouts) > machine.registers:
                     raise _too_many_registers(kernel, machine, layouts, op)
         kernel = replace(kernel, body=tuple(retype(op, types) for op in kernel.body))
+        raise_all(moved_in_place(kernel))
         return _with_staged_sums(kernel, [layouts[op.result.name] for op in kernel.walk() if op.is_(MMA)])
 
 
 def _with_staged_sums(kernel: Kernel, sums: Sequence[Layout]) -> Kernel:
-    """The kernel with nothing but what is distributed like sums leaving through shared memory, in slabs of theirs."""
+    """The kernel with nothing but what is distributed like sums leaving through shared memory, in slabs of theirs; what
+    is read in place is written by the lanes that have read it."""
 
     def change(op: Op) -> tuple[Op, ...]:
         others = op.is_(WRITE) and op.get("staged") and op.operands[0].tile.layout not in sums
+        others = others or (op.is_(WRITE) and op.get("staged") and op["memory"] in in_place)
         return (op.with_(staged=()) if others else op,)
 
+    in_place = reads_in_place(kernel)
     before = {name for op in kernel.walk() for name in op.get("staged", ())}
     kernel = replace(kernel, body=rewrite(kernel.body, change))
     unused = before - {name for op in kernel.walk() for name in op.get("staged", ())}

@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.names import wave_name
-from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, MMA, SCAN, TAKE, TILE_OPS, TOPK
+from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, JOINED, MMA, SCAN, TAKE, TILE_OPS, TOPK
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import dims_not_needed, is_needed_once
@@ -287,7 +287,8 @@ def _with_short_steps(kernel: Kernel, machine: Machine, products: list[tuple[Op,
     loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"]]
     longest = {op["k"]: row.chain for op, row in products if row.chain}
     if machine.longest_scan:
-        scans = {loop["dim"] for loop in loops for op in loop.walk() if op.is_(SCAN, TOPK) and op["dim"] == loop["dim"]}
+        along = ((loop["dim"], op) for loop in loops for op in loop.walk() if op.is_(JOINED, SCAN, TOPK))
+        scans = {dim for dim, op in along if op["dim"] == dim}
         longest |= {dim: min(longest.get(dim, machine.longest_scan), machine.longest_scan) for dim in scans}
     counted = {loop["dim"] for loop in loops if loop.get("stride") is not None or loop.get("goes_on") is not None}
     cut = {dim: most for dim, most in longest.items() if dim not in counted}

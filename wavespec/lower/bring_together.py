@@ -8,7 +8,7 @@ from dataclasses import replace
 from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import Layout
-from wavespec.ir.tile_ops import ALIKE, MMA, PURE, READ, REDUCE, SCAN, TAKE, TOPK
+from wavespec.ir.tile_ops import ALIKE, JOINED, MMA, PURE, READ, REDUCE, SCAN, TAKE, TOPK
 from wavespec.lower.base import fresh_names
 from wavespec.ops.index_map import index_of
 
@@ -33,6 +33,8 @@ def alike(op: Op) -> list[tuple[Value, ...]]:
         return [(op.result, op.operands[2])]
     if op.is_(REDUCE, SCAN):  # what it starts from, and the result of the first, lack a dim of the operand
         return [(op.operands[0], op.result, *op.operands[1:])]
+    if op.is_(JOINED):
+        return [(*op.operands, *op.results)]
     if op.is_(TOPK):
         words = len(op.results)
         return [op.operands[:words], (*op.results, *op.operands[words:])]

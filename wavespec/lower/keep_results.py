@@ -52,7 +52,8 @@ class KeepResults(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         outputs = {memory.name for memory in kernel.memories if memory.role == "output"}
-        changing = any(op.is_(READ) and op["memory"] in outputs for op in kernel.walk())
+        written = {memory.name for memory in kernel.memories if memory.role in ("output", "inout")}
+        changing = any(op.is_(READ) and op["memory"] in written for op in kernel.walk())
         if kernel.distribution.schedules or changing:
             return kernel
         body, memories = list(kernel.body), dict[str, Memory]()

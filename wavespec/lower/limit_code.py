@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from wavespec.diagnostics import Span, WavespecError, Where
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.tile_ops import ELEMENTWISE, READ, REDUCE, SCAN, WRITE
+from wavespec.ir.tile_ops import ELEMENTWISE, JOINED, READ, REDUCE, SCAN, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_have_layouts
 from wavespec.targets.machine import Machine
 
-_ONE_BY_ONE = ELEMENTWISE | READ | REDUCE | SCAN | WRITE
+_ONE_BY_ONE = ELEMENTWISE | JOINED | READ | REDUCE | SCAN | WRITE
 """Operations that become a step, or more, for each vector register of a tile."""
 
 

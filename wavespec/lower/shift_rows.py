@@ -11,6 +11,7 @@ from wavespec.ir.names import wave_name
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.tile_ops import CAST, COPY, ELEMENTWISE, INDEX, ITERATE, JOIN, MMA, READ, REDUCE, REGISTER, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.in_place import reads_in_place
 from wavespec.lower.tile_properties import tiles_are_placed, tiles_have_extents
 from wavespec.targets.machine import Machine
 
@@ -33,6 +34,8 @@ class ShiftRows(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not machine.globals.reads_around or any(op.is_(MMA, COPY) for op in kernel.walk()):
+            return kernel
+        if reads_in_place(kernel):  # what is around a row is that of others, who may have written it
             return kernel
         for split in kernel.distribution.loops:
             rows = _rows_along(kernel, split.dim, machine)

@@ -15,6 +15,7 @@ from wavespec.ir.tile_ops import ALIKE, INDEX, ITERATE, MMA, PURE, READ, REDUCE,
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.defer_reductions import identity_tile, joined_parts
+from wavespec.lower.in_place import reads_in_place
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.stage_operands import origin_in
 from wavespec.lower.tile_properties import products_have_instructions, products_read_their_operands, tiles_are_placed
@@ -87,6 +88,8 @@ class _Strips:
 def _strips(kernel: Kernel, loop: Op, machine: Machine) -> _Strips | None:
     """How to cut the tiles of a loop; None where it is not needed, or not possible."""
     if not loop.is_(ITERATE) or not loop["dim"] or loop.get("goes_on") is not None:
+        return None
+    if reads_in_place(kernel):  # reads are done again, which would find what was written
         return None
     dim, tile = loop["dim"], loop["step"].value
     products = [op for op in loop.body.ops if op.is_(MMA) and op["n"] == dim]

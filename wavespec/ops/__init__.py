@@ -19,6 +19,7 @@ from wavespec.ops import (
     index,
     iterate,
     join,
+    joined,
     mma,
     pad,
     random,
@@ -48,6 +49,7 @@ _OPS: dict[str, ModuleType] = {
     "index": index,
     "iterate": iterate,
     "join": join,
+    "joined": joined,
     "mma": mma,
     "pad": pad,
     "random": random,
@@ -67,11 +69,13 @@ _OPS: dict[str, ModuleType] = {
     **dict.fromkeys((one.word for one in SCANS), scan),
 }
 """By the word of a statement, and by the name of a tile operation."""
+_STATEMENTS: dict[str, ModuleType] = {**_OPS, "scan": joined, "reduce": joined}
+"""Words that mean something else as names of tile operations."""
 
 
 def to_tile(statement: Any, context: TileContext) -> None:
     """Append the tile operations of one statement of a graph."""
-    _OPS[statement.word].to_tile(statement, context)
+    _STATEMENTS[statement.word].to_tile(statement, context)
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
@@ -81,4 +85,4 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
 def reference_of(statement: Any, context: ReferenceContext) -> None:
     """Compute one statement on whole tensors."""
-    _OPS[statement.word].reference(statement, context)
+    _STATEMENTS[statement.word].reference(statement, context)

@@ -1,7 +1,8 @@
-"""Signs, truth values and shifts in steps of one lane."""
+"""Signs, truth values, shifts, and what kind of number one is, in steps of one lane."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from wavespec.ir.kernel import Value
@@ -47,6 +48,62 @@ def absolute(steps: Steps, x: Value) -> Value:
 def sign(steps: Steps, x: Value) -> Value:
     above = steps("select_less", 0, x, 1, 0)
     return above if steps.dtype.kind == "uint" else steps("select_less", x, 0, -1, above)
+
+
+def is_nan(steps: Steps, x: Value) -> Value:
+    return steps("ne", x, x)
+
+
+def is_infinite(steps: Steps, x: Value) -> Value:
+    return steps("eq", steps("abs", x), math.inf)
+
+
+def is_finite(steps: Steps, x: Value) -> Value:
+    return steps("lt", steps("abs", x), math.inf)
+
+
+def has_sign(steps: Steps, x: Value) -> Value:
+    """Of floating point also that of a 0, or of NaN."""
+    return steps("lt", steps("copysign", 1.0, x) if steps.dtype.is_float else x, 0)
+
+
+def known_extreme(function: str) -> Callable[..., Value]:
+    """The one of two numbers that is NaN does not count."""
+
+    def step(steps: Steps, x: Value, y: Value) -> Value:
+        joined = steps(function, x, y)
+        if not steps.dtype.is_float:
+            return joined
+        return steps("where", is_nan(steps, x), y, steps("where", is_nan(steps, y), x, joined))
+
+    return step
+
+
+def clamp(steps: Steps, x: Value, low: Value, high: Value) -> Value:
+    return steps("minimum", steps("maximum", x, low), high)
+
+
+def frac(steps: Steps, x: Value) -> Value:
+    return steps("sub", x, steps("trunc", x))
+
+
+def popcount(steps: Steps, x: Value) -> Value:
+    """Pairs of bits hold how many both have, then runs of four, of eight, and so on.  Masks cut off the copies of the
+    sign that a shift to the right brings."""
+    bits = steps.dtype.bits
+
+    def every(size: int) -> int:
+        """The lower half of every run of as many bits."""
+        return sum(((1 << size // 2) - 1) << at for at in range(0, bits, size))
+
+    pairs = steps("sub", x, steps("and", steps("shr", x, 1), every(2)))
+    fours = steps("add", steps("and", pairs, every(4)), steps("and", steps("shr", pairs, 2), every(4)))
+    total = steps("and", steps("add", fours, steps("shr", fours, 4)), every(8))
+    shift = 8
+    while shift < bits:
+        total = steps("add", total, steps("shr", total, shift))
+        shift *= 2
+    return steps("and", total, 2 * bits - 1) if bits > 8 else total
 
 
 def _truth(steps: Steps, x: Value) -> Value:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
-from wavespec.ops import bits, division, functions, parts_of_numbers, ranks
+from wavespec.ops import angles, bits, division, functions, parts_of_numbers, ranks, soft_steps
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Elementwise
-from wavespec.schema.ops.elementwise import shared_dims
+from wavespec.schema.ops.elementwise import dtype_of_numbers, shared_dims
 
 if TYPE_CHECKING:
     import torch
@@ -74,6 +74,14 @@ def _cube_root(x: torch.Tensor) -> torch.Tensor:
     return root.to(x.dtype)
 
 
+def _bits_that_are_set(x: torch.Tensor) -> torch.Tensor:
+    """Torch has none."""
+    import torch
+
+    one = torch.ones_like(x)
+    return sum((x >> at & one for at in range(8 * x.element_size())), torch.zeros_like(x))
+
+
 MEANINGS: dict[str, Meaning] = {
     "add": _meaning(_plain("add"), "add"),
     "sub": _meaning(_plain("sub"), "sub"),
@@ -84,9 +92,14 @@ MEANINGS: dict[str, Meaning] = {
     "fmod": _meaning(division.fmod, "fmod"),
     "pow": _meaning(functions.power, "pow"),
     "atan2": _meaning(functions.atan2, "atan2"),
+    "hypot": _meaning(angles.hypot, "hypot"),
+    "logaddexp": _meaning(soft_steps.logaddexp, "logaddexp"),
+    "xlogy": _meaning(soft_steps.xlogy, "xlogy"),
     "copysign": _meaning(_plain("copysign"), "copysign"),
     "maximum": _meaning(_plain("maximum"), "maximum"),
     "minimum": _meaning(_plain("minimum"), "minimum"),
+    "fmax": _meaning(bits.known_extreme("maximum"), "fmax"),
+    "fmin": _meaning(bits.known_extreme("minimum"), "fmin"),
     "lt": _meaning(_plain("lt"), "lt"),
     "le": _meaning(_plain("le"), "le"),
     "gt": _meaning(_swapped("lt"), "gt"),
@@ -103,16 +116,23 @@ MEANINGS: dict[str, Meaning] = {
     "bitwise_right_shift": _meaning(bits.right_shift, "bitwise_right_shift"),
     "fma": _meaning(_plain("fma"), _multiply_add),
     "where": _meaning(_plain("where"), "where", exact=True),
+    "clamp": _meaning(bits.clamp, "clamp"),
     "neg": _meaning(_plain("neg"), "neg"),
     "abs": _meaning(bits.absolute, "abs"),
     "sign": _meaning(bits.sign, "sign"),
+    "signbit": _meaning(bits.has_sign, "signbit"),
+    "isnan": _meaning(bits.is_nan, "isnan"),
+    "isinf": _meaning(bits.is_infinite, "isinf"),
+    "isfinite": _meaning(bits.is_finite, "isfinite"),
     "logical_not": _meaning(bits.logical_not, "logical_not"),
     "bitwise_not": _meaning(bits.bitwise_not, "bitwise_not"),
+    "popcount": _meaning(bits.popcount, _bits_that_are_set),
     "relu": _meaning(functions.relu, "relu"),
     "floor": _meaning(_plain("floor"), "floor"),
     "ceil": _meaning(_plain("ceil"), "ceil"),
     "trunc": _meaning(_plain("trunc"), "trunc"),
     "round": _meaning(_plain("round"), "round"),
+    "frac": _meaning(bits.frac, "frac"),
     "sqrt": _meaning(_plain("sqrt"), "sqrt"),
     "rsqrt": _meaning(functions.rsqrt, "rsqrt"),
     "cbrt": _meaning(functions.cbrt, _cube_root),
@@ -126,10 +146,22 @@ MEANINGS: dict[str, Meaning] = {
     "log1p": _meaning(functions.log1p, "log1p"),
     "sin": _meaning(functions.sin, "sin"),
     "cos": _meaning(functions.cos, "cos"),
+    "tan": _meaning(angles.tan, "tan"),
+    "asin": _meaning(angles.asin, "asin"),
+    "acos": _meaning(angles.acos, "acos"),
+    "atan": _meaning(functions.atan, "atan"),
     "sinh": _meaning(functions.sinh, "sinh"),
+    "cosh": _meaning(angles.cosh, "cosh"),
+    "asinh": _meaning(angles.asinh, "asinh"),
+    "acosh": _meaning(angles.acosh, "acosh"),
+    "atanh": _meaning(angles.atanh, "atanh"),
     "erf": _meaning(functions.erf, "erf"),
+    "erfc": _meaning(soft_steps.erfc, "erfc"),
     "tanh": _meaning(functions.tanh, "tanh"),
     "sigmoid": _meaning(functions.sigmoid, "sigmoid"),
+    "logsigmoid": _meaning(soft_steps.logsigmoid, "nn.functional.logsigmoid"),
+    "softplus": _meaning(soft_steps.softplus, "nn.functional.softplus"),
+    "mish": _meaning(soft_steps.mish, "nn.functional.mish"),
     "silu": _meaning(functions.silu, "nn.functional.silu"),
     "gelu": _meaning(functions.gelu, "nn.functional.gelu"),
     "gelu_tanh": _meaning(functions.gelu_tanh, "nn.functional.gelu", approximate="tanh"),
@@ -142,7 +174,8 @@ def to_tile(statement: Elementwise, context: TileContext) -> None:
     """A number becomes a register without dims, which is broadcast as any value with fewer dims is."""
     written = {field: getattr(statement, field) for field in statement.headline}
     known = {field: context.names[operand] for field, operand in written.items() if isinstance(operand, str)}
-    dtype = next(value.tile.dtype for field, value in known.items() if field not in statement.flags)
+    typed = (value.tile.dtype for field, value in known.items() if field not in statement.flags)
+    dtype = next(typed, None) or DTYPES[dtype_of_numbers(_numbers(statement))]
     operands: list[Value] = []
     for field, operand in written.items():
         if field in known:
@@ -210,9 +243,10 @@ def reference(statement: Elementwise, context: ReferenceContext) -> None:
     written = {field: getattr(statement, field) for field in statement.headline}
     known = {field: operand for field, operand in written.items() if isinstance(operand, str)}
     dims = shared_dims(context.dims[name] for name in known.values())
-    like = next(context.names[name] for field, name in known.items() if field not in statement.flags)
+    typed = (context.names[name].dtype for field, name in known.items() if field not in statement.flags)
+    dtype = next(typed, None) or context.dtype(dtype_of_numbers(_numbers(statement)))
     tensors = [
-        _aligned(context, operand, dims) if field in known else torch.tensor(operand, dtype=like.dtype)
+        _aligned(context, operand, dims) if field in known else torch.tensor(operand, dtype=dtype)
         for field, operand in written.items()
     ]
     meaning = MEANINGS[statement.word]
@@ -220,6 +254,11 @@ def reference(statement: Elementwise, context: ReferenceContext) -> None:
     if isinstance(function, str):
         function = functools.reduce(getattr, function.split("."), torch)
     context.define(statement.name, dims, function(*tensors, **meaning.options))
+
+
+def _numbers(statement: Elementwise) -> list[int | float]:
+    written = (getattr(statement, field) for field in statement.headline)
+    return [operand for operand in written if not isinstance(operand, str)]
 
 
 def _aligned(context: ReferenceContext, name: str, dims: Sequence[str]) -> torch.Tensor:

@@ -17,16 +17,27 @@ _LOG10_E, _LOG10_E_REST = 0.4342944920063019, -1.0103049952192578e-08
 _FLAT, _FLAT_REST = 3.1415927410125732, -8.742277657347586e-08  # π
 _HALF_PI, _HALF_PI_REST = 1.5707963267948966, 6.123233995736766e-17  # in f64
 _ROUND = 1.5 * 2.0**23  # added and subtracted, it rounds an f32 to an integer, which its low bits then hold
-_ROUND_WIDE = 1.5 * 2.0**52  # the same for f64
+ROUND_WIDE = 1.5 * 2.0**52  # the same for f64
 _ROUND_BITS = 0x4B400000
+NEAR_POWER = (
+    *(1.0, 0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799),
+    *(0.0013399930903688073, 0.0001534581242594868),
+)
+"""2^f for |f| <= 1/2, off by 2e-9 at most: closer than the instructions that machines have for it."""
+LOG2_WIDE = (
+    *(1.4426950407475665, -0.7213475187882897, 0.4808984377661141, -0.3606741192026267, 0.2885295925284884),
+    *(-0.24042657467890763, 0.20645417515731876, -0.18095182943968072, 0.15432683291577376, -0.13614919883766938),
+    *(0.1760772924221776, -0.1703988161831611),
+)
+"""log2(1 + f) / f for |f| <= 1/3, in f64."""
 _MANTISSA_BITS = 23
 _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 
 def exp(steps: Steps, x: Value) -> Value:
     """``2ⁿ · 2ᶠ``: the product with log2(e) in one f32 would lose as many bits as n has."""
-    n, f = _powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -176.0))  # beyond, infinity or 0
-    return _power(steps, n, f)
+    n, f = powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -176.0))  # beyond, infinity or 0
+    return power_of_two(steps, n, f)
 
 
 def expm1(steps: Steps, x: Value) -> Value:
@@ -41,7 +52,7 @@ def expm1(steps: Steps, x: Value) -> Value:
     biased = steps("sub", steps.bits(shifted, "i32"), _ROUND_BITS - 126)
     half = steps.bits(steps("shl", biased, _MANTISSA_BITS), "f32")
     total = steps("fma", rest, half, steps("sub", half, 0.5))
-    return _odd(steps, x, steps("add", total, total))
+    return odd(steps, x, steps("add", total, total))
 
 
 def sinh(steps: Steps, x: Value) -> Value:
@@ -51,10 +62,10 @@ def sinh(steps: Steps, x: Value) -> Value:
     # (sinh(x) / x - 1) / x² for |x| <= 1
     near = (0.1666666716337204, 0.00833331048488617, 0.00019842895562760532, 2.7822131869470468e-06)
     small = steps("fma", steps("mul", size, square), steps.polynomial(square, *near), size)
-    n, f = _powers_of_e(steps, steps("minimum", size, 90.0))
-    half = _power(steps, steps("sub", n, 1.0), f)
+    n, f = powers_of_e(steps, steps("minimum", size, 90.0))
+    half = power_of_two(steps, steps("sub", n, 1.0), f)
     large = steps("sub", half, steps("div", 0.25, half))
-    return _odd(steps, x, steps("select_less", size, 1.0, small, large))
+    return odd(steps, x, steps("select_less", size, 1.0, small, large))
 
 
 def log(steps: Steps, x: Value) -> Value:
@@ -75,27 +86,24 @@ def log1p(steps: Steps, x: Value) -> Value:
     lost = steps("sub", x, steps("sub", total, 1.0))
     lost = steps("div", lost, steps("maximum", total, _SMALLEST_NORMAL))
     lost = steps("select_less", x, 2.0**24, lost, 0.0)
-    return _odd(steps, x, steps("add", log(steps, total), lost))
+    return odd(steps, x, steps("add", log(steps, total), lost))
 
 
 def power(steps: Steps, x: Value, y: Value) -> Value:
     """``2^(y · log2|x|)``, the exponent in f64: an f32 has no digits left behind the point of a large one."""
     size = steps("abs", x)
-    octaves, f = _octaves(steps, size)
+    whole, f = octaves(steps, size)
     wide = steps.cast(f, "f64")
-    # log2(1 + f) / f for |f| <= 1/3, in f64
-    near = (1.4426950407475665, -0.7213475187882897, 0.4808984377661141, -0.3606741192026267, 0.2885295925284884)
-    far = (-0.24042657467890763, 0.20645417515731876, -0.18095182943968072, 0.15432683291577376, -0.13614919883766938)
-    series = steps.polynomial(wide, *near, *far, 0.1760772924221776, -0.1703988161831611)
-    exponent = steps("fma", wide, series, steps.cast(octaves, "f64"))
+    series = steps.polynomial(wide, *LOG2_WIDE)
+    exponent = steps("fma", wide, series, steps.cast(whole, "f64"))
     exponent = steps("where", steps("lt", size, math.inf), exponent, steps.cast(size, "f64"))
     exponent = steps("where", steps("eq", size, 0.0), -math.inf, exponent)
     finite = steps("maximum", steps("minimum", y, _LARGEST), -_LARGEST)
     exponent = steps("mul", exponent, steps.cast(finite, "f64"))
     exponent = steps("select_less", 130.0, exponent, 130.0, exponent)
     exponent = steps("select_less", exponent, -160.0, -160.0, exponent)
-    n = steps("sub", steps("add", exponent, _ROUND_WIDE), _ROUND_WIDE)
-    result = _power(steps, steps.cast(n, "f32"), steps.cast(steps("sub", exponent, n), "f32"))
+    n = steps("sub", steps("add", exponent, ROUND_WIDE), ROUND_WIDE)
+    result = power_of_two(steps, steps.cast(n, "f32"), steps.cast(steps("sub", exponent, n), "f32"))
     half = steps("mul", y, 0.5)
     is_whole = steps("eq", steps("trunc", y), y)
     is_odd = steps("and", is_whole, steps("ne", steps("trunc", half), half))
@@ -119,7 +127,7 @@ def cbrt(steps: Steps, x: Value) -> Value:
     size = steps("abs", x)
     near = steps("exp2", steps("mul", log2(steps, size), 1 / 3))
     other = steps("div", size, steps("mul", near, near))
-    root = _odd(steps, x, steps("fma", steps("sub", other, near), 1 / 3, near))
+    root = odd(steps, x, steps("fma", steps("sub", other, near), 1 / 3, near))
     return steps("where", steps("eq", steps("add", x, x), x), x, root)  # 0 and infinity are their own roots
 
 
@@ -133,8 +141,19 @@ def cos(steps: Steps, x: Value) -> Value:
 
 
 def atan2(steps: Steps, y: Value, x: Value) -> Value:
-    """The angle of the smaller to the larger side, then mirrored to where the point is."""
-    up, right = steps("abs", y), steps("abs", x)
+    """The angle in the first quarter, then mirrored to where the point is."""
+    angle = _first_quarter(steps, steps("abs", y), steps("abs", x))
+    is_left = steps("lt", steps("copysign", 1.0, x), 0.0)  # of -0.0 as well
+    turned = steps("add", steps("sub", _FLAT_REST, angle), _FLAT)
+    return odd(steps, y, steps("where", is_left, turned, angle))
+
+
+def atan(steps: Steps, x: Value) -> Value:
+    return odd(steps, x, _first_quarter(steps, steps("abs", x), steps.constant(1.0, steps.dtype)))
+
+
+def _first_quarter(steps: Steps, up: Value, right: Value) -> Value:
+    """The angle of the smaller to the larger side, none negative; turned where that is up."""
     small, large = steps("minimum", up, right), steps("maximum", up, right)
     alike = steps("where", steps("eq", large, 0.0), 0.0, 1.0)
     ratio = steps("where", steps("eq", small, large), alike, steps("div", small, large))
@@ -144,10 +163,7 @@ def atan2(steps: Steps, y: Value, x: Value) -> Value:
     far = (0.05790654569864273, -0.031127002090215683, 0.010887361131608486, -0.0017875476041808724)
     angle = steps("fma", steps("mul", ratio, square), steps.polynomial(square, *near, *far), ratio)
     turned = steps("add", steps("sub", _FLAT_REST / 2, angle), _FLAT / 2)
-    angle = steps("select_less", right, up, turned, angle)
-    is_left = steps("lt", steps("copysign", 1.0, x), 0.0)  # of -0.0 as well
-    turned = steps("add", steps("sub", _FLAT_REST, angle), _FLAT)
-    return _odd(steps, y, steps("where", is_left, turned, angle))
+    return steps("select_less", right, up, turned, angle)
 
 
 def erf(steps: Steps, x: Value) -> Value:
@@ -160,7 +176,7 @@ def erf(steps: Steps, x: Value) -> Value:
     # log2(1 - erf(x)) for 0.85 <= x <= 4.1
     far = (-0.0001654821098782122, -1.6273822784423828, -0.9184220433235168, -0.15068665146827698, 0.03243030607700348)
     rest = steps("exp2", steps.polynomial(size, *far, -0.004482711665332317, 0.00029218519921414554))
-    return _odd(steps, x, steps("select_less", size, 0.85, small, steps("sub", 1.0, rest)))
+    return odd(steps, x, steps("select_less", size, 0.85, small, steps("sub", 1.0, rest)))
 
 
 def tanh(steps: Steps, x: Value) -> Value:
@@ -172,7 +188,7 @@ def tanh(steps: Steps, x: Value) -> Value:
     small = steps("fma", steps("mul", size, square), steps.polynomial(square, *near, 0.0015930383233353496), size)
     power = steps("exp2", steps("mul", size, 2 * _LOG2_E))
     large = steps("sub", 1.0, steps("div", 2.0, steps("add", power, 1.0)))
-    return _odd(steps, x, steps("select_less", size, 0.8, small, large))
+    return odd(steps, x, steps("select_less", size, 0.8, small, large))
 
 
 def sigmoid(steps: Steps, x: Value) -> Value:
@@ -207,22 +223,21 @@ def gelu_tanh(steps: Steps, x: Value) -> Value:
     return steps("div", x, _one_plus_exp(steps, twice))
 
 
-def _powers_of_e(steps: Steps, x: Value) -> tuple[Value, Value]:
+def powers_of_e(steps: Steps, x: Value) -> tuple[Value, Value]:
     """``n``, whole, and ``f``, for which ``eˣ = 2ⁿ · 2ᶠ``."""
     n = steps("sub", steps("fma", x, _LOG2_E, _ROUND), _ROUND)
     return n, steps("fma", x, _LOG2_E_REST, steps("fma", x, _LOG2_E, steps("neg", n)))
 
 
-def _power(steps: Steps, n: Value, f: Value) -> Value:
-    """``2ⁿ · 2ᶠ`` of a whole n from -254 to 250 and ``|f| <= 1/2``.  What n is beyond the exponents of f32 two factors
-    with half of it each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of
-    what a mask leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
-    if steps.close_powers:
-        near = steps("exp2", f)
-    else:
-        # 2^f for |f| <= 1/2, off by 2e-9 at most: closer than the instructions that machines have for it
-        power = (0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799)
-        near = steps.polynomial(f, 1.0, *power, 0.0013399930903688073, 0.0001534581242594868)
+def power_of_two(steps: Steps, n: Value, f: Value) -> Value:
+    """``2ⁿ · 2ᶠ`` of a whole n from -254 to 250 and ``|f| <= 1/2``."""
+    return scaled(steps, steps("exp2", f) if steps.close_powers else steps.polynomial(f, *NEAR_POWER), n)
+
+
+def scaled(steps: Steps, near: Value, n: Value) -> Value:
+    """``near · 2ⁿ`` of a whole n from -254 to 250.  What n is beyond the exponents of f32 two factors with half of it
+    each have; only the second can round.  Of -254 both are 0: what is 0 anyway, such as the weight of what a mask
+    leaves out, is no number below the normal ones on the way, with which some CPUs are slow."""
     word = steps.bits(steps("add", n, _ROUND), "i32")  # n in its low bits, below zeros that a shift to the right leaves
     half = steps("shr", word, 1)
     return steps("mul", steps("mul", near, _whole_power(steps, half)), _whole_power(steps, steps("sub", word, half)))
@@ -235,7 +250,7 @@ def _whole_power(steps: Steps, word: Value) -> Value:
     return steps.bits(steps("add", exponent, 127 << _MANTISSA_BITS), "f32")
 
 
-def _octaves(steps: Steps, x: Value) -> tuple[Value, Value]:
+def octaves(steps: Steps, x: Value) -> tuple[Value, Value]:
     """``n``, whole, and ``f`` with ``x = 2ⁿ · (1 + f)`` and ``|f| <= 1/3``, of positive finite numbers."""
     is_tiny = steps("lt", x, _SMALLEST_NORMAL)
     scaled = steps("where", is_tiny, steps("mul", x, 2.0**25), x)
@@ -248,7 +263,7 @@ def _octaves(steps: Steps, x: Value) -> tuple[Value, Value]:
 
 def _logarithm(steps: Steps, x: Value, octave: tuple[float, float], scale: tuple[float, float]) -> Value:
     """``n · octave + scale · ln(1 + f)``; both factors have more digits than one f32."""
-    n, f = _octaves(steps, x)
+    n, f = octaves(steps, x)
     # (ln(1 + f) - f) / f² for |f| <= 1/3
     near = (-0.5, 0.3333321511745453, -0.2499980479478836, 0.20010444521903992, -0.1668018102645874, 0.1400534063577652)
     series = steps.polynomial(f, *near, -0.12188342958688736, 0.13986706733703613, -0.1287449598312378)
@@ -263,13 +278,18 @@ def _logarithm(steps: Steps, x: Value, octave: tuple[float, float], scale: tuple
     return steps("where", steps("lt", 0.0, x), total, edge)
 
 
+def quarters_of_a_turn(steps: Steps, x: Value) -> tuple[Value, Value]:
+    """What is left of x, in f64, beside whole quarters, and how many these are, in their low bits as i32."""
+    wide = steps.cast(x, "f64")
+    shifted = steps("fma", wide, 2 / math.pi, ROUND_WIDE)
+    n = steps("sub", shifted, ROUND_WIDE)
+    angle = steps("fma", n, -_HALF_PI_REST, steps("fma", n, -_HALF_PI, wide))
+    return angle, steps.cast(steps.bits(shifted, "i64"), "i32")
+
+
 def _turned(steps: Steps, x: Value, quarters: int) -> Value:
     """``sin(x + quarters · π/2)``: f64 holds what is left of x, up to 2^50, beside quarters of a turn."""
-    wide = steps.cast(x, "f64")
-    shifted = steps("fma", wide, 2 / math.pi, _ROUND_WIDE)
-    n = steps("sub", shifted, _ROUND_WIDE)
-    angle = steps("fma", n, -_HALF_PI_REST, steps("fma", n, -_HALF_PI, wide))
-    quarter = steps.cast(steps.bits(shifted, "i64"), "i32")
+    angle, quarter = quarters_of_a_turn(steps, x)
     if quarters:
         quarter = steps("add", quarter, quarters)
     angle = steps.cast(angle, "f32")
@@ -283,7 +303,7 @@ def _turned(steps: Steps, x: Value, quarters: int) -> Value:
     return steps("where", steps("eq", steps("and", quarter, 2), 0), result, steps("neg", result))
 
 
-def _odd(steps: Steps, x: Value, positive: Value) -> Value:
+def odd(steps: Steps, x: Value, positive: Value) -> Value:
     """What is known of ``|x|`` with the sign of ``x``."""
     return steps("copysign", positive, x)
 

@@ -174,9 +174,44 @@ class KernelBuilder:
         dims = str(dim) if isinstance(dim, Symbol | str) else tuple(map(str, dim))
         return self._along(REDUCTIONS, word, name, values, dims, init)
 
-    def scan(self, word: str, name: str, value: Value, dim: Symbol | str, init: Value | None = None) -> Value:
+    def scan(
+        self,
+        word: str,
+        name: str,
+        value: Value,
+        dim: Symbol | str,
+        init: Value | None = None,
+        *,
+        reverse: bool = False,
+    ) -> Value:
         """Every element along a dim joined with all before it: `k.scan("cumsum", "running", x, n)`."""
-        return self._along(SCANS, word, name, str(value), str(dim), init)
+        backwards = {"reverse": True} if reverse else {}
+        return self._along(SCANS, word, name, str(value), str(dim), init, **backwards)
+
+    @contextmanager
+    def joined(
+        self,
+        word: str,
+        name: str,
+        dim: Symbol | str,
+        identity: Mapping[str, int | float],
+        *,
+        init: Mapping[str, Value] | None = None,
+        last: Mapping[str, str] | None = None,
+        reverse: bool = False,
+        **carry: Value,
+    ) -> Generator[Loop, None, None]:
+        """A `scan` or a `reduce` by what is called inside the `with`: there `run["h"]` is what is joined so far, and
+        the value that is carried as `h` the element that comes next."""
+        run = Loop(name)
+        self._bodies.append([])
+        yield run
+        run.is_open = False
+        combine = tuple(self._bodies.pop())
+        fields: dict[str, Any] = {"dim": str(dim), "identity": dict(identity), "combine": combine}
+        fields |= {"init": {key: str(value) for key, value in init.items()}} if init else {}
+        fields |= ({"last": dict(last)} if last else {}) | ({"reverse": True} if reverse else {})
+        self._op(word, name, carry={key: str(value) for key, value in carry.items()}, **fields)
 
     def argmax(
         self,
@@ -364,12 +399,13 @@ class KernelBuilder:
         value: str | tuple[str, ...],
         dim: str | tuple[str, ...],
         init: Value | None,
+        **fields: Any,
     ) -> Value:
         words = [row.word for row in rows]
         if word not in words:
             raise UnknownOp(f"{self.name}.graph.{name}", word, words)
         start = {} if init is None else {"init": str(init)}
-        return self._op(word, name, value=value, dim=dim, **start)
+        return self._op(word, name, value=value, dim=dim, **start, **fields)
 
     def _op(self, word: str, name: str, **fields: Any) -> Value:
         self._bodies[-1].append({"op": word, "name": name, **fields})

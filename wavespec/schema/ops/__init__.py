@@ -23,12 +23,14 @@ from wavespec.schema.ops.elementwise import (
     Choice,
     Elementwise,
     Function,
+    Range,
     Ternary,
     Unary,
 )
 from wavespec.schema.ops.formula import Formula
 from wavespec.schema.ops.index import Index
 from wavespec.schema.ops.iterate import Iterate
+from wavespec.schema.ops.joined import Joined, ReduceBy, ScanBy
 from wavespec.schema.ops.mma import Mma
 from wavespec.schema.ops.random import Random
 from wavespec.schema.ops.read import Read
@@ -62,15 +64,19 @@ __all__ = [
     "Function",
     "Index",
     "Iterate",
+    "Joined",
     "Mma",
     "Op",
     "Random",
+    "Range",
     "Read",
     "Reduce",
+    "ReduceBy",
     "Reduction",
     "Register",
     "Repeat",
     "Scan",
+    "ScanBy",
     "Scope",
     "Size",
     "Structured",
@@ -94,6 +100,8 @@ _MODELS: tuple[type[Op], ...] = (
     Iterate,
     Repeat,
     Branch,
+    ScanBy,
+    ReduceBy,
     Cast,
     Bitcast,
     *ELEMENTWISE,
@@ -118,11 +126,14 @@ if TYPE_CHECKING:
         | Iterate
         | Repeat
         | Branch
+        | ScanBy
+        | ReduceBy
         | Cast
         | Bitcast
         | Unary
         | Binary
         | Ternary
+        | Range
         | Choice
         | Reduce
         | Scan
@@ -138,5 +149,5 @@ else:
 OPS: Mapping[str, type[Op]] = {op.word: op for op in _MODELS}
 """Word of the language: its op."""
 
-for _structured in (Iterate, Repeat, Branch):
+for _structured in (Iterate, Repeat, Branch, ScanBy, ReduceBy):
     _structured.model_rebuild(_types_namespace={"AnyOp": AnyOp})

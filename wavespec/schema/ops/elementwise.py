@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,11 +18,7 @@ from wavespec.schema.ops.mma import DtypeMismatch
 class NoValue(WavespecError, code="no-value"):
     def __init__(self, where: Where, word: str) -> None:
         message = f"The operands of {quote(word)} are numbers; at least one is a value."
-        hint = "Write the number that comes out of it."
-        if word == "where":
-            message = "'where' chooses between two numbers, which do not say what type the result has."
-            hint = "Make one of them a value: '- one: {register: [...], dtype: ..., value: 1}'."
-        super().__init__(where, message, hints=[hint])
+        super().__init__(where, message, hints=["Write the number that comes out of it."])
 
 
 Takes = Literal["anything", "numbers", "floats", "small floats", "integers", "bits"]
@@ -56,9 +52,14 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("fmod", 2, "What a quotient rounded towards 0 leaves of `lhs`: it has the sign of `lhs`.", "numbers"),
     Function("pow", 2, "`lhs` to the power of `rhs`.", "small floats"),
     Function("atan2", 2, "The angle of the point with `rhs` to the right and `lhs` up.", "small floats"),
+    Function("hypot", 2, "`sqrt(lhs * lhs + rhs * rhs)`, where the squares are too large as well.", "small floats"),
+    Function("logaddexp", 2, "`log(exp(lhs) + exp(rhs))`, where the powers are too large as well.", "small floats"),
+    Function("xlogy", 2, "`lhs * log(rhs)`; 0 where `lhs` is, unless `rhs` is NaN.", "small floats"),
     Function("copysign", 2, "`lhs` with the sign of `rhs`, be that a 0 or NaN.", "floats"),
     Function("maximum", 2, "The larger of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
     Function("minimum", 2, "The smaller of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
+    Function("fmax", 2, "The larger of `lhs` and `rhs`, of which NaN does not count.", "numbers"),
+    Function("fmin", 2, "The smaller of `lhs` and `rhs`, of which NaN does not count.", "numbers"),
     Function("lt", 2, "Whether `lhs < rhs`.", "numbers", "bool"),
     Function("le", 2, "Whether `lhs <= rhs`.", "numbers", "bool"),
     Function("gt", 2, "Whether `lhs > rhs`.", "numbers", "bool"),
@@ -75,16 +76,28 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("bitwise_right_shift", 2, "`lhs / 2^rhs`, rounded down.", "integers"),
     Function("fma", 3, "`lhs * rhs + addend`, rounded once.", "floats"),
     Function("where", 3, "`then` where `condition` holds, else `otherwise`.", "anything"),
+    Function(
+        "clamp",
+        3,
+        "The value, or `low` where it is below, and then `high` where that is above; NaN where one is NaN.",
+        "numbers",
+    ),
     Function("neg", 1, "The value with its sign changed.", "numbers"),
     Function("abs", 1, "The value without its sign.", "numbers"),
     Function("sign", 1, "1, 0 or -1: the sign of the value; 0 for NaN.", "numbers"),
+    Function("signbit", 1, "Whether the value has a sign, be that of a 0 or NaN.", "numbers", "bool"),
+    Function("isnan", 1, "Whether the value is NaN.", "floats", "bool"),
+    Function("isinf", 1, "Whether the value is infinite.", "floats", "bool"),
+    Function("isfinite", 1, "Whether the value is neither infinite nor NaN.", "floats", "bool"),
     Function("logical_not", 1, "Whether the value is 0.", "anything", "bool"),
     Function("bitwise_not", 1, "The bits that the value has not.", "bits"),
+    Function("popcount", 1, "How many bits the value has, its sign among them.", "integers"),
     Function("relu", 1, "0 where the value is below 0, else the value: -0 is -0.", "numbers"),
     Function("floor", 1, "The value rounded down.", "floats"),
     Function("ceil", 1, "The value rounded up.", "floats"),
     Function("trunc", 1, "The value rounded towards 0.", "floats"),
     Function("round", 1, "The value rounded to the nearest integer, halves to the even one.", "floats"),
+    Function("frac", 1, "What `trunc` leaves of the value.", "floats"),
     Function("sqrt", 1, "The square root.", "floats"),
     Function("rsqrt", 1, "`1 / sqrt(x)`.", "floats"),
     Function("cbrt", 1, "The cube root.", "small floats"),
@@ -98,10 +111,22 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("log1p", 1, "`log(1 + x)`.", "small floats"),
     Function("sin", 1, "The sine.", "small floats"),
     Function("cos", 1, "The cosine.", "small floats"),
+    Function("tan", 1, "The tangent.", "small floats"),
+    Function("asin", 1, "The angle in -π/2 to π/2 with this sine.", "small floats"),
+    Function("acos", 1, "The angle in 0 to π with this cosine.", "small floats"),
+    Function("atan", 1, "The angle in -π/2 to π/2 with this tangent.", "small floats"),
     Function("sinh", 1, "The hyperbolic sine.", "small floats"),
+    Function("cosh", 1, "The hyperbolic cosine.", "small floats"),
+    Function("asinh", 1, "The number with this hyperbolic sine.", "small floats"),
+    Function("acosh", 1, "The number, not below 0, with this hyperbolic cosine.", "small floats"),
+    Function("atanh", 1, "The number with this hyperbolic tangent.", "small floats"),
     Function("erf", 1, "The error function.", "small floats"),
+    Function("erfc", 1, "`1 - erf(x)`, with all digits where that is small.", "small floats"),
     Function("tanh", 1, "The hyperbolic tangent.", "small floats"),
     Function("sigmoid", 1, "`1 / (1 + exp(-x))`.", "small floats"),
+    Function("logsigmoid", 1, "`log(sigmoid(x))`.", "small floats"),
+    Function("softplus", 1, "`log(1 + exp(x))`.", "small floats"),
+    Function("mish", 1, "`x * tanh(softplus(x))`.", "small floats"),
     Function("silu", 1, "`x * sigmoid(x)`.", "small floats"),
     Function("gelu", 1, "`x / 2 * (1 + erf(x / sqrt(2)))`.", "small floats"),
     Function("gelu_tanh", 1, "`gelu` by its approximation with tanh.", "small floats"),
@@ -119,34 +144,38 @@ class Elementwise(ValueOp):
         types = {field: scope.value(self, field) for field in self.headline if isinstance(getattr(self, field), str)}
         known = {field: value for field, value in types.items() if value is not None}
         typed = {field: value for field, value in known.items() if field not in self.flags}
-        if all(field in self.flags for field in types):
+        if not types:
             scope.report(NoValue(self.where("op"), self.word))
         for field, value in known.items():
             self._check_dtype(scope, field, value.dtype)
-        if len(known) < len(types) or not typed:
+        if len(known) < len(types) or not known:
             return None
-        (first, value), *others = typed.items()
-        for field, other in others:
-            if other.dtype != value.dtype:
-                found = (
-                    f"{quote(self._written(first))} is {value.dtype} and {quote(self._written(field))} is {other.dtype}"
-                )
-                message = f"{quote(self.word)} takes operands of one dtype; {found}."
-                # The other way round numbers would be cut.
-                narrow, dtype = (first, other.dtype) if is_wider(other.dtype, value.dtype) else (field, value.dtype)
-                written = self._written(narrow)
-                named = f"- name: {{cast: {written}, dtype: {dtype}}}"
-                converted = named if written == getattr(self, narrow) else f"{dtype}({written})"
-                hints = [f"Convert one of them first: '{converted}'."]
-                scope.report(DtypeMismatch(self.where(field), message, hints=hints))
-        for field in self.headline:
-            number = getattr(self, field)
-            if field not in types and not fits(number, value.dtype):
-                scope.report(NumberOutOfRange(self.where(field), str(number), f"the numbers of {value.dtype}"))
+        self._check_alike(scope, typed)
+        numbers = {field: getattr(self, field) for field in self.headline if field not in types}
+        dtype: DType = next(iter(typed.values())).dtype if typed else dtype_of_numbers(numbers.values())
+        for field, number in numbers.items():
+            if not fits(number, dtype):
+                scope.report(NumberOutOfRange(self.where(field), str(number), f"the numbers of {dtype}"))
         return ValueType(
-            shared_dims(value.dims for value in known.values()),
-            "bool" if self.function.result == "bool" else value.dtype,
+            shared_dims(value.dims for value in known.values()), "bool" if self.function.result == "bool" else dtype
         )
+
+    def _check_alike(self, scope: Scope, typed: Mapping[str, ValueType]) -> None:
+        """Operands that are values have one element type."""
+        first = next(iter(typed), "")
+        for field, other in typed.items():
+            value = typed[first]
+            if other.dtype == value.dtype:
+                continue
+            found = f"{quote(self._written(first))} is {value.dtype} and {quote(self._written(field))} is {other.dtype}"
+            message = f"{quote(self.word)} takes operands of one dtype; {found}."
+            # The other way round numbers would be cut.
+            narrow, dtype = (first, other.dtype) if is_wider(other.dtype, value.dtype) else (field, value.dtype)
+            written = self._written(narrow)
+            named = f"- name: {{cast: {written}, dtype: {dtype}}}"
+            converted = named if written == getattr(self, narrow) else f"{dtype}({written})"
+            hints = [f"Convert one of them first: '{converted}'."]
+            scope.report(DtypeMismatch(self.where(field), message, hints=hints))
 
     def _written(self, field: str) -> str:
         """An operand by its name; a call in a formula, whose value has no name that anybody knows, by its text."""
@@ -176,6 +205,11 @@ def shared_dims(operands: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """
     first, *others = sorted(operands, key=len, reverse=True)
     return tuple(dict.fromkeys((*first, *(dim for dims in others for dim in dims))))
+
+
+def dtype_of_numbers(numbers: Iterable[int | float]) -> DType:
+    """The element type of numbers alone: f32 where one of them has a point or is infinite, else i32."""
+    return "f32" if any(isinstance(number, float) for number in numbers) else "i32"
 
 
 def _refusal(takes: Takes, dtype: DType) -> str:
@@ -226,6 +260,19 @@ class Ternary(Elementwise):
     """What is added to their product."""
 
 
+class Range(Elementwise):
+    """An elementwise op that keeps a value between two others."""
+
+    headline: ClassVar[tuple[str, ...]] = ("operand", "low", "high")
+
+    operand: Reference | int | float
+    """The value, or a number that counts for every element."""
+    low: Reference | int | float
+    """What the result is at least: a value or a number."""
+    high: Reference | int | float
+    """What the result is at most: a value or a number."""
+
+
 class Choice(Elementwise):
     """An elementwise op that chooses between values, or a value and a number."""
 
@@ -241,7 +288,7 @@ class Choice(Elementwise):
 
 
 _BY_OPERANDS: dict[int, type[Elementwise]] = {1: Unary, 2: Binary, 3: Ternary}
-_BY_WORD: dict[str, type[Elementwise]] = {"where": Choice}
+_BY_WORD: dict[str, type[Elementwise]] = {"where": Choice, "clamp": Range}
 
 
 def _model(function: Function) -> type[Elementwise]:

@@ -13,13 +13,8 @@ from wavespec.schema.ops.mapping import IndexMap, check_mapping
 
 
 class ReadOfOutput(WavespecError, code="read-of-output"):
-    def __init__(self, where: Where, tensor: str, role: str) -> None:
-        why = (
-            "is an output; it holds nothing that could be read."
-            if role == "output"
-            else "is changed in place; what a read would find depends on who is first."
-        )
-        super().__init__(where, f"{quote(tensor)} {why}")
+    def __init__(self, where: Where, tensor: str) -> None:
+        super().__init__(where, f"{quote(tensor)} is an output; it holds nothing that could be read.")
 
 
 class RepeatedDimOfTile(WavespecError, code="repeated-dim"):
@@ -50,8 +45,8 @@ class Read(ValueOp):
         tensor = scope.tensor(self, "tensor")
         if tensor is None:
             return None
-        if tensor.role != "input":
-            scope.report(ReadOfOutput(self.where("tensor"), self.tensor, tensor.role))
+        if tensor.role == "output":
+            scope.report(ReadOfOutput(self.where("tensor"), self.tensor))
             return None
         dims = tensor.shape if self.dims is None else named_dims(self, self.dims, scope)
         if dims is None or not check_mapping(self, tensor.shape, self.tensor, self.at, dims, scope):

@@ -16,6 +16,15 @@ class RestartsEachStep(WavespecError, code="restarts-each-step"):
         )
 
 
+class NotWalkedBackwards(WavespecError, code="not-walked-backwards"):
+    def __init__(self, where: Where, dim: str) -> None:
+        super().__init__(
+            where,
+            f"The loop over {quote(dim)} comes to its last tile last, where 'reverse' starts.",
+            hints=["Leave out the loop: a workgroup then has all of the dim. Or read places the other way round."],
+        )
+
+
 def check_carries_on(op: ValueOp, scope: Scope, dims: tuple[str, ...], starts: str) -> None:
     """Report an `op` along ``dims`` that redefines a value carried by a loop over one of them; ``starts``: its `init`.
 

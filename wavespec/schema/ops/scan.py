@@ -10,7 +10,7 @@ from wavespec.schema.language.dtypes import is_computed
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType, op_of_row
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
-from wavespec.schema.ops.restarts import RestartsEachStep
+from wavespec.schema.ops.restarts import NotWalkedBackwards, RestartsEachStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,15 @@ class Scan(ValueOp):
     """The dim along which they follow each other."""
     init: Reference | None = None
     """What comes before the first element, of the other dims; absent: nothing."""
+    reverse: bool = False
+    """Whether the last element comes first: each is joined with all behind it."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         value, dim = scope.value(self, "value"), scope.dim(self, "dim")
         init = scope.value(self, "init") if self.init is not None else None
-        if dim is not None and self.init is None and scope.is_walked(dim):
+        if dim is not None and self.reverse and scope.is_walked(dim):
+            scope.report(NotWalkedBackwards(self.where("reverse"), dim))
+        elif dim is not None and self.init is None and scope.is_walked(dim):
             total = f"- before: {{{self.word.removeprefix('cum')}: {self.value}, dim: {dim}, init: before}}"
             hint = f"Write 'init: before', carry 'before', and add '{total}' to the body."
             scope.report(RestartsEachStep(self.where_key("name"), self.word, dim, hint))

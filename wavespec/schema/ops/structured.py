@@ -16,7 +16,7 @@ class CarryTypeMismatch(WavespecError, code="carry-type-mismatch"):
         super().__init__(where, f"{quote(name)} enters the {what} as {first} and leaves {_END[what]} as {later}.")
 
 
-_END = {"loop": "each step", "branch": "it"}
+_END = {"loop": "each step", "branch": "it", "combine": "it"}
 
 
 class Structured(ValueOp):
