@@ -56,11 +56,6 @@ def test_a_file_of_somebody_else_is_left_alone(wavespec: Command, family: Path) 
     assert not Path("product_f16_nt.wave.yaml").exists()
 
 
-def test_expand_needs_a_family(wavespec: Command, small: Path) -> None:
-    result = wavespec("expand", small)
-    assert result.code == 2 and "error[unknown-value]: 'kind' is 'Family', not 'Kernel'." in result.err
-
-
 def test_check_reads_all_specs_of_a_folder(wavespec: Command, small: Path, family: Path) -> None:
     Path("more/.hidden").mkdir(parents=True)
     Path("more/broken.wave.yaml").write_text(SMALL.replace("{read: b}", "{raed: b}"))

@@ -55,17 +55,22 @@ def _add_parts(definitions: Schema) -> None:
         "type": "object",
         "description": _DOCS["part"],
         "properties": {
-            "doc": {"type": "string"},
+            "doc": {"type": "string", "description": "What it computes."},
             "inputs": {**_NAMES, "description": _DOCS["inputs"]},
             "outputs": {**_NAMES, "description": _DOCS["outputs"]},
-            "body": {"type": "array", "items": {"$ref": "#/$defs/Statement"}, "minItems": 1},
+            "body": {
+                "type": "array",
+                "items": {"$ref": "#/$defs/Statement"},
+                "minItems": 1,
+                "description": "The statements; names that are neither theirs nor inputs mean what they do at the use.",
+            },
         },
         "additionalProperties": False,
     }
     definitions["PartUse"] = {
         "type": "object",
         "description": _DOCS["use"],
-        "properties": {"part": {"type": "string", "pattern": NAME_PATTERN}},
+        "properties": {"part": {"type": "string", "pattern": NAME_PATTERN, "description": "Its name."}},
         "required": ["part"],
     }
     definitions["Statement"]["anyOf"][0]["additionalProperties"]["anyOf"].append({"$ref": "#/$defs/PartUse"})
@@ -91,11 +96,15 @@ def _edits(item: str) -> Schema:
         "type": "object",
         "description": _DOCS["edits"],
         "properties": {
-            "replace": {"type": "object", "additionalProperties": one},
-            "change": {"type": "object", "additionalProperties": {"type": "object"}},
-            "before": added,
-            "after": added,
-            "remove": _NAMES,
+            "replace": {"type": "object", "additionalProperties": one, "description": "Items to put in their places."},
+            "change": {
+                "type": "object",
+                "additionalProperties": {"type": "object"},
+                "description": "Fields that go over those of the items, key by key.",
+            },
+            "before": {**added, "description": "Items to put in front of them."},
+            "after": {**added, "description": "Items to put behind them."},
+            "remove": {**_NAMES, "description": "Items to leave out."},
         },
         "minProperties": 1,
         "additionalProperties": False,

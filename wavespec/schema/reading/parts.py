@@ -48,7 +48,8 @@ class WrongInputs(WavespecError, code="wrong-inputs"):
 
 class UnknownOutput(WavespecError, code="unknown-output"):
     def __init__(self, where: Where, name: str, known: list[str]) -> None:
-        super().__init__(where, f"{quote(name)} is no output of the part.", hints=name_hints(name, known, "Its outputs are"))
+        hints = name_hints(name, known, "Its outputs are")
+        super().__init__(where, f"{quote(name)} is no output of the part.", hints=hints)
 
 
 class PartCycle(WavespecError, code="part-cycle"):
