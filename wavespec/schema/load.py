@@ -238,4 +238,6 @@ def _with_base(
     base_name = os.path.normpath(os.path.join(os.path.dirname(name), extends.value))
     base, found = yaml_to_nodes(read_text(real, extends.span, follow_links=False), base_name)
     errors += found
+    if _kind(base, "Family") is not None:
+        raise FamilyAsKernel(extends.span)
     return merge(_with_base(base, base_name, real, root, errors, made, chain), own, made.append)
