@@ -24,6 +24,8 @@ VERBS = ("replace", "change", "before", "after", "remove")
 BODIES = ("body", "otherwise")
 EDITED = ("graph", *BODIES, "constraints", "cases")
 """The keys of the lists that can be edited."""
+_MOST_KNOWN = 500
+"""Names among which a similar one is looked for."""
 _WHAT = {"graph": "statement", "constraints": "constraint", "cases": "case", **dict.fromkeys(BODIES, "statement")}
 
 Report = Callable[[WavespecError], object]
@@ -101,8 +103,11 @@ class _Editor:
         self.base, self.what, self.report, self.merge = base, _WHAT[key], report, merge
         self.items: dict[int, _Item] = {}
         """By the identity of their nodes."""
+        self.labelled: dict[str, list[_Item]] = {}
         for item in _items(base, key, (), ""):
             self.items[id(item.node)] = item
+            for label in item.labels:
+                self.labelled.setdefault(label, []).append(item)
 
     def edited(self, edits: MappingNode) -> SequenceNode:
         for verb in edits.entries:
@@ -129,13 +134,13 @@ class _Editor:
 
     def _find(self, name: str, span: Span) -> _Item | None:
         wanted = _plain(name)
-        found = [item for item in self.items.values() if any(_ends(item, label, wanted) for label in item.labels)]
+        near = [*self.labelled.get(wanted, ()), *self.labelled.get(wanted.rpartition(".")[2], ())]
+        found = list(dict.fromkeys(one for one in near if any(_ends(one, label, wanted) for label in one.labels)))
         whole = [item for item in found if not item.around and wanted in item.labels]
         if len(whole) == 1:  # What is inside its items has longer names, too.
             found = whole
         if not found:
-            known = dict.fromkeys(label for item in self.items.values() for label in item.labels)
-            self.report(UnknownItem(span, name, self.what, list(known)))
+            self.report(UnknownItem(span, name, self.what, list(self.labelled)[:_MOST_KNOWN]))
         elif len(found) > 1:
             places = [item.node.span for item in found]
             self.report(AmbiguousItem(span, name, [item.path for item in found], places))

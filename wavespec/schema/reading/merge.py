@@ -83,13 +83,13 @@ def _removed(base: MappingNode, own: MappingNode, report: Report) -> frozenset[s
     names = own.get("remove")
     if not isinstance(names, SequenceNode):
         return None
-    known = [entry.key for entry in base.entries]
+    known = dict.fromkeys(entry.key for entry in base.entries)
     found: list[str] = []
     for item in names.items:
         if not isinstance(item, ScalarNode) or not isinstance(item.value, str):
             report(WrongType(item.span, "the name of something to remove", "something else"))
         elif item.value not in known:
-            report(UnknownKey(item.span, item.value, known))
+            report(UnknownKey(item.span, item.value, list(known)))
         else:
             found.append(item.value)
     return frozenset(found)
@@ -113,7 +113,7 @@ def _whole_target(targets: MappingNode, entry: Entry, report: Report, chain: lis
     if not isinstance(like, ScalarNode) or not isinstance(like.value, str):
         report(WrongType(like.span, "the name of another target", "something else"))
         return own
-    if like.value in (entry.key, *chain):
+    if like.value in (entry.key, *chain) or len(chain) > len(TARGETS):
         report(LikeCycle(like.span, [entry.key, *chain]))
         return own
     base = next((other for other in targets.entries if other.key == like.value), None)

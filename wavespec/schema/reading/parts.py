@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, listing, name_hints, quote
 from wavespec.schema.language.dtypes import DTYPES
-from wavespec.schema.language.errors import BadName, MissingField, MissingName, UnknownField, WrongType
+from wavespec.schema.language.errors import BadName, MissingField, MissingName, OutOfRange, UnknownField, WrongType
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.ops import OPS, ValueOp
 from wavespec.schema.reading.edit_list import BODIES, statement_name
@@ -27,6 +27,7 @@ from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, Scalar
 _WITH_ALIASES = ("dims", "params", "constraints", "graph", "schedule", "targets")
 _FIELDS = ("doc", "inputs", "outputs", "body")
 _DEEPEST = 8
+_MOST = 64
 _FURTHER = frozenset(field for op in OPS.values() if issubclass(op, ValueOp) for field in op.further)
 """Fields of ops that name a second result."""
 
@@ -63,7 +64,6 @@ class AliasTaken(WavespecError, code="alias-taken"):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    at: Span
     inputs: tuple[str, ...]
     inputs_at: Span
     outputs: tuple[str, ...]
@@ -96,6 +96,9 @@ def _read_parts(parts: Node, errors: list[WavespecError]) -> Iterator[tuple[str,
     if not isinstance(parts, MappingNode):
         errors.append(WrongType(parts.span, "names with parts (a mapping)", "something else"))
         return
+    if len(parts.entries) > _MOST:
+        errors.append(OutOfRange(parts.span, "parts", f"at most {_MOST}", str(len(parts.entries))))
+        return
     for entry in parts.entries:
         if problem := name_problem(entry.key):
             errors.append(BadName(entry.key_span, entry.key, problem))
@@ -126,13 +129,15 @@ def _read_part(entry: Entry, errors: list[WavespecError]) -> _Part | None:
     given = _names(inputs, errors)
     inside = set(_defined_inside(body))
     for name, span in given:
+        if name == "part":
+            errors.append(AliasTaken(span, name, "the word of a use"))
         if name in mine | inside:
             errors.append(AliasTaken(span, name, "a value of the part"))
     if both := sorted(mine & inside):
         errors.append(AliasTaken(entry.key_span, both[0], "the name of a value inside and outside of a loop"))
     made = tuple(name for name, _ in found if name in mine)
     at = inputs.span if inputs else entry.key_span
-    return _Part(entry.key_span, tuple(name for name, _ in given), at, made, body)
+    return _Part(tuple(name for name, _ in given), at, made, body)
 
 
 def _names(node: Node | None, errors: list[WavespecError]) -> list[tuple[str, Span]]:
@@ -209,6 +214,8 @@ class _Expander:
                 hints = name_hints(entry.key, part.inputs, "It takes")
                 message = f"The part {quote(name)} has no input {quote(entry.key)}."
                 self.errors.append(WrongInputs(entry.key_span, message, part.inputs_at, hints))
+            elif not isinstance(entry.value, ScalarNode) or isinstance(entry.value.value, bool | None):
+                self.errors.append(WrongType(entry.value.span, "a name, a number or an expression", "something else"))
         return part if not missing else None
 
     def _expanded(
@@ -258,15 +265,16 @@ class _Aliases:
                 WrongType(aliases.span, "names with expressions or mappings (a mapping)", "something else")
             )
             return {}
+        if len(aliases.entries) > _MOST:
+            self.errors.append(OutOfRange(aliases.span, "let", f"at most {_MOST}", str(len(aliases.entries))))
+            return {}
         taken = _taken(root)
         for entry in aliases.entries:
             if problem := name_problem(entry.key):
                 self.errors.append(BadName(entry.key_span, entry.key, problem))
             elif what := taken.get(entry.key):
                 self.errors.append(AliasTaken(entry.key_span, entry.key, what))
-            elif isinstance(entry.value, SequenceNode) or (
-                isinstance(entry.value, ScalarNode) and entry.value.value is None
-            ):
+            elif not _is_flat(entry.value):
                 self.errors.append(WrongType(entry.value.span, "an expression or a mapping", "something else"))
             else:
                 self.written[entry.key] = entry
@@ -288,6 +296,13 @@ class _Aliases:
                     self._resolve(found[0], (*chain, name))
         if name not in self.whole:
             self.whole[name] = Substitution(self.whole, self.errors.append).node(entry.value, "at")
+
+
+def _is_flat(node: Node) -> bool:
+    """Whether it is an expression, or a mapping of these."""
+    if isinstance(node, MappingNode):
+        return all(isinstance(entry.value, ScalarNode) and _is_flat(entry.value) for entry in node.entries)
+    return isinstance(node, ScalarNode) and not isinstance(node.value, bool | None)
 
 
 def _taken(root: MappingNode) -> dict[str, str]:
