@@ -116,6 +116,11 @@ def test_mistake_behind_what_was_replaced_is_at_its_column() -> None:
     assert text.startswith("rows.wave.yaml:15:30: error[undefined-name]: 'tip' is not a value")
 
 
+def test_number_in_a_part_is_wrong_there_for_its_use() -> None:
+    text = mistake(GRAPH, PARTS.replace("{exp: moved}", "{exp: 3.5}"))
+    assert "rows.wave.yaml:16:22: error[" in text and "used here" in text
+
+
 def test_uses_are_in_the_json_of_a_mistake() -> None:
     with pytest.raises(WavespecError) as raised:
         spec(GRAPH, PARTS.replace("{exp: moved}", "{exp: mov}"))

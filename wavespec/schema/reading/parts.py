@@ -41,7 +41,7 @@ class UnknownPart(WavespecError, code="unknown-part"):
 
 
 class WrongInputs(WavespecError, code="wrong-inputs"):
-    """`message`: what a use of a part gives, or does not."""
+    """A use of a part lacks an input, or gives one that the part does not have."""
 
     def __init__(self, where: Where, message: str, part: Span, hints: tuple[str, ...] = ()) -> None:
         super().__init__(where, message, hints=hints, related=[Related(part, "its inputs")])

@@ -65,7 +65,8 @@ class Substitution:
             raise YamlTooLarge(node.span, f"With its parts, a spec has at most {_MOST_NODES} keys and values.")
         match node:
             case ScalarNode(value, span):
-                return self._scalar(value, self.resource(span)) if isinstance(value, str) else node
+                span = self.resource(span)
+                return self._scalar(value, span) if isinstance(value, str) else ScalarNode(value, span)
             case SequenceNode(items, span):
                 return SequenceNode(tuple(self.node(item) for item in items), self.resource(span))
             case MappingNode(entries, span):
