@@ -118,7 +118,7 @@ def test_mistake_behind_what_was_replaced_is_at_its_column() -> None:
 
 def test_number_in_a_part_is_wrong_there_for_its_use() -> None:
     text = mistake(GRAPH, PARTS.replace("{exp: moved}", "{exp: 3.5}"))
-    assert "rows.wave.yaml:16:22: error[" in text and "used here" in text
+    assert "rows.wave.yaml:16:23: error[wrong-type]" in text and "used here" in text
 
 
 def test_uses_are_in_the_json_of_a_mistake() -> None:
