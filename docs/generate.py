@@ -44,7 +44,8 @@ _DOCS = Path(__file__).parent
 _PART = re.compile(r"(<!-- generated: ([^>]*?) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 _LINES_SHOWN = 48
 _WIDTH = 160
-_SECTIONS = {"Constraint": "constraints", "Statement": "ops"}
+_EDITS = dict.fromkeys(("StatementEdits", "ConstraintEdits", "CaseEdits"), "edits-of-lists")
+_SECTIONS = {"Constraint": "constraints", "Statement": "ops", "Part": "parts-of-graphs", **_EDITS}
 
 
 def page_text(text: str) -> str:

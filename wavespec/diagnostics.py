@@ -35,6 +35,8 @@ class Source:
 
     file: str
     lines: tuple[str, ...]
+    used: Span | None = field(default=None, compare=False, repr=False)
+    """Where what these spans are of is used, for a text that stands in the place of another."""
 
     @staticmethod
     def of(file: str, text: str) -> Source:
@@ -101,6 +103,16 @@ class Diagnostic:
     @property
     def span(self) -> Span | None:
         return self.where if isinstance(self.where, Span) else None
+
+    @property
+    def places(self) -> tuple[Related, ...]:
+        """What is related to it, and where the text that it is in is used."""
+        uses: list[Related] = []
+        used = self.span.source.used if self.span and self.span.source else None
+        while used is not None:
+            uses.append(Related(used, "used here"))
+            used = used.source.used if used.source else None
+        return (*self.related, *uses)
 
     @property
     def is_error(self) -> bool:
@@ -249,12 +261,12 @@ def render(diagnostic: Diagnostic, paint: Paint = _plain) -> str:
     """Header, source line with carets, notes and hints; text without a line end, plain but for what `paint` adds."""
     where = paint("place", printable(f"{diagnostic.where}: ")) if diagnostic.where else ""
     kind = paint(diagnostic.severity, f"{diagnostic.severity}[{diagnostic.code}]:")
-    spans = [r.span for r in diagnostic.related] + ([diagnostic.span] if diagnostic.span else [])
+    spans = [r.span for r in diagnostic.places] + ([diagnostic.span] if diagnostic.span else [])
     width = max([len(str(span.line)) for span in spans if span.source], default=1)
     lines = [f"{where}{kind} {printable(diagnostic.message)}"]
     if span := diagnostic.span:
         lines += _snippet(span, diagnostic.label, "^", width, lambda text: paint(diagnostic.severity, text))
-    for related in diagnostic.related:
+    for related in diagnostic.places:
         if span is None or related.span.file != span.file:
             lines.append(f"{' ' * (width + 1)}--> {printable(str(related.span))}")
         lines += _snippet(related.span, related.label, "-", width, lambda text: paint("place", text))
@@ -278,7 +290,7 @@ def to_json(diagnostic: Diagnostic) -> dict[str, object]:
         "targets": list(diagnostic.targets),
         "notes": list(diagnostic.notes),
         "hints": list(diagnostic.hints),
-        "related": [{"span": _span_to_json(r.span), "label": r.label} for r in diagnostic.related],
+        "related": [{"span": _span_to_json(r.span), "label": r.label} for r in diagnostic.places],
     }
 
 

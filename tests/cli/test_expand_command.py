@@ -56,11 +56,6 @@ def test_a_file_of_somebody_else_is_left_alone(wavespec: Command, family: Path) 
     assert not Path("product_f16_nt.wave.yaml").exists()
 
 
-def test_expand_needs_a_family(wavespec: Command, small: Path) -> None:
-    result = wavespec("expand", small)
-    assert result.code == 2 and "error[unknown-value]: 'kind' is 'Family', not 'Kernel'." in result.err
-
-
 def test_check_reads_all_specs_of_a_folder(wavespec: Command, small: Path, family: Path) -> None:
     Path("more/.hidden").mkdir(parents=True)
     Path("more/broken.wave.yaml").write_text(SMALL.replace("{read: b}", "{raed: b}"))
@@ -162,3 +157,27 @@ def test_generate_writes_families(wavespec: Command, tmp_path: Path) -> None:
 
 def test_schema_of_families_is_printed(wavespec: Command) -> None:
     assert wavespec("schema", "--kind", "family").data["$id"] == "urn:wavespec:v1:family"
+
+
+def test_kernel_is_printed_with_what_it_extends(wavespec: Command, tmp_path: Path) -> None:
+    (tmp_path / "small.wave.yaml").write_text(SMALL)
+    name = load(tmp_path / "small.wave.yaml").name
+    child = tmp_path / "child.wave.yaml"
+    child.write_text("apiVersion: wavespec/v1\nkind: Kernel\nextends: small.wave.yaml\nname: child\n")
+    result = wavespec("expand", child.name)
+    assert result.code == 0 and "extends" not in result.out
+    (tmp_path / "whole.wave.yaml").write_text(result.out)
+    assert load(tmp_path / "whole.wave.yaml") == load(child)
+    assert wavespec("expand", child.name, "-o", "out").out.splitlines() == ["out/child.wave.yaml"]
+    assert load(tmp_path / "out/child.wave.yaml") == load(child) and name != "child"
+    assert wavespec("expand", child.name, "--member", "A=1").code == 2
+
+
+def test_members_that_extend_a_spec_are_printed_whole(wavespec: Command, tmp_path: Path) -> None:
+    (tmp_path / "small.wave.yaml").write_text(SMALL)
+    (tmp_path / "family.wave.yaml").write_text(
+        "apiVersion: wavespec/v1\nkind: Family\nname: fam\nparameters: {F: [one, two]}\npick: {F: keyword(f)}\n"
+        "template: |\n  extends: small.wave.yaml\n"
+    )
+    result = wavespec("expand", "family.wave.yaml")
+    assert result.code == 0 and "extends" not in result.out and result.out.count("graph:") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
@@ -12,11 +13,29 @@ from wavespec.diagnostics import WavespecError, render_all
 from wavespec.schema import loads
 from wavespec.schema.families.expand import expand
 from wavespec.schema.families.load_family import loads_family
+from wavespec.schema.reading.edit_list import VERBS
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
 _KERNELS = [path.read_text(encoding="utf-8") for path in KERNELS]
 _FAMILIES = [PRODUCT, SCORES, *(path.read_text(encoding="utf-8") for path in FAMILIES)]
 FOLDER = Path(__file__).parents[2] / "specs"
+_VALUES = (
+    "zero",
+    "acc * 2",
+    "1",
+    "{read: a}",
+    "{mma: [a_tile, b_tile, acc]}",
+    "{tiling: K, tile: 8}",
+    "{tile: 16}",
+    "{dtype: f32}",
+    "{end: 3}",
+    "{part: p}",
+    "{params: {BLOCK_M: 64}}",
+    "{when: [M > 3]}",
+    "{body: [acc: zero]}",
+    "{remove: [dim, schedule]}",
+    "[zero]",
+)
 PIECES = [
     "{",
     "}",
@@ -65,6 +84,11 @@ PIECES = [
     "..",
     "extends: gemm.wave.yaml\n",
     "targets:",
+    "  gfx950: {like: gfx942}\n",
+    "{part: online, x: y}",
+    "graph: {remove: [acc]}\n",
+    "{replace: {acc: zero}}",
+    "let: {u: K + 1}\n",
     "iterate",
     "{}",
     "[]",
@@ -108,8 +132,35 @@ def mutated(text: str, chooser: Random) -> str:
 
 
 def broken_kernel(chooser: Random) -> str:
-    """The text of a spec of the project, or of a random one, with something broken."""
+    """The text of a spec of the project, of a random one, or of one that edits another, with something broken."""
+    if chooser.random() < 0.2:
+        text = _extension(chooser)
+        return text if chooser.random() < 0.5 else mutated(text, chooser)
     return mutated(random_spec(chooser).text if chooser.random() < 0.3 else chooser.choice(_KERNELS), chooser)
+
+
+def _extension(chooser: Random) -> str:
+    """A spec that edits one of the project at random: what it names may be there, or not, and fit, or not."""
+    path = chooser.choice(KERNELS)
+    written = path.read_text(encoding="utf-8")
+    text = (
+        f"apiVersion: wavespec/v1\nkind: Kernel\nname: fuzz\nextends: {path.name}\nparts: {{p: {{body: [x: zero]}}}}\n"
+    )
+    for section in chooser.sample(("graph", "graph", "constraints", "cases", "body", "tensors"), 2):
+        named = {
+            "graph": re.findall(r"- (\w+):", written),
+            "constraints": [*re.findall(r"\{(?:workgroup|tiling|wave)[: ]+\w+", written), "hardware"],
+            "cases": ["case 1", "case 2", "case 9"],
+        }.get(section, ["x", "a", "q"])
+        verb, name = chooser.choice(VERBS), chooser.choice(named or ["x"]).strip("{").replace(":", "")
+        value = chooser.choice(_VALUES)
+        if verb in ("before", "after"):
+            value = chooser.choice(([value], [f"new: {value}"], [f"{name}: {value}"], value))
+        edit = f"[{name}]" if verb == "remove" else f"{{{name}: {value}}}".replace("'", "")
+        around = {"cases": "targets: {sm_90: {cases", "body": "parts: {p: {body"}.get(section, section)
+        if around.partition(":")[0] + ":" not in text:
+            text += f"{around}: {{{verb}: {edit}}}{'}' * around.count('{')}\n"
+    return text
 
 
 def broken_family(chooser: Random) -> str:
@@ -135,7 +186,7 @@ def judge_family(text: str) -> bool:
     except WavespecError as error:
         check_diagnostics(error)
         return False
-    assert expand(family.spec).members == family.members
+    assert expand(family.spec, FOLDER / "fuzz").members == family.members
     return True
 
 

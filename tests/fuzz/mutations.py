@@ -191,6 +191,41 @@ def _graft(tree: Tree, random: Random) -> None:
             parent(tree, path)[path[-1]] = copy.deepcopy(random.choice(same))
 
 
+def _part(tree: Tree, random: Random) -> None:
+    """A statement of the graph, or of a body, as a part; its value has its name all the same."""
+    lists = [value for at, value in nodes(tree) if at[-1] in ("graph", "body") and isinstance(value, list)]
+    items = random.choice(lists) if lists else []
+    named = [(index, one) for index, one in enumerate(items) if isinstance(one, dict) and len(one) == 1]
+    parts = tree.setdefault("parts", {})
+    if not named or not isinstance(parts, dict):
+        return
+    index, statement = random.choice(named)
+    (name,) = statement
+    part, use = f"piece{len(parts)}", f"use{len(parts)}"
+    parts[part] = {"outputs": [name], "body": [statement]}
+    items[index : index + 1] = [{use: {"part": part}}, {name: f"{use}.{name}"}]
+
+
+def _alias(tree: Tree, random: Random) -> None:
+    """A name for an expression, or a mapping, of the graph."""
+    found = [at for at, value in nodes(tree) if at[-1] == "at" or (isinstance(value, str) and " " in value)]
+    found = [at for at in found if at[0] in ("graph", "constraints", "targets")]
+    aliases = tree.setdefault("let", {})
+    if not found or not isinstance(aliases, dict):
+        return
+    path, name = random.choice(found), f"alias{len(aliases)}"
+    aliases[name] = parent(tree, path)[path[-1]]
+    parent(tree, path)[path[-1]] = name
+
+
+def _like(tree: Tree, random: Random) -> None:
+    targets = tree.setdefault("targets", {})
+    if isinstance(targets, dict):
+        one = targets.setdefault(random.choice(TARGETS), {})
+        if isinstance(one, dict):
+            one["like"] = random.choice(TARGETS)
+
+
 _MUTATIONS: Final = (
     _delete,
     _duplicate,
@@ -210,4 +245,7 @@ _MUTATIONS: Final = (
     _constraint,
     _constraint,
     _graft,
+    _part,
+    _alias,
+    _like,
 )

@@ -98,3 +98,47 @@ def test_every_field_has_a_text_for_the_editor() -> None:
 def test_every_op_can_be_completed() -> None:
     words = {next(iter(d["properties"])) for d in SCHEMA["$defs"].values() if "properties" in d}
     assert set(OPS) <= words
+
+
+EXTENDING: dict[str, Any] = {
+    "apiVersion": "wavespec/v1",
+    "kind": "Kernel",
+    "extends": "gemm.wave.yaml",
+    "dims": {"remove": ["M"]},
+    "tensors": {"remove": ["a"], "k": {"shape": ["M"]}},
+    "params": {"remove": ["X"], "BLOCK": 3},
+    "graph": {"replace": {"x": "y + 1", "z": {"read": "k"}}, "change": {"k_loop": {"end": 3}}, "remove": ["b"]},
+    "constraints": {"after": {"hardware": [{"assume": "M > 3"}]}},
+    "targets": {
+        "remove": ["cpu"],
+        "gfx950": {"like": "gfx942", "cases": {"change": {"case 1": {"params": {"BLOCK": 3}}}}},
+    },
+    "parts": {"p": {"inputs": ["x"], "outputs": ["y"], "body": [{"y": "x + 1"}]}},
+    "let": {"one": 1, "next": "N + 1", "place": {"N": "next"}},
+}
+
+
+def test_edits_parts_and_aliases_validate() -> None:
+    VALIDATOR.validate(EXTENDING)
+    VALIDATOR.validate({**EXTENDING, "graph": [{"x": {"part": "p", "x": "y"}}]})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"graph": {"replaced": {"x": "y"}}},
+        {"graph": {"after": {"x": {"y": "z + 1"}}}},
+        {"graph": {"remove": "x"}},
+        {"constraints": {"replace": {"workgroup M": {"workgruop": "M"}}}},
+        {"targets": {"gfx950": {"like": "gfx94"}}},
+        {"parts": {"p": {"inputs": ["x"]}, "q": {"bdy": []}}},
+        {"let": {"x": [1]}},
+        {"dims": {"remove": "M"}},
+    ],
+)
+def test_malformed_edits_do_not_validate(wrong: dict[str, Any]) -> None:
+    assert not VALIDATOR.is_valid({**EXTENDING, **wrong})
+
+
+def test_edits_without_a_base_do_not_validate(gemm: dict[str, Any]) -> None:
+    assert not VALIDATOR.is_valid({**gemm, "graph": {"remove": ["x"]}})

@@ -1,4 +1,4 @@
-"""`wavespec expand`: a family in, the YAML of its members out."""
+"""`wavespec expand`: a family in, the YAML of its members out; or a spec, and the kernel that it makes of others."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavespec.cli.specs import MemberOption
+from wavespec.cli.specs import MemberOption, NotAFamily
 from wavespec.diagnostics import WavespecError, printable, quote_path
 
 if TYPE_CHECKING:
     from wavespec.schema.families.expand import Family
+    from wavespec.schema.language.family import Member
 
 _MARK = "# Expanded by wavespec from"
 
@@ -27,18 +28,22 @@ class NotExpanded(WavespecError, code="not-expanded"):
 
 
 def expand(
-    family: Annotated[Path, typer.Argument(metavar="FAMILY", help="The family.")],
+    family: Annotated[Path, typer.Argument(metavar="FILE", help="The family, or a spec that extends others.")],
     member: MemberOption = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write a spec per member, not to stdout.")
     ] = None,
 ) -> None:
-    """Print the kernels of a family as its template gives them, or write them as specs of their own."""
+    """Print the kernels of a family as its template gives them, or the kernel that a spec makes of what it extends,
+    of parts and aliases; or write them as specs of their own."""
     from wavespec.schema.families.expand import member_text, members_of_grid
-    from wavespec.schema.families.load_family import family_spec, load_family
+    from wavespec.schema.families.load_family import family_spec, is_family_file, load_family
     from wavespec.schema.language.family import member_label
     from wavespec.schema.reading.source_files import read_text
 
+    if not is_family_file(family):
+        _expand_kernel(family, member, output)
+        return
     if output is not None:
         _write(load_family(family), family, member, output)
         return
@@ -48,23 +53,55 @@ def expand(
     if member:
         wanted = load_family(family).member(member, "--member").values
         grid = (wanted,)
-    texts = [f"# {spec.name}: {member_label(values)}\n{member_text(spec, values).rstrip()}\n" for values in grid]
-    print("---\n".join(texts), end="")
+    texts = {member_label(values): member_text(spec, values) for values in grid}
+    if any(map(_has_base, texts.values())):
+        texts = {label: _whole_text(load_family(family).member(label)) for label in texts}
+    print("---\n".join(f"# {spec.name}: {label}\n{text.rstrip()}\n" for label, text in texts.items()), end="")
 
 
-def _write(family: Family, source: Path, member: str, folder: Path) -> None:
-    from wavespec.runtime.files import replace_file
+def _expand_kernel(file: Path, member: str, folder: Path | None) -> None:
+    from wavespec.schema.load import load_untuned
     from wavespec.schema.reading.source_files import SPEC_SUFFIX
     from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
+    if member:
+        raise NotAFamily(file)
+    spec, _ = load_untuned(file)
+    text = dump_yaml(spec)
+    if folder is None:
+        print(text, end="")
+    else:
+        _write_files({folder / f"{spec.name}{SPEC_SUFFIX}": f"{_MARK} {file.name}.\n{text}"})
+
+
+def _write(family: Family, source: Path, member: str, folder: Path) -> None:
+    from wavespec.schema.reading.source_files import SPEC_SUFFIX
+
     chosen = [family.member(member, "--member")] if member else family.members
-    files = {folder / f"{one.name}{SPEC_SUFFIX}": one for one in chosen}
+    files: dict[Path, str] = {}
+    for one in chosen:
+        text = _whole_text(one).rstrip()
+        files[folder / f"{one.name}{SPEC_SUFFIX}"] = f"{_MARK} {source.name} ({one.label}).\n{text}\n"
+    _write_files(files)
+
+
+def _has_base(text: str) -> bool:
+    return any(line.startswith("extends:") for line in text.splitlines())
+
+
+def _whole_text(member: Member) -> str:
+    """The template's text of a member, or all of the kernel: a base is a path from where the family is."""
+    from wavespec.schema.reading.spec_to_yaml import dump_yaml
+
+    return dump_yaml(member.spec) if _has_base(member.text) else member.text
+
+
+def _write_files(files: dict[Path, str]) -> None:
+    from wavespec.runtime.files import replace_file
+
     for path in files:
         if path.is_file() and not path.read_text(encoding="utf-8", errors="replace").startswith(_MARK):
             raise NotExpanded(path)
-    for path, one in files.items():
-        # A base is a path from where the family is: in another folder the whole kernel has to be written out.
-        has_base = any(line.startswith("extends:") for line in one.text.splitlines())
-        text = dump_yaml(one.spec) if has_base else one.text
-        replace_file(path, f"{_MARK} {source.name} ({one.label}).\n{text.rstrip()}\n".encode())
+    for path, text in files.items():
+        replace_file(path, text.encode())
         print(printable(str(path)))

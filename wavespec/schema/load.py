@@ -10,6 +10,8 @@ from wavespec.schema.checking.check_spec import check_kernel
 from wavespec.schema.language.errors import MissingField, WrongType
 from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.reading.merge import finish, merge
+from wavespec.schema.reading.parts import expand_parts
 from wavespec.schema.reading.source_files import UnsafePath, extended_path, project_root, read_text
 from wavespec.schema.reading.tuned import (
     TunedAsSpec,
@@ -20,7 +22,7 @@ from wavespec.schema.reading.tuned import (
     spec_with_tuned,
     tuned_path,
 )
-from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, yaml_to_nodes
+from wavespec.schema.reading.yaml_source import MappingNode, Node, ScalarNode, yaml_to_nodes
 from wavespec.schema.reading.yaml_to_spec import nodes_to_family, nodes_to_spec, nodes_to_tuned
 
 _MOST_EXTENDS = 8
@@ -153,7 +155,12 @@ def node_to_spec(
     """
     errors = list(errors)
     root = project_root(path) if path else None
-    node = _with_base(node, name, path, root, errors, ())
+    made: list[WavespecError] = []
+    node = finish(_with_base(node, name, path, root, errors, made, ()), made.append)
+    if not made:
+        node = expand_parts(node, made)
+    # Of a kernel that was not put together, further mistakes would be about another one.
+    raise_all([*errors, *made] if made else [])
     result = nodes_to_spec(node)
     errors += result.errors
     spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
@@ -206,8 +213,10 @@ def _with_base(
     path: Path | None,
     root: Path | None,
     errors: list[WavespecError],
+    made: list[WavespecError],
     chain: tuple[Path, ...],
 ) -> Node:
+    """The tree over those that it extends; `errors` leave it usable, with those in `made` it is another kernel."""
     if not isinstance(node, MappingNode) or (extends := node.get("extends")) is None:
         return node
     own = MappingNode(tuple(entry for entry in node.entries if entry.key != "extends"), node.span)
@@ -229,16 +238,6 @@ def _with_base(
     base_name = os.path.normpath(os.path.join(os.path.dirname(name), extends.value))
     base, found = yaml_to_nodes(read_text(real, extends.span, follow_links=False), base_name)
     errors += found
-    return _merge(_with_base(base, base_name, real, root, errors, chain), own)
-
-
-def _merge(base: Node, child: Node) -> Node:
-    """The child's values over those of the base, mapping by mapping; a list replaces the base's."""
-    if not isinstance(base, MappingNode) or not isinstance(child, MappingNode):
-        return child
-    mine = {entry.key: entry for entry in child.entries}
-    merged: list[Entry] = []
-    for entry in base.entries:
-        over = mine.pop(entry.key, None)
-        merged.append(entry if over is None else Entry(over.key, over.key_span, _merge(entry.value, over.value)))
-    return MappingNode((*merged, *mine.values()), child.span)
+    if _kind(base, "Family") is not None:
+        raise FamilyAsKernel(extends.span)
+    return merge(_with_base(base, base_name, real, root, errors, made, chain), own, made.append)

@@ -251,6 +251,8 @@ def _with_header_nodes(spec: FamilySpec, values: Values, root: Node) -> Node:
     for key, value in _header(spec, values).items():
         at = spec.span_of("name") or root.span
         header.append(Entry(key, at, ScalarNode(value, at)))
+    if root.get("extends") is not None and root.get("doc") is None:
+        header.append(Entry("doc", root.span, ScalarNode("", root.span)))  # That of the base is of another kernel.
     rest = (entry for entry in root.entries if entry.key not in ("apiVersion", "kind", "name"))
     return MappingNode((*header, *rest), root.span)
 

@@ -10,6 +10,7 @@ from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.names import NAME_PATTERN
 from wavespec.schema.ops import OPS, ValueOp
+from wavespec.schema.reading.extending_schema import allow_extends
 
 SCHEMA_ID = "urn:wavespec:v1:kernel"
 FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
@@ -30,7 +31,7 @@ def json_schema() -> Schema:
     }
     definitions["Statement"] = _statement()
     schema: Schema = _surface({**root, "$defs": definitions})
-    _allow_extends(schema)
+    allow_extends(schema)
     return {"$schema": _DIALECT, "$id": SCHEMA_ID, **schema}
 
 
@@ -96,25 +97,6 @@ def _surface(schema: Any) -> Any:
     if "patternProperties" in mapping:
         mapping = {**mapping, "additionalProperties": False}
     return {key: _surface(value) for key, value in mapping.items() if not (key == "title" and isinstance(value, str))}
-
-
-def _allow_extends(schema: Schema) -> None:
-    """A spec that extends another may leave out whatever that one says; without it everything is required."""
-    properties: Schema = schema["properties"]
-    tensor: Schema = schema["$defs"]["Tensor"]
-    always = ["apiVersion", "kind"]
-    whole = {
-        "required": schema["required"],
-        "properties": {"tensors": {"additionalProperties": {"required": tensor.pop("required")}}},
-    }
-    schema["required"] = always
-    properties["extends"] = {
-        "type": "string",
-        "pattern": r"\.wave\.yaml$",
-        "description": "A spec to start from: a relative path inside the project. This file goes over it.",
-    }
-    schema["if"] = {"required": ["extends"]}
-    schema["else"] = whole
 
 
 def _reference(model: type[Worded]) -> Schema:

@@ -1,0 +1,132 @@
+"""The JSON Schema of whole kernels goes in; that of files that extend others, and have parts and aliases, comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wavespec.schema.language.names import NAME_PATTERN
+from wavespec.targets.names import TARGETS
+
+Schema = dict[str, Any]
+
+_NAMES: Schema = {"type": "array", "items": {"type": "string"}}
+_EDITED = {"graph": "Statement", "constraints": "Constraint", "cases": "Case"}
+_DOCS = {
+    "extends": "A spec to start from: a relative path inside the project. This file goes over it.",
+    "let": "Names for expressions and mappings, which stand for these in the rest of the spec.",
+    "parts": "Statements with inputs and outputs, which a graph uses as often as it likes: "
+    "`name: {part: online_softmax, scores: products}`.",
+    "like": "Another target, whose settings these go over.",
+    "edits": "Changes of a list of the extended spec, by the names of its items.",
+    "part": "Statements that take the place of each use of the part.",
+    "use": "The statements of a part, with what is here in the place of its inputs; `name.output` is a result.",
+    "inputs": "What each use gives: values, expressions, dims.",
+    "outputs": "Values of the body that are seen outside, as `name.output`.",
+}
+
+
+def allow_extends(schema: Schema) -> None:
+    """A spec that extends another may leave out whatever that one says, and edit it; else everything is required."""
+    properties, definitions = schema["properties"], schema["$defs"]
+    tensor: Schema = definitions["Tensor"]
+    whole: Schema = {
+        "required": schema["required"],
+        "properties": {
+            "tensors": {"additionalProperties": {"required": tensor.pop("required")}},
+            "constraints": {"type": "array"},
+            "graph": {"type": "array"},
+        },
+    }
+    schema["required"] = ["apiVersion", "kind"]
+    properties["extends"] = {"type": "string", "pattern": r"\.wave\.yaml$", "description": _DOCS["extends"]}
+    properties["let"] = _named({"type": ["number", "string", "object"]}, _DOCS["let"])
+    properties["parts"] = _named({"$ref": "#/$defs/Part"}, _DOCS["parts"])
+    definitions["TargetOverride"]["properties"]["like"] = {"enum": list(TARGETS), "description": _DOCS["like"]}
+    _add_parts(definitions)
+    for owner in (schema, definitions["TargetOverride"], definitions["Case"], definitions["Part"]):
+        _allow_edits(owner, definitions)
+    _allow_removal(schema)
+    schema["if"] = {"required": ["extends"]}
+    schema["else"] = whole
+
+
+def _add_parts(definitions: Schema) -> None:
+    definitions["Part"] = {
+        "type": "object",
+        "description": _DOCS["part"],
+        "properties": {
+            "doc": {"type": "string", "description": "What it computes."},
+            "inputs": {**_NAMES, "description": _DOCS["inputs"]},
+            "outputs": {**_NAMES, "description": _DOCS["outputs"]},
+            "body": {
+                "type": "array",
+                "items": {"$ref": "#/$defs/Statement"},
+                "minItems": 1,
+                "description": "The statements; names that are neither theirs nor inputs mean what they do at the use.",
+            },
+        },
+        "additionalProperties": False,
+    }
+    definitions["PartUse"] = {
+        "type": "object",
+        "description": _DOCS["use"],
+        "properties": {"part": {"type": "string", "pattern": NAME_PATTERN, "description": "Its name."}},
+        "required": ["part"],
+    }
+    definitions["Statement"]["anyOf"][0]["additionalProperties"]["anyOf"].append({"$ref": "#/$defs/PartUse"})
+
+
+def _allow_edits(owner: Schema, definitions: Schema) -> None:
+    for field, item in {**_EDITED, "body": "Statement"}.items():
+        if (written := owner["properties"].get(field)) is None:
+            continue
+        edits = f"{item}Edits"
+        definitions.setdefault(edits, _edits(item))
+        kept = {key: written.pop(key) for key in ("description", "default") if key in written}
+        lists = written.pop("anyOf", None) or [dict(written)]
+        written.clear()
+        written |= {**kept, "anyOf": [*lists, {"$ref": f"#/$defs/{edits}"}]}
+
+
+def _edits(item: str) -> Schema:
+    # Of a statement, what stands behind its name.
+    one: Schema = {"type": ["string", "object"]} if item == "Statement" else {"$ref": f"#/$defs/{item}"}
+    added = {"type": "object", "additionalProperties": {"type": "array", "items": {"$ref": f"#/$defs/{item}"}}}
+    return {
+        "type": "object",
+        "description": _DOCS["edits"],
+        "properties": {
+            "replace": {"type": "object", "additionalProperties": one, "description": "Items to put in their places."},
+            "change": {
+                "type": "object",
+                "additionalProperties": {"type": "object"},
+                "description": "Fields that go over those of the items, key by key.",
+            },
+            "before": {**added, "description": "Items to put in front of them."},
+            "after": {**added, "description": "Items to put behind them."},
+            "remove": {**_NAMES, "description": "Items to leave out."},
+        },
+        "minProperties": 1,
+        "additionalProperties": False,
+    }
+
+
+def _allow_removal(schema: Schema) -> None:
+    """`remove: [name]` in mappings that a base may have, beside a dim or tensor that may be called so."""
+    for field in ("dims", "params", "tensors"):
+        table: Schema = schema["properties"][field]
+        ((pattern, one),) = table.pop("patternProperties").items()
+        table["patternProperties"] = {pattern.replace("^", "^(?!remove$)", 1): one}
+        table["properties"] = {"remove": {"anyOf": [_NAMES, one]}}
+    targets: Schema = schema["properties"]["targets"]
+    targets["properties"] = {"remove": _NAMES}
+    targets["propertyNames"]["enum"] = [*targets["propertyNames"]["enum"], "remove"]
+
+
+def _named(value: Schema, description: str) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "propertyNames": {"pattern": NAME_PATTERN},
+        "additionalProperties": value,
+    }
