@@ -43,7 +43,8 @@ class TensorMaps:
         """The maps for tensors (inputs, then outputs) at `addresses`, of the shapes of `plan`."""
         maps: list[bytes] = []
         for index, encode, known in self._encoders:
-            key = addresses[index], *encode.seen(plan.shapes[index], plan.sizes)
+            strides = plan.strides[index] if plan.strides else ()
+            key = addresses[index], *encode.seen(plan.shapes[index], plan.sizes), strides
             encoded = known.get(key)
             if encoded is None:
                 if len(known) >= _MAPS_KEPT:
@@ -53,7 +54,7 @@ class TensorMaps:
         return maps
 
 
-_Key = tuple[int, tuple[int, ...], tuple[int, ...]]
+_Key = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 class _Encoder:
@@ -78,18 +79,23 @@ class _Encoder:
         view = tuple(evaluate(size, sizes) for size in self._described.view)
         return view or shape, tuple(evaluate(window.count, sizes) for window in self._described.windows)
 
-    def __call__(self, address: int, shape: tuple[int, ...], counts: tuple[int, ...] = ()) -> bytes:
+    def __call__(
+        self, address: int, shape: tuple[int, ...], counts: tuple[int, ...] = (), strides: tuple[int, ...] = ()
+    ) -> bytes:
         """Encode; `ArgumentError` for a tensor that no map can describe, which the kernel's conditions on
-        sizes should have kept away.  No box of an empty tensor is ever copied, so its map says nothing."""
+        sizes should have kept away.  No box of an empty tensor is ever copied, so its map says nothing.
+        ``strides``: in elements, of a tensor that is not contiguous."""
         if 0 in shape:
             return bytes(TENSOR_MAP_BYTES)
         rank = len(shape)
-        sizes, strides = (ctypes.c_uint64 * rank)(), (ctypes.c_uint64 * rank)()
+        sizes, pitches = (ctypes.c_uint64 * rank)(), (ctypes.c_uint64 * rank)()
         pitch = self._element_bytes
         for dim, size in enumerate(reversed(shape)):
             sizes[dim] = size
             pitch *= size
-            strides[dim] = pitch  # of the next dim; the last is not read
+            if strides and dim + 1 < rank:
+                pitch = strides[rank - 2 - dim] * self._element_bytes
+            pitches[dim] = pitch  # of the next dim; the last is not read
             if dim + 1 < rank and pitch % _PITCH_BYTES:
                 raise ArgumentError(
                     f"{self._where} of shape {list(shape)} has rows {pitch} bytes apart: a tensor map needs a "
@@ -97,7 +103,7 @@ class _Encoder:
                 )
         memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _MAP_ALIGNMENT_BYTES)
         skipped = -ctypes.addressof(memory) % _MAP_ALIGNMENT_BYTES
-        tensor = ctypes.addressof(memory) + skipped, self._data_type, rank, address, sizes, strides
+        tensor = ctypes.addressof(memory) + skipped, self._data_type, rank, address, sizes, pitches
         if counts:
             function, encode, part = (
                 "cuTensorMapEncodeIm2col",
