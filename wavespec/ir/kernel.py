@@ -64,10 +64,11 @@ class Memory:
 
     @property
     def row_divisor(self) -> int:
-        """What divides the place, in elements, at which any row of a tensor starts."""
+        """What divides the places, in elements, at which any row of a tensor starts and ends."""
+        length = self.shape[-1].divisor
         if self.start is None:
-            return self.shape[-1].divisor if self.shape else 1
-        return math.gcd(self.start.divisor, *(stride.divisor for stride in self.strides[:-1]))
+            return length
+        return math.gcd(length, self.start.divisor, *(stride.divisor for stride in self.strides[:-1]))
 
     @property
     def is_packed(self) -> bool:
