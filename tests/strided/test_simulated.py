@@ -19,7 +19,7 @@ def kernel_of(views: Views, target: str) -> Kernel:
 
 
 @pytest.mark.parametrize("views", VIEWS, ids=lambda views: views.name)
-@pytest.mark.parametrize("target", (*TARGETS, "cpu"))
+@pytest.mark.parametrize("target", TARGETS)
 def test_views_are_read_and_written_where_they_are(target: str, views: Views) -> None:
     arrays, machine = views.arrays(), machines(target)[0]
     report = simulate(kernel_of(views, target), machine, arrays, views.sizes(arrays))

@@ -88,11 +88,11 @@ def _blank(shape: tuple[int, ...], dtype: Any) -> Array:
     return _aligned(np.full(shape, 77, dtype))
 
 
-def _fused(skipped: int) -> Callable[[np.random.Generator], Arrays]:
+def _fused(length: int, skipped: int) -> Callable[[np.random.Generator], Arrays]:
     """q, k and v [B, H, S, D] of one projection [B, S, columns], behind so many of something else; o[B, S, H, D]."""
 
     def make(rng: np.random.Generator) -> Arrays:
-        batch, heads, length, depth = 2, 2, 70, 64
+        batch, heads, depth = 2, 2, 64
         whole = _integers(rng, (batch, length, skipped + 3 * heads * depth), _BF16)[..., skipped:]
         parts = [whole[..., n * heads * depth :][..., : heads * depth] for n in range(3)]
         sizes, bytes_ = (batch, length, heads, depth), whole.itemsize
@@ -114,9 +114,9 @@ def _batches(first: int) -> Callable[[np.random.Generator], Arrays]:
     """a: batches inside of rows, of which some rows are left out; b and c from a column on."""
 
     def make(rng: np.random.Generator) -> Arrays:
-        a = _integers(rng, (100, 3, 56 + first), np.float16).transpose(1, 0, 2)[:, 5:88, first : first + 40]
-        b = _integers(rng, (70, 96), np.float16)[:67, 2 * first : 2 * first + 40]
-        return {"a": a, "b": b, "c": _blank((3, 90, 80), np.float32)[:, 2:85, first : first + 67]}
+        a = _integers(rng, (80, 2, 56 + first), np.float16).transpose(1, 0, 2)[:, 5:75, first : first + 40]
+        b = _integers(rng, (40, 96), np.float16)[:37, 2 * first : 2 * first + 40]
+        return {"a": a, "b": b, "c": _blank((2, 80, 60), np.float32)[:, 2:72, first : first + 37]}
 
     return make
 
@@ -127,8 +127,8 @@ def _product(arrays: Arrays) -> Arrays:
 
 def _slices(first: int) -> Callable[[np.random.Generator], Arrays]:
     def make(rng: np.random.Generator) -> Arrays:
-        x = _aligned(rng.standard_normal((30, 320)).astype(np.float32))[3:22, first : first + 260]
-        return {"x": x, "y": _blank((40, 300), np.float32)[::2][:19, first : first + 260]}
+        x = _aligned(rng.standard_normal((12, 320)).astype(np.float32))[3:10, first : first + 260]
+        return {"x": x, "y": _blank((15, 300), np.float32)[::2][:7, first : first + 260]}
 
     return make
 
@@ -174,8 +174,8 @@ def _last_rows(arrays: Arrays) -> Arrays:
 
 
 VIEWS = (
-    Views("fused", "attention_views", _fused(0), _attention, 0.01),
-    Views("fused behind columns", "attention_views", _fused(3), _attention, 0.01, is_aligned=False),
+    Views("fused", "attention_views", _fused(66, 0), _attention, 0.01),
+    Views("fused behind columns", "attention_views", _fused(10, 3), _attention, 0.01, is_aligned=False),
     Views("batches", "products_of_views", _batches(8), _product),
     Views("batches at odd columns", "products_of_views", _batches(3), _product, is_aligned=False),
     Views("slices", "rows_views", _slices(4), _softmax, 1e-6),
