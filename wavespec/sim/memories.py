@@ -101,7 +101,7 @@ def _places(memory: Memory, shape: tuple[int, ...], sizes: Mapping[str, int]) ->
 
 
 def numbers_of_tensors(kernel: Kernel, tensors: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, int]:
-    """By their symbols, the offsets and strides of tensors that may have any: those of the arrays that are given, and of
+    """By their symbols, the offsets and strides of tensors that may have any: those of the given arrays, else of
     contiguous ones."""
     found: dict[str, int] = {}
     for memory in (memory for memory in kernel.memories if memory.is_strided):

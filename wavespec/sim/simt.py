@@ -24,6 +24,7 @@ import numpy as np
 
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size, size_name
+from wavespec.ir.strided import number_of
 from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, MMA_ASYNC, ROLE, SEND, SIGNAL_ARRIVE, SIGNAL_WAIT, STAGGER
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
@@ -111,9 +112,8 @@ def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
     for known in kernel.symbols:
         name = known.args[0]
         if name in values and outside_range(known, values[name]):
-            raise ValueError(
-                f"size {dim_of_size(name)} = {values[name]} is outside what the kernel was compiled for: {known.args}"
-            )
+            what = number_of(name) or f"size {dim_of_size(name)}"
+            raise ValueError(f"{what} = {values[name]} is outside what the kernel was compiled for: {known.args}")
 
 
 def _clusters(
