@@ -150,9 +150,12 @@ def _tensor_bytes(tensor: TensorParameter) -> SizeExpr:
     elements, bytes_ = PACKED.get(tensor.dtype) or (1, DTYPE_BYTES[tensor.dtype])
     if tensor.is_strided:  # from the address that the kernel gets, up to the last element
         last: SizeExpr = offset_of(tensor.name)
-        for dim in tensor.dims:
-            stride = 1 if dim is tensor.dims[-1] else stride_of(tensor.name, str(dim))
-            last = ("add", last, ("mul", ("sub", dim, 1), stride))
+        rows: SizeExpr = 1
+        for dim in tensor.dims[:-1]:
+            last = ("add", last, ("mul", ("sub", dim, 1), stride_of(tensor.name, str(dim))))
+            rows = ("mul", rows, dim)
+        for dim in tensor.dims[-1:]:  # without rows there are no columns
+            last = ("add", last, ("mul", ("sub", dim, 1), ("min", rows, 1)))
         return ("mul", ("add", last, 1), bytes_)
     size: SizeExpr = bytes_
     for dim in tensor.dims:
