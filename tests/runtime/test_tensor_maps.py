@@ -76,6 +76,15 @@ def test_views_have_the_strides_of_the_call_and_start_where_they_do() -> None:
     assert len(cuda.maps) == 2, "other strides are another map"
 
 
+def test_a_dim_of_one_element_has_a_step_that_maps_may_have() -> None:
+    tensor, plain = TensorParameter("a", "bf16", ("M", "N", "K"), strides="any"), _artifact()
+    artifact = replace(plain, tensors=(tensor, *plain.tensors[1:]), tensor_maps=(TensorMap("a", (1, 8, 32), 64),))
+    cuda, numbers = StandInCuda(""), {"offset(a)": 0, "stride(a, M)": 0, "stride(a, N)": 104, "alignment(a)": 8}
+    TensorMaps(artifact, cuda.driver)(_ADDRESSES, make_plan(artifact, {"M": 1, "N": 5, "K": 64, **numbers}))
+    (one,) = cuda.maps
+    assert (one["sizes"], one["strides"]) == ([64, 5, 1], [208, 1040])
+
+
 def test_rows_that_no_map_describes_are_refused() -> None:
     tensor, plain = TensorParameter("a", "bf16", ("M", "K"), strides="any"), _artifact()
     artifact = replace(plain, tensors=(tensor, *plain.tensors[1:]), tensor_maps=(TensorMap("a", (8, 32), 64),))

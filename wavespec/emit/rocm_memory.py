@@ -102,9 +102,7 @@ class RocmMemory(Emitter):
         """Have the launch check that so many bytes are below the limit, unless that is known."""
         if at_most(reached, const(_BEYOND)):
             return
-        called = reached.substitute(
-            {name: symbol(number_of(name) or dim_of_size(name)) for name in reached.symbols}
-        )
+        called = reached.substitute({name: symbol(number_of(name) or dim_of_size(name)) for name in reached.symbols})
         text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
         self.function.assumptions.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
 

@@ -94,7 +94,9 @@ class _Encoder:
             sizes[dim] = size
             pitch *= size
             if strides and dim + 1 < rank:
-                pitch = strides[rank - 2 - dim] * self._element_bytes
+                # A dim of one element steps nowhere; what is said of it has to be a step all the same.
+                is_one, stride = shape[rank - 2 - dim] == 1, strides[rank - 2 - dim] * self._element_bytes
+                pitch = max(pitch + -pitch % _PITCH_BYTES, _PITCH_BYTES) if is_one else stride
             pitches[dim] = pitch  # of the next dim; the last is not read
             if dim + 1 < rank and pitch % _PITCH_BYTES:
                 raise ArgumentError(
@@ -113,6 +115,11 @@ class _Encoder:
         else:
             function, encode, part = "cuTensorMapEncodeTiled", self._driver.encode_tiled, (self._box,)
         status = encode(*tensor, *part, self._steps, *self._layout)
+        if status and 0 in pitches[: rank - 1]:
+            raise ArgumentError(
+                f"{self._where} of shape {list(shape)} has strides {list(strides)}, and the driver makes no tensor map "
+                f"of rows that are one row; pass {self._described.tensor}.contiguous()."
+            )
         if status:
             reason = self._driver.error(function, status).reason
             raise RuntimeError(
