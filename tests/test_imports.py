@@ -14,7 +14,7 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 ALLOWED = {
     "ir": ("ir", "diagnostics"),
     "targets": ("targets", "ir", "diagnostics"),
-    "schema": ("schema", "ir.dtype", "targets.names", "diagnostics"),
+    "schema": ("schema", "ir.dtype", "ir.strided", "targets.names", "diagnostics"),
     "ops": ("ops", "ir", "targets", "schema.ops", "schema.language.expressions", "schema.resolved", "diagnostics"),
     "schedule": ("schedule", "ir", "targets", "diagnostics"),
     "lower": ("lower", "schedule", "ops", "ir", "targets", "schema", "diagnostics"),
@@ -30,7 +30,7 @@ ALLOWED = {
         "runtime.code",
         "runtime.size_expr",
     ),
-    "runtime": ("runtime", "ir.dtype", "version", "cache"),
+    "runtime": ("runtime", "ir.dtype", "ir.strided", "version", "cache"),
     "tune": (
         "tune",
         "pipeline",

@@ -291,7 +291,9 @@ def _wrapper_input(
 
     zeroed = partly_written(spec)
     tensors = [
-        WrapperTensor(name, one.dtype, one.shape, one.role == "output", one.role == "inout", name in zeroed)
+        WrapperTensor(
+            name, one.dtype, one.shape, one.role == "output", one.role == "inout", name in zeroed, one.strides or ""
+        )
         for name, one in spec.tensors.items()
     ]
     used = {dim for tensor in tensors for dim in tensor.dims}

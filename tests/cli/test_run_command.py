@@ -182,3 +182,19 @@ def test_outputs_whose_elements_share_bytes_are_compared(wavespec: Command) -> N
     result = wavespec("run", SPECS / "quantize_mxf4.wave.yaml", "--dim", "M=3", "--dim", "K=64", "--repeats", "1")
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("quantize_mxf4 on cpu, ") and ": ok\n" in result.out
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("columns", [0, 3, 16])
+def test_views_are_passed_where_any_strides_are_taken(wavespec: Command, small: Path, columns: int) -> None:
+    text = re.sub(r"(shape: .*dtype: \w+)", r"\1, strides: any", small.read_text())
+    assert text.count("strides") == 3
+    small.write_text(text)
+    result = wavespec("run", small, "--strided", str(columns), "--repeats", "1")
+    assert (result.code, result.err) == (0, "")
+
+
+def test_views_need_a_tensor_that_may_be_one(wavespec: Command, small: Path) -> None:
+    result = wavespec("run", small, "--strided", "8")
+    assert result.code == 2
+    assert "error[nothing-strided]: No tensor of small may have any strides." in result.err

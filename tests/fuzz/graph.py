@@ -18,11 +18,13 @@ LIMITS = {"f64": 2**40, "f32": 2**22, "f16": 2**10, "bf16": 2**7, "i64": 2**40, 
 
 @dataclass(frozen=True, slots=True)
 class RandomSpec:
-    """A spec as text; `whole` says that results are exact for whole numbers from -3 to 3."""
+    """A spec as text; `whole` says that results are exact for whole numbers from -3 to 3; `columns`: of tensors of any
+    strides, how many are in front of the view that is passed."""
 
     text: str
     whole: bool
     sizes: tuple[dict[str, int], ...]
+    columns: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)

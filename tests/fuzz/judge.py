@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from tests.fuzz.graph import RandomSpec
-from tests.kernels import TORCH, array_to_tensor, check_error, tensor_to_array, tensors_of
+from tests.fuzz.strided import array_of, outputs_of, view_of
+from tests.kernels import TORCH, array_to_tensor, check_error, tensors_of
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import best_variant, build, emit, lower
@@ -84,7 +85,11 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
             sizes = complete_sizes(spec, given)
             inputs = inputs_of(spec, sizes, whole=random.whole)
             named = zip(_names(spec, "input"), inputs, strict=True)
-            arrays: dict[str, Any] = {name: tensor_to_array(one, spec.tensors[name].dtype) for name, one in named}
+            columns = random.columns
+            arrays: dict[str, Any] = {
+                name: array_of(one, columns.get(name), spec.tensors[name].dtype)
+                for name, one in (*named, *outputs_of(spec, sizes, columns).items())
+            }
             report = simulate(kernel, machine, arrays, sizes)
             assert report.ok, f"{machine.variant} {sizes}: {report.render()}"
             outputs = _names(spec, "output")
@@ -104,9 +109,22 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
             for given in random.sizes:
                 sizes = complete_sizes(spec, given)
                 inputs = inputs_of(spec, sizes, whole=random.whole)
-                results = list(tensors_of(compiled(*inputs)))
+                results = _called(compiled, spec, inputs, sizes, random.columns)
                 _with_place(f"cpu {sizes}", spec, inputs, results, whole=random.whole)
     return "right" if taken else f"refused ({', '.join(sorted(refusals))})"
+
+
+def _called(
+    kernel: Kernel, spec: KernelSpec, inputs: tuple[Tensor, ...], sizes: dict[str, int], columns: Mapping[str, int]
+) -> list[Tensor]:
+    views = [view_of(one, columns.get(name)) for name, one in zip(_names(spec, "input"), inputs, strict=True)]
+    results = tensors_of(kernel(*views))
+    if given := outputs_of(spec, sizes, columns):
+        names = _names(spec, "output")
+        into = [given.get(name, torch.zeros_like(one)) for name, one in zip(names, results, strict=True)]
+        for made, written in zip(results, tensors_of(kernel(*views, out=into)), strict=True):
+            assert torch.equal(made.double(), written.double()) or made.isnan().any()
+    return list(results)
 
 
 def _with_place(

@@ -12,10 +12,12 @@ from tests.fuzz.flat import conversions, elementwise, mapped, taken
 from tests.fuzz.graph import RandomSpec
 from tests.fuzz.products import chain, product
 from tests.fuzz.rows import bounded, extremes, reductions, scans
+from tests.fuzz.strided import strided
 
 FORMS = (reductions, scans, extremes, bounded, product, product, chain, elementwise, mapped, taken, conversions)
 
 
 def random_spec(random: Random) -> RandomSpec:
     """A spec of one of the forms."""
-    return random.choice(FORMS)(random, random.random() < 0.6)
+    spec = random.choice(FORMS)(random, random.random() < 0.6)
+    return strided(spec, random) if random.random() < 0.3 else spec

@@ -55,6 +55,19 @@ def test_pointers_then_sizes_are_packed_in_order() -> None:
     assert (launch["function"], launch["stream"], launch["attributes"]) == (FUNCTION, 1000, (None, 0, None))
 
 
+def test_views_are_passed_as_an_aligned_address_with_offset_and_strides() -> None:
+    """Numbers of 64 bits come behind the sizes, the lower half first; nothing is copied for its alignment."""
+    plain = _gemm()
+    a, *others = plain.tensors
+    artifact, cuda = replace(plain, tensors=(replace(a, strides="any"), *others)), StandInCuda(_GEMM + "iiii")
+    tensors = [torch.zeros(33, 40)[:, 3:19], *_operands()[1:]]
+    numbers = {"offset(a)": 3, "stride(a, M)": 3 * 2**32 + 2**31 + 40, "alignment(a)": 1}
+    _launch(CudaLauncher(artifact, [_PTX], _CPU, cuda.driver), tensors, artifact, **_SIZES, **numbers)
+    (launch,) = cuda.launches
+    assert launch["pointers"] == [tensors[0].data_ptr() - 12, *(tensor.data_ptr() for tensor in tensors[1:])]
+    assert launch["sizes"] == [33, 9, 16, 3, 0, 40 - 2**31, 3]
+
+
 def test_tensor_maps_stand_between_tensors_and_scratch() -> None:
     maps = (TensorMap("double", (64,)), TensorMap("x", (128,)))
     artifact, cuda = replace(scaled_interface(), backend="cuda", tensor_maps=maps), StandInCuda("pppmmpi")

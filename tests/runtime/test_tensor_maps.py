@@ -61,6 +61,38 @@ def test_batches_have_strides_of_their_own() -> None:
     assert (one["dtype"], one["sizes"], one["strides"]) == (uint8, [32, 100, 33], [32, 3200])
 
 
+def test_views_have_the_strides_of_the_call_and_start_where_they_do() -> None:
+    """Heads of a fused projection: dims are counted from the innermost on, whatever the order of their strides."""
+    tensor, plain = TensorParameter("a", "bf16", ("M", "N", "K"), strides="any"), _artifact()
+    described = (TensorMap("a", (1, 8, 32), 64),)
+    artifact, cuda = replace(plain, tensors=(tensor, *plain.tensors[1:]), tensor_maps=described), StandInCuda("")
+    numbers = {"offset(a)": 8, "stride(a, M)": 64, "stride(a, N)": 3072, "alignment(a)": 8}
+    plan = make_plan(artifact, {"M": 16, "N": 100, "K": 64, **numbers})
+    maps = TensorMaps(artifact, cuda.driver)
+    maps((0x10010, *_ADDRESSES[1:]), plan)
+    (one,) = cuda.maps
+    assert (one["address"], one["sizes"], one["strides"]) == (0x10010, [64, 100, 16], [6144, 128])
+    maps((0x10010, *_ADDRESSES[1:]), make_plan(artifact, plan.sizes | {"stride(a, M)": 128}))
+    assert len(cuda.maps) == 2, "other strides are another map"
+
+
+def test_a_dim_of_one_element_has_a_step_that_maps_may_have() -> None:
+    tensor, plain = TensorParameter("a", "bf16", ("M", "N", "K"), strides="any"), _artifact()
+    artifact = replace(plain, tensors=(tensor, *plain.tensors[1:]), tensor_maps=(TensorMap("a", (1, 8, 32), 64),))
+    cuda, numbers = StandInCuda(""), {"offset(a)": 0, "stride(a, M)": 0, "stride(a, N)": 104, "alignment(a)": 8}
+    TensorMaps(artifact, cuda.driver)(_ADDRESSES, make_plan(artifact, {"M": 1, "N": 5, "K": 64, **numbers}))
+    (one,) = cuda.maps
+    assert (one["sizes"], one["strides"]) == ([64, 5, 1], [208, 1040])
+
+
+def test_rows_that_no_map_describes_are_refused() -> None:
+    tensor, plain = TensorParameter("a", "bf16", ("M", "K"), strides="any"), _artifact()
+    artifact = replace(plain, tensors=(tensor, *plain.tensors[1:]), tensor_maps=(TensorMap("a", (8, 32), 64),))
+    sizes = {"M": 16, "N": 24, "K": 64, "offset(a)": 0, "stride(a, M)": 65, "alignment(a)": 1}
+    with pytest.raises(ArgumentError, match="has rows 130 bytes apart"):
+        TensorMaps(artifact, StandInCuda("").driver)(_ADDRESSES, make_plan(artifact, sizes))
+
+
 _IMAGES = TensorParameter("a", "bf16", ("M", "N", "K", 64))
 _WINDOWS = (Window(-1, 2, ("ceildiv", "N", 2)), Window(-3, 1, ("add", "K", 4)))
 

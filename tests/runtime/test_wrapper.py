@@ -164,7 +164,7 @@ class Blocked:
     names = ("pydantic", "sympy", "yaml", "jinja2", "iree.compiler", "typer", "rich")
     def find_spec(self, name, path=None, target=None):
         ours = name == "wavespec.ir" or name.startswith(
-            ("wavespec.runtime", "wavespec.version", "wavespec.ir.dtype")
+            ("wavespec.runtime", "wavespec.version", "wavespec.ir.dtype", "wavespec.ir.strided")
         )
         theirs = any(name == blocked or name.startswith(blocked + ".") for blocked in self.names)
         if theirs or (name.startswith("wavespec.") and not ours):

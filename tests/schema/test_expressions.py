@@ -296,4 +296,4 @@ def test_names_come_once_in_order() -> None:
 
 
 def test_functions_are_those_of_the_grammar() -> None:
-    assert set(FUNCTIONS) == {"min", "max", "ceildiv", "size", "start", "end"}
+    assert set(FUNCTIONS) == {"min", "max", "ceildiv", "size", "start", "end", "stride", "alignment"}

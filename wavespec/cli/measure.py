@@ -55,6 +55,23 @@ def random_inputs(spec: KernelSpec, sizes: Mapping[str, int], seed: int, device:
     return inputs
 
 
+def as_views(
+    spec: KernelSpec, inputs: Sequence[Tensor], sizes: Mapping[str, int], columns: int
+) -> tuple[list[Tensor], dict[str, Any]]:
+    """Copies of inputs, and tensors for results by the name of their argument; those of any strides are views of rows
+    that have so many ``columns`` more in front."""
+    given, arguments, outputs = iter(inputs), list[Tensor](), list[Tensor]()
+    for tensor in spec.tensors.values():
+        shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
+        whole = inputs[0].new_zeros(shape, dtype=DTYPES[tensor.dtype]) if tensor.role == "output" else next(given)
+        if tensor.strides == "any" and shape:
+            row = whole.new_zeros((*shape[:-1], columns + shape[-1]))[..., columns:]
+            (outputs if tensor.role == "output" else arguments).append(row.copy_(whole))
+        else:
+            (outputs if tensor.role == "output" else arguments).append(whole.clone())
+    return arguments, {"out": outputs} if outputs else {}
+
+
 def accuracy(
     spec: KernelSpec, inputs: Sequence[Tensor], written: Tensor | Sequence[Tensor]
 ) -> tuple[Accuracy, list[Doubt]]:

@@ -38,6 +38,15 @@ Debug = Annotated[
         "--debug", metavar="NAME", help="A value of the graph to show (repeatable), beside those of its 'debug' ops."
     ),
 ]
+Strided = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=1 << 20,
+        metavar="COLUMNS",
+        help="Pass tensors with 'strides: any' as views of rows that have so many columns more in front.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")]
 
 
@@ -48,6 +57,14 @@ class NoDevice(WavespecError, code="no-device"):
         super().__init__("--target", f"torch sees no device that runs {target}.", hints=[hint])
 
 
+class NothingStrided(WavespecError, code="nothing-strided"):
+    """Views are to be passed to a kernel that takes none without a copy."""
+
+    def __init__(self, kernel: str) -> None:
+        hint = "Write 'strides: any' in a tensor, or leave the option out."
+        super().__init__("--strided", f"No tensor of {kernel} may have any strides.", hints=[hint])
+
+
 def run(
     spec: Spec,
     dim: Dims = None,
@@ -56,18 +73,23 @@ def run(
     seed: Seed = 0,
     repeats: Repeats = 10,
     debug: Debug = None,
+    strided: Strided = None,
     json: Json = False,
 ) -> None:
     """Build a spec, run it on random tensors, and compare the result with the reference."""
     failures.MODE.json = json
     found: list[tuple[str, list[dict[str, Any]]]] = []
-    for label, kernel_spec, runs in _asked(spec, dim, member, target):
+    asked = _asked(spec, dim, member, target)
+    for _, kernel_spec, _ in asked if strided is not None else ():
+        if all(tensor.strides != "any" for tensor in kernel_spec.tensors.values()):
+            raise NothingStrided(kernel_spec.name)
+    for label, kernel_spec, runs in asked:
         kernel, device = _built(label, kernel_spec, target)
         shown = _with_debug(label, kernel_spec, debug or [], target)
         rows: list[dict[str, Any]] = []
         for sizes in runs:
             with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=False)
+                row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=False, strided=strided)
             rows.append(row)
             if not json:
                 _print_run(kernel_spec.name, target, row)
@@ -190,15 +212,20 @@ def _measured(
     device: str,
     *,
     with_torch: bool,
+    strided: int | None = None,
 ) -> dict[str, Any]:
     import torch
 
-    from wavespec.cli.measure import accuracy, floating_point_operations, median_seconds, random_inputs
+    from wavespec.cli.measure import accuracy, as_views, floating_point_operations, median_seconds, random_inputs
     from wavespec.sim.reference import reference
 
     inputs = random_inputs(spec, sizes, seed, device)
-    found, doubts = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs)))
-    calls = [lambda: kernel(*inputs)]
+    if strided is None:
+        arguments, outputs = [tensor.clone() for tensor in inputs], dict[str, Any]()
+    else:
+        arguments, outputs = as_views(spec, inputs, sizes, strided)
+    found, doubts = accuracy(spec, inputs, kernel(*arguments, **outputs))
+    calls = [lambda: kernel(*arguments, **outputs)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None))
     seconds = median_seconds(calls, device, repeats)

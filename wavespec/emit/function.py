@@ -13,6 +13,7 @@ from wavespec.emit.registers import Parts, resized
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size
+from wavespec.ir.strided import names_of_tensor, symbol_of
 from wavespec.ir.thread import Mask
 from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.targets.machine import Machine, MatrixInstruction
@@ -77,6 +78,7 @@ class Function:
         for ordinal, size in enumerate(sizes):
             name = self.text.op(f"hal.interface.constant.load layout({self.layout}) ordinal({ordinal}) : i32")
             self.indices.define(size, name, 32)
+        self._define_numbers(len(sizes))
         for emitter in self.emitters:
             emitter.begin()
         self.block(self.kernel.body)
@@ -88,6 +90,22 @@ class Function:
         text = f"func.func @{name}() attributes {{{', '.join(self.attributes)}}} {{\n{body}\n}}"
         beside = tuple(self.tensor_maps), tuple(self.assumptions)
         return KernelFunction(name, text, tuple(self.text.location_lines()), self.shared_bytes, *beside)
+
+    def _define_numbers(self, ordinal: int) -> None:
+        """What says where elements of strided tensors are, behind the sizes, each in two halves."""
+        declared = {symbol.args[0] for symbol in self.kernel.symbols}
+        for memory in (memory for memory in self.tensors() if memory.is_strided):
+            for symbol in map(symbol_of, names_of_tensor(memory.name, memory.dims)):
+                if symbol in declared:
+                    self.indices.define(symbol, self._whole_number(ordinal), 64)
+                ordinal += 2
+
+    def _whole_number(self, ordinal: int) -> str:
+        load = f"hal.interface.constant.load layout({self.layout}) ordinal"
+        low, high = (self.text.op(f"{load}({at}) : i32") for at in (ordinal, ordinal + 1))
+        low, high = (self.text.op(f"arith.{verb} {half} : i32 to i64") for verb, half in (("extui", low), ("extsi", high)))
+        high = self.text.op(f"arith.shli {high}, {self.text.constant(32, 'i64')} : i64")
+        return self.text.op(f"arith.ori {high}, {low} : i64")
 
     def block(self, ops: Sequence[Op]) -> None:
         """Write operations one after another, those of a run together."""

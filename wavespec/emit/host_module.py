@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wavespec.ir.strided import offset_of, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, PACKED, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
 
@@ -38,15 +39,15 @@ def pipeline_layout(interface: KernelArtifact) -> str:
     write = "#hal.pipeline.binding<storage_buffer>"
     bindings = [write if tensor.written else read for tensor in interface.tensors]
     bindings += [read] * len(interface.tensor_maps) + [write] * len(interface.scratch_bytes)
-    return f"#hal.pipeline.layout<constants = {len(interface.dynamic_dims)}, bindings = [{', '.join(bindings)}]>"
+    return f"#hal.pipeline.layout<constants = {interface.constant_count}, bindings = [{', '.join(bindings)}]>"
 
 
 def host_module(interface: KernelArtifact, kernel: str, module_attributes: str = "") -> str:
     """Module whose public function runs the kernel on buffers in place; compile it to a vmfb.
 
     The function has the name of the entry point and takes, in this order: a `!hal.buffer` per tensor and per
-    scratch buffer, an `i32` per dynamic dim, an `i64` with the bytes of each scratch buffer. It returns
-    nothing, once results are written.
+    scratch buffer, an `i32` per dynamic dim and two per number of strided tensors, an `i64` with the bytes of each
+    scratch buffer. It returns nothing, once results are written.
 
     Args:
         interface: the artifact to be, its binaries not yet filled in.
@@ -111,10 +112,13 @@ def _host_function(interface: KernelArtifact) -> str:
     dims = interface.dynamic_dims
     arguments = [f"%buffer_{tensor.name}: !hal.buffer" for tensor in interface.tensors]
     arguments += [f"%buffer_{name}: !hal.buffer" for name in scratch]
-    arguments += [f"%size_{name}: i32" for name in dims] + [f"%bytes_{name}: i64" for name in scratch]
+    halves = [f"half.{index}" for index in range(2 * len(interface.numbers))]
+    arguments += [f"%size_{name}: i32" for name in (*dims, *halves)] + [f"%bytes_{name}: i64" for name in scratch]
     body = _Body({name: f"%dim_{name}" for name in dims}, _fixed(interface))
     # The caller checked that sizes are below 2**31.
     body.lines += [f"%dim_{name} = arith.index_castui %size_{name} : i32 to index" for name in dims]
+    for name, low, high in zip(interface.numbers, halves[::2], halves[1::2], strict=True):
+        body.join_halves(name, f"%size_{low}", f"%size_{high}")
     operands: list[tuple[str, str, bool]] = []
     for tensor in interface.tensors:
         operands.append((f"tensor_{tensor.name}", body.value(_tensor_bytes(tensor)), tensor.written))
@@ -125,8 +129,8 @@ def _host_function(interface: KernelArtifact) -> str:
         buffer = "%buffer_" + name.removeprefix("tensor_")
         body.lines.append(f"%{name} = hal.tensor.import {buffer} : !hal.buffer -> tensor<?xi8>{{{size}}}")
     written = [(name, size) for name, size, writes in operands if writes]
-    values = ", ".join([f"%{name}" for name, _, _ in operands] + [f"%size_{name}" for name in dims])
-    types = ", ".join([f"tensor<?xi8>{{{size}}}" for _, size, _ in operands] + ["i32"] * len(dims))
+    values = ", ".join([f"%{name}" for name, _, _ in operands] + [f"%size_{name}" for name in (*dims, *halves)])
+    types = ", ".join([f"tensor<?xi8>{{{size}}}" for _, size, _ in operands] + ["i32"] * interface.constant_count)
     results = ", ".join(f"%{name}{{{size}}}" for name, size in written)
     workload = ", ".join(f"%dim_{name}" for name in dims)
     symbol = f"@{EXECUTABLE}::@{interface.entry_point}" + (f"[{workload}]" if workload else "")
@@ -144,6 +148,15 @@ def _fixed(interface: KernelArtifact) -> dict[str, int]:
 
 def _tensor_bytes(tensor: TensorParameter) -> SizeExpr:
     elements, bytes_ = PACKED.get(tensor.dtype) or (1, DTYPE_BYTES[tensor.dtype])
+    if tensor.is_strided:  # from the address that the kernel gets, up to the last element
+        last: SizeExpr = offset_of(tensor.name)
+        rows: SizeExpr = 1
+        for dim in tensor.dims[:-1]:
+            last = ("add", last, ("mul", ("sub", dim, 1), stride_of(tensor.name, str(dim))))
+            rows = ("mul", rows, dim)
+        for dim in tensor.dims[-1:]:  # without rows there are no columns
+            last = ("add", last, ("mul", ("sub", dim, 1), ("min", rows, 1)))
+        return ("mul", ("add", last, 1), bytes_)
     size: SizeExpr = bytes_
     for dim in tensor.dims:
         size = ("mul", size, dim)
@@ -154,13 +167,21 @@ def _tensor_bytes(tensor: TensorParameter) -> SizeExpr:
 class _Body:
     """Lines of a block, and the SSA values that stand for dims in it."""
 
-    dims: Mapping[str, str]
+    dims: dict[str, str]
     fixed: Mapping[str, int]
     lines: list[str] = field(default_factory=list[str])
 
+    def join_halves(self, name: str, low: str, high: str) -> None:
+        """Append what makes an `index` of a number that comes as two `i32`."""
+        low, high = (self._define(f"arith.extui {half} : i32 to i64") for half in (low, high))
+        bits = self._define("arith.constant 32 : i64")
+        high = self._define(f"arith.shli {high}, {bits} : i64")
+        whole = self._define(f"arith.ori {high}, {low} : i64")
+        self.dims[name] = self._define(f"arith.index_cast {whole} : i64 to index")
+
     def value(self, expression: SizeExpr) -> str:
-        """Append what computes `expression`, all of whose parts are >= 0, as an `index`; returns its SSA
-        name."""
+        """Append what computes `expression`, all of whose parts are >= 0, as an `index`, those that are -1 for an empty
+        dim among them; returns its SSA name."""
         if isinstance(expression, str):
             return self.dims[expression] if expression in self.dims else self.value(self.fixed[expression])
         if isinstance(expression, int):

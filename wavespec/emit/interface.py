@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size
+from wavespec.ir.strided import number_of
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
@@ -37,7 +38,13 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
     asked = resolved.computation.dims
     tensors = [
         TensorParameter(
-            memory.name, memory.dtype.name, memory.dims, memory.role == "output", memory.role == "inout", memory.zeroed
+            memory.name,
+            memory.dtype.name,
+            memory.dims,
+            memory.role == "output",
+            memory.role == "inout",
+            memory.zeroed,
+            resolved.computation.tensors[memory.name].strides or "",
         )
         for memory in kernel.memories
         if memory.space == "global"
@@ -73,7 +80,7 @@ def expr_to_size(expr: Expr) -> SizeExpr:
         case "const":
             return expr.args[0]
         case "symbol":
-            return dim_of_size(expr.args[0])
+            return number_of(expr.args[0]) or dim_of_size(expr.args[0])
         case "sum":
             total: SizeExpr = 0
             for coefficient, term in expr.terms():

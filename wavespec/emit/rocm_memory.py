@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.indices import lower_bound, uniform_and_varying
@@ -14,6 +14,7 @@ from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.names import dim_of_size
+from wavespec.ir.strided import number_of
 from wavespec.ir.thread import Mask
 from wavespec.runtime.artifact import Assumption
 
@@ -35,7 +36,8 @@ class RocmMemory(Emitter):
     (`end`).
 
     Note [range check]: a descriptor ends where its tensor ends, so rows beyond the last one need no mask; any other
-    masked-off lane gets an offset that is always out of range.  Offsets are modulo 2³², so a mask is left out only where
+    masked-off lane gets an offset that is always out of range.  In tensors of any strides, rows beyond the last one may
+    be in front of the end, so that all of them need their masks.  Offsets are modulo 2³², so a mask is left out only where
     it is known how many rows lanes are apart, which the launch checks (`end`).  Descriptions of the hardware differ in
     whether the scalar offset takes part in the check; both give the same answer here, because a tile begins inside of its
     tensor and a loop ends before its dim does.
@@ -74,6 +76,9 @@ class RocmMemory(Emitter):
         beyond its end: offsets of both together are below 2³²."""
         tiles = {split.dim: split.tile for split in self.kernel.distribution.workgroup}
         for memory in self.function.tensors():
+            if memory.is_strided:
+                self._assume(memory, self._reached(memory, tiles) * memory.dtype.bytes)
+                continue
             first, row = const(1), const(memory.dtype.bytes)
             for number, (dim, extent) in enumerate(zip(memory.dims, memory.shape, strict=True)):
                 if number:
@@ -82,11 +87,24 @@ class RocmMemory(Emitter):
                     first = const(tiles[dim]) if dim in tiles and not memory.mapped else extent
             beyond = const(self.rows.get(memory.name, 1))
             for reached in (first * row, *(() if at_most(beyond, maximum(first, 1)) else (beyond * row,))):
-                if not at_most(reached, const(_BEYOND)):
-                    called = reached.substitute({name: symbol(dim_of_size(name)) for name in reached.symbols})
-                    text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
-                    assumed = Assumption(text, ("le", expr_to_size(reached), _BEYOND))
-                    self.function.assumptions.append(assumed)
+                self._assume(memory, reached)
+
+    def _reached(self, memory: Memory, tiles: Mapping[str, int]) -> Expr:
+        """Elements of a strided tensor that a workgroup reaches from its base on: along every dim those of its tile, or
+        all of them."""
+        assert memory.start is not None
+        reached = memory.start
+        for dim, extent, stride in zip(memory.dims, memory.shape, memory.strides, strict=True):
+            reached = reached + (const(tiles[dim]) if dim in tiles and not memory.mapped else extent) * stride
+        return reached
+
+    def _assume(self, memory: Memory, reached: Expr) -> None:
+        """Have the launch check that so many bytes are below the limit, unless that is known."""
+        if at_most(reached, const(_BEYOND)):
+            return
+        called = reached.substitute({name: symbol(number_of(name) or dim_of_size(name)) for name in reached.symbols})
+        text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
+        self.function.assumptions.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
         bytes_ = self.indices.integer(offset * memory.dtype.bytes, 64)
@@ -257,7 +275,7 @@ class RocmMemory(Emitter):
         mask: Mask = extra
         for left, right in op["mask"]:
             beyond_end = at_most(memory.shape[0], right) and at_most(left * row_elements, op["offset"])
-            rows = self._rows(left, memory.shape[0]) if beyond_end else None
+            rows = self._rows(left, memory.shape[0]) if beyond_end and not memory.is_strided else None
             if rows is None:
                 mask += ((left, right),)
             else:

@@ -65,6 +65,12 @@ def call_context(
     def described_as(name: str) -> str:
         return described([tensor for kernel in kernels for tensor in kernel.tensors if tensor.name == name])
 
+    def layout_of(names: Sequence[str]) -> str:
+        """What the strides of arguments may be."""
+        found = {one.strides == "any" for kernel in kernels for one in kernel.tensors if one.name in names}
+        dense, views = "contiguous", "of any strides, of which the last is 1"
+        return views if found == {True} else dense if found == {False} else f"{dense}, or {views}, as the kernel has it"
+
     return {
         "name": whole.name,
         "doc": whole.doc.strip(),
@@ -80,6 +86,7 @@ def call_context(
         "arguments": (*whole.inputs, *keywords),
         "written": written,
         "described": described_as,
+        "layout": layout_of,
         "zeroed": {tensor.name for kernel in kernels for tensor in kernel.outputs if tensor.zeroed},
         "namespace": f"wavespec_{version[:8]}",
         "schema": schema,

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wavespec.runtime.artifact import Dim
+from wavespec.runtime.artifact import Dim, Strides
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
@@ -15,7 +15,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 @dataclass(frozen=True, slots=True)
 class WrapperTensor:
     """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
-    input that is changed in place, `zeroed` for an output that starts as zeros."""
+    input that is changed in place, `zeroed` for an output that starts as zeros, `strides` as in the spec."""
 
     type: ClassVar[str] = "Tensor"
     name: str
@@ -24,6 +24,7 @@ class WrapperTensor:
     output: bool = False
     updated: bool = False
     zeroed: bool = False
+    strides: Strides = ""
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.dims))}]"

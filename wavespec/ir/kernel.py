@@ -6,6 +6,7 @@ operation per instruction-sized step.  ``docs/architecture.md`` prints one kerne
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import Literal
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.expr import total as total_of
 from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
 from wavespec.ir.op import Op, Region, TileType, Value, VectorType
@@ -33,6 +35,7 @@ class Memory:
     ``mapped``: an index mapping says which elements a workgroup accesses.  ``streamed``: stores may pass the caches by.
     ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``packed``: shared memory in which small elements share bytes, as they do in tensors.
+    ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
 
@@ -50,7 +53,22 @@ class Memory:
     zeroed: bool = False
     arrivals: int = 0
     packed: bool = False
+    strides: tuple[Expr, ...] = ()
+    start: Expr | None = None
     span: Span | None = field(default=None, compare=False)
+
+    @property
+    def is_strided(self) -> bool:
+        """Whether a call says where elements are: ``start`` and a stride for every dim, in elements."""
+        return self.start is not None
+
+    @property
+    def row_divisor(self) -> int:
+        """What divides the places, in elements, at which any row of a tensor starts and ends."""
+        length = self.shape[-1].divisor
+        if self.start is None:
+            return length
+        return math.gcd(length, self.start.divisor, *(stride.divisor for stride in self.strides[:-1]))
 
     @property
     def is_packed(self) -> bool:
@@ -71,6 +89,8 @@ class Memory:
         """Elements of the memory (of one buffer), padding included."""
         if self.arrangement is not None:
             return const(self.arrangement.elements)
+        if self.start is not None:  # up to the last one of all
+            return self.offset({dim: extent - 1 for dim, extent in zip(self.dims, self.shape, strict=True)}) + 1
         total = const(1)
         for extent in self.shape:
             total = total * extent
@@ -80,6 +100,10 @@ class Memory:
         """Element offset of a coordinate (in the first buffer)."""
         if self.arrangement is not None:
             return self.arrangement.offset(coordinates)
+        if self.start is not None:
+            return total_of(
+                [(self.start, 1), *((coordinates[d] * s, 1) for d, s in zip(self.dims, self.strides, strict=True))]
+            )
         total = const(0)
         for dim, extent in zip(self.dims, self.shape, strict=True):
             total = total * extent + coordinates[dim]

@@ -184,6 +184,11 @@ class _KernelReader(ExprReader):
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
             buffers = int(self.take("name")[1:])
+        start, strides = None, list[Expr]()
+        if self.accept("start"):
+            start = self.bracketed()
+            self.expect("strides")
+            strides = [self.bracketed() for _ in dims]
         arrivals = self.integer() if self.accept("arrivals") else 0
         return Memory(
             name,
@@ -200,6 +205,8 @@ class _KernelReader(ExprReader):
             zeroed,
             arrivals,
             packed,
+            tuple(strides),
+            start,
         )
 
     def arrangement(self) -> Arrangement:

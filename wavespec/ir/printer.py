@@ -90,6 +90,8 @@ def _memory_text(memory: Memory) -> str:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:
         text += f" x{memory.buffers}"
+    if memory.start is not None:
+        text += f" start [{memory.start}] strides {' '.join(f'[{stride}]' for stride in memory.strides)}".rstrip()
     if memory.arrivals:
         text += f" arrivals {memory.arrivals}"
     return text

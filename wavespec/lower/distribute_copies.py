@@ -128,7 +128,7 @@ def boxes_of(source: Memory, shared: Memory, machine: Machine, parts: int = 1) -
         or source.dtype != shared.dtype
         or source.is_packed != shared.is_packed
         or len(source.dims) > machine.globals.bulk_box_dims
-        or source.shape[-1].divisor * source.dtype.stored_bits % (8 * granule)
+        or source.row_divisor * source.dtype.stored_bits % (8 * granule)
     ):
         return ()
     assert shared.arrangement is not None

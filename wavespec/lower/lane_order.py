@@ -64,6 +64,6 @@ def copy_width(source: Memory, shared: Memory, machine: Machine) -> int:
     width = 1 << min(width, shared.arrangement.run(column)).bit_length() - 1
     while shared.shape[-1].value % width:
         width //= 2
-    while width > 1 and not machine.globals.aligned(source.shape[-1].divisor, width, source.dtype.stored_bits):
+    while width > 1 and not machine.globals.aligned(source.row_divisor, width, source.dtype.stored_bits):
         width //= 2
     return width

@@ -86,7 +86,8 @@ class PipelineLoops(Pass):
             kernel, op = _widened(_buffered(kernel, plan), op, plan.unroll)
             pipelined[op.node] = plan
             at = kernel.symbol(op["induction"])
-            checked = machine.globals.range_checked
+            # Steps beyond the end of a strided tensor may be anywhere.
+            checked = machine.globals.range_checked and not any(memory.is_strided for memory in kernel.memories)
             pipeline = SoftwarePipeline(op, at, plan, fresh, kernel.symbols, range_checked=checked)
             if pipeline.sums_beyond_end and not pipeline.zeros_change_nothing():
                 raise StepsBeyondEnd(kernel.distribution.schedule_of(op.node).where(), op.node)

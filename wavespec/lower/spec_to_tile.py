@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
@@ -12,6 +14,7 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Op, Split, WaveRoles
 from wavespec.ir.names import size_name
 from wavespec.ir.rewriting import without_unused
+from wavespec.ir.strided import alignment_of, most_alignment, offset_of, stride_of, symbol_of
 from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.lower.base import fresh_names
@@ -62,11 +65,13 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
             staged=tensor.space == "shared",
             streamed=tensor.space == "streamed",
             zeroed=name in resolved.zeroed,
+            **_placement(resolved, name),
             span=tensor.span,
         )
         for name, tensor in sorted(computation.tensors.items(), key=lambda item: item[1].role == "output")
     )
-    symbols = tuple(size for size in sizes.values() if not size.is_const)
+    placed = (place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides))
+    symbols = tuple(size for size in (*sizes.values(), *placed) if not size.is_const)
     empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
@@ -125,6 +130,23 @@ def _size(resolved: ResolvedKernel, name: str) -> Expr:
     dim = resolved.promised[name]
     most = LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)
     return symbol(size_name(name), dim.min, most, dim.multiple_of)
+
+
+def _placement(resolved: ResolvedKernel, name: str) -> dict[str, Any]:
+    """``start`` and ``strides`` of a tensor that may have any, with what is promised of them."""
+    tensor = resolved.computation.tensors[name]
+    if tensor.strides != "any":
+        return {}
+    promised, room = resolved.promised, most_alignment(DTYPES[tensor.dtype].bytes)
+    common = promised[alignment_of(name)].multiple_of
+    strides = (promised[stride_of(name, dim)] for dim in tensor.shape[:-1])
+    symbols = (
+        symbol(symbol_of(stride_of(name, dim)), stride.min, stride.max, math.lcm(stride.multiple_of, common))
+        for dim, stride in zip(tensor.shape[:-1], strides, strict=True)
+    )
+    unit = math.gcd(common, room)
+    start = symbol(symbol_of(offset_of(name)), 0, room - unit, unit) if unit < room else const(0)
+    return {"start": start, "strides": (*symbols, *[const(1)][: len(tensor.shape)])}
 
 
 def _distribution(resolved: ResolvedKernel) -> Distribution:

@@ -241,6 +241,7 @@ def write_fragments(
     granule = granule_elements(memory, layout, origin)
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
+    checked = checked and not memory.is_strided  # the length of a row says nothing about where the next one starts
     widest = widest_access(memory, masked, machine, checked=checked)
     coordinates = [coordinates_in(memory, origin, c) for c in layout.coordinates(granule)]
     for number, value in enumerate(values):

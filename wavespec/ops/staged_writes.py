@@ -34,7 +34,7 @@ def staging_of(
     granule, bytes_ = machine.globals.bulk_row_bytes, output.dtype.bytes
     if output.dtype.is_packed or not granule or len(output.dims) > machine.globals.bulk_box_dims:
         return ()
-    if output.shape[-1].divisor * bytes_ % granule or output.dims[-1] != dims[1]:
+    if output.row_divisor * bytes_ % granule or output.dims[-1] != dims[1]:
         return ()
     if dims[0] not in output.dims:
         return ()

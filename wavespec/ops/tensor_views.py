@@ -90,6 +90,8 @@ def _whole_tensor(op: Op, kernel: Kernel) -> Memory | None:
     memory = kernel.memory(op["source" if op.is_(COPY) else "memory"])
     if not op.get("at") or op.get("combine") or op.get("through") or len(dims_of(op)) != 2:
         return None
+    if memory.is_strided:  # no dims of it are one
+        return None
     if any(not (size.low or dim in kernel.present) for dim, size in zip(memory.dims, memory.shape, strict=True)):
         return None
     return memory

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wavespec.ir.dtype import DTYPES
+from wavespec.ir.strided import alignment_of, names_of_tensor
 from wavespec.runtime.code import Binary
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
 Backend = Literal["cpu", "cuda", "hip"]
+Strides = Literal["", "any", "contiguous"]
+"""Which tensors a call takes: others are copied first, where they are only read; any whose last dim is dense; or only
+contiguous ones."""
 
 DTYPE_BYTES: Final = {name: dtype.bytes for name, dtype in DTYPES.items() if not dtype.is_packed}
 """The element types that a tensor argument may have, with the bytes of one element in memory."""
@@ -44,7 +48,8 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class TensorParameter:
-    """One tensor argument: contiguous, row-major, `dims` outermost first (a dim name or a literal size)."""
+    """One tensor argument, `dims` outermost first (a dim name or a literal size); row-major, unless it may
+    have any strides."""
 
     name: str
     dtype: str
@@ -54,6 +59,16 @@ class TensorParameter:
     """Whether it is an input that the kernel changes in place."""
     zeroed: bool = False
     """Whether it is an output that starts as zeros, because not every element is written in every call."""
+    strides: Strides = ""
+
+    @property
+    def is_strided(self) -> bool:
+        """Whether the kernel is passed where its elements are."""
+        return self.strides == "any"
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        return tuple(map(str, self.dims))
 
     @property
     def written(self) -> bool:
@@ -115,7 +130,8 @@ class KernelArtifact:
     """A kernel compiled for one target.
 
     Arguments are bound in this order: `tensors` (inputs, then outputs), one scratch buffer per entry of
-    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`.
+    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`, and
+    every one of `numbers` as two, the lower half first.
     `binaries` are ordered best first; the first whose `requires` the machine meets is used.
 
     Its own launch data is for all sizes; `cases` are the same kernel compiled for some, and come first.
@@ -165,7 +181,8 @@ class KernelArtifact:
                 all(n in dims for t in self.tensors for n in t.dims if isinstance(n, str)),
                 "a tensor has an undeclared dim",
             ),
-            (all(n in dims for n in self._expression_names()), "an expression has an undeclared dim"),
+            (self._expression_names() <= {*dims, *self._known_numbers()}, "an expression has an undeclared dim"),
+            (not any(t.is_strided and t.dtype in PACKED for t in self.tensors), "packed elements have strides"),
             (all(t.dtype in DTYPE_BYTES or t.dtype in PACKED for t in self.tensors), "a tensor has an unknown dtype"),
             (len({b.label for b in self.binaries}) == len(self.binaries), "labels of binaries repeat"),
             (
@@ -204,6 +221,17 @@ class KernelArtifact:
         return tuple(dim.name for dim in self.dims if dim.size is None)
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """Offsets and strides of tensors, in the order in which they are passed."""
+        strided = (tensor for tensor in self.tensors if tensor.is_strided)
+        return tuple(name for tensor in strided for name in names_of_tensor(tensor.name, tensor.dim_names))
+
+    @property
+    def constant_count(self) -> int:
+        """The 32-bit integers of a launch."""
+        return len(self.dynamic_dims) + 2 * len(self.numbers)
+
+    @property
     def members(self) -> tuple[KernelArtifact, ...]:
         """The kernels of all cases in order, and this one, which is for all sizes."""
         return (*(case.kernel for case in self.cases), self)
@@ -220,6 +248,10 @@ class KernelArtifact:
             for name in ready:
                 del missing[name]
         return not missing
+
+    def _known_numbers(self) -> set[str]:
+        """What conditions may name beside dims."""
+        return {*self.numbers, *(alignment_of(tensor.name) for tensor in self.tensors if tensor.is_strided)}
 
     def _expression_names(self) -> frozenset[str]:
         conditions = (a for case in self.cases for a in case.conditions)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from wavespec.ir.strided import ALIGNED_BYTES
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.checks import check_derivatives, check_memory
 from wavespec.runtime.direct_calls import DirectCalls
@@ -28,6 +29,7 @@ _storage: Final = Tensor.untyped_storage
 _bytes: Final = torch.UntypedStorage.nbytes
 _offset: Final = Tensor.storage_offset
 _element_bytes: Final = Tensor.element_size
+_strides: Final = Tensor.stride
 _is_grad_enabled: Final = torch.is_grad_enabled
 _count_write: Final[Callable[[Sequence[Tensor]], None]] = torch._C._increment_version  # pyright: ignore
 """Tells autograd that tensors have other numbers now, as torch's own functions that write do: a backward that saved
@@ -39,7 +41,7 @@ class Launcher(Protocol):
     """Runs one kernel on one device."""
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
-        """Run on inputs then outputs, all contiguous, of the sizes of `plan`, their memory at `addresses`."""
+        """Run on inputs then outputs, of the sizes and strides of `plan`, their memory at `addresses`."""
         ...
 
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
@@ -74,8 +76,14 @@ class Call:
     """Whether one of the tensors does; then it is only for callers that take no gradient."""
     updates: tuple[int, ...] = ()
     """The inputs that are changed in place."""
+    dense: tuple[int, ...] = ()
+    """The tensors that have to be contiguous."""
     apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """Addresses of tensors of which none that is written is known to share memory with another."""
+
+
+def _alignment(tensor: Tensor) -> int:
+    return _address(tensor) % ALIGNED_BYTES
 
 
 def _is_differentiated(call: Call) -> bool:
@@ -89,11 +97,13 @@ class Caller(ABC):
     def __init__(self, input_count: int) -> None:
         self._input_count = input_count
         self._calls: dict[tuple[Any, ...], Call] = {}
+        self._is_strided = False
+        """Whether some tensors may have any strides; known from the first call on."""
         self.direct = DirectCalls(self, input_count)
 
     @abstractmethod
     def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
-        """Check the tensors in full and load the kernel; returns contiguous inputs, and the call.
+        """Check the tensors in full and load the kernel; returns inputs as it takes them, and the call.
 
         Errors: `ArgumentError`, which names the argument; `ArtifactError` where no code fits the device.
         """
@@ -119,7 +129,7 @@ class Caller(ABC):
         return outputs[0] if len(outputs) == 1 else outputs
 
     def write(self, *tensors: Tensor) -> None:
-        """Run on inputs, then outputs, which are contiguous and share no memory with the others."""
+        """Run on inputs, then outputs, which share no memory with the others."""
         call = self.known(tensors)
         if call is None:
             inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
@@ -135,11 +145,17 @@ class Caller(ABC):
         self._count_writes(tensors, call)
 
     def raw(self, *tensors: Tensor) -> None:
-        """Launch on inputs, then outputs; wrong strides or outputs corrupt memory."""
+        """Launch on inputs, then outputs; wrong strides or outputs corrupt memory.
+
+        Where tensors may have any strides they are looked at as `write` does, which finds out what to launch by them.
+        """
         inputs = tensors[: self._input_count]
         call = self._calls.get(tuple(map(_description, inputs)))
         if call is None or _is_differentiated(call):
-            _, call = self._found_out(inputs, None)
+            if not self._is_strided:
+                _, call = self._found_out(inputs, None)
+            if self._is_strided or call is None:
+                return self.write(*tensors)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
                 return self.raw(*tensors)
@@ -152,10 +168,13 @@ class Caller(ABC):
         _count_write((*(tensors[number] for number in call.updates), *written) if call.updates else written)
 
     def known(self, tensors: Sequence[Tensor]) -> Call | None:
-        """The call of earlier tensors of the same description, if these are contiguous too and need no derivative."""
+        """The call of earlier tensors of the same description, if these are as contiguous and need no derivative."""
         try:
-            call = self._calls.get(tuple(map(_description, tensors)))
-            if call is None or not all(map(_is_contiguous, tensors)) or _is_differentiated(call):
+            call = self._calls.get(self._key(tensors))
+            if call is None or _is_differentiated(call):
+                return None
+            dense = (tensors[number] for number in call.dense) if self._is_strided else tensors
+            if not all(map(_is_contiguous, dense)):
                 return None
             needed = call.tensor_bytes
             if any(map(_offset, tensors)):
@@ -165,18 +184,24 @@ class Caller(ABC):
             return None
         return call if has_memory and (call.is_empty or all(map(_address, tensors))) else None
 
+    def _key(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+        """What a call depends on, of all tensors."""
+        key = tuple(map(_description, tensors))
+        return (*key, *map(_strides, tensors), *map(_alignment, tensors)) if self._is_strided else key
+
     def _found_out(
         self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None
     ) -> tuple[tuple[Tensor, ...], Call]:
-        contiguous, call = self.prepare(inputs, outputs)
+        taken, call = self.prepare(inputs, outputs)
+        self._is_strided = bool(call.artifact.numbers)
         tensors = (*inputs, *(outputs or ()))
         check_derivatives(call.artifact, tensors)
         if any(tensor.requires_grad for tensor in tensors):
             call = replace(call, requires_grad=True)
         if len(self._calls) >= _CALLS_KEPT:
             self._calls.clear()
-        self._calls[tuple(map(_description, tensors))] = call
-        return tuple(contiguous), call
+        self._calls[self._key(tensors)] = call
+        return tuple(taken), call
 
     def check_apart(self, tensors: tuple[Tensor, ...], call: Call) -> None:
         """Check that no memory is written that another tensor has, where a call writes to its arguments."""

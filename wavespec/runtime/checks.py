@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from wavespec.ir.dtype import DTYPES as _ELEMENT_TYPES
+from wavespec.ir.strided import numbers_of_tensor
 from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
+from wavespec.runtime.overlap import extent_bytes, may_overlap_itself, may_share_memory
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
 DTYPES: Final[dict[str, torch.dtype]] = {name: getattr(torch, dtype.torch) for name, dtype in _ELEMENT_TYPES.items()}
@@ -38,11 +41,14 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument that is no tensor, or a tensor of another element type."""
 
 
-def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, int]:
-    """Check every input of a call and return the size of every dim, compiled-in ones included.
+def check_inputs(
+    artifact: KernelArtifact, inputs: Sequence[Any], outputs: Sequence[Any] | None = None
+) -> dict[str, int]:
+    """Check every input of a call and return the size of every dim, compiled-in ones included, and the offset and
+    strides of tensors that may have any; of results those of `outputs`, which are not checked here, or of new ones.
 
     Errors: `ArgumentTypeError` for a wrong count, type or dtype; `ArgumentError` for rank, sizes, devices,
-        assumptions.
+        strides, assumptions.
     """
     expected = artifact.inputs
     if len(inputs) != len(expected):
@@ -57,9 +63,11 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
                 f"but '{expected[0].name}' is on {inputs[0].device}."
             )
     for parameter, tensor in zip(expected, inputs, strict=True):
-        if parameter.updated:
-            _check_contiguous(f"{artifact.name}: argument '{parameter.name}'", tensor)
+        if parameter.updated or parameter.strides:
+            _check_strides(f"{artifact.name}: argument '{parameter.name}'", parameter, tensor)
     sizes = _bind_dims(artifact, inputs)
+    if artifact.numbers:
+        sizes |= _numbers(artifact, inputs, outputs or (), sizes)
     for assumption in artifact.members[artifact.member_for(sizes)].assumptions:
         try:
             holds = evaluate(assumption.condition, sizes)
@@ -74,7 +82,7 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
 def check_outputs(
     artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
 ) -> None:
-    """Check tensors given for the results: dtype, device, exact shape, contiguous; and `check_memory`."""
+    """Check tensors given for the results: dtype, device, exact shape, strides; and `check_memory`."""
     expected = artifact.outputs
     labels = _output_labels(artifact)
     if len(outputs) != len(expected):
@@ -91,7 +99,7 @@ def check_outputs(
         if tensor.device != inputs[0].device:
             first = artifact.inputs[0].name
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
-        _check_contiguous(where, tensor)
+        _check_strides(where, parameter, tensor)
     check_memory(artifact, inputs, outputs)
 
 
@@ -109,7 +117,7 @@ def check_memory(artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Se
                 "gradient."
             )
         for other, tensor_read in named:
-            if _share_memory(tensor, tensor_read):
+            if may_share_memory(tensor, tensor_read):
                 raise ArgumentError(f"{artifact.name}: argument '{label}' shares memory with '{other}'.")
         named.append((label, tensor))
 
@@ -208,7 +216,7 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
             f"expected {len(parameter.dims)}: {_dims(parameter)}."
         )
     if tensor.device.type != "meta" and tensor.numel():
-        needed = tensor.storage_offset() * dtype.itemsize + _extent_bytes(tensor)
+        needed = tensor.storage_offset() * dtype.itemsize + extent_bytes(tensor)
         if (there := tensor.untyped_storage().nbytes() if tensor.data_ptr() else 0) < needed:
             raise ArgumentError(f"{where} needs {needed} bytes of its storage, which has {there}.")
 
@@ -285,21 +293,44 @@ def _check_size(where: str, size: int, multiple_of: int) -> None:
         raise ArgumentError(f"{where}, expected a multiple of {multiple_of}.")
 
 
-def _check_contiguous(where: str, tensor: Tensor) -> None:
-    if not tensor.is_contiguous():
-        raise ArgumentError(f"{where} has strides {tuple(tensor.stride())}, expected a contiguous tensor.")
+def _check_strides(where: str, parameter: TensorParameter, tensor: Tensor) -> None:
+    """Of a tensor that is not copied, where it is written or where the spec says so."""
+    copy = "" if parameter.written else f"; pass {parameter.name}.contiguous()"
+    has = f"{where} has strides {tuple(tensor.stride())}"
+    if not parameter.is_strided:
+        if not tensor.is_contiguous():
+            raise ArgumentError(f"{has}, expected a contiguous tensor{copy}.")
+        return
+    if tensor.numel() and tensor.shape[-1:] > (1,) and tensor.stride(-1) != 1:
+        raise ArgumentError(f"{has}, expected 1 along '{parameter.dims[-1]}', its last dim{copy}.")
+    if parameter.written and may_overlap_itself(tensor):
+        raise ArgumentError(f"{has}, by which elements may share memory; expected each at a place of its own.")
+    if tensor.numel() and tensor.data_ptr() % tensor.element_size():
+        copy = "" if parameter.written else f"; pass {parameter.name}.clone()"
+        bytes_ = tensor.element_size()
+        raise ArgumentError(f"{where} starts at no multiple of the {bytes_} bytes of an element{copy}.")
 
 
-def _share_memory(first: Tensor, second: Tensor) -> bool:
-    if not first.numel() or not second.numel():
-        return False
-    start, other_start = first.data_ptr(), second.data_ptr()
-    return start < other_start + _extent_bytes(second) and other_start < start + _extent_bytes(first)
+def _numbers(
+    artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
+) -> dict[str, int]:
+    """Where the elements of strided tensors are; a result that is made, or of another shape, counts as contiguous."""
+    found: dict[str, int] = {}
+    given = {parameter.name: tensor for parameter, tensor in zip(artifact.inputs, inputs, strict=True)}
+    given |= {parameter.name: tensor for parameter, tensor in zip(artifact.outputs, outputs, strict=False)}
+    for parameter in (parameter for parameter in artifact.tensors if parameter.is_strided):
+        tensor, shape = given.get(parameter.name), parameter.shape(sizes)
+        strides, address = contiguous_strides(shape), 0
+        if isinstance(tensor, Tensor) and tuple(tensor.shape) == shape and tensor.layout == torch.strided:
+            strides, address = tensor.stride(), 0 if tensor.device.type == "meta" else tensor.data_ptr()
+        bytes_ = DTYPES[parameter.dtype].itemsize
+        found |= numbers_of_tensor(parameter.name, parameter.dim_names, shape, strides, address, bytes_)
+    return found
 
 
-def _extent_bytes(tensor: Tensor) -> int:
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Of a contiguous tensor."""
+    return tuple(prod(max(size, 1) for size in shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def _shape(sizes: Sequence[int]) -> str:

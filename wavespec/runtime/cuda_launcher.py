@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import sub
 from typing import Any, Final
 
 import torch
@@ -44,7 +45,7 @@ class _Memory:
     them, in the order of the kernel. It is written once, so that threads may launch from it at the same time."""
 
     def __init__(self, artifact: KernelArtifact) -> None:
-        tensors, maps, sizes = len(artifact.tensors), len(artifact.tensor_maps), len(artifact.dynamic_dims)
+        tensors, maps, sizes = len(artifact.tensors), len(artifact.tensor_maps), artifact.constant_count
         pointers = tensors + len(artifact.scratch_bytes)
         first_map = _CONFIG_BYTES
         first_pointer = first_map + TENSOR_MAP_BYTES * maps
@@ -139,12 +140,13 @@ class CudaLauncher:
         bound = self._bound.get(key)
         if bound is not None:
             return bound
-        if any(address % _POINTER_ALIGNMENT_BYTES for address in addresses):
+        pointers = tuple(map(sub, addresses, plan.starts)) if plan.starts else addresses
+        if any(pointer % _POINTER_ALIGNMENT_BYTES for pointer in pointers):
             return None
         maps = self._maps(addresses, plan) if self._maps else ()
         shape = (*plan.grid, *self._artifact.workgroup_size, self._artifact.shared_memory_bytes)
         try:
-            memory, config, table = self._memory.write(shape, stream, (*maps, *key[1:]))
+            memory, config, table = self._memory.write(shape, stream, (*maps, *pointers, *scratch, *plan.constants))
         except struct.error as error:
             raise self._launch_error(str(error), plan) from error
         if len(self._bound) >= _BOUND_KEPT:
@@ -156,8 +158,8 @@ class CudaLauncher:
     def _launch_on_copies(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """The same with aligned copies; torch frees them in stream order, so none is reused too early."""
         aligned = [
-            tensor.clone() if address % _POINTER_ALIGNMENT_BYTES else tensor
-            for tensor, address in zip(tensors, addresses, strict=True)
+            tensor.clone() if address % _POINTER_ALIGNMENT_BYTES and not parameter.is_strided else tensor
+            for parameter, tensor, address in zip(self._artifact.tensors, tensors, addresses, strict=True)
         ]
         self.launch(aligned, [tensor.data_ptr() for tensor in aligned], plan)
         for parameter, tensor, copy in zip(self._artifact.tensors, tensors, aligned, strict=True):

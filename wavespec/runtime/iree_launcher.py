@@ -17,7 +17,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from math import prod
+from operator import sub
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,6 +89,16 @@ class _Device:
         return self.device.allocator.allocate_buffer(memory, int(iree.BufferUsage.DEFAULT), size)
 
 
+def _memory_of(tensor: Tensor, start: int, size: int) -> Tensor:
+    """The bytes of a tensor of any strides, up to the last of its elements, and ``start`` bytes in front of them."""
+    first = tensor.storage_offset() * tensor.element_size() - start
+    if tensor.device.type == "cpu" and first < 0:  # memory that was not made by torch may begin anywhere
+        memory = (ctypes.c_char * (start + size)).from_address(tensor.data_ptr() - start)
+        return torch.frombuffer(memory, dtype=torch.uint8)
+    bytes_ = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return bytes_.set_(tensor.untyped_storage(), first, (start + size,), (1,))
+
+
 def _launch_nothing() -> bool:
     return True
 
@@ -114,7 +124,7 @@ class IreeLauncher:
         self._one_thread = artifact.backend == "cpu" and torch.get_num_threads() == 1
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
-        """Run on inputs, then outputs, all contiguous, of the sizes of `plan`, their memory at `addresses`."""
+        """Run on inputs, then outputs, of the sizes and strides of `plan`, their memory at `addresses`."""
         if _state["forked"]:
             raise RuntimeError(
                 f"{self._artifact.name}: this process was forked after its parent ran a kernel, and IREE's "
@@ -125,10 +135,13 @@ class IreeLauncher:
         device, context, function = self._place(plan)
         import_tensor = device.import_tensor
         copied: list[tuple[int, Tensor]] = []
+        sizes = plan.tensor_bytes(self._artifact.tensors) if plan.strides else ()
         arguments = iree.VmVariantList(len(tensors) + len(plan.constants) + 2 * len(plan.scratch_bytes))
         push = arguments.push_ref
         for index, (tensor, address) in enumerate(zip(tensors, addresses, strict=True)):
-            if address and not address % _IMPORT_ALIGNMENT_BYTES and not self._has_bytes:
+            if address and plan.strides and self._artifact.tensors[index].is_strided:
+                push(import_tensor(to_dlpack(_memory_of(tensor, plan.starts[index], sizes[index]))).get_buffer())
+            elif address and not address % _IMPORT_ALIGNMENT_BYTES and not self._has_bytes:
                 push(import_tensor(to_dlpack(tensor)).get_buffer())
             elif not address:  # An empty tensor: IREE crashes on a null pointer.
                 push(device.placeholder)
@@ -153,14 +166,14 @@ class IreeLauncher:
 
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], bool]:
         """The launch, with what IREE needs of the memory made once; it holds no memory that tensors have."""
-        movable = any(address % _IMPORT_ALIGNMENT_BYTES for address in addresses)
+        starts, sizes = plan.starts or (0,) * len(addresses), plan.tensor_bytes(self._artifact.tensors)
+        movable = any(place % _IMPORT_ALIGNMENT_BYTES for place in map(sub, addresses, starts))
         if movable or plan.scratch_bytes or self._hip_device is not None or _state["forked"]:
             return _launch_nothing
         device, context, function = self._place(plan)
         arguments = iree.VmVariantList(len(addresses) + len(plan.constants))
-        for address, shape, tensor in zip(addresses, plan.shapes, self._artifact.tensors, strict=True):
-            size = prod(shape) * DTYPES[tensor.dtype].itemsize
-            arguments.push_ref(device.memory(address, size) if size else device.placeholder)
+        for address, start, size in zip(addresses, starts, sizes, strict=True):
+            arguments.push_ref(device.memory(address - start, start + size) if size else device.placeholder)
         for constant in plan.constants:
             arguments.push_int(constant)
         invoke, lock, results = context.invoke, device.lock, self._no_results

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any, Final
 
 import torch
@@ -19,6 +18,7 @@ from wavespec.runtime.checks import (
     check_memory,
     check_outputs,
     check_plain,
+    contiguous_strides,
     tracing_context,
 )
 from wavespec.runtime.code import ArtifactError
@@ -61,9 +61,9 @@ class Kernel(Caller):
 
         Args:
             inputs: in declaration order; copied first where they are not contiguous, which those that are changed in
-                place have to be.
-            out: contiguous tensor for the result (one per output where there are several), sharing no memory
-                with the others.
+                place have to be.  Where the spec says so, they may have any strides, and are never copied.
+            out: contiguous tensor for the result, or of strides as the spec has it (one per output where there are
+                several), sharing no memory with the others.
 
         Returns:
             What was written: the inputs that were changed in place, then the outputs; a tuple where there are several.
@@ -94,10 +94,11 @@ class Kernel(Caller):
         return inputs
 
     def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
-        sizes = check_inputs(self.artifact, inputs)
+        sizes = check_inputs(self.artifact, inputs, outputs)
         device = inputs[0].device
         self._check_device(device)
-        inputs = [tensor.contiguous() for tensor in inputs]
+        expected = zip(self.artifact.inputs, inputs, strict=True)
+        inputs = [tensor if parameter.is_strided else tensor.contiguous() for parameter, tensor in expected]
         if outputs is not None:
             check_outputs(self.artifact, inputs, outputs, sizes)
         elif self._updated:
@@ -110,11 +111,12 @@ class Kernel(Caller):
             self._launcher(device, plan.member) if plan.workgroups else None,
             None if device.type == "cpu" else device.index,
             self._empty,
-            tuple((shape, _strides(shape), DTYPES[tensor.dtype]) for tensor, shape in tensors if tensor.output),
+            tuple((shape, contiguous_strides(shape), DTYPES[one.dtype]) for one, shape in tensors if one.output),
             tuple(number for number, tensor in enumerate(self.artifact.outputs) if tensor.zeroed),
-            tuple(prod(shape) * DTYPES[tensor.dtype].itemsize for tensor, shape in tensors),
+            plan.tensor_bytes(self.artifact.tensors),
             any(0 in shape for shape in plan.shapes),
             updates=self._updated,
+            dense=tuple(number for number, (tensor, _) in enumerate(tensors) if not tensor.is_strided),
         )
 
     def _as_plain(self, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -147,11 +149,6 @@ class Kernel(Caller):
                 f"{self.artifact.name}: argument '{self.artifact.inputs[0].name}' is on {device}, "
                 f"but this kernel was built for {self.artifact.target} (device '{self._device_type}')."
             )
-
-
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of a contiguous tensor."""
-    return tuple(prod(max(size, 1) for size in shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def _allocator(device_type: str) -> Callable[[tuple[int, ...], tuple[int, ...], torch.dtype], Tensor]:

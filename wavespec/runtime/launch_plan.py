@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from math import prod
 
-from wavespec.runtime.artifact import KernelArtifact
+from wavespec.ir.strided import offset_of, span_elements, stride_of
+from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import evaluate
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """Everything about a launch that follows from the sizes of the dims alone."""
+    """Everything about a launch that follows from the sizes of the dims, and from offsets and strides of tensors that
+    may have any."""
 
     sizes: dict[str, int]
     constants: tuple[int, ...]
-    """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`)."""
+    """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`), then both halves of what says where
+    elements of strided tensors are, as signed numbers of 32 bits."""
     shapes: tuple[tuple[int, ...], ...]
     """Of all tensors: inputs, then outputs."""
     grid: tuple[int, int, int]
@@ -24,19 +29,49 @@ class LaunchPlan:
     scratch_bytes: tuple[int, ...]
     member: int = 0
     """Index in `KernelArtifact.members` of the kernel that is for these sizes."""
+    starts: tuple[int, ...] = ()
+    """Bytes of all tensors between the address that the kernel gets and the first element; nothing where all are 0 in
+    any call."""
+    strides: tuple[tuple[int, ...], ...] = ()
+    """Of all tensors, in elements, nothing for one that is contiguous; nothing where all are."""
+
+    def tensor_bytes(self, tensors: Sequence[TensorParameter]) -> tuple[int, ...]:
+        """From the first element of each tensor up to the last one in memory."""
+        spans = (
+            span_elements(shape, strides) if strides else prod(shape)
+            for shape, strides in zip(self.shapes, self.strides or repeat(()), strict=False)
+        )
+        # Packed elements are bytes here, as they are for torch.
+        return tuple(span * DTYPE_BYTES.get(one.dtype, 1) for span, one in zip(spans, tensors, strict=True))
 
 
 def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     """The plan of a call whose dims have `sizes`, which were checked by `check_inputs`."""
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
+    strided = [(tensor, tensor.is_strided) for tensor in artifact.tensors] if artifact.numbers else []
     x, y, z = (evaluate(expression, sizes) for expression in taken.grid)
     return LaunchPlan(
         sizes=dict(sizes),
-        constants=tuple(sizes[name] for name in taken.dynamic_dims),
+        constants=(
+            *(sizes[name] for name in taken.dynamic_dims),
+            *(half for name in taken.numbers for half in _halves(sizes[name])),
+        ),
         shapes=tuple(parameter.shape(sizes) for parameter in artifact.tensors),
         grid=(x, y, z),
         workgroups=x * y * z,
         scratch_bytes=tuple(evaluate(expression, sizes) for expression in taken.scratch_bytes),
         member=member,
+        starts=tuple(sizes[offset_of(t.name)] * DTYPE_BYTES[t.dtype] if is_one else 0 for t, is_one in strided),
+        strides=tuple(_strides(tensor, sizes) if is_one else () for tensor, is_one in strided),
     )
+
+
+def _strides(tensor: TensorParameter, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return (*(sizes[stride_of(tensor.name, dim)] for dim in tensor.dim_names[:-1]), 1)[: len(tensor.dims)]
+
+
+def _halves(number: int) -> tuple[int, int]:
+    """Two signed numbers of 32 bits, the lower one first."""
+    low = number & 0xFFFFFFFF
+    return low - ((low & 0x80000000) << 1), number >> 32

@@ -75,8 +75,14 @@ def _manifest_sha256(record: Mapping[str, Any]) -> str:
 
 
 def _tensor_to_manifest(tensor: TensorParameter) -> dict[str, Any]:
-    record = {"name": tensor.name, "dtype": tensor.dtype, "dims": list(tensor.dims), "output": tensor.output}
-    return record | {word: True for word in ("updated", "zeroed") if getattr(tensor, word)}
+    record: dict[str, Any] = {
+        "name": tensor.name,
+        "dtype": tensor.dtype,
+        "dims": list(tensor.dims),
+        "output": tensor.output,
+    }
+    record |= {word: True for word in ("updated", "zeroed") if getattr(tensor, word)}
+    return record | ({"strides": tensor.strides} if tensor.strides else {})
 
 
 def _dim_to_manifest(dim: Dim) -> dict[str, Any]:
@@ -315,7 +321,13 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
         entry_point=record["entry_point"],
         tensors=tuple(
             TensorParameter(
-                t["name"], t["dtype"], tuple(t["dims"]), t["output"], t.get("updated", False), t.get("zeroed", False)
+                t["name"],
+                t["dtype"],
+                tuple(t["dims"]),
+                t["output"],
+                t.get("updated", False),
+                t.get("zeroed", False),
+                t.get("strides", ""),
             )
             for t in record["tensors"]
         ),

@@ -100,7 +100,13 @@ _MANIFEST: Final = _record(
     spec_sha256=str,
     compiler=str,
     tensors=_Rows(
-        _record({"updated": bool, "zeroed": bool}, name=str, dtype=str, dims=_Rows(_DIM_OR_SIZE), output=bool)
+        _record(
+            {"updated": bool, "zeroed": bool, "strides": _OneOf(("any", "contiguous"))},
+            name=str,
+            dtype=str,
+            dims=_Rows(_DIM_OR_SIZE),
+            output=bool,
+        )
     ),
     cases=_Rows(_record(_LAUNCH, when=_ASSUMPTIONS)),
     **_LAUNCH,

@@ -43,7 +43,8 @@ class TensorMaps:
         """The maps for tensors (inputs, then outputs) at `addresses`, of the shapes of `plan`."""
         maps: list[bytes] = []
         for index, encode, known in self._encoders:
-            key = addresses[index], *encode.seen(plan.shapes[index], plan.sizes)
+            strides = plan.strides[index] if plan.strides else ()
+            key = addresses[index], *encode.seen(plan.shapes[index], plan.sizes), strides
             encoded = known.get(key)
             if encoded is None:
                 if len(known) >= _MAPS_KEPT:
@@ -53,7 +54,7 @@ class TensorMaps:
         return maps
 
 
-_Key = tuple[int, tuple[int, ...], tuple[int, ...]]
+_Key = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 class _Encoder:
@@ -78,20 +79,27 @@ class _Encoder:
         view = tuple(evaluate(size, sizes) for size in self._described.view)
         return view or shape, tuple(evaluate(window.count, sizes) for window in self._described.windows)
 
-    def __call__(self, address: int, shape: tuple[int, ...], counts: tuple[int, ...] = ()) -> bytes:
+    def __call__(
+        self, address: int, shape: tuple[int, ...], counts: tuple[int, ...] = (), strides: tuple[int, ...] = ()
+    ) -> bytes:
         """Encode; `ArgumentError` for a tensor that no map can describe, which the kernel's conditions on
-        sizes should have kept away.  No box of an empty tensor is ever copied, so its map says nothing."""
+        sizes should have kept away.  No box of an empty tensor is ever copied, so its map says nothing.
+        ``strides``: in elements, of a tensor that is not contiguous."""
         if 0 in shape:
             return bytes(TENSOR_MAP_BYTES)
         rank = len(shape)
-        sizes, strides = (ctypes.c_uint64 * rank)(), (ctypes.c_uint64 * rank)()
+        sizes, pitches = (ctypes.c_uint64 * rank)(), (ctypes.c_uint64 * rank)()
         pitch = self._element_bytes
         for dim, size in enumerate(reversed(shape)):
             if size > LARGEST_SIZE:  # of several dims together; places in it travel as 32-bit integers
                 raise ArgumentError(f"{self._where} is copied as {list(shape)}, expected at most {LARGEST_SIZE}.")
             sizes[dim] = size
             pitch *= size
-            strides[dim] = pitch  # of the next dim; the last is not read
+            if strides and dim + 1 < rank:
+                # A dim of one element steps nowhere; what is said of it has to be a step all the same.
+                is_one, stride = shape[rank - 2 - dim] == 1, strides[rank - 2 - dim] * self._element_bytes
+                pitch = max(pitch + -pitch % _PITCH_BYTES, _PITCH_BYTES) if is_one else stride
+            pitches[dim] = pitch  # of the next dim; the last is not read
             if dim + 1 < rank and pitch % _PITCH_BYTES:
                 raise ArgumentError(
                     f"{self._where} of shape {list(shape)} has rows {pitch} bytes apart: a tensor map needs a "
@@ -99,7 +107,7 @@ class _Encoder:
                 )
         memory = ctypes.create_string_buffer(TENSOR_MAP_BYTES + _MAP_ALIGNMENT_BYTES)
         skipped = -ctypes.addressof(memory) % _MAP_ALIGNMENT_BYTES
-        tensor = ctypes.addressof(memory) + skipped, self._data_type, rank, address, sizes, strides
+        tensor = ctypes.addressof(memory) + skipped, self._data_type, rank, address, sizes, pitches
         if counts:
             function, encode, part = (
                 "cuTensorMapEncodeIm2col",
@@ -109,6 +117,11 @@ class _Encoder:
         else:
             function, encode, part = "cuTensorMapEncodeTiled", self._driver.encode_tiled, (self._box,)
         status = encode(*tensor, *part, self._steps, *self._layout)
+        if status and 0 in pitches[: rank - 1]:
+            raise ArgumentError(
+                f"{self._where} of shape {list(shape)} has strides {list(strides)}, and the driver makes no tensor map "
+                f"of rows that are one row; pass {self._described.tensor}.contiguous()."
+            )
         if status:
             reason = self._driver.error(function, status).reason
             raise RuntimeError(

@@ -55,15 +55,21 @@ class KernelBuilder:
         self._sections["params"][name] = as_symbol(value).expression
         return Symbol(Name(name))
 
-    def input(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
-        return self._tensor(name, shape, dtype, space, "input")
+    def input(
+        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global", *, strides: str | None = None
+    ) -> Value:
+        return self._tensor(name, shape, dtype, space, "input", strides)
 
-    def output(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
-        return self._tensor(name, shape, dtype, space, "output")
+    def output(
+        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global", *, strides: str | None = None
+    ) -> Value:
+        return self._tensor(name, shape, dtype, space, "output", strides)
 
-    def inout(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global") -> Value:
+    def inout(
+        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global", *, strides: str | None = None
+    ) -> Value:
         """An argument that is changed in place."""
-        return self._tensor(name, shape, dtype, space, "inout")
+        return self._tensor(name, shape, dtype, space, "inout", strides)
 
     def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int, order: str | None = None) -> None:
         """`order`: an expression of `index` and `count`, as in YAML."""
@@ -383,8 +389,10 @@ class KernelBuilder:
         path = [self.name, *map(str, problem["loc"])]
         return pydantic_to_error(problem, ".".join(path), path[-1], f"'{path[-2]}'" if len(path) > 2 else "A kernel")
 
-    def _tensor(self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str, role: str) -> Value:
-        fields = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role}
+    def _tensor(
+        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str, role: str, strides: str | None
+    ) -> Value:
+        fields = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role, "strides": strides}
         self._sections["tensors"][name] = fields
         return Value(name)
 

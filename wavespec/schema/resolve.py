@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.strided import numbers_of_tensor
 from wavespec.schema.language.base import Path, Position
 from wavespec.schema.language.conditions import narrowed_dims
 from wavespec.schema.language.constraints import AnyConstraint, Hardware
@@ -81,15 +84,27 @@ def targets_of(spec: KernelSpec) -> tuple[str, ...]:
 
 
 def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
-    """The first of `cases` whose conditions hold for a call with `sizes`."""
+    """The first of `cases` whose conditions hold for a call with `sizes`, and with strides of contiguous tensors, which
+    start where memory does, unless `sizes` has them."""
 
     def holds(case: TargetCase, condition: Expression) -> bool:
         try:
-            return bool(condition.evaluate({**resolve_params(case.spec), **sizes}))
+            return bool(condition.evaluate({**resolve_params(case.spec), **numbers, **sizes}))
         except EvaluationError:  # It divides by an empty dim.
             return False
 
+    numbers = _numbers_of_contiguous(cases[-1].spec.tensors, sizes)
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
+
+
+def _numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, tensor in tensors.items():
+        if tensor.strides == "any":
+            shape = [sizes[dim] for dim in tensor.shape]
+            strides = [prod(max(size, 1) for size in shape[at + 1 :]) for at in range(len(shape))]
+            found |= numbers_of_tensor(name, tensor.shape, shape, strides, 0, DTYPES[tensor.dtype].bytes)
+    return found
 
 
 def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
@@ -257,11 +272,11 @@ def _override_of(spec: KernelSpec, target: str) -> TargetOverride | None:
 
 def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
     changed = spec_with_override(plain, case)
-    dims = narrowed_dims(plain.dims, case.when, constant_values(changed))
+    dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
     if isinstance(dims, Expression):
         raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
     # The workloads are those of all cases.
-    narrowed = changed.model_copy(update={"dims": dims, "workloads": ()})
+    narrowed = changed.with_promises(dims).model_copy(update={"workloads": ()})
     return TargetCase(case.when, narrowed.with_own_schedule(case.schedule is not None), case)
 
 

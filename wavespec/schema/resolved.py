@@ -165,7 +165,7 @@ def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:
         values=values,
         sizes=sizes,
         equals={name: expression for name, expression in equals.items() if name not in sizes},
-        promised=_promised(plain.dims, assumptions, values),
+        promised=_promised(plain.dims | plain.numbers, assumptions, values),
         assumptions=assumptions,
         zeroed=partly_written(plain),
         workgroup=tuple(tiles(one) for one in plain.constraints if isinstance(one, Workgroup)),

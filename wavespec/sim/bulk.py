@@ -156,18 +156,30 @@ class BulkUnit:
         box: tuple[int, ...] = op["box"]
         corner = self._numbers(op["corner"], thread)
         shape = self._numbers(op["view"], thread) if op.get("view") else memory.shape
-        self._check_alignment(op, memory, memory.memory.bytes_of(shape[-1]), _GLOBAL_ALIGNMENT)
+        strides = self._strides(op, memory, shape, thread)
         if op.get("windows"):
             places = self._windows(op, corner, thread)
         else:
             axes = [[-1 if other == axis else 1 for other in range(len(box))] for axis in range(len(box))]
             starts = zip(corner, box, axes, strict=True)
             places = [(start + np.arange(extent)).reshape(axis) for start, extent, axis in starts]
-        index, inside = np.zeros(box, np.int64), np.ones(box, np.bool_)
-        for at, size in zip(places, shape, strict=True):
-            index = index * size + at
+        start = 0 if memory.memory.start is None else self._numbers((memory.memory.start,), thread)[0]
+        index, inside = np.full(box, start, np.int64), np.ones(box, np.bool_)
+        for at, size, stride in zip(places, shape, strides, strict=True):
+            index = index + at * stride
             inside = inside & (at >= 0) & (at < size)
         return index.reshape(-1), inside.reshape(-1)
+
+    def _strides(self, op: Op, memory: SimulatedMemory, shape: Sequence[int], thread: int) -> tuple[int, ...]:
+        """Elements from one place to the next along each dim, all but the last in units that the machine copies."""
+        tensor = memory.memory
+        if tensor.start is not None:
+            start, *strides = self._numbers((tensor.start, *tensor.strides), thread)
+            for place in (start, *strides[:-1]):
+                self._check_alignment(op, memory, tensor.bytes_of(place), _GLOBAL_ALIGNMENT)
+            return tuple(strides)
+        self._check_alignment(op, memory, tensor.bytes_of(shape[-1]), _GLOBAL_ALIGNMENT)
+        return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))
 
     def _windows(self, op: Op, corner: Sequence[int], thread: int) -> list[Integers]:
         """Places along the dims of a tensor of a box of windows, of rows and columns."""

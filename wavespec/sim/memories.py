@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wavespec.ir.kernel import Kernel, Memory
+from wavespec.ir.strided import names_of_tensor, numbers_of_tensor, symbol_of
 from wavespec.sim.elements import Array, numpy_dtype, poisoned
 from wavespec.sim.shadow import Shadow
 
@@ -29,6 +30,19 @@ class SimulatedMemory:
     """Global memory that is written: per element 1 + the number of the workgroup that wrote it last, 0, or `SHARED`."""
     shape: tuple[int, ...] = ()
     given: bool = False
+    places: npt.NDArray[np.int64] | None = None
+    """Of a tensor of any strides: for each element where it is in ``data``, in the shape of the tensor."""
+
+    @property
+    def tensor(self) -> Array:
+        """A tensor in its shape."""
+        return self.data.reshape(self.shape) if self.places is None else self.data[self.places]
+
+    def coordinate_of(self, place: int) -> tuple[int, ...]:
+        """The indices of the element of a tensor at a place of ``data``; nothing where there is none."""
+        if self.places is None:
+            return tuple(int(index) for index in np.unravel_index(place, self.shape))
+        return tuple(int(index) for index in next(iter(np.argwhere(self.places == place)), ()))
 
     @property
     def bytes(self) -> int:
@@ -59,7 +73,11 @@ def tensors_to_memories(
         if array.shape != shape or array.dtype != numpy_dtype(memory.dtype):
             raise ValueError(f"tensor '{memory.name}' is {array.dtype}{array.shape}, expected {memory.dtype}{shape}")
         written = memory.role != "input"
+        places = _places(memory, shape, sizes) if memory.is_strided else None
         flat = np.ascontiguousarray(array).reshape(-1)
+        if places is not None:
+            flat = poisoned(memory.dtype, int(places.max(initial=-1)) + 1)
+            flat[places] = array
         memories[memory.name] = SimulatedMemory(
             memory,
             flat.copy() if written else flat,
@@ -68,8 +86,35 @@ def tensors_to_memories(
             np.zeros(len(flat), np.int32) if written else None,
             shape,
             given,
+            places,
         )
     return memories
+
+
+def _places(memory: Memory, shape: tuple[int, ...], sizes: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    """Where the elements of a tensor of any strides are, counted from the address that the kernel gets."""
+    assert memory.start is not None
+    places = np.full(shape, memory.start.evaluate(sizes), np.int64)
+    for index, stride in zip(np.indices(shape), memory.strides, strict=True):
+        places += index * stride.evaluate(sizes)
+    return places
+
+
+def numbers_of_tensors(kernel: Kernel, tensors: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, int]:
+    """By their symbols, the offsets and strides of tensors that may have any: those of the given arrays, else of
+    contiguous ones."""
+    found: dict[str, int] = {}
+    for memory in (memory for memory in kernel.memories if memory.is_strided):
+        shape = tuple(int(extent.evaluate(sizes)) for extent in memory.shape)
+        array = tensors.get(memory.name)
+        strides = [int(np.prod([max(size, 1) for size in shape[at + 1 :]])) for at in range(len(shape))]
+        address = 0
+        if array is not None:
+            strides, address = [stride // array.itemsize for stride in array.strides], array.ctypes.data
+        bytes_ = memory.dtype.bytes
+        numbers = numbers_of_tensor(memory.name, memory.dims, shape, strides, address, bytes_)
+        found |= {symbol_of(name): numbers[name] for name in names_of_tensor(memory.name, memory.dims)}
+    return found
 
 
 def workgroup_memories(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, SimulatedMemory]:

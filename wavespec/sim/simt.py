@@ -24,13 +24,14 @@ import numpy as np
 
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size, size_name
+from wavespec.ir.strided import number_of
 from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, MMA_ASYNC, ROLE, SEND, SIGNAL_ARRIVE, SIGNAL_WAIT, STAGGER
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
 from wavespec.sim.fragments import MatrixUnit
 from wavespec.sim.interleaving import Meetings, Order, interleave
-from wavespec.sim.memories import SimulatedMemory, tensors_to_memories, workgroup_memories
+from wavespec.sim.memories import SimulatedMemory, numbers_of_tensors, tensors_to_memories, workgroup_memories
 from wavespec.sim.signals import fresh_signals
 from wavespec.sim.statistics import Statistics
 from wavespec.sim.strand import Stopped, Strand
@@ -69,6 +70,7 @@ def simulate(
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     values = {size_name(dim): size for dim, size in sizes.items()}
+    values |= numbers_of_tensors(kernel, tensors, values)
     _check_sizes(kernel, values)
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
@@ -98,7 +100,7 @@ def simulate(
         statistics.measure_banks = False
     if workgroups is None:
         _check_outputs(tensor_memories, findings)
-    results = {name: memory.data.reshape(memory.shape) for name, memory in tensor_memories.items()}
+    results = {name: memory.tensor for name, memory in tensor_memories.items()}
     return SimulationReport(results, findings.in_order(), dict(statistics.counts), statistics.bank_conflicts())
 
 
@@ -110,9 +112,8 @@ def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
     for known in kernel.symbols:
         name = known.args[0]
         if name in values and outside_range(known, values[name]):
-            raise ValueError(
-                f"size {dim_of_size(name)} = {values[name]} is outside what the kernel was compiled for: {known.args}"
-            )
+            what = number_of(name) or f"size {dim_of_size(name)}"
+            raise ValueError(f"{what} = {values[name]} is outside what the kernel was compiled for: {known.args}")
 
 
 def _clusters(
@@ -146,12 +147,29 @@ def _run(cluster: Sequence[Workgroup], strands: Sequence[Strand], order: Order) 
                 findings.add("signal-bytes", None, lambda signal=signal: f"At the end, {signal.state()}.")
 
 
+def _check_gaps(name: str, memory: SimulatedMemory, findings: FindingList) -> None:
+    """Report what was written between the elements of a tensor of any strides, where another tensor may be."""
+    if memory.owner is None or memory.places is None:
+        return
+    is_written = memory.owner != 0
+    is_written[memory.places] = False
+    if is_written.any():
+        place = int(np.argmax(is_written))
+        text = f"Workgroups write between the elements of @{name}, at place {place} from its start."
+        findings.add("out-of-bounds", None, lambda: text, count=int(is_written.sum()))
+
+
 def _check_outputs(memories: Mapping[str, SimulatedMemory], findings: FindingList) -> None:
     for name, memory in memories.items():
+        _check_gaps(name, memory, findings)
         if memory.shadow is None or memory.given or memory.shadow.written.all():
             continue
         missing = ~memory.shadow.written
-        first = [int(part) for part in np.unravel_index(int(np.argmax(missing)), memory.shape)]
+        if memory.places is not None:
+            missing[np.setdiff1d(np.arange(len(missing)), memory.places)] = False
+            if not missing.any():
+                continue
+        first = [*memory.coordinate_of(int(np.argmax(missing)))]
         findings.add(
             "unwritten-output",
             None,

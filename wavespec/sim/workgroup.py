@@ -118,6 +118,6 @@ class Workgroup:
 def coordinate(target: SimulatedMemory, element: int) -> str:
     """An element as a coordinate of its tensor, or as buffer and offset."""
     if target.shape:
-        return "[" + ", ".join(str(int(part)) for part in np.unravel_index(element, target.shape)) + "]"
+        return f"[{', '.join(map(str, target.coordinate_of(element)))}]"
     buffer, offset = divmod(element, target.elements)
     return f"{offset} (buffer {buffer})" if target.memory.buffers > 1 else str(offset)

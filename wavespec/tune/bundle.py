@@ -43,6 +43,7 @@ MEASURING = (
     "version.py",
     "ir/__init__.py",
     "ir/dtype.py",
+    "ir/strided.py",
     "runtime",
     "tune/__init__.py",
     "tune/bench.py",

@@ -45,7 +45,7 @@ def check_assumptions(spec: KernelSpec) -> Iterator[WavespecError]:
 
 class _Assumptions:
     def __init__(self, spec: KernelSpec, values: Mapping[str, int], constraints: Sequence[AnyConstraint]) -> None:
-        self.spec, self.values = spec, values
+        self.spec, self.values, self.sizes = spec, values, spec.dims | spec.numbers
         self.all = [one for one in constraints if isinstance(one, Assume) and self._is_about_sizes(one.condition)]
 
     def problems(self) -> Iterator[WavespecError]:
@@ -61,20 +61,20 @@ class _Assumptions:
 
     def _is_about_sizes(self, condition: Expression) -> bool:
         names = condition.names()
-        known = all(name in self.spec.dims or name in self.values for name in names)
-        return condition.is_condition and known and any(name in self.spec.dims for name in names)
+        known = all(name in self.sizes or name in self.values for name in names)
+        return condition.is_condition and known and any(name in self.sizes for name in names)
 
     def _can_hold(self, assumptions: Sequence[Assume]) -> bool:
         return not isinstance(self._narrowed(assumptions), Expression)
 
     def _follows(self, assume: Assume, sound: Sequence[Assume]) -> bool:
-        promise, dims = promise_of(assume.condition, self.spec.dims, self.values), self._narrowed(sound)
+        promise, dims = promise_of(assume.condition, self.sizes, self.values), self._narrowed(sound)
         if promise is None or isinstance(dims, Expression):
             return False
         return promise.narrows(dims[promise.dim]) == dims[promise.dim]
 
     def _narrowed(self, assumptions: Sequence[Assume]) -> dict[str, Dim] | Expression:
-        return narrowed_dims(self.spec.dims, [one.condition for one in assumptions], self.values)
+        return narrowed_dims(self.sizes, [one.condition for one in assumptions], self.values)
 
     def _other(self, assume: Assume, sound: Sequence[Assume], *, implied: bool) -> tuple[str, Span | None]:
         """What stands against an assumption, or makes it useless, in words and where it was written."""
@@ -83,7 +83,9 @@ class _Assumptions:
             return self._follows(assume, others) if implied else not self._can_hold([*others, assume])
 
         if decides([]):
-            name = next(name for name in assume.condition.names() if name in self.spec.dims)
+            name = next(name for name in assume.condition.names() if name in self.sizes)
+            if name not in self.spec.dims:
+                return f"what {quote(name)} is", None
             words = f"what 'dims' says of {quote(name)}" if not implied else "'dims'"
             return words, self.spec.key_span_of("dims", name)
         for other in sound:

@@ -46,7 +46,7 @@ def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterato
 
 def _contradiction(spec: KernelSpec, settings: TargetOverride, case: Case) -> WavespecError | None:
     values = _values(spec, settings, case)
-    dims = narrowed_dims(spec.dims, case.when, values) if values is not None else None
+    dims = narrowed_dims(spec.dims | spec.numbers, case.when, values) if values is not None else None
     if not isinstance(dims, Expression):
         return None
     return ContradictoryCase(case.where("when", case.when.index(dims)), dims)
@@ -57,9 +57,10 @@ def _covers(spec: KernelSpec, settings: TargetOverride, earlier: Case, case: Cas
     values = _values(spec, settings, case)
     names = {name for condition in (*earlier.when, *case.when) for name in condition.names()}
     # A parameter that is not the same in both cases says nothing about one in terms of the other.
-    if values is None or (not names <= spec.dims.keys() and values != _values(spec, settings, earlier)):
+    sizes = spec.dims | spec.numbers
+    if values is None or (not names <= sizes.keys() and values != _values(spec, settings, earlier)):
         return False
-    return are_implied(earlier.when, case.when, spec.dims, values)
+    return are_implied(earlier.when, case.when, sizes, values)
 
 
 def _values(spec: KernelSpec, settings: TargetOverride, case: Case) -> dict[str, int] | None:

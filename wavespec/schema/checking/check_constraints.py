@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.checking.check_orders import check_order_names
 from wavespec.schema.checking.check_places import check_place
+from wavespec.schema.checking.check_strides import check_number, is_number
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expressions import PLACES, Call, Expression
@@ -177,6 +178,10 @@ def check_condition(
         if isinstance(node, Call) and node.function in PLACES:
             yield PlaceOutsideGraph(part_of(where, node), str(node))
         name = getattr(node, "name", None)
-        if name is not None and name not in spec.dims and name not in spec.params and name not in broken:
-            known = [*spec.dims, *spec.params]
-            yield UndefinedName(part_of(where, node), name, "a dim or a parameter", known)
+        if name is None or name in broken:
+            continue
+        known = [*spec.dims, *spec.params, *spec.numbers]
+        if name not in known and is_number(name):
+            yield from check_number(spec, name, part_of(where, node), broken)
+        elif name not in known:
+            yield UndefinedName(part_of(where, node), name, "a dim or a parameter", [*spec.dims, *spec.params])

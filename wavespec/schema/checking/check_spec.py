@@ -12,6 +12,7 @@ from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import check_constraints, check_tilings
 from wavespec.schema.checking.check_graph import RedefinedName, check_graph
 from wavespec.schema.checking.check_schedules import check_schedules
+from wavespec.schema.checking.check_strides import check_strides
 from wavespec.schema.checking.check_tiles import check_tiles
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import Assume
@@ -105,6 +106,7 @@ def check_kernel(
     errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec, broken), *_overrides(spec, broken)]
     errors += _workloads(spec, broken)
     errors += _divisors(spec)
+    errors += check_strides(spec)
     errors += check_constraints(spec, broken, is_whole=is_whole)
     errors += check_assumptions(spec)
     errors += check_cases(spec, broken)

@@ -15,7 +15,7 @@ Grammar (names are ASCII identifiers; operators of one line group to the left):
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, NoReturn
 
@@ -29,6 +29,7 @@ from wavespec.schema.language.expressions import (
     INT64_MAX,
     INT64_MIN,
     LONGEST_EXPRESSION,
+    NUMBERS,
     PLACES,
     Binary,
     Call,
@@ -219,7 +220,16 @@ class ExpressionParser:
                 self.span.part(*arguments[0].at), f"{quote(function.text)} takes the name of a dim."
             )
         at = (function.offset, close.offset + 1 - function.offset)
+        if function.text in NUMBERS:
+            return self._count(Name(self._number_name(function.text, arguments), at=at))
         return self._count(Call(function.text, tuple(arguments), at=at))
+
+    def _number_name(self, function: str, arguments: Sequence[Expression]) -> str:
+        for argument, what in zip(arguments, ("a tensor", "a dim of it"), strict=False):
+            if not isinstance(argument, Name):
+                span = self.span.part(*argument.at)
+                raise MalformedExpression(span, f"{quote(function)} takes the name of {what} here.")
+        return f"{function}({', '.join(map(str, arguments))})"
 
     def _binary(self, op: str, left: Expression, right: Expression) -> Expression:
         self._number_only(left, right)

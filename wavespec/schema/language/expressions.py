@@ -28,9 +28,13 @@ PLACES: Mapping[str, str] = {
 }
 """Functions of the name of a dim; the first two are known inside the graph alone."""
 
+NUMBERS: Mapping[str, tuple[int, int]] = {"stride": (2, 2), "alignment": (1, 1)}
+"""Functions of names that make up the name of a number of a call: `stride(x, M)`, of a tensor and a dim of it."""
+
 FUNCTIONS: Mapping[str, tuple[int, int]] = {
     **{"min": (2, 16), "max": (2, 16), "ceildiv": (2, 2)},
     **dict.fromkeys(PLACES, (1, 1)),
+    **NUMBERS,
 }
 """Functions of integer expressions, with the fewest and the most arguments."""
 
@@ -107,7 +111,7 @@ class Num(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Name(Expression):
-    """A dim, a parameter, or a value of the graph."""
+    """A dim, a parameter, a value of the graph, or a number of a call as `stride(x, M)`."""
 
     name: str
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
 
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.strided import LARGEST_STRIDE, alignment_of, most_alignment, stride_of
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import AnyConstraint, HardwareSettings
 from wavespec.schema.language.dtypes import DType
@@ -18,6 +21,7 @@ from wavespec.targets.names import TargetName
 API_VERSION = "wavespec/v1"
 
 Space = Literal["global", "shared", "streamed"]
+Strides = Literal["any", "contiguous"]
 
 
 def _printable(text: str) -> str:
@@ -60,6 +64,17 @@ class Tensor(SpecModel):
     role: Literal["input", "output", "inout"] = "input"
     """An argument of the kernel, or a result. `inout`: an argument that the kernel changes in place; what it does not
     write stays."""
+    strides: Strides | None = None
+    """`any`: a call may pass a view of any strides whose last dim is dense, and it is never copied. `contiguous`: a
+    promise, checked at the call. Absent: an input that is not contiguous is copied first, all else has to be."""
+
+
+def numbers_of(tensors: Mapping[str, Tensor]) -> dict[str, Dim]:
+    """Strides and alignments of the tensors that have any."""
+    strided = {name: tensor for name, tensor in tensors.items() if tensor.strides == "any"}
+    found = {stride_of(name, dim): Dim(max=LARGEST_STRIDE) for name, one in strided.items() for dim in one.shape[:-1]}
+    most = {name: most_alignment(DTYPES[one.dtype].bytes) for name, one in strided.items()}
+    return found | {alignment_of(name): Dim(min=1, max=most[name]) for name in strided}
 
 
 class WaveRegisters(SpecModel):
@@ -216,6 +231,19 @@ class KernelSpec(SpecModel):
     """Sizes of the dims for `check` and `bench`."""
 
     _has_own_schedule: bool | None = PrivateAttr(default=None)
+    _numbers: dict[str, Dim] | None = PrivateAttr(default=None)
+
+    @property
+    def numbers(self) -> dict[str, Dim]:
+        """What conditions may name beside dims and parameters, strides and alignments of tensors, with what is promised
+        of them, as for a dim."""
+        return dict(self._numbers) if self._numbers is not None else numbers_of(self.tensors)
+
+    def with_promises(self, dims: Mapping[str, Dim]) -> KernelSpec:
+        """The spec with other promises of its dims, and of its `numbers`, whose names no dim has."""
+        changed = self.model_copy(update={"dims": {name: dim for name, dim in dims.items() if name in self.dims}})
+        changed._numbers = {name: dim for name, dim in dims.items() if name not in self.dims}
+        return changed
 
     @property
     def has_own_schedule(self) -> bool | None:

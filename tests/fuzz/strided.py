@@ -1,0 +1,72 @@
+"""A random spec goes in; the same spec with tensors of any strides, and views to call it with, come out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.fuzz.graph import RandomSpec
+from tests.kernels import TORCH, tensor_to_array
+from wavespec.ir.dtype import DTYPES
+from wavespec.schema import KernelSpec
+
+_TENSOR = re.compile(r"  (\w+): \{shape: \[\w.*\], dtype: (\w+).*\}")
+_UNIT = 16
+"""Elements that rows begin at multiples of, where a spec asks for that."""
+
+
+def strided(spec: RandomSpec, random: Random) -> RandomSpec:
+    """The spec with `strides: any` in some of its tensors, and promises that rows of some inputs are aligned."""
+    lines, columns, inputs = list[str](), dict[str, int](), set[str]()
+    for line in spec.text.splitlines():
+        found = _TENSOR.fullmatch(line)
+        if found and not DTYPES[found[2]].is_packed and random.random() < 0.7:
+            line = f"{line.removesuffix('}')}, strides: any}}"
+            inputs |= set() if "role:" in line else {found[1]}
+            columns[found[1]] = random.choice((0, 0, _UNIT, 3 * _UNIT, 1, 8, 13))
+        lines.append(line)
+    promises = [
+        f"  - {{assume: alignment({name}) % {random.choice((2, 4, 8))} == 0}}"
+        for name, count in columns.items()
+        if name in inputs and count % _UNIT == 0 and random.random() < 0.6
+    ]
+    at = lines.index("constraints:") + 1
+    return replace(spec, text="\n".join([*lines[:at], *promises, *lines[at:]]) + "\n", columns=columns)
+
+
+def _rows(shape: tuple[int, ...], columns: int) -> tuple[int, ...]:
+    """The shape of what a view is cut out of."""
+    length = columns + shape[-1]
+    return (*shape[:-1], length if columns % _UNIT else -(-length // _UNIT) * _UNIT)
+
+
+def view_of(tensor: Tensor, columns: int | None) -> Tensor:
+    """The same numbers behind so many columns of longer rows; the tensor itself for None."""
+    if columns is None:
+        return tensor
+    whole = tensor.new_full(_rows(tuple(tensor.shape), columns), 1)
+    return whole[..., columns : columns + tensor.shape[-1]].copy_(tensor)
+
+
+def array_of(tensor: Tensor, columns: int | None, dtype: str) -> Any:
+    """The array for the simulator."""
+    if columns is None:
+        return tensor_to_array(tensor, dtype)
+    view = view_of(tensor, columns)
+    whole = view.as_strided(_rows(tuple(tensor.shape), columns), view.stride(), 0)
+    return tensor_to_array(whole, dtype)[..., columns : columns + tensor.shape[-1]]
+
+
+def outputs_of(spec: KernelSpec, sizes: Mapping[str, int], columns: Mapping[str, int]) -> dict[str, Tensor]:
+    """Views for results, of those tensors that have columns in front."""
+    return {
+        name: view_of(torch.zeros([sizes[dim] for dim in tensor.shape], dtype=TORCH[tensor.dtype]), columns[name])
+        for name, tensor in spec.tensors.items()
+        if tensor.role == "output" and columns.get(name)
+    }
