@@ -1,4 +1,4 @@
-"""Kernels with weights of four bits, or blocks with scales, in; checks, and times beside torch's bf16 product, out.
+"""Kernels with weights of four bits, or blocks with scales, in; checks, and times beside torch's products, out.
 
 Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on another machine:
 
@@ -6,8 +6,9 @@ Needs the compiler to build, and torch and `wavespec.runtime` to run, maybe on a
     python -m benchmarks.decoded_h200 run FOLDER [--rows 1 16 64 512 4096] [--shape 14336x4096 8192x8192] [--cubes 4096]
 
 Rows are those of the activations, a shape is N x K of the weights; cubes are M = N = K of products whose operands both
-have scales.  Calls of one contestant stand in a CUDA graph, each with weights of its own, so many that none is still in
-a cache; contestants take turns, and figures are medians.  Results are exact on whole numbers, or the run ends.
+have scales.  Peers are the bf16 product and, of f8 with f32 scales, `_scaled_mm` with one scale for a tensor and with
+the same blocks.  Calls of one contestant stand in a CUDA graph, each with weights of its own, so many that none is in a
+cache still; contestants take turns, and figures are medians.  Results are exact on whole numbers, or the run ends.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from torch import Tensor
 from wavespec.runtime import Kernel, unpack_artifact
 
 GROUP, BLOCK = 128, 32
-SPECS = tuple(Path("specs") / f"{name}.wave.yaml" for name in ("linear_i4", "matmul_mxf4", "matmul_mxf8"))
+NAMES = ("linear_i4", "matmul_mxf4", "matmul_mxf8", "matmul_f8_blocks")
+SPECS = tuple(Path("specs") / f"{name}.wave.yaml" for name in NAMES)
 _COLD_BYTES = 200 << 20  # of weights in one graph: several times the second-level cache
 _ROUNDS, _CALLS = 9, 8
 Call = Callable[[], Any]
@@ -67,23 +69,26 @@ def build_all(folder: Path, specs: Sequence[Path]) -> None:
 def run(folder: Path, shapes: Sequence[Sequence[int]], cubes: Sequence[Sequence[int]], only: str) -> None:
     """Print a row for each size of each kernel."""
     print(f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}, torch {torch.__version__}\n")
-    print("| kernel | M | N | K | us | bf16 cuBLAS | times as fast |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print("| kernel | M | N | K | us | beside | us | times as fast |")
+    print("|---|---:|---:|---:|---:|---|---:|---:|")
     kernels = {path.stem: Kernel(unpack_artifact(path.read_bytes())) for path in sorted(folder.glob("*.wavespec"))}
     kernels = {name: kernel for name, kernel in kernels.items() if only in name}
-    for number, makers in enumerate((_Weights, _Scaled)):
-        these = {name: one for name, one in kernels.items() if name.startswith(("linear_i4", "matmul_mx")[number])}
-        for shape in (shapes, cubes)[number] if these else ():
+    kinds = (("linear_i4", _Weights, shapes), ("matmul_mx", _Scaled, cubes), ("matmul_f8", _Blocks, (*shapes, *cubes)))
+    for prefix, makers, sizes in kinds:
+        these = {name: one for name, one in kernels.items() if name.startswith(prefix)}
+        for shape in sizes if these else ():
             m, n, k = shape
             for kernel in these.values():
                 makers(kernel, m, n, k, integers=True).check()
             found = {name: makers(kernel, m, n, k) for name, kernel in these.items()}
             first = next(iter(found.values()))
-            times = _medians({name: one.graph() for name, one in found.items()} | {"": first.peer()})
+            peers = first.peers()
+            times = _medians({name: one.graph() for name, one in found.items()} | peers)
             for name in these:
-                ratio = times[""] / times[name]
-                print(f"| {name} | {m} | {n} | {k} | {times[name]:.1f} | {times['']:.1f} | {ratio:.2f} |", flush=True)
-            del found, first
+                for peer in peers:
+                    measured = f"{times[name]:.1f} | {peer} | {times[peer]:.1f} | {times[peer] / times[name]:.2f}"
+                    print(f"| {name} | {m} | {n} | {k} | {measured} |", flush=True)
+            del found, first, peers
             torch.cuda.empty_cache()
 
 
@@ -120,12 +125,12 @@ class _Product:
     def graph(self) -> Call:
         return _captured([lambda one=one: self.kernel.raw(*self.inputs(one), self.y) for one in self.weights])
 
-    def peer(self) -> Call:
-        """The product of as many bf16 matrices."""
+    def peers(self) -> dict[str, Call]:
+        """What torch has for it, by name: the product of as many bf16 matrices."""
         count = self.copies(2 * self.n * self.k)
         x = torch.randn(self.m, self.k, device="cuda", dtype=torch.bfloat16)
         matrices = [torch.randn(self.n, self.k, device="cuda", dtype=torch.bfloat16) for _ in range(count)]
-        return _captured([lambda one=one: torch.mm(x, one.T, out=self.y) for one in matrices])
+        return {"bf16": _captured([lambda one=one: torch.mm(x, one.T, out=self.y) for one in matrices])}
 
 
 class _Weights(_Product):
@@ -183,6 +188,49 @@ class _Scaled(_Product):
     def _numbers(self, codes: Tensor, scale: Tensor) -> Tensor:
         numbers = codes.double() if not self.is_packed else _f4(codes.view(torch.uint8))
         return numbers * scale.double().repeat_interleave(BLOCK, -1)
+
+
+class _Blocks(_Product):
+    """f8 with an f32 scale for each 128 elements of a row of x, and for 128 x 128 of the weights."""
+
+    def __init__(self, kernel: Kernel, m: int, n: int, k: int, *, integers: bool = False) -> None:
+        super().__init__(kernel, m, n, k, integers=integers)
+        self.x, self.x_scale = self._made(m, k, 1)
+        self.weights = [self._made(n, k, GROUP) for _ in range(self.copies(n * k))]
+
+    def _made(self, rows: int, columns: int, block: int) -> tuple[Tensor, Tensor]:
+        shape, blocks = (rows, columns), (-(-rows // block), -(-columns // GROUP))
+        if self.integers:
+            numbers = torch.randint(-2, 3, shape, device="cuda")
+            scales = torch.randint(-1, 2, blocks, device="cuda").exp2()
+        else:
+            numbers, scales = torch.randn(shape, device="cuda"), torch.rand(blocks, device="cuda") + 0.5
+        return numbers.float().to(torch.float8_e4m3fn), scales.float()
+
+    def inputs(self, weights: Sequence[Tensor]) -> Sequence[Tensor]:
+        b, b_scale = weights
+        return self.x, b, self.x_scale, b_scale
+
+    def exact(self) -> Tensor:
+        b, b_scale = self.weights[0]
+        scales = (one.double().repeat_interleave(GROUP, -1)[:, : self.k] for one in (self.x_scale, b_scale))
+        x_scale, wide = scales
+        return (self.x.double() * x_scale) @ (b.double() * wide.repeat_interleave(GROUP, 0)[: self.n]).T
+
+    def peers(self) -> dict[str, Call]:
+        """One scale for a tensor, and the same blocks, whose scales lie in the order that cuBLAS wants."""
+        scaled: Any = torch._scaled_mm  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        one, x_scale = torch.ones((), device="cuda"), self.x_scale.T.contiguous().T
+        plain, kind = [b.T for b, _ in self.weights], {"out_dtype": torch.bfloat16}
+        whole = [lambda b=b: scaled(self.x, b, one, one, use_fast_accum=True, **kind) for b in plain]
+        blocks = [(b.T, b_scale.T) for b, b_scale in self.weights]
+        in_blocks = [lambda b=b, scale=scale: scaled(self.x, b, x_scale, scale, **kind) for b, scale in blocks]
+        found = super().peers() | {"_scaled_mm, fast": _captured(whole)}
+        try:  # of some sizes torch has none
+            return found | {"_scaled_mm, blocks": _captured(in_blocks)}
+        except (RuntimeError, ValueError) as error:
+            print(f"no _scaled_mm of blocks: {str(error).splitlines()[0]}", flush=True)
+            return found
 
 
 def _f4(codes: Tensor) -> Tensor:

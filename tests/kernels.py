@@ -314,6 +314,13 @@ KERNELS: dict[str, Row] = {
     "matmul_bf16": _FEW_PRODUCTS,
     "matmul_f16": _FEW_PRODUCTS,
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
+    # Rounds of steps and what is left of one; places along N in two blocks
+    "matmul_f8_blocks": Row(
+        sized("M N K", (5, 8, 0), (33, 136, 48), (5, 8, 656), (3, 5, 130)),
+        sized("M N K", (0, 5, 16), (1, 1, 1), (130, 257, 300)),
+        sized("M N K", (64, 136, 256), (5, 3, 300)),
+        exact=True,
+    ),
     "matmul_layouts": Row(_PRODUCTS, sized("M N K", (0, 5, 16), (70, 50, 90), (300, 200, 260)), exact=True),
     # Of 10 bits, as many as the product takes of each
     "matmul_tf32": Row(_PRODUCTS, _MANY_PRODUCTS, exact=True, special={"a": eighths, "b": eighths}),

@@ -116,10 +116,11 @@ class AsyncProducts(Emitter):
         *words, total = op.operands
         element, count = mlir_type(row.acc.dtype), row.acc.layout.elements
         maker = self._makers.get(total.name)
-        fresh = maker is not None and maker.is_(CONSTANT) and maker["value"] == 0
+        is_zero = maker is not None and maker.is_(CONSTANT) and maker["value"] == 0
         a = self.lanes.words(words[0], "i32") if words else self._descriptor(op, left)
         majors = "k" if words else op.attribute(f"{left}_major"), op.attribute(f"{right}_major")
-        struct = undefined(self.text, element, count) if fresh else self._struct(total, element)
+        struct = undefined(self.text, element, count) if is_zero else self._struct(total, element)
+        fresh = is_zero or bool(op.get("fresh"))
         result = wgmma(self.text, row, a, self._descriptor(op, right), struct, majors, fresh=fresh)
         registers = unpacked(self.text, result, element, count)
         self._structs[tuple(registers)] = result

@@ -56,6 +56,7 @@ Flag = Literal[
     "direct",
     "divided",
     "everywhere",
+    "fresh",
     "mapped",
     "once",
     "release",

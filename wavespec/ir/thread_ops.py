@@ -330,7 +330,8 @@ MMA_ASYNC: Final = _declare(
     "mma_async",
     "acc -> acc; a, acc -> acc",
     "the matrix unit reads tiles of shared memory from these offsets on (of elements, before any swizzle), `a` too "
-    "where it is no value; `major`: `k` or `mn`, the dim contiguous in memory; the result is in flight",
+    "where it is no value; `major`: `k` or `mn`, the dim contiguous in memory; `fresh`: the product alone, in the "
+    "registers of `acc`; the result is in flight",
     Trait.BY_ALL_LANES,
     operands=(1, 2),
     results=1,
@@ -344,6 +345,7 @@ MMA_ASYNC: Final = _declare(
         "a_offset": Attribute(Kind.EXPRESSION, absent="a is a value"),
         "a_buffer": Attribute(Kind.EXPRESSION, absent="a is a value"),
         "a_major": Attribute(Kind.TEXT, absent="a is a value"),
+        "fresh": Attribute(Kind.FLAG, absent="false"),
     },
 )
 MMA_COMMIT: Final = _declare("mma_commit", "->", "closes a group of mma_async")

@@ -27,6 +27,7 @@ from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
 from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
+from wavespec.lower.scale_products import ScaleProducts
 from wavespec.lower.separate_operands import SeparateOperands
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
@@ -46,6 +47,7 @@ from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.lower.walk_grid import WalkGrid
 
 PASSES: tuple[Pass, ...] = (
+    ScaleProducts(),
     ScaleOperands(),
     SplitOperands(),
     DropUnitDims(),

@@ -52,9 +52,10 @@ class SpecializeWaves(Pass):
         if not rings:
             raise NothingToCopy(kernel.distribution.roles.span)
         outside = rings_outside(kernel)
-        producer, consumer = Producer(kernel, rings, outside, fresh), Consumer(kernel, rings, outside, fresh)
+        producer = Producer(kernel, rings, outside, fresh)
         # Lanes that copy by themselves need registers as well.
         few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
+        consumer = Consumer(kernel, rings, outside, fresh, many or machine.registers_of(kernel.threads))
         all_rings = [ring for of_loop in rings.values() for ring in of_loop]
         signals = [one for ring in all_rings if ring.begins for one in ring.signals]
         signals += [one for ring in outside.values() for one in ring.signals if one.arrivals]

@@ -40,6 +40,7 @@ from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.multiply_as_decoded import multiply_as_decoded
 from wavespec.schedule.overlapped_products import overlapped_products
+from wavespec.schedule.use_beside_products import use_beside_products
 
 _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
 
@@ -53,8 +54,11 @@ class Consumer:
         rings: Mapping[int, Sequence[BufferRing]],
         outside: Mapping[int, BufferRing],
         fresh: Callable[[str], str],
+        registers: int,
     ) -> None:
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
+        self.registers = registers
+        """Of a lane."""
         self.overlapping: dict[int, Op] = {}
         self.turn = kernel.symbol(TURN) if TURN in dict(kernel.waves) else None
 
@@ -134,6 +138,9 @@ class Consumer:
             # One lane empties the buffer: all lanes of the wave have read it, not only the matrix unit.
             ops.append(make("barrier", first=self.kernel.wave_number, waves=1))
         loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings)))
+        rounds = use_beside_products(self.kernel, loop, self.registers, self.fresh) if ring.stages > 1 else (loop,)
+        if len(rounds) > 1:
+            return [*lets, *wait, *rounds, *give, *left]
         if ring.stages > 1:  # the product of the step before still reads its buffer when this step's has to be there
             self.overlapping[id(loop)] = loop
         return [*lets, *wait, loop, *give, *left]

@@ -292,6 +292,7 @@ class Strand:
 
     def _mma_async(self, op: Op) -> None:
         *registers, acc = self._operands(op)
+        acc = np.zeros_like(acc) if op.get("fresh") else acc
         self._define_product(op, *self.products.multiply(op, self._unit(op), registers[0] if registers else None, acc))
 
     def _mma_fence(self, op: Op) -> None:

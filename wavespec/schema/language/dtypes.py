@@ -40,6 +40,9 @@ PACKED: Mapping[str, int] = {name: row.packed[0] for name, row in _ROWS.items() 
 SCALED: tuple[DType, ...] = ("f8e4m3fn", "f8e5m2", "f6e2m3fn", "f6e3m2fn", "f4e2m1fn")
 """What a matrix product with scales multiplies: the elements of OCP MX."""
 
+SCALES: tuple[DType, ...] = ("f8e8m0fnu", "f32")
+"""What it scales them by."""
+
 
 def is_float(dtype: str) -> bool:
     return _ROWS[dtype].is_float

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, listing, quote
-from wavespec.schema.language.dtypes import ACCUMULATORS, SCALED
+from wavespec.schema.language.dtypes import ACCUMULATORS, SCALED, SCALES
 from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 
@@ -42,8 +42,9 @@ class Mma(ValueOp):
     variant: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
     """The matrix instruction of this product, in place of the kernel's `hardware: {mma: ...}`; absent: that one."""
     scales: tuple[Reference, Reference] | None = None
-    """What the elements of `lhs` and of `rhs` are multiplied by first: f8e8m0fnu, of the same dims. Those of blocks are
-    read with a mapping, `at: {G: K // 32}`. Operands are floating point of 8 bits or less, which need not be alike."""
+    """What the elements of `lhs` and of `rhs` are multiplied by first: f8e8m0fnu or f32, of the same dims. Those of
+    blocks are read with a mapping, `at: {G: K // 32}`. Operands are floating point of 8 bits or less, which need not be
+    alike."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         lhs, rhs, acc = (scope.value(self, operand) for operand in self.headline)
@@ -75,8 +76,8 @@ class Mma(ValueOp):
             if operand and operand.dtype not in SCALED:
                 message = f"'mma' scales {listing(SCALED)}; {quote(name)} is {operand.dtype}."
                 scope.report(DtypeMismatch(self.where(field), message))
-            if scale and scale.dtype != "f8e8m0fnu":
-                message = f"Scales are f8e8m0fnu; {quote(self.scales[number])} is {scale.dtype}."
+            if scale and scale.dtype not in SCALES:
+                message = f"Scales are {listing(SCALES, 'or')}; {quote(self.scales[number])} is {scale.dtype}."
                 scope.report(DtypeMismatch(self.where("scales", number), message))
             if scale and operand and set(scale.dims) != set(operand.dims):
                 message = f"A scale of each element of {quote(name)} has the dims [{', '.join(operand.dims)}]; "
