@@ -12,9 +12,10 @@ from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Parts, resized
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ir.names import dim_of_size
+from wavespec.ir.names import dim_of_size, scalar_name
 from wavespec.ir.thread import Mask
 from wavespec.runtime.artifact import Assumption, TensorMap
+from wavespec.runtime.scalars import words_of
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
@@ -77,6 +78,7 @@ class Function:
         for ordinal, size in enumerate(sizes):
             name = self.text.op(f"hal.interface.constant.load layout({self.layout}) ordinal({ordinal}) : i32")
             self.indices.define(size, name, 32)
+        self._load_scalars(len(sizes))
         for emitter in self.emitters:
             emitter.begin()
         self.block(self.kernel.body)
@@ -88,6 +90,24 @@ class Function:
         text = f"func.func @{name}() attributes {{{', '.join(self.attributes)}}} {{\n{body}\n}}"
         beside = tuple(self.tensor_maps), tuple(self.assumptions)
         return KernelFunction(name, text, tuple(self.text.location_lines()), self.shared_bytes, *beside)
+
+    def _load_scalars(self, first: int) -> None:
+        """Define the symbols of scalars, whose words are the constants from ``first`` on, the lower one of two first."""
+
+        def load(ordinal: int) -> str:
+            return self.text.op(f"hal.interface.constant.load layout({self.layout}) ordinal({ordinal}) : i32")
+
+        used = {known.args[0] for known in self.kernel.symbols}
+        for name, dtype in self.kernel.scalars:
+            words, number = words_of(dtype.name), scalar_name(name)
+            if number in used and words == 1:
+                self.indices.define(number, load(first), 32)
+            elif number in used:
+                low = self.text.op(f"arith.extui {load(first)} : i32 to i64")
+                high = self.text.op(f"arith.extui {load(first + 1)} : i32 to i64")
+                high = self.text.op(f"arith.shli {high}, {self.text.constant(32, 'i64')} : i64")
+                self.indices.define(number, self.text.op(f"arith.ori {low}, {high} : i64"), 64)
+            first += words
 
     def block(self, ops: Sequence[Op]) -> None:
         """Write operations one after another, those of a run together."""

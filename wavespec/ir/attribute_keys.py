@@ -74,6 +74,7 @@ Expression = Literal[
     "index",
     "limit",
     "lower",
+    "number",
     "offset",
     "phase",
     "receiver",

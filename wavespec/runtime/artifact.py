@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.runtime.code import Binary
+from wavespec.runtime.scalars import SCALAR_WORDS, ScalarParameter, words_of
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
 Backend = Literal["cpu", "cuda", "hip"]
@@ -115,7 +116,8 @@ class KernelArtifact:
     """A kernel compiled for one target.
 
     Arguments are bound in this order: `tensors` (inputs, then outputs), one scratch buffer per entry of
-    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`.
+    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`, then the
+    words of every scalar, in the order of `scalars`.
     `binaries` are ordered best first; the first whose `requires` the machine meets is used.
 
     Its own launch data is for all sizes; `cases` are the same kernel compiled for some, and come first.
@@ -143,9 +145,12 @@ class KernelArtifact:
     compiler: str = ""
     """Name and version of what made the machine code."""
     cases: tuple[ArtifactCase, ...] = ()
+    scalars: tuple[ScalarParameter, ...] = ()
 
     def __post_init__(self) -> None:
         dims = [dim.name for dim in self.dims]
+        numbers = {*dims, *(scalar.name for scalar in self.scalars if scalar.shapes)}
+        kernels = [case.kernel for case in self.cases]
         order = [tensor.output for tensor in self.tensors]
         inputs = {name for tensor in self.inputs for name in tensor.dims}
         ranks = {tensor.name: len(tensor.dims) for tensor in self.tensors}
@@ -161,15 +166,16 @@ class KernelArtifact:
                 all(d.size is not None or d.equals is not None or d.name in inputs for d in self.dims),
                 "a dynamic dim is in no input",
             ),
+            (all(s.dtype in SCALAR_WORDS for s in self.scalars), "a scalar has an unknown dtype"),
             (
                 all(n in dims for t in self.tensors for n in t.dims if isinstance(n, str)),
                 "a tensor has an undeclared dim",
             ),
-            (all(n in dims for n in self._expression_names()), "an expression has an undeclared dim"),
+            (all(n in numbers for n in self._expression_names()), "an expression has an undeclared dim"),
             (all(t.dtype in DTYPE_BYTES or t.dtype in PACKED for t in self.tensors), "a tensor has an unknown dtype"),
             (len({b.label for b in self.binaries}) == len(self.binaries), "labels of binaries repeat"),
             (
-                all((c.kernel.name, c.kernel.tensors) == (self.name, self.tensors) for c in self.cases),
+                all((k.name, k.tensors, k.scalars) == (self.name, self.tensors, self.scalars) for k in kernels),
                 "a case is of another kernel",
             ),
             (all(dim.name in dims for c in self.cases for dim in c.kernel.dims), "a case has a dim of its own"),
@@ -200,8 +206,13 @@ class KernelArtifact:
 
     @property
     def dynamic_dims(self) -> tuple[str, ...]:
-        """Names of the push constants, in order."""
+        """Names of those push constants that are sizes, in order."""
         return tuple(dim.name for dim in self.dims if dim.size is None)
+
+    @property
+    def constants(self) -> int:
+        """How many push constants there are: of dynamic dims, then words of scalars."""
+        return len(self.dynamic_dims) + sum(words_of(scalar.dtype) for scalar in self.scalars)
 
     @property
     def members(self) -> tuple[KernelArtifact, ...]:

@@ -38,8 +38,11 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """An argument that is no tensor, or a tensor of another element type."""
 
 
-def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, int]:
-    """Check every input of a call and return the size of every dim, compiled-in ones included.
+def check_inputs(
+    artifact: KernelArtifact, inputs: Sequence[Any], scalars: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Check every input of a call and return the size of every dim, compiled-in ones included, and the ``scalars`` that
+    sizes depend on.
 
     Errors: `ArgumentTypeError` for a wrong count, type or dtype; `ArgumentError` for rank, sizes, devices,
         assumptions.
@@ -59,7 +62,7 @@ def check_inputs(artifact: KernelArtifact, inputs: Sequence[Any]) -> dict[str, i
     for parameter, tensor in zip(expected, inputs, strict=True):
         if parameter.updated:
             _check_contiguous(f"{artifact.name}: argument '{parameter.name}'", tensor)
-    sizes = _bind_dims(artifact, inputs)
+    sizes = _bind_dims(artifact, inputs, scalars or {})
     for assumption in artifact.members[artifact.member_for(sizes)].assumptions:
         try:
             holds = evaluate(assumption.condition, sizes)
@@ -213,9 +216,9 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
             raise ArgumentError(f"{where} needs {needed} bytes of its storage, which has {there}.")
 
 
-def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, int]:
+def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor], scalars: Mapping[str, int]) -> dict[str, int]:
     declared = {dim.name: dim for dim in artifact.dims}
-    sizes: dict[str, int] = {dim.name: dim.size for dim in artifact.dims if dim.size is not None}
+    sizes = {**scalars, **{dim.name: dim.size for dim in artifact.dims if dim.size is not None}}
     first: dict[str, tuple[str, int]] = {}
     for parameter, tensor in zip(artifact.inputs, inputs, strict=True):
         for axis, (name, size) in enumerate(zip(parameter.dims, _extents(artifact, parameter, tensor), strict=True)):

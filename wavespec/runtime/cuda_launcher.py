@@ -44,7 +44,7 @@ class _Memory:
     them, in the order of the kernel. It is written once, so that threads may launch from it at the same time."""
 
     def __init__(self, artifact: KernelArtifact) -> None:
-        tensors, maps, sizes = len(artifact.tensors), len(artifact.tensor_maps), len(artifact.dynamic_dims)
+        tensors, maps, sizes = len(artifact.tensors), len(artifact.tensor_maps), artifact.constants
         pointers = tensors + len(artifact.scratch_bytes)
         first_map = _CONFIG_BYTES
         first_pointer = first_map + TENSOR_MAP_BYTES * maps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.size_expr import evaluate
@@ -15,7 +15,7 @@ class LaunchPlan:
 
     sizes: dict[str, int]
     constants: tuple[int, ...]
-    """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`)."""
+    """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`), then the words of scalars."""
     shapes: tuple[tuple[int, ...], ...]
     """Of all tensors: inputs, then outputs."""
     grid: tuple[int, int, int]
@@ -25,9 +25,14 @@ class LaunchPlan:
     member: int = 0
     """Index in `KernelArtifact.members` of the kernel that is for these sizes."""
 
+    def with_words(self, words: tuple[int, ...]) -> LaunchPlan:
+        """The plan of a call with these words of scalars, of one that has none yet."""
+        return replace(self, constants=self.constants + words)
+
 
 def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
-    """The plan of a call whose dims have `sizes`, which were checked by `check_inputs`."""
+    """The plan of a call whose dims, and scalars that shape it, have `sizes`, which were checked by `check_inputs`;
+    it lacks the words of scalars."""
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
     x, y, z = (evaluate(expression, sizes) for expression in taken.grid)

@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from wavespec.ir.kernel import Kernel
-from wavespec.ir.names import dim_of_size, size_name
+from wavespec.ir.names import dim_of_size, scalar_name, size_name
 from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, MMA_ASYNC, ROLE, SEND, SIGNAL_ARRIVE, SIGNAL_WAIT, STAGGER
+from wavespec.runtime.scalars import held, rounded
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
@@ -50,6 +51,7 @@ def simulate(
     *,
     workgroups: Iterable[tuple[int, ...]] | None = None,
     order: Order = "forward",
+    scalars: Mapping[str, bool | int | float] | None = None,
 ) -> SimulationReport:
     """Run a thread-level kernel.
 
@@ -60,6 +62,7 @@ def simulate(
             written to. bf16 is the numpy type of ``ml_dtypes``.
         sizes: the value of every dim.
         workgroups: the ids to run, one number per grid axis; the whole grid where left out.
+        scalars: the numbers of a call that has some.
         order: which strand goes on where several can; whether a kernel is found right does not depend on it.
 
     Raises:
@@ -69,6 +72,8 @@ def simulate(
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     values = {size_name(dim): size for dim, size in sizes.items()}
+    for name, dtype in kernel.scalars:
+        values[scalar_name(name)] = held(rounded((scalars or {})[name], dtype.name), dtype.name)
     _check_sizes(kernel, values)
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)

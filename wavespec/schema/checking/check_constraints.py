@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.checking.check_orders import check_order_names
 from wavespec.schema.checking.check_places import check_place
+from wavespec.schema.checking.check_scalars import refuse_fraction
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expressions import PLACES, Call, Expression
@@ -170,13 +171,14 @@ def _splits(spec: KernelSpec, constraints: Sequence[Workgroup | Tiling | Wave | 
 def check_condition(
     spec: KernelSpec, condition: Expression, where: Where, broken: frozenset[str]
 ) -> Iterator[WavespecError]:
-    """What is wrong with a condition on dims and parameters that was written at `where`."""
+    """What is wrong with a condition on dims, parameters and scalars that was written at `where`."""
     if not condition.is_condition:
         yield NotACondition(where, str(condition))
     for node in condition.walk():
         if isinstance(node, Call) and node.function in PLACES:
             yield PlaceOutsideGraph(part_of(where, node), str(node))
         name = getattr(node, "name", None)
-        if name is not None and name not in spec.dims and name not in spec.params and name not in broken:
-            known = [*spec.dims, *spec.params]
+        known = [*spec.dims, *spec.params, *spec.scalars]
+        if name is not None and name not in known and name not in broken:
             yield UndefinedName(part_of(where, node), name, "a dim or a parameter", known)
+    yield from refuse_fraction(spec, condition, where)
