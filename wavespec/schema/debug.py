@@ -54,7 +54,7 @@ def debug(spec: KernelSpec, *names: str) -> KernelSpec:
 
 def _output(spec: KernelSpec, name: str) -> str:
     output = f"debug_{name.replace('.', '_')}"[:60]
-    while output in spec.tensors or output in spec.dims or output in spec.params:
+    while any(output in names for names in (spec.tensors, spec.dims, spec.params, spec.scalars)):
         output += "_"
     return output
 
