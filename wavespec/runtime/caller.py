@@ -92,9 +92,10 @@ def _is_differentiated(call: Call) -> bool:
 class Caller(ABC):
     """Three ways to call a kernel on real tensors; all tell autograd what they wrote."""
 
-    def __init__(self, input_count: int, scalars: ScalarArguments) -> None:
+    def __init__(self, input_count: int, scalars: ScalarArguments | None = None) -> None:
+        """``scalars``: those of a kernel that has some."""
         self._input_count = input_count
-        self.scalars = scalars
+        self.scalars = ScalarArguments("kernel") if scalars is None else scalars
         self._calls: dict[tuple[Any, ...], Call] = {}
         self.direct = DirectCalls(self, input_count)
 

@@ -116,7 +116,7 @@ def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
         name = known.args[0]
         if name in values and outside_range(known, values[name]):
             raise ValueError(
-                f"size {dim_of_size(name)} = {values[name]} is outside what the kernel was compiled for: {known.args}"
+                f"size {dim_of_size(name) or name} = {values[name]} is outside what the kernel was compiled for: {known.args}"
             )
 
 
