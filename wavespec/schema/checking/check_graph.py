@@ -97,10 +97,10 @@ def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
 
 
 def _names_of_bounds(spec: KernelSpec) -> Iterator[str]:
-    """The names in bounds of tiles."""
+    """The names in tiles and their bounds."""
     overrides = [over for settings in spec.targets.values() for over in (settings, *settings.cases)]
     for one in (*spec.constraints, *(one for over in overrides for one in over.constraints or ())):
-        for bound in (getattr(one, field, None) for field in ("start", "count", "end")):
+        for bound in (getattr(one, field, None) for field in ("tile", "start", "count", "end")):
             yield from () if bound is None else bound.names()
 
 
