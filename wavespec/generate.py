@@ -19,7 +19,7 @@ from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote_path
 from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
-from wavespec.emit.interface import expression_to_size, size_assumptions, scalar_parameters
+from wavespec.emit.interface import expression_to_size, scalar_parameters, size_assumptions
 from wavespec.emit.wrapper import wrapper_module
 from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory, wrapper_scalars
 from wavespec.pipeline import build_variant, join_cases, join_variants

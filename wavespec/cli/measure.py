@@ -63,7 +63,7 @@ def accuracy(
     scalars: Mapping[str, bool | int | float] = MappingProxyType({}),
 ) -> tuple[Accuracy, list[Doubt]]:
     """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing."""
-    context = interpret(spec, *inputs, **scalars)
+    context = interpret(spec, *inputs, compute=torch.float64, **scalars)
     exact, rounded = as_list(results(context)), as_list(reference(spec, *inputs, compute=None, **scalars))
     types = [spec.tensors[name].dtype for name in context.computation.written]
     elements = [unpacked(one, dtype) for one, dtype in zip(as_list(written), types, strict=True)]

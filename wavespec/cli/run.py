@@ -172,6 +172,8 @@ def _debugged(
     is_printed: bool,
 ) -> dict[str, Any]:
     """How far each value is from the reference's; its numbers are printed."""
+    import torch
+
     from wavespec.cli.measure import random_inputs
     from wavespec.sim.reference import reference
 
@@ -180,8 +182,9 @@ def _debugged(
     own = sum(tensor.role != "input" for tensor in spec.tensors.values())
     names = [name for name in whole.tensors if name not in spec.tensors]
     found: dict[str, Any] = {}
-    values = kernel(*(tensor.clone() for tensor in inputs), **scalars)[own:]
-    for name, value, exact in zip(names, values, reference(whole, *inputs, **scalars)[own:], strict=True):
+    values = kernel(*(tensor.clone() for tensor in inputs), out=None, **scalars)[own:]
+    truth = reference(whole, *inputs, compute=torch.float64, **scalars)[own:]
+    for name, value, exact in zip(names, values, truth, strict=True):
         difference = (value.double() - exact.double()).abs().max().item() if value.numel() else 0.0
         found[name] = {"shape": list(value.shape), "difference": _finite(difference)}
         if is_printed:
@@ -208,8 +211,8 @@ def _measured(
     from wavespec.sim.reference import reference
 
     inputs = random_inputs(spec, sizes, seed, device)
-    found, doubts = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs), **scalars), scalars)
-    calls = [lambda: kernel(*inputs, **scalars)]
+    found, doubts = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs), out=None, **scalars), scalars)
+    calls = [lambda: kernel(*inputs, out=None, **scalars)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None, **scalars))
     seconds = median_seconds(calls, device, repeats)

@@ -80,7 +80,7 @@ def wrapper_scalars(parameters: Sequence[ScalarParameter], docs: Sequence[str]) 
     found: list[WrapperScalar] = []
     is_defaulted = True
     for one, doc in reversed(list(zip(parameters, docs, strict=True))):
-        is_zero = isinstance(one.default, float) and one.default == 0
+        is_zero = one.type is float and one.default == 0
         is_defaulted = is_defaulted and one.default is not None and not is_zero
         found.insert(0, WrapperScalar(one, doc, is_defaulted))
     return tuple(found)

@@ -2,7 +2,8 @@
 
 A symbol that a pass makes begins with a lower-case letter (`lane`, `wg0`, `at_K`) or belongs to a dim (`M.start`).  The
 size of a dim is a symbol of the dim's own name, and where that begins with a lower-case letter, too, it is `m.size`:
-no name of a spec has a dot.  That of a scalar is `eps.scalar`.  Memories other than tensors have one as well: `a.shared`.
+no name of a spec has a dot.  That of a scalar is `eps.scalar`.  Memories other than tensors have one as well:
+`a.shared`.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def scalar_places(scalars: Mapping[str, Scalar]) -> dict[str, Expr]:
 def _place(number: Expr) -> Expr:
     """Numbers beyond the largest that a place can be computed with count as that, as those of values do."""
     low, high = number.low, number.high
-    if low is not None and high is not None and -LARGEST_BOUND <= low and high <= LARGEST_BOUND:
+    if low is not None and high is not None and low >= -LARGEST_BOUND and high <= LARGEST_BOUND:
         return number
     return minimum(maximum(number, -LARGEST_BOUND), LARGEST_BOUND)
 

@@ -162,7 +162,8 @@ class DirectCalls:
         call = known.call
         if len(known.launches) >= _LAUNCHES_KEPT:
             known.launches.clear()
-        launch = int if call.launcher is None else call.launcher.bind(tuple(map(_address, tensors)), call.plan_with(words))
+        addresses, plan = tuple(map(_address, tensors)), call.plan_with(words)
+        launch = int if call.launcher is None else call.launcher.bind(addresses, plan)
         known.launches[key] = launch
         return launch
 

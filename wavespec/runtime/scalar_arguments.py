@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Final
 
@@ -93,17 +93,15 @@ class ScalarArguments:
         return tuple(rounded(value, one.dtype) for one, value in zip(self.parameters, values, strict=True))
 
     def _number(self, parameter: ScalarParameter, value: Any) -> Any:
-        where, kind = f"{self._kernel}: argument '{parameter.name}'", parameter.type
+        where = f"{self._kernel}: argument '{parameter.name}'"
+        kind: Callable[[Any], Any] = parameter.type
         if isinstance(value, _SYMBOLIC):
             return value
-        if kind is bool:
-            is_right = isinstance(value, bool) or _is_numpy_bool(value)
-        else:
-            wanted = Integral if kind is int else Real
-            is_right = isinstance(value, wanted) and not isinstance(value, bool) and not _is_numpy_bool(value)
+        wanted = Integral if kind is int else Real
+        is_right = _is_bool(value) if kind is bool else isinstance(value, wanted) and not _is_bool(value)
         if not is_right:
             hint = f"; pass {parameter.name}.item(), which waits for its device" if isinstance(value, Tensor) else ""
-            message = f"{where} is of type {type(value).__name__}, expected {_WORDS[kind]}{hint}."
+            message = f"{where} is of type {type(value).__name__}, expected {_WORDS[parameter.type]}{hint}."
             raise ArgumentTypeError(message)
         try:
             return kind(value)
@@ -130,6 +128,6 @@ class ScalarArguments:
         raise AssertionError("every number fits its type")
 
 
-def _is_numpy_bool(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.bool_)
+def _is_bool(value: object) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))

@@ -9,8 +9,8 @@ from typing import Final
 Number = bool | int | float
 
 SCALAR_WORDS: Final = {"f64": 2, "f32": 1, "bf16": 1, "f16": 1, "i64": 2, "i32": 1, "bool": 1}
-"""The types of scalars, with the words of 32 bits that a kernel gets for one, the lower one first: an integer itself, of
-floating point the bits of f64 or f32."""
+"""The types of scalars, with the words of 32 bits that a kernel gets for one, the lower one first: an integer itself,
+of floating point the bits of f64 or f32."""
 
 FORMATS: Final = {"f64": "d", "f32": "f", "bf16": "f", "f16": "f", "i64": "q", "i32": "i", "bool": "i"}
 """As what `struct` packs them."""

@@ -115,9 +115,8 @@ def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
     for known in kernel.symbols:
         name = known.args[0]
         if name in values and outside_range(known, values[name]):
-            raise ValueError(
-                f"size {dim_of_size(name) or name} = {values[name]} is outside what the kernel was compiled for: {known.args}"
-            )
+            what = f"size {dim_of_size(name) or name} = {values[name]}"
+            raise ValueError(f"{what} is outside what the kernel was compiled for: {known.args}")
 
 
 def _clusters(

@@ -184,7 +184,7 @@ def _workloads(subject: Subject, folder: Path) -> list[_Workload]:
             named=len(subject.variants) == 1 and subject.variants[0].register_tile == "wave",
             most=_MOST_CANDIDATES,
         )
-        untuned = case_for_sizes(cases, _whole(subject) | sizes).spec
+        untuned = case_for_sizes(cases, {**_whole(subject), **sizes}).spec
         entries: list[tuple[str, str, Override | None, KernelSpec]] = [(UNTUNED, "as it is", None, untuned)]
         for number, candidate in enumerate(chosen, 1):
             settled = _with_case(subject, when, candidate.settings)
@@ -235,7 +235,7 @@ def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]
 
 def _integers(subject: Subject, sizes: Mapping[str, int]) -> dict[str, tuple[str, int]]:
     """Of inputs whose numbers have a meaning, which one, and the size of the dim that they are along."""
-    every = complete_sizes(subject.spec, _whole(subject) | sizes)
+    every = complete_sizes(subject.spec, {**_whole(subject), **sizes})
     return {name: (meaning.use, every[meaning.dim]) for name, meaning in meanings(subject.spec).items()}
 
 

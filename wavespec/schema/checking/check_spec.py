@@ -103,7 +103,8 @@ def check_kernel(
 
     A spec that is not whole has lost parts to such reports, so that nothing is called missing in it.
     """
-    errors = [*_names(spec), *_tensors(spec, broken), *check_scalars(spec), *_dims(spec, broken), *_overrides(spec, broken)]
+    errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec, broken), *_overrides(spec, broken)]
+    errors += check_scalars(spec)
     errors += _workloads(spec, broken)
     errors += _divisors(spec)
     errors += check_constraints(spec, broken, is_whole=is_whole)
