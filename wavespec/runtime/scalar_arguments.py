@@ -93,6 +93,7 @@ class ScalarArguments:
         return tuple(rounded(value, one.dtype) for one, value in zip(self.parameters, values, strict=True))
 
     def _number(self, parameter: ScalarParameter, value: Any) -> Any:
+        """The number as Python's own, if it is one that the scalar takes."""
         where = f"{self._kernel}: argument '{parameter.name}'"
         kind: Callable[[Any], Any] = parameter.type
         if isinstance(value, _SYMBOLIC):
@@ -103,8 +104,9 @@ class ScalarArguments:
             hint = f"; pass {parameter.name}.item(), which waits for its device" if isinstance(value, Tensor) else ""
             message = f"{where} is of type {type(value).__name__}, expected {_WORDS[parameter.type]}{hint}."
             raise ArgumentTypeError(message)
+        number: Any = value
         try:
-            return kind(value)
+            return kind(number)
         except OverflowError:
             raise ArgumentError(f"{where} is beyond the numbers of {parameter.dtype}.") from None
 

@@ -66,14 +66,16 @@ def simulate(
         order: which strand goes on where several can; whether a kernel is found right does not depend on it.
 
     Raises:
-        ValueError: tensors or sizes do not fit the kernel; it uses an unknown operation or matrix
+        ValueError: tensors, sizes or scalars do not fit the kernel; it uses an unknown operation or matrix
             instruction.
     """
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     values = {size_name(dim): size for dim, size in sizes.items()}
     for name, dtype in kernel.scalars:
-        values[scalar_name(name)] = held(rounded((scalars or {})[name], dtype.name), dtype.name)
+        if scalars is None or name not in scalars:
+            raise ValueError(f"kernel '{kernel.name}' has the scalar {name}, which has no number")
+        values[scalar_name(name)] = held(rounded(scalars[name], dtype.name), dtype.name)
     _check_sizes(kernel, values)
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
