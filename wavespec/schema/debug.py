@@ -40,8 +40,8 @@ def debug(spec: KernelSpec, *names: str) -> KernelSpec:
     types = plain_graph(spec)[1]
     wanted = {name: _output(spec, name) for name in (*names, *_debugged(spec.graph))}
     for name in names:
-        if name not in types:
-            raise UnknownValueOfGraph(name, list(types))
+        if name not in types or name in spec.scalars:
+            raise UnknownValueOfGraph(name, [one for one in types if one not in spec.scalars])
     tensors = {
         output: Tensor(shape=types[name].dims, dtype=types[name].dtype, role="output")
         for name, output in wanted.items()

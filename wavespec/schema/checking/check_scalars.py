@@ -14,7 +14,6 @@ from wavespec.schema.resolve import part_of
 _TAKEN = {
     "out": "is where results go in every call",
     "compute": "is what 'reference' computes in",
-    "scalars": "is what generated code calls all of them",
 }
 
 
