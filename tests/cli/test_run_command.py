@@ -18,6 +18,7 @@ from wavespec.schema import load
 from wavespec.sim.reference import reference
 
 
+@pytest.mark.compiles
 def test_run_compares_with_the_reference(wavespec: Command, small: Path) -> None:
     result = wavespec("run", small, "--dim", "M=33", "--dim", "N=17", "--dim", "K=40", "--repeats", "1")
     assert (result.code, result.err) == (0, "")
@@ -64,6 +65,7 @@ def test_wrong_numbers_are_told(
     assert result.code == 2 and f"error[{code}]: " in result.err and words in result.err
 
 
+@pytest.mark.compiles
 def test_run_without_sizes_takes_the_workloads(wavespec: Command, small: Path) -> None:
     result = wavespec("run", small, "--json", "--repeats", "1")
     assert result.code == 0
@@ -73,11 +75,12 @@ def test_run_without_sizes_takes_the_workloads(wavespec: Command, small: Path) -
     assert row["seconds"] > 0
 
 
+@pytest.mark.compiles
 def test_a_wrong_result_is_exit_code_1(wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = Kernel.__call__
 
-    def wrong(self: Kernel, *inputs: torch.Tensor, out: None) -> Any:
-        return right(self, *inputs, out=out) + 1e-3
+    def wrong(self: Kernel, *inputs: torch.Tensor) -> Any:
+        return right(self, *inputs) + 1e-3
 
     monkeypatch.setattr(Kernel, "__call__", wrong)
     result = wavespec("run", small, "--repeats", "1")
@@ -85,6 +88,7 @@ def test_a_wrong_result_is_exit_code_1(wavespec: Command, small: Path, monkeypat
     assert result.out.startswith("small on cpu, M=40 N=24 K=64: WRONG\n")
 
 
+@pytest.mark.compiles
 def test_a_result_that_is_not_finite_is_valid_json(
     wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +98,7 @@ def test_a_result_that_is_not_finite_is_valid_json(
     assert result.data["results"][0]["error"] is None
 
 
+@pytest.mark.compiles
 def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
     result = wavespec("bench", small, "--repeats", "3")
     assert result.code == 0

@@ -165,7 +165,7 @@ def _debugged(
     shown: tuple[KernelSpec, Kernel],
     spec: KernelSpec,
     sizes: dict[str, int],
-    scalars: dict[str, Number],
+    scalars: dict[str, Any],
     seed: int,
     device: str,
     *,
@@ -182,7 +182,7 @@ def _debugged(
     own = sum(tensor.role != "input" for tensor in spec.tensors.values())
     names = [name for name in whole.tensors if name not in spec.tensors]
     found: dict[str, Any] = {}
-    values = kernel(*(tensor.clone() for tensor in inputs), out=None, **scalars)[own:]
+    values = kernel(*(tensor.clone() for tensor in inputs), **scalars)[own:]
     truth = reference(whole, *inputs, compute=torch.float64, **scalars)[own:]
     for name, value, exact in zip(names, values, truth, strict=True):
         difference = (value.double() - exact.double()).abs().max().item() if value.numel() else 0.0
@@ -198,7 +198,7 @@ def _measured(
     spec: KernelSpec,
     kernel: Kernel,
     sizes: dict[str, int],
-    scalars: dict[str, Number],
+    scalars: dict[str, Any],
     seed: int,
     repeats: int,
     device: str,
@@ -211,8 +211,8 @@ def _measured(
     from wavespec.sim.reference import reference
 
     inputs = random_inputs(spec, sizes, seed, device)
-    found, doubts = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs), out=None, **scalars), scalars)
-    calls = [lambda: kernel(*inputs, out=None, **scalars)]
+    found, doubts = accuracy(spec, inputs, kernel(*(tensor.clone() for tensor in inputs), **scalars), scalars)
+    calls = [lambda: kernel(*inputs, **scalars)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None, **scalars))
     seconds = median_seconds(calls, device, repeats)
