@@ -284,7 +284,6 @@ KERNELS: dict[str, Row] = {
     "dropout": Row(
         sized("M N", (9, 70), (3, 1), (0, 4), (5, 1028)),
         sized("M N", (1, 1), (3, 0), (33, 1001)),
-        special={"p": constant(0.3), "seed": constant(-1234567890123456789)},
     ),
     "embedding": Row(
         sized("T D V", (9, 40, 5), (1, 8, 1), (3, 520, 2), (0, 8, 4), (2, 8, 0)),
@@ -445,6 +444,12 @@ class Subject:
             dtype = self.spec.tensors[name].dtype
             assert result.dtype == TORCH[dtype], f"{name} is {result.dtype}"
             check_output(self.row, name, unpacked(result, dtype), right, own, whole=whole)
+
+
+def numbers_of(spec: KernelSpec, **given: bool | int | float) -> dict[str, bool | int | float]:
+    """The numbers of all scalars of a call that passes these."""
+    every = {name: given.get(name, scalar.default) for name, scalar in spec.scalars.items()}
+    return {name: number for name, number in every.items() if number is not None}
 
 
 def row_of(file: str, name: str) -> Row:

@@ -19,9 +19,9 @@ from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote_path
 from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
-from wavespec.emit.interface import expression_to_size, size_assumptions
+from wavespec.emit.interface import expression_to_size, scalar_parameters, size_assumptions
 from wavespec.emit.wrapper import wrapper_module
-from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory
+from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory, wrapper_scalars
 from wavespec.pipeline import build_variant, join_cases, join_variants
 from wavespec.runtime.artifact import Dim, KernelArtifact
 from wavespec.runtime.files import replace_file
@@ -55,9 +55,15 @@ class ForeignFile(WavespecError, code="not-generated"):
         super().__init__(None, f"{quote_path(path)} was not written by wavespec and is not overwritten.", hints=hints)
 
 
+_LATER_SECTIONS = ("scalars",)
+"""Sections that say something in specs alone that have them, so that the sums of others stay as they were."""
+
+
 def spec_sha256(spec: SpecModel) -> str:
     """64 hex digits of what a spec means: comments and layout of its file do not count, its base does."""
-    text = json.dumps(spec.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True)
+    data = spec.model_dump(mode="json")
+    data = {name: value for name, value in data.items() if value or name not in _LATER_SECTIONS}
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -309,6 +315,7 @@ def _wrapper_input(
         dims=(*plain, *following),
         command=command,
         in_project=in_project,
+        scalars=wrapper_scalars(scalar_parameters(spec), [one.doc for one in spec.scalars.values()]),
         assumptions=(
             *(promise.text for promise in size_assumptions(spec.dims, used)),
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),

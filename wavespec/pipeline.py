@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
-from wavespec.emit.interface import case_conditions, launch_interface
+from wavespec.emit.interface import case_conditions, launch_interface, shaped_by
 from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel as IRKernel
@@ -232,12 +232,13 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> 
     """One artifact of what was built for each of `cases`, whose last one is for all sizes."""
     *some, every = built
     conditions = [case_conditions(case, every) for case in cases]
+    scalars = shaped_by(every.scalars, cases)
     # What a case is chosen by needs no second check.
     kernels = [
-        replace(kernel, assumptions=tuple(assumption for assumption in kernel.assumptions if assumption not in chosen))
+        replace(kernel, assumptions=tuple(a for a in kernel.assumptions if a not in chosen), scalars=scalars)
         for kernel, chosen in zip(some, conditions, strict=False)
     ]
-    return replace(every, cases=tuple(map(ArtifactCase, conditions, kernels)))
+    return replace(every, cases=tuple(map(ArtifactCase, conditions, kernels)), scalars=scalars)
 
 
 def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None = None) -> Kernel:

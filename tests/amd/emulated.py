@@ -11,20 +11,36 @@ from torch import Tensor
 
 from tests.amd.amd_gemms import AnyGemm, built, loaded
 from tests.kernels import array_to_tensor, tensor_to_array
+from wavespec.emit.interface import scalar_parameters
 from wavespec.ir.dtype import DTYPES
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
+from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.partly_written import partly_written
 from wavespec.sim.elements import poisoned
 
 
-def emulated(case: AnyGemm, sizes: Mapping[str, int], inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+def emulated(
+    case: AnyGemm,
+    sizes: Mapping[str, int],
+    inputs: Sequence[Tensor],
+    scalars: Mapping[str, bool | int | float] | None = None,
+) -> dict[str, Tensor]:
     """The tensors of ``case`` behind the call.  The emulator raises at a race or an access out of bounds."""
-    return run_emulated(loaded(case)[0], case.spec, make_plan(built(case), sizes), inputs)
+    return run_emulated(loaded(case)[0], case.spec, make_plan(built(case), sizes), inputs, scalars)
 
 
-def run_emulated(code: Any, spec: KernelSpec, plan: LaunchPlan, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The tensors of `spec` behind a call of its machine code as `plan` says: inputs first, then outputs."""
+def run_emulated(
+    code: Any,
+    spec: KernelSpec,
+    plan: LaunchPlan,
+    inputs: Sequence[Tensor],
+    scalars: Mapping[str, bool | int | float] | None = None,
+) -> dict[str, Tensor]:
+    """The tensors of `spec` behind a call of its machine code as `plan` says, with these `scalars`: inputs first, then
+    outputs."""
+    arguments = ScalarArguments(spec.name, scalar_parameters(spec))
+    plan = plan.with_words(arguments.words(arguments.named(scalars or {})))
     memory, given, zeroed = importlib.import_module("gfx_emulator").Memory(), iter(inputs), partly_written(spec)
     addresses: dict[str, int] = {}
     tensors = sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")

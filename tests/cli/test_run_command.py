@@ -11,12 +11,14 @@ import torch
 
 from tests.cli.command import GEMM, Command
 from tests.kernels import SPECS
+from tests.ops.scalars import ATTENTION, WINDOW
 from wavespec.cli.measure import Accuracy, accuracy, floating_point_operations, random_inputs
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load
 from wavespec.sim.reference import reference
 
 
+@pytest.mark.compiles
 def test_run_compares_with_the_reference(wavespec: Command, small: Path) -> None:
     result = wavespec("run", small, "--dim", "M=33", "--dim", "N=17", "--dim", "K=40", "--repeats", "1")
     assert (result.code, result.err) == (0, "")
@@ -24,6 +26,46 @@ def test_run_compares_with_the_reference(wavespec: Command, small: Path) -> None
     assert "GFLOP/s" in result.out
 
 
+@pytest.mark.compiles
+def test_run_and_bench_take_scalars(wavespec: Command, tmp_path: Path) -> None:
+    spec = tmp_path / "window.wave.yaml"
+    spec.write_text(WINDOW + "workloads: [{M: 4, N: 60}]\n")
+    options = ("--scalar", "start=10", "--scalar", "step=3", "--scalar", "half=-1.5", "--scalar", "turned=true")
+    result = wavespec("run", spec, *options, "--json", "--repeats", "1")
+    assert result.code == 0, result.err
+    (row,) = result.data["results"]
+    assert row["sizes"] == {"M": 4, "N": 60, "L": 17}
+    assert {name: row["scalars"][name] for name in ("start", "step", "half", "turned", "large")} == {
+        **{"start": 10, "step": 3, "half": -1.5, "turned": True},
+        "large": 0,
+    }
+    result = wavespec("bench", spec, "--scalar", "start=59", "--repeats", "1", "--json")
+    assert result.data["results"][0]["sizes"]["L"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ((), "missing-scalar", "needs a number for 'scale'"),
+        (("scale=x",), "bad-number", "'x' is no number of f32"),
+        (("scale=1", "scale=2"), "bad-number", "'scale' has a number already"),
+        (("scale=1", "windw=3"), "unknown-scalar", "'windw' is not a scalar of attention_of_test"),
+        (("scale=1", "window=3.5"), "bad-number", "'3.5' is no number of i32"),
+        (("scale=1", "window=0"), "bad-number", "'window' is 0, less than its smallest number 1"),
+        (("scale=1", "causal=yes"), "bad-number", "'yes' is no number of bool"),
+    ],
+)
+def test_wrong_numbers_are_told(
+    wavespec: Command, tmp_path: Path, options: tuple[str, ...], code: str, words: str
+) -> None:
+    spec = tmp_path / "attention.wave.yaml"
+    spec.write_text(ATTENTION)
+    dims = [part for dim in "HMNDE" for part in ("--dim", f"{dim}=8")]
+    result = wavespec("run", spec, *dims, *(part for option in options for part in ("--scalar", option)))
+    assert result.code == 2 and f"error[{code}]: " in result.err and words in result.err
+
+
+@pytest.mark.compiles
 def test_run_without_sizes_takes_the_workloads(wavespec: Command, small: Path) -> None:
     result = wavespec("run", small, "--json", "--repeats", "1")
     assert result.code == 0
@@ -33,6 +75,7 @@ def test_run_without_sizes_takes_the_workloads(wavespec: Command, small: Path) -
     assert row["seconds"] > 0
 
 
+@pytest.mark.compiles
 def test_a_wrong_result_is_exit_code_1(wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = Kernel.__call__
 
@@ -45,6 +88,7 @@ def test_a_wrong_result_is_exit_code_1(wavespec: Command, small: Path, monkeypat
     assert result.out.startswith("small on cpu, M=40 N=24 K=64: WRONG\n")
 
 
+@pytest.mark.compiles
 def test_a_result_that_is_not_finite_is_valid_json(
     wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +98,7 @@ def test_a_result_that_is_not_finite_is_valid_json(
     assert result.data["results"][0]["error"] is None
 
 
+@pytest.mark.compiles
 def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
     result = wavespec("bench", small, "--repeats", "3")
     assert result.code == 0

@@ -41,8 +41,6 @@ def spec_of(name: str) -> KernelSpec:
         text = _elementwise(UNARY[13 * int(word[-1]) :][:13], "x")
     elif word[:-1] == "binary":
         text = _elementwise(BINARY[8 * int(word[-1]) :][:8], "x", "y")
-    elif rest:
-        text = _changed(_of_specs(word), r'1e-[56]\)"', f'{float(rest):.9f})"')
     else:
         text = _of_specs(word)
     return loads(text, f"{word}.wave.yaml", directory=SPECS)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ class Plan:
     inputs: tuple[Tensor, ...]
     back: Callable[[Tensor], Tensor]
     output: int = 0
+    scalars: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def dtype_word(x: Tensor) -> str:

@@ -103,16 +103,13 @@ def _along(kernel: str) -> Callable[..., Plan]:
     return make
 
 
-def _norm(kernel: str, default: float | None, default_of_spec: float) -> Callable[..., Plan]:
-    """Of an operator whose `eps` is `default` where it is not given, by a spec with another."""
+def _norm(kernel: str, default: float) -> Callable[..., Plan]:
+    """Of an operator whose `eps` is `default` where it is not given."""
 
     def make(x: Tensor, shape: Sequence[int], *rest: Any, **kwargs: Any) -> Plan:
         names = ("weight", "bias", "eps") if kernel == "layer_norm" else ("weight", "eps")
         given = {**dict(zip(names, rest, strict=False)), **kwargs}
         eps = given.get("eps")
-        eps = default if eps is None else eps
-        if eps not in (default_of_spec, 0.5):
-            raise LeftOut(f"eps is {eps}")
         elements = prod(shape)
         weight, bias = given.get("weight"), given.get("bias")
         weight = torch.ones(elements) if weight is None else weight.reshape(-1)
@@ -120,7 +117,8 @@ def _norm(kernel: str, default: float | None, default_of_spec: float) -> Callabl
             [weight] if kernel == "rms_norm" else [weight, torch.zeros(elements) if bias is None else bias.reshape(-1)]
         )
         rows = x.reshape(prod(x.shape[: x.ndim - len(shape)]), elements)
-        return Plan(f"{kernel} {eps}", (rows, *others), lambda y: y.reshape(x.shape))
+        scalars = {"eps": default if eps is None else eps}
+        return Plan(kernel, (rows, *others), lambda y: y.reshape(x.shape), scalars=scalars)
 
     return make
 
@@ -178,8 +176,8 @@ _PLANS: dict[str, Callable[..., Plan]] = {
     "softmax": _along("softmax"),
     "log_softmax": _along("log_softmax"),
     "cumsum": _along("cumsum"),
-    "layer_norm": _norm("layer_norm", 1e-5, 1e-5),
-    "rms_norm": _norm("rms_norm", 2.0**-23, 1e-5),
+    "layer_norm": _norm("layer_norm", 1e-5),
+    "rms_norm": _norm("rms_norm", 2.0**-23),
     "matmul": _matmul,
     "mm": _matmul,
     "bmm": _matmul,

@@ -26,7 +26,8 @@ SUITES = {"opinfo": opinfo_cases, "onnx": onnx_cases}
 def wrong(case: Case) -> str:
     """What is wrong with the result of a case, if anything."""
     assert case.plan is not None and case.exact is not None and case.theirs is not None
-    result = case.plan.back(tensors_of(kernel(case.plan.kernel)(*case.plan.inputs))[case.plan.output])
+    plan = case.plan
+    result = plan.back(tensors_of(kernel(plan.kernel)(*plan.inputs, **plan.scalars))[plan.output])
     if result.shape != case.exact.shape:
         return f"{case.name}: {tuple(result.shape)}, not {tuple(case.exact.shape)}"
     try:

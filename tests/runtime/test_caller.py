@@ -28,7 +28,9 @@ class _Recorder(Caller):
         self.prepared = 0
         self.launched: list[tuple[tuple[Tensor, ...], tuple[int, ...]]] = []
 
-    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
+    def prepare(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Any, ...] = ()
+    ) -> tuple[Sequence[Tensor], Call]:
         self.prepared += 1
         sizes = check_inputs(_ARTIFACT, inputs)
         if outputs is not None:

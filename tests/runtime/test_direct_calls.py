@@ -308,7 +308,9 @@ class _OnGpu(Caller):
         self.bound: list[tuple[int, ...]] = []
         self.launched: list[tuple[int, ...]] = []
 
-    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
+    def prepare(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Any, ...] = ()
+    ) -> tuple[Sequence[Tensor], Call]:
         plan = make_plan(_GEMM, check_inputs(_GEMM, inputs))
         return inputs, Call(_GEMM, plan, self, 1, _empty, ((plan.shapes[-1], (N, 1), torch.float32),))
 

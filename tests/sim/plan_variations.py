@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import yaml
 from torch import Tensor
 
-from tests.kernels import Row, Sizes, Subject, elements_to_tensor, row_of, tensor_to_elements
+from tests.kernels import Row, Sizes, Subject, elements_to_tensor, numbers_of, row_of, tensor_to_elements
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import emit, lower
@@ -134,7 +134,7 @@ def simulated(
     tensors = subject.spec.tensors
     names = (name for name, tensor in tensors.items() if tensor.role != "output")
     arrays = {name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
-    report = simulate(kernel, machine, arrays, sizes)
+    report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of(subject.spec))
     assert report.ok, f"{dict(sizes)}:\n{report.render()}"
     return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.kernels import Subject, subjects
+from tests.ops.scalars import CALLS
 from tests.specs import KERNELS
 from wavespec.ops.repeat import ReferenceTooLong
 from wavespec.schema import load
@@ -32,6 +33,18 @@ def test_bundled_reference_is_the_reference(subject: Subject, tmp_path: Path) ->
     inputs = subject.inputs(sizes)
     torch.testing.assert_close(module.exact_0(*inputs), reference(spec, *inputs))
     torch.testing.assert_close(module.rounded_0(*inputs), reference(spec, *inputs, compute=None))
+
+
+def test_bundled_reference_has_the_scalars_of_its_calls(tmp_path: Path) -> None:
+    call = CALLS["window of some"]
+    file = tmp_path / "reference.py"
+    file.write_text(reference_code(call.spec, [call.sizes], call.scalars))
+    found = importlib.util.spec_from_file_location("reference_with_scalars", file)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    right = reference(call.spec, *call.inputs(), **call.scalars)
+    torch.testing.assert_close(tuple(module.exact_0(*call.inputs())), right)
 
 
 @pytest.mark.rare

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from wavespec.cli.numbers import default_scalars
 from wavespec.diagnostics import WavespecError, guess_hints, listing, name_hints, quote, raise_all
 
 if TYPE_CHECKING:
@@ -81,8 +82,13 @@ def chosen_target(name: str) -> str:
     return name
 
 
-def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") -> tuple[dict[str, int], ...]:
+def chosen_sizes(
+    spec: KernelSpec, texts: Sequence[str], option: str = "--dim", scalars: Mapping[str, int] | None = None
+) -> tuple[dict[str, int], ...]:
     """Sizes of all dims, once for `M=512 N=512 ...`; without any text, once per workload of the spec.
+
+    Args:
+        scalars: what sizes may follow from as well; absent: the defaults.
 
     Raises:
         WavespecError: with every mistake in `texts`.
@@ -90,8 +96,17 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") 
     from wavespec.schema.resolve import complete_sizes
 
     fixed = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
+    known = default_scalars(spec) if scalars is None else scalars
+
+    def complete(sizes: dict[str, int]) -> dict[str, int]:
+        try:
+            whole = complete_sizes(spec, {**known, **sizes})
+        except ValueError as error:
+            raise BadSize(option, str(error)) from None
+        return {name: whole[name] for name in spec.dims}
+
     if not texts and spec.workloads:
-        return tuple(complete_sizes(spec, {**fixed, **workload}) for workload in spec.workloads)
+        return tuple(complete({**fixed, **workload}) for workload in spec.workloads)
     errors: list[WavespecError] = []
     sizes, given = dict(fixed), set[str]()
     for text in texts:
@@ -109,12 +124,9 @@ def chosen_sizes(spec: KernelSpec, texts: Sequence[str], option: str = "--dim") 
     raise_all(errors)
     if missing := [name for name, dim in spec.dims.items() if name not in sizes and dim.equals is None]:
         raise MissingSize(spec.name, missing)
-    try:
-        sizes = complete_sizes(spec, sizes)
-    except ValueError as error:
-        raise BadSize(option, str(error)) from None
+    sizes = complete(sizes)
     raise_all(_size_errors(spec, sizes, option))
-    return ({name: sizes[name] for name in spec.dims},)
+    return (sizes,)
 
 
 def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequence[str]) -> TargetCase:
@@ -127,7 +139,8 @@ def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequen
 
     cases = cases_for_target(spec, target)
     if number is None:
-        return case_for_sizes(cases, chosen_sizes(spec, texts)[0]) if texts else cases[-1]
+        known = default_scalars(spec)
+        return case_for_sizes(cases, known | chosen_sizes(spec, texts)[0]) if texts else cases[-1]
     if not 0 <= number < len(cases) - 1:
         raise UnknownCase(number, spec.name, target, len(cases) - 1)
     return cases[number]

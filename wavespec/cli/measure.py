@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -73,11 +74,14 @@ def as_views(
 
 
 def accuracy(
-    spec: KernelSpec, inputs: Sequence[Tensor], written: Tensor | Sequence[Tensor]
+    spec: KernelSpec,
+    inputs: Sequence[Tensor],
+    written: Tensor | Sequence[Tensor],
+    scalars: Mapping[str, bool | int | float] = MappingProxyType({}),
 ) -> tuple[Accuracy, list[Doubt]]:
     """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing."""
-    context = interpret(spec, *inputs)
-    exact, rounded = as_list(results(context)), as_list(reference(spec, *inputs, compute=None))
+    context = interpret(spec, *inputs, compute=torch.float64, **scalars)
+    exact, rounded = as_list(results(context)), as_list(reference(spec, *inputs, compute=None, **scalars))
     types = [spec.tensors[name].dtype for name in context.computation.written]
     elements = [unpacked(one, dtype) for one, dtype in zip(as_list(written), types, strict=True)]
     return accuracy_of(elements, exact, rounded), doubts_about(context, exact, rounded)

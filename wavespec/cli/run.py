@@ -10,6 +10,7 @@ import typer
 
 from wavespec.cli import failures
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
+from wavespec.cli.numbers import ScalarOption, chosen_scalars, whole_scalars
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import MemberOption, kernels_of, spec_files
 from wavespec.diagnostics import WavespecError
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from wavespec.cli.doubts import Doubt
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
+    from wavespec.schema.language.scalars import Number
     from wavespec.tune.judge import Accuracy
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, or a folder of them.")]
-Run = tuple[str, "KernelSpec", tuple[dict[str, int], ...]]
-"""What `--member` calls a kernel, the kernel, and its sizes."""
+Run = tuple[str, "KernelSpec", tuple[dict[str, int], ...], dict[str, "Number"]]
+"""What `--member` calls a kernel, the kernel, its sizes, and the numbers of its scalars."""
 Dims = Annotated[
     list[str] | None,
     typer.Option(
@@ -68,6 +70,7 @@ class NothingStrided(WavespecError, code="nothing-strided"):
 def run(
     spec: Spec,
     dim: Dims = None,
+    scalar: ScalarOption = None,
     member: MemberOption = "",
     target: Target = "cpu",
     seed: Seed = 0,
@@ -79,22 +82,24 @@ def run(
     """Build a spec, run it on random tensors, and compare the result with the reference."""
     failures.MODE.json = json
     found: list[tuple[str, list[dict[str, Any]]]] = []
-    asked = _asked(spec, dim, member, target)
-    for _, kernel_spec, _ in asked if strided is not None else ():
+    asked = _asked(spec, dim, scalar, member, target)
+    for _, kernel_spec, _, _ in asked if strided is not None else ():
         if all(tensor.strides != "any" for tensor in kernel_spec.tensors.values()):
             raise NothingStrided(kernel_spec.name)
-    for label, kernel_spec, runs in asked:
+    for label, kernel_spec, runs, scalars in asked:
         kernel, device = _built(label, kernel_spec, target)
         shown = _with_debug(label, kernel_spec, debug or [], target)
         rows: list[dict[str, Any]] = []
         for sizes in runs:
             with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=False, strided=strided)
+                row = _measured(
+                    kernel_spec, kernel, sizes, scalars, seed, repeats, device, with_torch=False, strided=strided
+                )
             rows.append(row)
             if not json:
                 _print_run(kernel_spec.name, target, row)
             if shown is not None:
-                row["debug"] = _debugged(shown, kernel_spec, sizes, seed, device, is_printed=not json)
+                row["debug"] = _debugged(shown, kernel_spec, sizes, scalars, seed, device, is_printed=not json)
         found.append((kernel_spec.name, rows))
     _finish(found, target, json)
 
@@ -102,6 +107,7 @@ def run(
 def bench(
     spec: Spec,
     dim: Dims = None,
+    scalar: ScalarOption = None,
     member: MemberOption = "",
     target: Target = "cpu",
     seed: Seed = 0,
@@ -110,10 +116,10 @@ def bench(
 ) -> None:
     """Time a spec beside torch computing the same in the same process."""
     failures.MODE.json = json
-    asked = _asked(spec, dim, member, target)
+    asked = _asked(spec, dim, scalar, member, target)
     found: list[tuple[str, list[dict[str, Any]]]] = []
-    width = max(len(sizes_in_words(sizes)) for _, _, runs in asked for sizes in runs)
-    for label, kernel_spec, runs in asked:
+    width = max(len(sizes_in_words(sizes)) for _, _, runs, _ in asked for sizes in runs)
+    for label, kernel_spec, runs, scalars in asked:
         kernel, device = _built(label, kernel_spec, target)
         if not json:
             if len(asked) > 1:
@@ -122,7 +128,7 @@ def bench(
         rows: list[dict[str, Any]] = []
         for sizes in runs:
             with progress(f"timing {kernel_spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(kernel_spec, kernel, sizes, seed, repeats, device, with_torch=True)
+                row = _measured(kernel_spec, kernel, sizes, scalars, seed, repeats, device, with_torch=True)
             rows.append(row)
             if not json:
                 mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
@@ -134,8 +140,8 @@ def bench(
     _finish(found, target, json)
 
 
-def _asked(path: Path, dims: list[str] | None, member: str, target: str) -> list[Run]:
-    """Every kernel and its sizes; wrong options are found before anything is built."""
+def _asked(path: Path, dims: list[str] | None, scalars: list[str] | None, member: str, target: str) -> list[Run]:
+    """Every kernel, its sizes and its scalars; wrong options are found before anything is built."""
     from wavespec.schema.resolve import NotForTarget, targets_of
 
     chosen_target(target)
@@ -146,7 +152,12 @@ def _asked(path: Path, dims: list[str] | None, member: str, target: str) -> list
     for _, spec in every:
         if target not in targets_of(spec):
             print(f"{spec.name}: not for {target}", file=sys.stderr)
-    return [(label, spec, chosen_sizes(spec, dims or [])) for label, spec in fitting]
+    found: list[Run] = []
+    for label, spec in fitting:
+        numbers = chosen_scalars(spec, scalars or [])
+        sizes = chosen_sizes(spec, dims or [], scalars=whole_scalars(spec, numbers))
+        found.append((label, spec, sizes, numbers))
+    return found
 
 
 def _built(label: str, spec: KernelSpec, target: str) -> tuple[Kernel, str]:
@@ -178,12 +189,15 @@ def _debugged(
     shown: tuple[KernelSpec, Kernel],
     spec: KernelSpec,
     sizes: dict[str, int],
+    scalars: dict[str, Any],
     seed: int,
     device: str,
     *,
     is_printed: bool,
 ) -> dict[str, Any]:
     """How far each value is from the reference's; its numbers are printed."""
+    import torch
+
     from wavespec.cli.measure import random_inputs
     from wavespec.sim.reference import reference
 
@@ -192,8 +206,9 @@ def _debugged(
     own = sum(tensor.role != "input" for tensor in spec.tensors.values())
     names = [name for name in whole.tensors if name not in spec.tensors]
     found: dict[str, Any] = {}
-    values = kernel(*(tensor.clone() for tensor in inputs))[own:]
-    for name, value, exact in zip(names, values, reference(whole, *inputs)[own:], strict=True):
+    values = kernel(*(tensor.clone() for tensor in inputs), **scalars)[own:]
+    truth = reference(whole, *inputs, compute=torch.float64, **scalars)[own:]
+    for name, value, exact in zip(names, values, truth, strict=True):
         difference = (value.double() - exact.double()).abs().max().item() if value.numel() else 0.0
         found[name] = {"shape": list(value.shape), "difference": _finite(difference)}
         if is_printed:
@@ -207,6 +222,7 @@ def _measured(
     spec: KernelSpec,
     kernel: Kernel,
     sizes: dict[str, int],
+    scalars: dict[str, Any],
     seed: int,
     repeats: int,
     device: str,
@@ -224,10 +240,10 @@ def _measured(
         arguments, outputs = [tensor.clone() for tensor in inputs], dict[str, Any]()
     else:
         arguments, outputs = as_views(spec, inputs, sizes, strided)
-    found, doubts = accuracy(spec, inputs, kernel(*arguments, **outputs))
-    calls = [lambda: kernel(*arguments, **outputs)]
+    found, doubts = accuracy(spec, inputs, kernel(*arguments, **outputs, **scalars), scalars)
+    calls = [lambda: kernel(*arguments, **outputs, **scalars)]
     if with_torch:
-        calls.append(lambda: reference(spec, *inputs, compute=None))
+        calls.append(lambda: reference(spec, *inputs, compute=None, **scalars))
     seconds = median_seconds(calls, device, repeats)
     operations = floating_point_operations(spec, sizes)
     row: dict[str, Any] = {
@@ -235,6 +251,7 @@ def _measured(
         "verdict": verdict,
         "doubts": [doubt.text for doubt in doubts],
         "sizes": sizes,
+        **({"scalars": {name: _json_number(number) for name, number in scalars.items()}} if scalars else {}),
         "error": _finite(found.error),
         "torch_error": found.torch_error,
         "error_ratio": _finite(found.ratio),
@@ -268,7 +285,8 @@ def _print_run(name: str, target: str, row: dict[str, Any]) -> None:
 
     ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
     error = "not finite" if row["error"] is None else f"{row['error']:.3g}"
-    print(f"{name} on {target}, {sizes_in_words(row['sizes'])}: {row['verdict']}")
+    scalars = "".join(f", {scalar}={number}" for scalar, number in row.get("scalars", {}).items())
+    print(f"{name} on {target}, {sizes_in_words(row['sizes'])}{scalars}: {row['verdict']}")
     _print_doubts(row)
     print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
     print(f"  median time    {_speed(row['seconds'], row['gflops'])}")
@@ -291,6 +309,10 @@ def _print_doubts(row: dict[str, Any]) -> None:
 def _speed(seconds: float, gflops: float) -> str:
     time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
     return f"{time}, {gflops:.1f} GFLOP/s"
+
+
+def _json_number(number: Number) -> Number | str:
+    return number if abs(number) < float("inf") else str(number)
 
 
 def _finite(number: float) -> float | None:

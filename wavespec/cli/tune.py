@@ -13,10 +13,12 @@ import typer
 
 from wavespec.cli import failures
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
+from wavespec.cli.numbers import ScalarOption, chosen_scalars, whole_scalars
 from wavespec.diagnostics import WavespecError, Where, printable, quote, quote_path, raise_all
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
+    from wavespec.schema.language.scalars import Number
     from wavespec.schema.reading.tuned import TunedSpec
     from wavespec.tune.bundle import Subject
     from wavespec.tune.results import Results
@@ -68,6 +70,7 @@ def tune(
         list[str] | None,
         typer.Option(metavar="M=1,N=512,...", help="Sizes to tune for (repeatable).  [default: those of the spec]"),
     ] = None,
+    scalar: ScalarOption = None,
     budget: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time to take.")] = 300,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
     bundle: Annotated[
@@ -94,7 +97,7 @@ def tune(
     if results is not None:
         measured = _read(results, kernel, target)
     else:
-        subject = _subject(kernel, target, workload or [], is_here=bundle is None)
+        subject = _subject(kernel, target, workload or [], scalar or [], is_here=bundle is None)
         end = time.monotonic() + budget
         if bundle is not None:
             _pack(subject, bundle, end, is_new=not resume, json=json)
@@ -116,7 +119,7 @@ def _read(path: Path, spec: KernelSpec, target: str) -> Results:
     return results
 
 
-def _subject(spec: KernelSpec, target: str, texts: list[str], *, is_here: bool) -> Subject:
+def _subject(spec: KernelSpec, target: str, texts: list[str], scalars: list[str], *, is_here: bool) -> Subject:
     import torch
 
     from wavespec.cli.run import NoDevice
@@ -124,7 +127,8 @@ def _subject(spec: KernelSpec, target: str, texts: list[str], *, is_here: bool) 
     from wavespec.targets.machine import machines
     from wavespec.tune.bundle import Subject
 
-    workloads = _asked(spec, texts) if texts else _of_spec(spec)
+    numbers = chosen_scalars(spec, scalars)
+    workloads = _asked(spec, texts, numbers) if texts else _of_spec(spec, numbers)
     distinct = tuple({tuple(sizes.values()): sizes for sizes in workloads}.values())
     variants = machines(target)
     if target == "cpu":
@@ -135,19 +139,20 @@ def _subject(spec: KernelSpec, target: str, texts: list[str], *, is_here: bool) 
         if is_here and not (torch.cuda.is_available() and has_vendor):
             raise NoDevice(target, "'--bundle DIR' writes a folder that a machine with it can measure.")
         processors = variants[0].processors or _PROCESSORS
-    return Subject(spec, target, variants, distinct, processors)
+    return Subject(spec, target, variants, distinct, processors, numbers)
 
 
-def _asked(spec: KernelSpec, texts: list[str]) -> list[dict[str, int]]:
-    workloads = [chosen_sizes(spec, text.split(","), "--workload")[0] for text in texts]
+def _asked(spec: KernelSpec, texts: list[str], numbers: Mapping[str, Number]) -> list[dict[str, int]]:
+    scalars = whole_scalars(spec, numbers)
+    workloads = [chosen_sizes(spec, text.split(","), "--workload", scalars)[0] for text in texts]
     empty = [(text, _empty_dim(sizes)) for text, sizes in zip(texts, workloads, strict=True)]
     raise_all(EmptyWorkload(f"--workload {text}", dim) for text, dim in empty if dim is not None)
     return workloads
 
 
-def _of_spec(spec: KernelSpec) -> list[dict[str, int]]:
+def _of_spec(spec: KernelSpec, numbers: Mapping[str, Number]) -> list[dict[str, int]]:
     """The workloads of the spec, which are there for `check` and `bench` too and may be empty."""
-    every = chosen_sizes(spec, [])
+    every = chosen_sizes(spec, [], scalars=whole_scalars(spec, numbers))
     workloads = [sizes for sizes in every if _empty_dim(sizes) is None]
     if not workloads:
         raise EmptyWorkload(spec.where("workloads"), _empty_dim(every[0]) or "")

@@ -12,10 +12,11 @@ from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Parts, resized
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
-from wavespec.ir.names import dim_of_size
+from wavespec.ir.names import dim_of_size, scalar_name
 from wavespec.ir.strided import names_of_tensor, symbol_of
 from wavespec.ir.thread import Mask
 from wavespec.runtime.artifact import Assumption, TensorMap
+from wavespec.runtime.scalars import words_of
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 
@@ -78,7 +79,7 @@ class Function:
         for ordinal, size in enumerate(sizes):
             name = self.text.op(f"hal.interface.constant.load layout({self.layout}) ordinal({ordinal}) : i32")
             self.indices.define(size, name, 32)
-        self._define_numbers(len(sizes))
+        self._load_scalars(self._define_numbers(len(sizes)))
         for emitter in self.emitters:
             emitter.begin()
         self.block(self.kernel.body)
@@ -91,19 +92,34 @@ class Function:
         beside = tuple(self.tensor_maps), tuple(self.assumptions)
         return KernelFunction(name, text, tuple(self.text.location_lines()), self.shared_bytes, *beside)
 
-    def _define_numbers(self, ordinal: int) -> None:
-        """What says where elements of strided tensors are, behind the sizes, each in two halves."""
+    def _define_numbers(self, ordinal: int) -> int:
+        """What says where elements of strided tensors are, behind the sizes, each in two halves; returns what is next."""
         declared = {symbol.args[0] for symbol in self.kernel.symbols}
         for memory in (memory for memory in self.tensors() if memory.is_strided):
             for symbol in map(symbol_of, names_of_tensor(memory.name, memory.dims)):
                 if symbol in declared:
-                    self.indices.define(symbol, self._whole_number(ordinal), 64)
+                    self.indices.define(symbol, self._long(ordinal), 64)
                 ordinal += 2
+        return ordinal
 
-    def _whole_number(self, ordinal: int) -> str:
-        load = f"hal.interface.constant.load layout({self.layout}) ordinal"
-        low, high = (self.text.op(f"{load}({at}) : i32") for at in (ordinal, ordinal + 1))
-        low, high = (self.text.op(f"arith.{verb} {half} : i32 to i64") for verb, half in (("extui", low), ("extsi", high)))
+    def _load_scalars(self, ordinal: int) -> None:
+        """Define the symbols of scalars, whose words are the constants from ``ordinal`` on."""
+        used = {known.args[0] for known in self.kernel.symbols}
+        for name, dtype in self.kernel.scalars:
+            words, number = words_of(dtype.name), scalar_name(name)
+            if number in used and words == 1:
+                self.indices.define(number, self._word(ordinal), 32)
+            elif number in used:
+                self.indices.define(number, self._long(ordinal), 64)
+            ordinal += words
+
+    def _word(self, ordinal: int) -> str:
+        return self.text.op(f"hal.interface.constant.load layout({self.layout}) ordinal({ordinal}) : i32")
+
+    def _long(self, ordinal: int) -> str:
+        """The number of two words, the lower one first."""
+        low = self.text.op(f"arith.extui {self._word(ordinal)} : i32 to i64")
+        high = self.text.op(f"arith.extsi {self._word(ordinal + 1)} : i32 to i64")
         high = self.text.op(f"arith.shli {high}, {self.text.constant(32, 'i64')} : i64")
         return self.text.op(f"arith.ori {high}, {low} : i64")
 

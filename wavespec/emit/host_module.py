@@ -46,8 +46,8 @@ def host_module(interface: KernelArtifact, kernel: str, module_attributes: str =
     """Module whose public function runs the kernel on buffers in place; compile it to a vmfb.
 
     The function has the name of the entry point and takes, in this order: a `!hal.buffer` per tensor and per
-    scratch buffer, an `i32` per dynamic dim and two per number of strided tensors, an `i64` with the bytes of each
-    scratch buffer. It returns nothing, once results are written.
+    scratch buffer, an `i32` per dynamic dim, two per number of strided tensors and one per word of a scalar, an `i64`
+    with the bytes of each scratch buffer. It returns nothing, once results are written.
 
     Args:
         interface: the artifact to be, its binaries not yet filled in.
@@ -113,7 +113,9 @@ def _host_function(interface: KernelArtifact) -> str:
     arguments = [f"%buffer_{tensor.name}: !hal.buffer" for tensor in interface.tensors]
     arguments += [f"%buffer_{name}: !hal.buffer" for name in scratch]
     halves = [f"half.{index}" for index in range(2 * len(interface.numbers))]
-    arguments += [f"%size_{name}: i32" for name in (*dims, *halves)] + [f"%bytes_{name}: i64" for name in scratch]
+    constants = [f"%size_{name}" for name in (*dims, *halves)]
+    constants += [f"%word_{number}" for number in range(interface.constant_count - len(constants))]
+    arguments += [f"{name}: i32" for name in constants] + [f"%bytes_{name}: i64" for name in scratch]
     body = _Body({name: f"%dim_{name}" for name in dims}, _fixed(interface))
     # The caller checked that sizes are below 2**31.
     body.lines += [f"%dim_{name} = arith.index_castui %size_{name} : i32 to index" for name in dims]
@@ -129,8 +131,8 @@ def _host_function(interface: KernelArtifact) -> str:
         buffer = "%buffer_" + name.removeprefix("tensor_")
         body.lines.append(f"%{name} = hal.tensor.import {buffer} : !hal.buffer -> tensor<?xi8>{{{size}}}")
     written = [(name, size) for name, size, writes in operands if writes]
-    values = ", ".join([f"%{name}" for name, _, _ in operands] + [f"%size_{name}" for name in (*dims, *halves)])
-    types = ", ".join([f"tensor<?xi8>{{{size}}}" for _, size, _ in operands] + ["i32"] * interface.constant_count)
+    values = ", ".join([f"%{name}" for name, _, _ in operands] + constants)
+    types = ", ".join([f"tensor<?xi8>{{{size}}}" for _, size, _ in operands] + ["i32"] * len(constants))
     results = ", ".join(f"%{name}{{{size}}}" for name, size in written)
     workload = ", ".join(f"%dim_{name}" for name in dims)
     symbol = f"@{EXECUTABLE}::@{interface.entry_point}" + (f"[{workload}]" if workload else "")

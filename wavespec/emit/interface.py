@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size
 from wavespec.ir.strided import number_of
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
+from wavespec.runtime.scalars import ScalarParameter
 from wavespec.runtime.size_expr import SizeExpr
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.language.models import Dim as AskedDim
-from wavespec.schema.resolve import TargetCase, constant_values
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.scalars import Number, Scalar
+from wavespec.schema.resolve import TargetCase, constant_values, names_of_calls
 from wavespec.schema.resolved import ResolvedKernel
 from wavespec.targets.machine import Machine
 
@@ -66,12 +70,32 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         entry_point=kernel.name,
         tensors=tuple(tensors),
         dims=tuple(described(name) for name in asked if name in used),
+        scalars=scalar_parameters(resolved.computation.spec),
         grid=(grid[0], grid[1], grid[2]),
         workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
         binaries=(),
         shared_memory_bytes=0,
         assumptions=(*size_assumptions(asked, used), *_assumptions(resolved.assumptions, resolved.values)),
     )
+
+
+def scalar_parameters(spec: KernelSpec) -> tuple[ScalarParameter, ...]:
+    """What a call passes by name."""
+    shaping = names_of_calls(spec)
+
+    def default(scalar: Scalar) -> Number | None:
+        return float(scalar.default) if scalar.is_float and scalar.default is not None else scalar.default
+
+    return tuple(
+        ScalarParameter(name, one.dtype, default(one), one.min, one.max, name in shaping)
+        for name, one in spec.scalars.items()
+    )
+
+
+def shaped_by(scalars: tuple[ScalarParameter, ...], cases: Sequence[TargetCase]) -> tuple[ScalarParameter, ...]:
+    """The same, where conditions of ``cases`` depend on some of them."""
+    names = {name for case in cases for condition in case.when for name in condition.names()}
+    return tuple(replace(one, shapes=one.shapes or one.name in names) for one in scalars)
 
 
 def expr_to_size(expr: Expr) -> SizeExpr:

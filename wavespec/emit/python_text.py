@@ -54,7 +54,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     filters: dict[str, Any] = environment.filters
-    for function in (docstring, listed, literal, literal_in_parts, names, tensor_type, typed):
+    for function in (by_name, defaulted, docstring, listed, literal, literal_in_parts, names, tensor_type, tuple_text, typed):
         filters[function.__name__] = function
     return environment
 
@@ -138,11 +138,33 @@ def typed(parameters: Iterable[Parameter]) -> str:
     return ", ".join(f"{one.name}: {one.type}" for one in parameters)
 
 
+class Scalar(Parameter, Protocol):
+    """A number that a function of the module takes."""
+
+    @property
+    def default(self) -> str: ...
+
+    @property
+    def is_defaulted(self) -> bool: ...
+
+
+def by_name(scalars: Iterable[Scalar]) -> str:
+    """Parameters that are passed by name, behind others."""
+    return "".join(f", {one.name}: {one.type}" + (f" = {one.default}" if one.default else "") for one in scalars)
+
+
+def defaulted(scalars: Iterable[Scalar]) -> str:
+    """Parameters of what torch calls, behind others, with the defaults that the schema has."""
+    texts = (f", {one.name}: {one.type}" + (f" = {one.default}" if one.is_defaulted else "") for one in scalars)
+    return "".join(texts)
+
+
 def tensor_type(tensors: Sequence[Parameter]) -> str:
     """Of what a function returns."""
     types = ", ".join(one.type for one in tensors)
     return f"tuple[{types}]" if len(tensors) > 1 else types or "None"
 
 
-def tuple_text(items: Sequence[str]) -> str:
+def tuple_text(items: Iterable[str]) -> str:
+    items = [*items]
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"

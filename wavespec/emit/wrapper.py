@@ -26,7 +26,8 @@ def wrapper_module(kernel: WrapperInput) -> str:
     """
     check_input(kernel)
     name = kernel.name
-    defines = ["__all__", "_KERNELS", name, f"{name}_raw", f"_{name}_fake", *operators(kernel)]
+    launches = (["_new", "_write"] if kernel.outputs else ["_write"]) if kernel.scalars else []
+    defines = ["__all__", "_KERNELS", name, f"{name}_raw", *launches, f"_{name}_fake", *operators(kernel)]
     context = call_context(kernel, [kernel]) | {
         "in_project": kernel.in_project,
         "looked_at": [],
@@ -52,11 +53,12 @@ def call_context(
     taken = [f"Tensor{marks.get(tensor.name, '')} {tensor.name}" for tensor in whole.inputs]
     taken += [f"{keyword.type} {keyword.name}" for keyword in keywords]
     outs = [f"Tensor{marks[tensor.name]} {tensor.name}" for tensor in written]
+    numbers = [scalar.in_schema for scalar in whole.scalars]
     results = "Tensor" if len(outs) == 1 else f"({', '.join('Tensor' for _ in outs)})"
-    schema = f"({', '.join(taken)}) -> {results}"
+    schema = f"({', '.join([*taken, *numbers])}) -> {results}"
     # It returns nothing: torch before 2.13 does not know operators that return what they write. Its outputs are
     # positional: keywords cost 0.8 µs a call.
-    schema_out = f"({', '.join([*taken, *outs])}) -> ()"
+    schema_out = f"({', '.join([*taken, *outs, *numbers])}) -> ()"
     # Torch keeps operators for the life of a process, and Inductor the code that calls them from one process to the
     # next: a name per version of the specs and of the schemas keeps versions apart.
     versions = dict.fromkeys((whole.spec_sha256, *(kernel.spec_sha256 for kernel in kernels)))
@@ -83,6 +85,7 @@ def call_context(
         "updated": whole.updated,
         "outputs": whole.outputs,
         "keywords": keywords,
+        "scalars": whole.scalars,
         "arguments": (*whole.inputs, *keywords),
         "written": written,
         "described": described_as,

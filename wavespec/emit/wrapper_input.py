@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import keyword as python_keywords
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from wavespec.runtime.artifact import Dim, Strides
+from wavespec.runtime.scalars import ScalarParameter
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
@@ -15,7 +17,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 @dataclass(frozen=True, slots=True)
 class WrapperTensor:
     """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
-    input that is changed in place, `zeroed` for an output that starts as zeros, `strides` as in the spec."""
+    input that is changed in place, `zeroed` for an output that starts as zeros, `strides` as in the spec, `folded` where a
+    call may have any number of dims in place of the first one."""
 
     type: ClassVar[str] = "Tensor"
     name: str
@@ -25,9 +28,65 @@ class WrapperTensor:
     updated: bool = False
     zeroed: bool = False
     strides: Strides = ""
+    folded: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}[{', '.join(map(str, self.dims))}]"
+        return f"{self.name}[{', '.join(['...', *map(str, self.dims[1:])] if self.folded else map(str, self.dims))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperScalar:
+    """One number that a call passes by name."""
+
+    parameter: ScalarParameter
+    doc: str = ""
+    is_defaulted: bool = False
+    """Whether the schema of the operator may say the default: all behind it have one. Torch passes no argument that is
+    equal to its default, as -0.0 is to 0.0, which schemas therefore leave out."""
+
+    @property
+    def name(self) -> str:
+        return self.parameter.name
+
+    @property
+    def type(self) -> str:
+        return self.parameter.type.__name__
+
+    @property
+    def schema_type(self) -> str:
+        """In the schema of a torch operator, where integers may be symbols."""
+        return "SymInt" if self.type == "int" else self.type
+
+    @property
+    def in_schema(self) -> str:
+        return f"{self.schema_type} {self.name}" + (f"={self.default}" if self.is_defaulted else "")
+
+    @property
+    def described(self) -> str:
+        """What it may be, in words."""
+        one = self.parameter
+        limits = [f"at least {one.least}"] if one.least is not None else []
+        limits += [f"at most {one.most}"] if one.most is not None else []
+        kind = {"bool": "True or False", "int": "a whole number"}.get(self.type, "a number")
+        kind += f" of {one.dtype}" if one.dtype != "bool" else ""
+        said = [text] if (text := self.doc.strip().rstrip(".")) else []
+        return "; ".join([*said, ", ".join([kind, *limits])])
+
+    @property
+    def default(self) -> str:
+        """As Python, and in the schema of an operator; empty where it has none."""
+        return "" if self.parameter.default is None else repr(self.parameter.default)
+
+
+def wrapper_scalars(parameters: Sequence[ScalarParameter], docs: Sequence[str]) -> tuple[WrapperScalar, ...]:
+    """The scalars of a kernel in order, each with what its spec says of it."""
+    found: list[WrapperScalar] = []
+    is_defaulted = True
+    for one, doc in reversed(list(zip(parameters, docs, strict=True))):
+        is_zero = one.type is float and one.default == 0
+        is_defaulted = is_defaulted and one.default is not None and not is_zero
+        found.insert(0, WrapperScalar(one, doc, is_defaulted))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +105,11 @@ class WrapperInput:
     in_project: bool = False
     """Whether the module is in a folder of the project whose spec is at `source`, so that code can be built of it."""
     assumptions: tuple[str, ...] = ()
+    scalars: tuple[WrapperScalar, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[WrapperTensor | WrapperScalar, ...]:
+        return (*self.inputs, *self.scalars)
 
     @property
     def inputs(self) -> tuple[WrapperTensor, ...]:
@@ -67,13 +131,14 @@ def artifacts_directory(name: str) -> str:
 
 def check_input(kernel: WrapperInput) -> None:
     """Errors: `ValueError` for what cannot be written as Python."""
-    names = [kernel.name, *(tensor.name for tensor in kernel.tensors)]
+    names = [kernel.name, *(one.name for one in (*kernel.tensors, *kernel.scalars))]
     for name in (*names, *(dim.name for dim in kernel.dims)):
         if not _IDENTIFIER.fullmatch(name) or python_keywords.iskeyword(name) or python_keywords.issoftkeyword(name):
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     # What the functions of the module call by these names must be that; the language reserves them.
-    taken = {"any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member", "size_in", "torch"}
-    for name in (*taken.intersection(names), *("out" for tensor in kernel.inputs if tensor.name == "out")):
+    taken = {"PLAIN_TYPES", "any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member"}
+    taken |= {"size_in", "torch"}
+    for name in (*taken.intersection(names), *("out" for one in kernel.arguments if one.name == "out")):
         raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):
         raise ValueError(f"Names repeat, or one is the kernel's: {', '.join(names)}.")

@@ -77,6 +77,7 @@ Expression = Literal[
     "index",
     "limit",
     "lower",
+    "number",
     "offset",
     "phase",
     "receiver",

@@ -226,6 +226,7 @@ class Kernel:
     ``producers`` more waves, behind the others, only copy.  ``cluster`` workgroups run at the same time and can write
     each other's shared memory; symbol ``rank`` tells them apart.  ``sizes``: of dims that no tensor has.  ``notes``:
     what passes have to say about their choices.  ``present``: dims that have an element wherever a workgroup runs.
+    ``scalars``: numbers that a call passes, in order; each is a symbol, one of floating point by its bits.
     """
 
     name: str
@@ -244,6 +245,7 @@ class Kernel:
     notes: tuple[str, ...] = ()
     joined: tuple[int, ...] = ()
     present: tuple[str, ...] = ()
+    scalars: tuple[tuple[str, DType], ...] = ()
 
     def memory(self, name: str) -> Memory:
         for memory in self.memories:

@@ -2,7 +2,8 @@
 
 A symbol that a pass makes begins with a lower-case letter (`lane`, `wg0`, `at_K`) or belongs to a dim (`M.start`).  The
 size of a dim is a symbol of the dim's own name, and where that begins with a lower-case letter, too, it is `m.size`:
-no name of a spec has a dot.  Memories other than tensors have one as well: `a.shared`.
+no name of a spec has a dot.  That of a scalar is `eps.scalar`.  Memories other than tensors have one as well:
+`a.shared`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 
 _OF_SIZE = ".size"
+_OF_SCALAR = ".scalar"
 _WAVE = "wave_"
 _OPERAND = "value."
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -24,6 +26,16 @@ def dim_of_size(symbol: str) -> str:
     """The dim of which ``symbol`` is the size; empty for any other symbol."""
     dim = symbol.removesuffix(_OF_SIZE)
     return dim if _NAME.fullmatch(dim) and size_name(dim) == symbol else ""
+
+
+def scalar_name(scalar: str) -> str:
+    """The symbol of the number that a call passes as ``scalar``."""
+    return f"{scalar}{_OF_SCALAR}"
+
+
+def scalar_of(symbol: str) -> str:
+    """The scalar of which ``symbol`` is the number; empty for any other symbol."""
+    return symbol.removesuffix(_OF_SCALAR) if symbol.endswith(_OF_SCALAR) else ""
 
 
 def operand_name(number: int) -> str:

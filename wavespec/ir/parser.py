@@ -69,6 +69,9 @@ class _KernelReader(ExprReader):
         sizes: list[tuple[str, Expr]] = []
         while self.accept("size"):
             sizes.append((self.take("name"), self.bracketed()))
+        scalars: list[tuple[str, DType]] = []
+        while self.accept("scalar"):
+            scalars.append((self.take("name"), self.dtype()))
         notes: list[str] = []
         while self.accept("note"):
             notes.append(self.attribute())
@@ -97,6 +100,7 @@ class _KernelReader(ExprReader):
             tuple(notes),
             tuple(joined),
             tuple(present),
+            tuple(scalars),
         )
 
     def symbol(self) -> Expr:

@@ -21,6 +21,7 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"grid [{extent}]{' joined' * (axis in kernel.joined)}" for axis, extent in enumerate(kernel.grid)]
     lines += [f"present {dim}" for dim in kernel.present]
     lines += [f"size {dim} [{size}]" for dim, size in kernel.sizes]
+    lines += [f"scalar {name} {dtype}" for name, dtype in kernel.scalars]
     lines += [f"note {attribute_text(note)}" for note in kernel.notes]
     lines += [_memory_text(memory) for memory in kernel.memories]
     lines.append("{")

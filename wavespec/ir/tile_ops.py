@@ -60,6 +60,13 @@ SIZE: Final = _declare(
     results=1,
     attributes={"extent": Kind.EXPRESSION},
 )
+SCALAR: Final = _declare(
+    "scalar",
+    "-> tile",
+    "the number that a call passes, or of floating point the one with the bits `number`, in every element",
+    results=1,
+    attributes={"number": Kind.EXPRESSION},
+)
 ELEMENTWISE: Final = _declare(
     "elementwise",
     "tile ... -> tile",

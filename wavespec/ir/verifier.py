@@ -6,7 +6,7 @@ from collections.abc import Collection, Set
 
 from wavespec.ir.declarations import Declarations, Kind
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, VectorType
-from wavespec.ir.names import dim_of_size, is_operand, size_name
+from wavespec.ir.names import dim_of_size, is_operand, scalar_name, scalar_of, size_name
 from wavespec.ir.thread_ops import THREAD_OPS
 from wavespec.ir.tile_ops import TILE_OPS
 
@@ -26,7 +26,7 @@ def verify(kernel: Kernel, before: Kernel | None = None) -> None:
     1. Every value is defined once, before its uses, with one type everywhere.
     2. Values are tiles at tile level and vectors at thread level.
     3. Memories named by operations exist; symbols in expressions are declared.
-    4. Symbols and memories differ by name, and what is called like a size is one.
+    4. Symbols and memories differ by name, and what is called like a size or a scalar is one.
     5. A region yields what its operation returns and takes what it is given.
     """
     _check_names(kernel)
@@ -111,6 +111,8 @@ def _check_names(kernel: Kernel) -> None:
             raise VerificationError(f"kernel '{kernel.name}': {what} '{name}' is declared twice")
     for name in {dim for dim in map(dim_of_size, symbols) if dim} - kernel.all_sizes.keys():
         raise VerificationError(f"kernel '{kernel.name}': symbol '{size_name(name)}' is the size of no dim")
+    for name in {scalar for scalar in map(scalar_of, symbols) if scalar} - dict(kernel.scalars).keys():
+        raise VerificationError(f"kernel '{kernel.name}': symbol '{scalar_name(name)}' is of no scalar")
 
 
 def _still_right(kernel: Kernel, before: Kernel | None) -> tuple[Set[int], Set[tuple[str, int]]]:

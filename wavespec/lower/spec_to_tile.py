@@ -22,6 +22,9 @@ from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
+from wavespec.ops.iterate import counted
+from wavespec.ops.scalar import scalar_places
+from wavespec.ops.scalar import to_tile as scalar_to_tile
 from wavespec.schema.checking import permutations
 from wavespec.schema.language.models import Schedule
 from wavespec.schema.resolved import ResolvedKernel, Tiles
@@ -70,13 +73,16 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
         )
         for name, tensor in sorted(computation.tensors.items(), key=lambda item: item[1].role == "output")
     )
+    scalars = scalar_places(computation.scalars)
     placed = (place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides))
     symbols = tuple(size for size in (*sizes.values(), *placed) if not size.is_const)
     empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
-    bounds = _bounds(resolved, expressions)
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, bounds, dict(computation.params))
+    bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
+    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, bounds, params, scalars)
+    for name, scalar in computation.scalars.items():
+        scalar_to_tile(name, scalar, context)
     for statement in computation.statements:
         to_tile(statement, context)
     for tiles in resolved.workgroup:
@@ -84,7 +90,8 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     shaped = {dim for tensor in computation.tensors.values() for dim in tensor.shape}
     others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
     body = without_unused(context.ops, _only_makes_values)
-    kernel = replace(empty, body=body, distribution=_distribution(resolved), sizes=others)
+    arguments = tuple((name, DTYPES[scalar.dtype]) for name, scalar in computation.scalars.items())
+    kernel = replace(empty, body=body, distribution=_distribution(resolved), sizes=others, scalars=arguments)
     mapped = {op["memory"] for op in kernel.walk() if op.get("memory") and op.get("at")}
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
     used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
@@ -109,17 +116,21 @@ def _only_makes_values(op: Op) -> bool:
     return bool(op.results) and op.region is None
 
 
-def _bounds(resolved: ResolvedKernel, expressions: ExpressionToIndex) -> dict[str, dict[str, Expr]]:
+def _bounds(
+    resolved: ResolvedKernel, expressions: ExpressionToIndex, scalars: Mapping[str, Expr]
+) -> dict[str, dict[str, Expr]]:
     """Where the loops over each dim start and end, as far as their tiles say so."""
     bounds: dict[str, dict[str, Expr]] = {}
+    numbers = {name for number in scalars.values() for name in number.symbols}
     for one in resolved.loops:
         if one.start is None and one.count is None:
             continue
-        start = const(0) if one.start is None else expressions.place(*one.start, {})
+        start = const(0) if one.start is None else expressions.place(*one.start, scalars)
         bounds[one.dim] = {"lower": start}
         if one.count is not None:
-            count = expressions.place(*one.count, {})
-            bounds[one.dim]["extent"] = (start // const(one.tile) + count) * const(one.tile)
+            count = expressions.place(*one.count, scalars)
+            extent = (start // const(one.tile) + count) * const(one.tile)
+            bounds[one.dim]["extent"] = counted(extent, [extent] if extent.symbols & numbers else [])
             bounds[one.dim]["stride"] = const(1)  # the tiles that are counted are these
     return bounds
 

@@ -49,29 +49,39 @@ class TileContext:
         expressions: PlaceExpressions,
         bounds: Mapping[str, Mapping[str, Expr]],
         params: Mapping[str, int],
+        scalars: Mapping[str, Expr],
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
-        self.expressions, self.bounds, self.params = expressions, bounds, params
+        self.expressions, self.bounds, self.params, self.scalars = expressions, bounds, params, scalars
 
     def nested(self) -> TileContext:
         inner = TileContext(
-            self.fresh, self.lower, self.tensors, self.sizes, self.expressions, self.bounds, self.params
+            self.fresh,
+            self.lower,
+            self.tensors,
+            self.sizes,
+            self.expressions,
+            self.bounds,
+            self.params,
+            self.scalars,
         )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
 
     def bound(self, expression: Any, span: Span | None, carried: Mapping[str, Value] | None = None) -> dict[str, Expr]:
-        """Symbols for the values that an expression of a spec names; here they get their numbers.
+        """Symbols for the values that an expression of a spec names, which get their numbers here, and its scalars.
 
         ``carried``: names that mean something else in the expression than here.
         """
         symbols: dict[str, Expr] = {}
         values = {**self.names, **(carried or {})}
         for name in expression.names():
-            if name in values and name not in self.sizes:
+            if name in self.scalars:
+                symbols[name] = self.scalars[name]
+            elif name in values and name not in self.sizes:
                 value = values[name]
                 symbols[name] = _bound_symbol(self.fresh(f"value_{name}"), value.tile.dtype)
                 self.symbols.append(symbols[name])

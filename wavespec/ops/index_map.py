@@ -48,10 +48,11 @@ def mapped(
     mapping."""
     if not statement.at:
         return (), {}
-    values = tuple(context.names[name] for name in values_of(statement.at, dims, context.params))
-    known = {name: const(number) for name, number in context.params.items()}
+    known = {name: const(number) for name, number in context.params.items()} | {**context.scalars}
+    names = values_of(statement.at, dims, known)
+    values = tuple(context.names[name] for name in names)
     known |= {dim: index_of(dim) for dim in dims}
-    for number, name in enumerate(values_of(statement.at, dims, context.params)):
+    for number, name in enumerate(names):
         known[name] = value_symbol(operand_name(number), context.names[name].tile.dtype)
     places = {
         dim: _computed(statement.at[dim], known, context.sizes, _IN_KERNELS) if dim in statement.at else index_of(dim)
@@ -116,7 +117,7 @@ def places(
     inside = torch.ones(extents, dtype=torch.bool, device=device)
     within = statement.to if isinstance(statement, Write) else getattr(statement, statement.headline[0])
     for dim, at in statement.at.items():
-        if isinstance(at, Name) and at.name in context.names and at.name not in dims:
+        if isinstance(at, Name) and at.name in context.names.keys() - context.computation.scalars - {*dims}:
             numbers = context.names[at.name]
             context.looked_up.append(LookUp(at.name, within, dim, numbers, context.sizes[dim]))
     for dim in shape:

@@ -24,13 +24,13 @@ def to_tile(statement: Iterate, context: TileContext) -> None:
     ):
         if bound is not None:
             values = context.bound(bound, statement.span_of(field))
-            bounds[name] = _counted(context.expressions.place(bound, statement.where(field), values), values.values())
+            bounds[name] = counted(context.expressions.place(bound, statement.where(field), values), values.values())
     if "stride" in bounds and (bounds["stride"].low or 0) < 1:
         raise StepBelowOne(statement.where("step"))
     loop_to_tile(statement, context, {"dim": statement.dim, **bounds})
 
 
-def _counted(bound: Expr, values: Iterable[Expr]) -> Expr:
+def counted(bound: Expr, values: Iterable[Expr]) -> Expr:
     """A bound that the counter of a loop, which ends at the size of a dim, can hold, whatever its values are."""
     is_large = any(value.high is None or value.high > _LARGEST_COUNT for value in values)
     return minimum(bound, _LARGEST_COUNT) if is_large else bound

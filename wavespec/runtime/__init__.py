@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wavespec.runtime.kernel import Kernel
     from wavespec.runtime.kernel_set import KernelSet
     from wavespec.runtime.manifest import load_artifact, pack_artifact, save_artifact, unpack_artifact
+    from wavespec.runtime.scalars import ScalarParameter
     from wavespec.runtime.size_expr import SizeExpr
     from wavespec.runtime.torch_ops import define_operator
 
@@ -27,6 +28,7 @@ _HOMES = {
     "Kernel": "wavespec.runtime.kernel",
     "KernelArtifact": "wavespec.runtime.artifact",
     "KernelSet": "wavespec.runtime.kernel_set",
+    "ScalarParameter": "wavespec.runtime.scalars",
     "SizeExpr": "wavespec.runtime.size_expr",
     "TensorMap": "wavespec.runtime.artifact",
     "TensorParameter": "wavespec.runtime.artifact",
@@ -51,6 +53,7 @@ __all__ = [
     "Kernel",
     "KernelArtifact",
     "KernelSet",
+    "ScalarParameter",
     "SizeExpr",
     "TensorMap",
     "TensorParameter",

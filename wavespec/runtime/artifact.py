@@ -9,6 +9,7 @@ from typing import Final, Literal
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import alignment_of, names_of_tensor
 from wavespec.runtime.code import Binary
+from wavespec.runtime.scalars import SCALAR_WORDS, ScalarParameter, words_of
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
 
 Backend = Literal["cpu", "cuda", "hip"]
@@ -44,6 +45,9 @@ class Dim:
     multiple_of: int = 1
     size: int | None = None
     equals: SizeExpr | None = None
+    leading: bool = False
+    """Whether it is the first dim of every tensor that has it, where a call may have any number of dims in its place:
+    then it is the product of their sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,10 @@ class TensorParameter:
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its extents for torch where the dims have these ``sizes``."""
         return stored_shape(self.dtype, tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims))
+
+    def leading(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """What a ``shape`` with any number of dims in place of the first one has there."""
+        return tuple(shape[: len(shape) - len(self.dims) + 1])
 
     def extents(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The sizes of its dims, in elements, where torch has this ``shape``."""
@@ -130,8 +138,8 @@ class KernelArtifact:
     """A kernel compiled for one target.
 
     Arguments are bound in this order: `tensors` (inputs, then outputs), one scratch buffer per entry of
-    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`, and
-    every one of `numbers` as two, the lower half first.
+    `scratch_bytes`, then every dim without a compiled-in size as one 32-bit integer, in the order of `dims`, every one
+    of `numbers` as two, the lower half first, and the words of every scalar, in the order of `scalars`.
     `binaries` are ordered best first; the first whose `requires` the machine meets is used.
 
     Its own launch data is for all sizes; `cases` are the same kernel compiled for some, and come first.
@@ -159,9 +167,12 @@ class KernelArtifact:
     compiler: str = ""
     """Name and version of what made the machine code."""
     cases: tuple[ArtifactCase, ...] = ()
+    scalars: tuple[ScalarParameter, ...] = ()
 
     def __post_init__(self) -> None:
         dims = [dim.name for dim in self.dims]
+        numbers = {*dims, *(scalar.name for scalar in self.scalars if scalar.shapes)}
+        kernels = [case.kernel for case in self.cases]
         order = [tensor.output for tensor in self.tensors]
         inputs = {name for tensor in self.inputs for name in tensor.dims}
         ranks = {tensor.name: len(tensor.dims) for tensor in self.tensors}
@@ -177,19 +188,24 @@ class KernelArtifact:
                 all(d.size is not None or d.equals is not None or d.name in inputs for d in self.dims),
                 "a dynamic dim is in no input",
             ),
+            (all(s.dtype in SCALAR_WORDS for s in self.scalars), "a scalar has an unknown dtype"),
             (
                 all(n in dims for t in self.tensors for n in t.dims if isinstance(n, str)),
                 "a tensor has an undeclared dim",
             ),
-            (self._expression_names() <= {*dims, *self._known_numbers()}, "an expression has an undeclared dim"),
+            (self._expression_names() <= {*numbers, *self._known_numbers()}, "an expression has an undeclared dim"),
             (not any(t.is_strided and t.dtype in PACKED for t in self.tensors), "packed elements have strides"),
             (all(t.dtype in DTYPE_BYTES or t.dtype in PACKED for t in self.tensors), "a tensor has an unknown dtype"),
             (len({b.label for b in self.binaries}) == len(self.binaries), "labels of binaries repeat"),
             (
-                all((c.kernel.name, c.kernel.tensors) == (self.name, self.tensors) for c in self.cases),
+                all((k.name, k.tensors, k.scalars) == (self.name, self.tensors, self.scalars) for k in kernels),
                 "a case is of another kernel",
             ),
             (all(dim.name in dims for c in self.cases for dim in c.kernel.dims), "a case has a dim of its own"),
+            (
+                not any(dim in self.leading_dims for tensor in self.tensors for dim in tensor.dims[1:]),
+                "a dim that stands for leading ones is not the first of a tensor",
+            ),
             (self._sizes_follow(), "a dim follows from itself"),
             (all(t.dims for t in self.tensors if t.dtype in PACKED), "a tensor of packed elements has no dims"),
             (
@@ -216,8 +232,13 @@ class KernelArtifact:
         return tuple(tensor for tensor in self.tensors if tensor.updated)
 
     @property
+    def leading_dims(self) -> frozenset[str]:
+        """The dims in whose place a call may have any number of dims."""
+        return frozenset(dim.name for dim in self.dims if dim.leading)
+
+    @property
     def dynamic_dims(self) -> tuple[str, ...]:
-        """Names of the push constants, in order."""
+        """Names of those push constants that are sizes, in order."""
         return tuple(dim.name for dim in self.dims if dim.size is None)
 
     @property
@@ -229,7 +250,8 @@ class KernelArtifact:
     @property
     def constant_count(self) -> int:
         """The 32-bit integers of a launch."""
-        return len(self.dynamic_dims) + 2 * len(self.numbers)
+        words = sum(words_of(scalar.dtype) for scalar in self.scalars)
+        return len(self.dynamic_dims) + 2 * len(self.numbers) + words
 
     @property
     def members(self) -> tuple[KernelArtifact, ...]:

@@ -18,6 +18,8 @@ from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.checks import check_derivatives, check_memory
 from wavespec.runtime.direct_calls import DirectCalls
 from wavespec.runtime.launch_plan import LaunchPlan
+from wavespec.runtime.scalar_arguments import ScalarArguments
+from wavespec.runtime.scalars import Number
 
 _CALLS_KEPT: Final = 1024
 
@@ -81,6 +83,10 @@ class Call:
     apart: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
     """Addresses of tensors of which none that is written is known to share memory with another."""
 
+    def plan_with(self, words: tuple[int, ...]) -> LaunchPlan:
+        """The plan of a call with these words of scalars."""
+        return self.plan.with_words(words) if words else self.plan
+
 
 def _alignment(tensor: Tensor) -> int:
     return _address(tensor) % ALIGNED_BYTES
@@ -94,28 +100,34 @@ def _is_differentiated(call: Call) -> bool:
 class Caller(ABC):
     """Three ways to call a kernel on real tensors; all tell autograd what they wrote."""
 
-    def __init__(self, input_count: int) -> None:
+    def __init__(self, input_count: int, scalars: ScalarArguments | None = None) -> None:
+        """``scalars``: those of a kernel that has some."""
         self._input_count = input_count
+        self.scalars = ScalarArguments("kernel") if scalars is None else scalars
         self._calls: dict[tuple[Any, ...], Call] = {}
         self._is_strided = False
         """Whether some tensors may have any strides; known from the first call on."""
         self.direct = DirectCalls(self, input_count)
 
     @abstractmethod
-    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
-        """Check the tensors in full and load the kernel; returns inputs as it takes them, and the call.
+    def prepare(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Number, ...] = ()
+    ) -> tuple[Sequence[Tensor], Call]:
+        """Check the tensors in full and load the kernel; returns inputs as it takes them, and the call. Of ``scalars``
+        those count that shape it.
 
         Errors: `ArgumentError`, which names the argument; `ArtifactError` where no code fits the device.
         """
 
-    def new(self, *inputs: Tensor) -> Any:
+    def new(self, *inputs: Tensor, scalars: tuple[Number, ...] = ()) -> Any:
         """Run into new tensors; returns the output, or a tuple of them."""
-        call = self.known(inputs)
+        words = self._words(scalars)
+        call = self.known(inputs, scalars)
         if call is None:
-            inputs, call = self._found_out(inputs, None)
+            inputs, call = self._found_out(inputs, None, scalars)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
-                return self.new(*inputs)
+                return self.new(*inputs, scalars=scalars)
         if call.updates:
             self._check_apart(inputs, tuple(map(_address, inputs)), call)
         outputs = tuple(starmap(call.empty, call.results))
@@ -123,54 +135,65 @@ class Caller(ABC):
             outputs[number].zero_()
         if call.launcher is not None:
             tensors = inputs + outputs
-            call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+            call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan_with(words))
         if call.updates:
             _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def write(self, *tensors: Tensor) -> None:
+    def write(self, *tensors: Tensor, scalars: tuple[Number, ...] = ()) -> None:
         """Run on inputs, then outputs, which share no memory with the others."""
-        call = self.known(tensors)
+        words = self._words(scalars)
+        call = self.known(tensors, scalars)
         if call is None:
             inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
-            inputs, call = self._found_out(inputs, outputs)
+            inputs, call = self._found_out(inputs, outputs, scalars)
             tensors = inputs + outputs
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
-                return self.write(*tensors)
+                return self.write(*tensors, scalars=scalars)
         addresses = tuple(map(_address, tensors))
         self._check_apart(tensors, addresses, call)
         if call.launcher is not None:
-            call.launcher.launch(tensors, addresses, call.plan)
+            call.launcher.launch(tensors, addresses, call.plan_with(words))
         self._count_writes(tensors, call)
 
-    def raw(self, *tensors: Tensor) -> None:
+    def raw(self, *tensors: Tensor, scalars: tuple[Number, ...] = ()) -> None:
         """Launch on inputs, then outputs; wrong strides or outputs corrupt memory.
 
         Where tensors may have any strides they are looked at as `write` does, which finds out what to launch by them.
         """
-        inputs = tensors[: self._input_count]
-        call = self._calls.get(tuple(map(_description, inputs)))
+        words, inputs = self._words(scalars), tensors[: self._input_count]
+        call = None if self._is_strided else self._calls.get(self._key(inputs, scalars))
         if call is None or _is_differentiated(call):
             if not self._is_strided:
-                _, call = self._found_out(inputs, None)
+                _, call = self._found_out(inputs, None, scalars)
             if self._is_strided or call is None:
-                return self.write(*tensors)
+                return self.write(*tensors, scalars=scalars)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
-                return self.raw(*tensors)
+                return self.raw(*tensors, scalars=scalars)
         if call.launcher is not None:
-            call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+            call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan_with(words))
         self._count_writes(tensors, call)
 
     def _count_writes(self, tensors: tuple[Tensor, ...], call: Call) -> None:
         written = tensors[self._input_count :]
         _count_write((*(tensors[number] for number in call.updates), *written) if call.updates else written)
 
-    def known(self, tensors: Sequence[Tensor]) -> Call | None:
+    def _words(self, scalars: tuple[Number, ...]) -> tuple[int, ...]:
+        return self.scalars.words(scalars) if scalars or self.scalars else ()
+
+    def _key(self, tensors: Sequence[Tensor], scalars: tuple[Number, ...]) -> tuple[Any, ...]:
+        """What a call is known by: tensors, and the scalars that shape it."""
+        key = tuple(map(_description, tensors))
+        if self._is_strided:
+            key = (*key, *map(_strides, tensors), *map(_alignment, tensors))
+        return key + self.scalars.shaping(scalars) if scalars else key
+
+    def known(self, tensors: Sequence[Tensor], scalars: tuple[Number, ...] = ()) -> Call | None:
         """The call of earlier tensors of the same description, if these are as contiguous and need no derivative."""
         try:
-            call = self._calls.get(self._key(tensors))
+            call = self._calls.get(self._key(tensors, scalars))
             if call is None or _is_differentiated(call):
                 return None
             dense = (tensors[number] for number in call.dense) if self._is_strided else tensors
@@ -184,15 +207,10 @@ class Caller(ABC):
             return None
         return call if has_memory and (call.is_empty or all(map(_address, tensors))) else None
 
-    def _key(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-        """What a call depends on, of all tensors."""
-        key = tuple(map(_description, tensors))
-        return (*key, *map(_strides, tensors), *map(_alignment, tensors)) if self._is_strided else key
-
     def _found_out(
-        self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None
+        self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None, scalars: tuple[Number, ...]
     ) -> tuple[tuple[Tensor, ...], Call]:
-        taken, call = self.prepare(inputs, outputs)
+        taken, call = self.prepare(inputs, outputs, scalars)
         self._is_strided = bool(call.artifact.numbers)
         tensors = (*inputs, *(outputs or ()))
         check_derivatives(call.artifact, tensors)
@@ -200,7 +218,7 @@ class Caller(ABC):
             call = replace(call, requires_grad=True)
         if len(self._calls) >= _CALLS_KEPT:
             self._calls.clear()
-        self._calls[self._key(tensors)] = call
+        self._calls[self._key(tensors, scalars)] = call
         return tuple(taken), call
 
     def check_apart(self, tensors: tuple[Tensor, ...], call: Call) -> None:

@@ -20,6 +20,7 @@ from torch.autograd import forward_ad, profiler
 from torch.utils._device import DeviceContext
 
 from wavespec.runtime.checks import PLAIN_TYPES, are_plain
+from wavespec.runtime.scalars import Number
 
 if TYPE_CHECKING:
     from wavespec.runtime.caller import Call, Caller
@@ -54,7 +55,7 @@ class _Known:
     stream: Callable[[], int]
     """The queue of a GPU that is the current one."""
     launches: _Launches = field(default_factory=_Launches)
-    """By the stream, and by addresses of new tensors where there are some."""
+    """By the stream, words of scalars, and addresses of new tensors, where there are some."""
 
 
 _KnownCalls = dict[tuple[int, ...], _Known]
@@ -69,43 +70,50 @@ class DirectCalls:
         self._read: _KnownCalls = {}
         self._written: _KnownCalls = {}
 
-    def new(self, *inputs: Tensor) -> Any:
+    def new(self, *inputs: Tensor, scalars: tuple[Number, ...] = ()) -> Any:
         """Run into new tensors, as `Caller.new` does; None where the call has to go the long way."""
-        known = self._find(self._read, inputs)
+        known = self._find(self._read, inputs, scalars)
         if known is None:
             return None
-        call = known.call
+        call, words = known.call, self._caller.scalars.words(scalars) if scalars else ()
         outputs = tuple(starmap(call.empty, call.results))
         for number in call.zeroed:
             outputs[number].zero_()
         tensors = (*inputs, *outputs)
         if call.gpu is not None:
-            key = (known.stream(), *map(_address, outputs))
-            if (known.launches.get(key) or self._bind(known, key, tensors))():
-                _launch(call, tensors)
+            key = (known.stream(), *words, *map(_address, outputs))
+            if (known.launches.get(key) or self._bind(known, key, tensors, words))():
+                _launch(call, tensors, words)
         elif call.launcher is not None:  # New memory of a CPU is seldom where it was, that of a GPU comes from a cache.
-            _launch(call, tensors)
+            _launch(call, tensors, words)
         if call.updates:
             _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def write(self, *tensors: Tensor) -> bool:
+    def write(self, *tensors: Tensor, scalars: tuple[Number, ...] = ()) -> bool:
         """Run on inputs, then outputs, as `Caller.write` does; False where the call has to go the long way."""
-        known = self._find(self._written, tensors)
+        known = self._find(self._written, tensors, scalars)
         if known is None:
             return False
-        stream = known.stream()
-        if (known.launches.get(stream) or self._bind(known, stream, tensors))():
-            _launch(known.call, tensors)
+        words, key = (), known.stream()
+        if scalars:
+            words = self._caller.scalars.words(scalars)
+            key = (key, *words)
+        if (known.launches.get(key) or self._bind(known, key, tensors, words))():
+            _launch(known.call, tensors, words)
         written, updates = tensors[self._inputs :], known.call.updates
         _count_write((*(tensors[number] for number in updates), *written) if updates else written)
         return True
 
-    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...]) -> _Known | None:
+    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Number, ...]) -> _Known | None:
         modes = _dispatch_modes() or (_function_modes() and not _only_default_devices())
         if modes or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
             return None
         place: list[int] = []
+        if scalars:
+            if self._caller.scalars.is_symbolic(scalars):
+                return None
+            place += self._caller.scalars.shaping(scalars)
         try:
             for one in tensors:
                 if type(one) not in PLAIN_TYPES:
@@ -117,7 +125,7 @@ class DirectCalls:
         known = calls.get(tuple(place))
         while known is not None and not known.are_like_these(*tensors):
             known = known.others
-        known = known or self._learn(calls, tuple(place), tensors)
+        known = known or self._learn(calls, tuple(place), tensors, scalars)
         if known is None:
             return None
         for is_met in known.conditions:
@@ -125,9 +133,11 @@ class DirectCalls:
                 return None
         return known
 
-    def _learn(self, calls: _KnownCalls, place: tuple[int, ...], tensors: tuple[Tensor, ...]) -> _Known | None:
+    def _learn(
+        self, calls: _KnownCalls, place: tuple[int, ...], tensors: tuple[Tensor, ...], scalars: tuple[Number, ...]
+    ) -> _Known | None:
         """Take note of tensors that may be used, and are described like those of a call that went the long way."""
-        call = self._caller.known(tensors) if are_plain(tensors) else None
+        call = self._caller.known(tensors, scalars) if are_plain(tensors) else None
         if call is None or len(tensors) != self._inputs + (len(call.results) if calls is self._written else 0):
             return None
         if len(set(map(id, tensors))) < len(tensors):
@@ -146,11 +156,14 @@ class DirectCalls:
         known = calls[place] = _Known(guard.check, call, tuple(conditions), others, stream)
         return known
 
-    def _bind(self, known: _Known, key: int | tuple[int, ...], tensors: tuple[Tensor, ...]) -> Callable[[], object]:
+    def _bind(
+        self, known: _Known, key: int | tuple[int, ...], tensors: tuple[Tensor, ...], words: tuple[int, ...]
+    ) -> Callable[[], object]:
         call = known.call
         if len(known.launches) >= _LAUNCHES_KEPT:
             known.launches.clear()
-        launch = int if call.launcher is None else call.launcher.bind(tuple(map(_address, tensors)), call.plan)
+        addresses, plan = tuple(map(_address, tensors)), call.plan_with(words)
+        launch = int if call.launcher is None else call.launcher.bind(addresses, plan)
         known.launches[key] = launch
         return launch
 
@@ -160,9 +173,9 @@ def _only_default_devices() -> bool:
     return all(type(_function_mode(number)) is DeviceContext for number in range(_function_modes()))
 
 
-def _launch(call: Call, tensors: tuple[Tensor, ...]) -> None:
+def _launch(call: Call, tensors: tuple[Tensor, ...], words: tuple[int, ...]) -> None:
     assert call.launcher is not None
-    call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan)
+    call.launcher.launch(tensors, tuple(map(_address, tensors)), call.plan_with(words))
 
 
 def _first(known: _Known | None, count: int) -> _Known | None:

@@ -19,11 +19,15 @@ from wavespec.runtime.checks import (
     check_outputs,
     check_plain,
     contiguous_strides,
+    leading_shapes,
+    shape_of_call,
     tracing_context,
 )
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.cpu_features import choose_binary, cpu_features
 from wavespec.runtime.launch_plan import make_plan
+from wavespec.runtime.scalar_arguments import ScalarArguments
+from wavespec.runtime.scalars import Number
 
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
 
@@ -33,11 +37,12 @@ class Kernel(Caller):
 
     >>> kernel(a, b)           # a new tensor, or a tuple of them where the kernel has several outputs
     >>> kernel(a, b, out=c)    # writes c and returns it
+    >>> kernel(a, b, eps=1e-5) # a scalar of the kernel, where it has one
     >>> kernel.raw(a, b, c)    # no checks of strides and outputs: for callers that made sure
     """
 
     def __init__(self, artifact: KernelArtifact) -> None:
-        super().__init__(len(artifact.inputs))
+        super().__init__(len(artifact.inputs), ScalarArguments(artifact.name, artifact.scalars))
         self.artifact = artifact
         self._output_count = len(artifact.outputs)
         self._updated = tuple(number for number, tensor in enumerate(artifact.inputs) if tensor.updated)
@@ -50,13 +55,16 @@ class Kernel(Caller):
             ", ".join(f"{t.name}: {t.dtype}[{', '.join(map(str, t.dims))}]" for t in tensors)
             for tensors in (self.artifact.inputs, self.artifact.outputs)
         )
+        inputs += "".join(f", {one.name}: {one.dtype}" for one in self.artifact.scalars)
         return f"<kernel {self.artifact.name}({inputs}) -> {outputs} for {self.artifact.target}>"
 
     def __reduce__(self) -> tuple[type[Kernel], tuple[KernelArtifact]]:
         # A copy, here or in another process, loads its code itself.
         return Kernel, (self.artifact,)
 
-    def __call__(self, *inputs: Tensor, out: Tensor | Sequence[Tensor] | None = None) -> Any:
+    def __call__(
+        self, *inputs: Tensor, out: Tensor | Sequence[Tensor] | None = None, **scalars: bool | int | float
+    ) -> Any:
         """Run the kernel.
 
         Args:
@@ -64,6 +72,7 @@ class Kernel(Caller):
                 place have to be.  Where the spec says so, they may have any strides, and are never copied.
             out: contiguous tensor for the result, or of strides as the spec has it (one per output where there are
                 several), sharing no memory with the others.
+            scalars: numbers by name, those without a default at least; numbers of Python or numpy, no tensors.
 
         Returns:
             What was written: the inputs that were changed in place, then the outputs; a tuple where there are several.
@@ -72,16 +81,17 @@ class Kernel(Caller):
             device.
         """
         outputs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
+        numbers = self.scalars.named(scalars) if scalars or self.scalars else ()
         if out is None and self._output_count:
-            made = self.direct.new(*inputs)
+            made = self.direct.new(*inputs, scalars=numbers)
             if made is None:
-                made = self.new(*self._checked(inputs, ()))
+                made = self.new(*self._checked(inputs, ()), scalars=numbers)
             outputs = (made,) if self._output_count == 1 else made
-        elif len(inputs) != self._input_count or not self.direct.write(*inputs, *outputs):
+        elif len(inputs) != self._input_count or not self.direct.write(*inputs, *outputs, scalars=numbers):
             inputs = self._checked(inputs, outputs)
             if len(outputs) != self._output_count:
-                self.prepare(inputs, outputs)  # says so
-            self.write(*inputs, *outputs)
+                self.prepare(inputs, outputs, numbers)  # says so
+            self.write(*inputs, *outputs, scalars=numbers)
         written = (*(inputs[number] for number in self._updated), *outputs) if self._updated else outputs
         return written[0] if len(written) == 1 else written
 
@@ -93,8 +103,10 @@ class Kernel(Caller):
             check_inputs(self.artifact, inputs)  # says so
         return inputs
 
-    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
-        sizes = check_inputs(self.artifact, inputs, outputs)
+    def prepare(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Number, ...] = ()
+    ) -> tuple[Sequence[Tensor], Call]:
+        sizes = check_inputs(self.artifact, inputs, outputs, self.scalars.sizes(scalars))
         device = inputs[0].device
         self._check_device(device)
         expected = zip(self.artifact.inputs, inputs, strict=True)
@@ -105,13 +117,15 @@ class Kernel(Caller):
             check_memory(self.artifact, inputs, ())
         plan = make_plan(self.artifact, sizes)
         tensors = tuple(zip(self.artifact.tensors, plan.shapes, strict=True))
+        leading = leading_shapes(self.artifact, inputs)
+        results = [(one, shape_of_call(one, shape, leading)) for one, shape in tensors if one.output]
         return inputs, Call(
             self.artifact,
             plan,
             self._launcher(device, plan.member) if plan.workgroups else None,
             None if device.type == "cpu" else device.index,
             self._empty,
-            tuple((shape, contiguous_strides(shape), DTYPES[one.dtype]) for one, shape in tensors if one.output),
+            tuple((shape, contiguous_strides(shape), DTYPES[tensor.dtype]) for tensor, shape in results),
             tuple(number for number, tensor in enumerate(self.artifact.outputs) if tensor.zeroed),
             plan.tensor_bytes(self.artifact.tensors),
             any(0 in shape for shape in plan.shapes),

@@ -13,24 +13,36 @@ from wavespec.runtime.caller import Call, Caller
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.kernel import Kernel
 from wavespec.runtime.manifest import load_artifact, read_manifest
+from wavespec.runtime.scalar_arguments import ScalarArguments
+from wavespec.runtime.scalars import Number, ScalarParameter
 
 
 class KernelSet(Caller):
     """What a generated wrapper calls: the kernels of one spec, for every target it was built for."""
 
-    def __init__(self, name: str, directory: Path, spec_sha256: str, inputs: int, spec: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        spec_sha256: str,
+        inputs: int,
+        spec: Path | None = None,
+        scalars: Sequence[ScalarParameter] = (),
+    ) -> None:
         """``spec``: the file, if there is one, that machine code is built of again."""
-        super().__init__(inputs)
+        super().__init__(inputs, ScalarArguments(name, scalars))
         self.name = name
         self._directory = directory
         self._spec_sha256 = spec_sha256
         self._spec = spec
         self._kernels: dict[torch.device, Kernel] = {}
 
-    def prepare(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None) -> tuple[Sequence[Tensor], Call]:
+    def prepare(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Number, ...] = ()
+    ) -> tuple[Sequence[Tensor], Call]:
         # torch passes None on where a tensor belongs; any kernel says so.
         device = next((one.device for one in inputs if isinstance(one, Tensor)), torch.device("cpu"))  # pyright: ignore
-        return self.kernel_for(device).prepare(inputs, outputs)
+        return self.kernel_for(device).prepare(inputs, outputs, scalars)
 
     def kernel_for(self, device: torch.device) -> Kernel:
         """The kernel for `device`; `ArtifactError` says what was built where nothing fits."""

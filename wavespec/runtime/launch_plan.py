@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from math import prod
 
@@ -20,7 +20,7 @@ class LaunchPlan:
     sizes: dict[str, int]
     constants: tuple[int, ...]
     """Push constants: the dynamic dims, each below 2**31 (`checks.LARGEST_SIZE`), then both halves of what says where
-    elements of strided tensors are, as signed numbers of 32 bits."""
+    elements of strided tensors are, as signed numbers of 32 bits, then the words of scalars."""
     shapes: tuple[tuple[int, ...], ...]
     """Of all tensors: inputs, then outputs."""
     grid: tuple[int, int, int]
@@ -44,9 +44,14 @@ class LaunchPlan:
         # Packed elements are bytes here, as they are for torch.
         return tuple(span * DTYPE_BYTES.get(one.dtype, 1) for span, one in zip(spans, tensors, strict=True))
 
+    def with_words(self, words: tuple[int, ...]) -> LaunchPlan:
+        """The plan of a call with these words of scalars, of one that has none yet."""
+        return replace(self, constants=self.constants + words)
+
 
 def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
-    """The plan of a call whose dims have `sizes`, which were checked by `check_inputs`."""
+    """The plan of a call whose dims, and scalars that shape it, have `sizes`, which were checked by `check_inputs`;
+    it lacks the words of scalars."""
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
     strided = [(tensor, tensor.is_strided) for tensor in artifact.tensors] if artifact.numbers else []

@@ -32,6 +32,7 @@ from wavespec.runtime.code import ArtifactError, Binary, Recipe, StoredCode
 from wavespec.runtime.files import read_regular_file, replace_file
 from wavespec.runtime.json_text import json_text
 from wavespec.runtime.manifest_fields import check_fields
+from wavespec.runtime.scalars import ScalarParameter
 from wavespec.runtime.size_expr import from_json
 
 FORMAT_VERSION: Final = 4
@@ -57,6 +58,7 @@ def artifact_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
         "spec_sha256": artifact.spec_sha256,
         "compiler": artifact.compiler,
         "tensors": [_tensor_to_manifest(tensor) for tensor in artifact.tensors],
+        **({"scalars": [_scalar_to_manifest(one) for one in artifact.scalars]} if artifact.scalars else {}),
         **launch,
         "cases": [
             {
@@ -83,6 +85,18 @@ def _tensor_to_manifest(tensor: TensorParameter) -> dict[str, Any]:
     }
     record |= {word: True for word in ("updated", "zeroed") if getattr(tensor, word)}
     return record | ({"strides": tensor.strides} if tensor.strides else {})
+
+
+def _scalar_to_manifest(scalar: ScalarParameter) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": scalar.name, "dtype": scalar.dtype}
+    fields = ("default", "least", "most")
+    record |= {field: value for field in fields if (value := getattr(scalar, field)) is not None}
+    return record | ({"shapes": True} if scalar.shapes else {})
+
+
+def _manifest_to_scalar(record: dict[str, Any]) -> ScalarParameter:
+    limits = record.get("least"), record.get("most")
+    return ScalarParameter(record["name"], record["dtype"], record.get("default"), *limits, record.get("shapes", False))
 
 
 def _dim_to_manifest(dim: Dim) -> dict[str, Any]:
@@ -331,6 +345,7 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
             )
             for t in record["tensors"]
         ),
+        scalars=tuple(_manifest_to_scalar(one) for one in record.get("scalars", ())),
         dims=tuple(_manifest_to_dim(d) for d in record["dims"]),
         grid=(x, y, z),
         workgroup_size=(threads_x, threads_y, threads_z),

@@ -48,7 +48,12 @@ class _Counts:
     """Numbers by any names."""
 
 
-_Field = _Number | _Rows | _Record | _OneOf | _Text | _Counts | type
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A number of Python: true, false, whole or a fraction."""
+
+
+_Field = _Value | _Number | _Rows | _Record | _OneOf | _Text | _Counts | type
 _Expression = object
 """`size_expr.from_json` says what is wrong with one."""
 
@@ -91,7 +96,15 @@ _LAUNCH: dict[str, _Field] = {
     ),
 }
 _DIM_OR_SIZE = object
+_SCALARS = _Rows(
+    _record(
+        {"default": _Value(), "least": _Value(), "most": _Value(), "shapes": bool},
+        name=str,
+        dtype=_OneOf(("f64", "f32", "bf16", "f16", "i64", "i32", "bool")),
+    )
+)
 _MANIFEST: Final = _record(
+    {"scalars": _SCALARS},
     format_version=_Number(),
     name=str,
     target=str,
@@ -127,6 +140,9 @@ def _check(value: object, field: _Field, at: str) -> None:
         case _Number(least, optional):
             if not (optional and value is None) and not _is_number(value, least):
                 raise _wrong(at, value, f"a whole number of at least {least}")
+        case _Value():
+            if not isinstance(value, bool | int | float):
+                raise _wrong(at, value, "a number")
         case _OneOf(words):
             if value not in words:
                 raise _wrong(at, value, " or ".join(map(repr, words)))

@@ -81,7 +81,8 @@ def _without_gradients(op: str, names: list[str], fake: Callable[..., Any]) -> C
 
     @wraps(fake)
     def checked(*arguments: Any) -> Any:
-        tensors = {name: one for name, one in zip(names, arguments, strict=True) if isinstance(one, Tensor)}
+        # Torch leaves out the last arguments where they are equal to their defaults.
+        tensors = {name: one for name, one in zip(names, arguments, strict=False) if isinstance(one, Tensor)}
         devices = {name: tensor.device for name, tensor in tensors.items()}
         if len(set(devices.values())) > 1:
             raise ArgumentError(f"{op}: " + ", ".join(f"'{name}' is on {one}" for name, one in devices.items()) + ".")

@@ -39,7 +39,7 @@ class KernelBuilder:
     name: str
     doc: str = ""
     _sections: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {"dims": {}, "params": {}, "tensors": {}, "targets": {}}
+        default_factory=lambda: {"dims": {}, "params": {}, "tensors": {}, "scalars": {}, "targets": {}}
     )
     _constraints: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _bodies: list[list[dict[str, Any]]] = field(default_factory=lambda: [[]])
@@ -70,6 +70,11 @@ class KernelBuilder:
     ) -> Value:
         """An argument that is changed in place."""
         return self._tensor(name, shape, dtype, space, "inout", strides)
+
+    def scalar(self, name: str, dtype: str, **fields: bool | int | float | str) -> Symbol:
+        """A number that a call passes by name, in the graph a value; `default`, `min`, `max` and `doc` as in YAML."""
+        self._sections["scalars"][name] = {"dtype": dtype, **fields}
+        return Symbol(Name(name))
 
     def workgroup(self, dim: Symbol | str, tile: Symbol | int, axis: int, order: str | None = None) -> None:
         """`order`: an expression of `index` and `count`, as in YAML."""
@@ -135,7 +140,7 @@ class KernelBuilder:
             chosen["scales"] = (str(scales[0]), str(scales[1]))
         return self._op("mma", name, lhs=str(lhs), rhs=str(rhs), acc=str(acc), **chosen)
 
-    def cast(self, name: str, value: Value, dtype: str) -> Value:
+    def cast(self, name: str, value: Value | Symbol, dtype: str) -> Value:
         return self._op("cast", name, value=str(value), dtype=dtype)
 
     def bitcast(self, name: str, value: Value, dtype: str) -> Value:
@@ -147,15 +152,15 @@ class KernelBuilder:
     def size(self, name: str, dim: Symbol | str, dtype: str = "i32") -> Value:
         return self._op("size", name, dim=str(dim), dtype=dtype)
 
-    def random(self, name: str, seed: Value | int, dims: Sequence[Symbol | str], dtype: str = "f32") -> Value:
-        key = str(seed) if isinstance(seed, Value) else seed
+    def random(self, name: str, seed: Value | Symbol | int, dims: Sequence[Symbol | str], dtype: str = "f32") -> Value:
+        key = seed if isinstance(seed, int) else str(seed)
         return self._op("random", name, seed=key, dims=tuple(map(str, dims)), dtype=dtype)
 
     def formula(self, name: str, expression: Formula | str) -> Value:
         """An expression by the name of its value: `k.formula("y", x * 2 + 1)`, or its text, `"where(x > 0, x, 0)"`."""
         return self._op("formula", name, text=str(expression))
 
-    def elementwise(self, function: str, name: str, *operands: Value | float) -> Value:
+    def elementwise(self, function: str, name: str, *operands: Value | Symbol | float) -> Value:
         """An elementwise op by its word: `k.elementwise("add", "y", x, bias)`, `k.elementwise("mul", "y", x, 0.5)`."""
         model = OPS.get(function)
         if model is None or not issubclass(model, Elementwise):
@@ -163,7 +168,7 @@ class KernelBuilder:
         fields = model.headline
         if len(operands) != len(fields):
             raise WrongOperandCount(f"{self.name}.graph.{name}", function, fields, len(operands))
-        written = [str(operand) if isinstance(operand, Value) else operand for operand in operands]
+        written = [str(operand) if isinstance(operand, Value | Symbol) else operand for operand in operands]
         return self._op(function, name, **dict(zip(fields, written, strict=True)))
 
     def reduce(

@@ -40,8 +40,8 @@ def debug(spec: KernelSpec, *names: str) -> KernelSpec:
     types = plain_graph(spec)[1]
     wanted = {name: _output(spec, name) for name in (*names, *_debugged(spec.graph))}
     for name in names:
-        if name not in types:
-            raise UnknownValueOfGraph(name, list(types))
+        if name not in types or name in spec.scalars:
+            raise UnknownValueOfGraph(name, [one for one in types if one not in spec.scalars])
     tensors = {
         output: Tensor(shape=types[name].dims, dtype=types[name].dtype, role="output")
         for name, output in wanted.items()
@@ -54,7 +54,7 @@ def debug(spec: KernelSpec, *names: str) -> KernelSpec:
 
 def _output(spec: KernelSpec, name: str) -> str:
     output = f"debug_{name.replace('.', '_')}"[:60]
-    while output in spec.tensors or output in spec.dims or output in spec.params:
+    while any(output in names for names in (spec.tensors, spec.dims, spec.params, spec.scalars)):
         output += "_"
     return output
 

@@ -11,7 +11,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import numbers_of_tensor
 from wavespec.schema.language.base import Path, Position
 from wavespec.schema.language.conditions import narrowed_dims
-from wavespec.schema.language.constraints import AnyConstraint, Hardware
+from wavespec.schema.language.constraints import AnyConstraint, Assume, Hardware
 from wavespec.schema.language.errors import UnknownTarget
 from wavespec.schema.language.expressions import EvaluationError, Expression
 from wavespec.schema.language.models import Case, KernelSpec, Override, TargetOverride, Tensor
@@ -179,7 +179,8 @@ def fixed_dims(spec: KernelSpec) -> dict[str, int]:
 
 
 def complete_sizes(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of all dims, those that follow from others included.
+    """The sizes of all dims, those that follow from others included; `sizes` has the integer scalars that they follow
+    from as well.
 
     Raises:
         ValueError: one that was given is not what it follows from, or one has no size, as a division by 0 has none.
@@ -220,6 +221,16 @@ def _derive(spec: KernelSpec, name: str, pending: list[str], found: dict[str, Ex
     found[name] = expression
 
 
+def names_of_calls(spec: KernelSpec) -> frozenset[str]:
+    """The names in what is computed of every call before it is launched: sizes, assumptions and conditions of cases."""
+    overrides = [over for settings in spec.targets.values() for over in (settings, *settings.cases)]
+    written = [dim.equals for dim in spec.dims.values() if dim.equals is not None]
+    for constraints in (spec.constraints, *(over.constraints or () for over in overrides)):
+        written += [one.condition for one in constraints if isinstance(one, Assume)]
+    written += [one for settings in spec.targets.values() for case in settings.cases for one in case.when]
+    return frozenset(name for one in written for name in one.names())
+
+
 def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, values: Mapping[str, int]) -> int | bool:
     """The value of `expression`, written at `where`, over `values`.
 
@@ -235,6 +246,9 @@ def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, va
             hint = f"Give the dim a size ({name}: {{value: ...}}), or use a parameter."
             message = f"{quote(name)} is a dim of any size, known only when the kernel is called."
             raise NoConstantValue(place, message, hints=[hint])
+        if name in spec.scalars:
+            message = f"{quote(name)} is a scalar, known only when the kernel is called."
+            raise NoConstantValue(place, message, hints=["Use a parameter."])
         raise UndefinedName(place, name, "a parameter", [*spec.params, *fixed_dims(spec)])
     try:
         return expression.evaluate(values)

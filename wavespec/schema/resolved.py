@@ -18,6 +18,7 @@ from wavespec.schema.language.conditions import narrowed_dims
 from wavespec.schema.language.constraints import Assume, Hardware, HardwareSettings, Tiling, Wave, Workgroup
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Dim, KernelSpec, Schedule, Tensor
+from wavespec.schema.language.scalars import Scalar
 from wavespec.schema.ops import AnyOp
 from wavespec.schema.resolve import (
     complete_sizes,
@@ -60,6 +61,10 @@ class Computation:
     @property
     def tensors(self) -> Mapping[str, Tensor]:
         return self.spec.tensors
+
+    @property
+    def scalars(self) -> Mapping[str, Scalar]:
+        return self.spec.scalars
 
     @property
     def written(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from wavespec.schema.language.expressions import Binary, Call, Compare, Expressi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
-    """A dim, a parameter, or arithmetic of them: `BLOCK_M / 2`, `K > 4 * BLOCK_K`."""
+    """A dim, a parameter, a scalar, or arithmetic of them: `BLOCK_M / 2`, `K > 4 * BLOCK_K`."""
 
     expression: Expression
 
@@ -73,6 +73,8 @@ class Symbol:
         return self._compare("==", other)
 
     def _binary(self, op: str, other: Symbol | int) -> Symbol:
+        if isinstance(other, Arithmetic):
+            return NotImplemented
         return Symbol(Binary(op, self.expression, as_symbol(other).expression))
 
     def _compare(self, op: str, other: Symbol | int) -> Symbol:

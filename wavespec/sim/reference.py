@@ -9,30 +9,38 @@ from torch import Tensor
 
 from wavespec.ops import reference_of
 from wavespec.ops.contexts import ReferenceContext
+from wavespec.ops.scalar import reference as define_scalar
+from wavespec.runtime.scalar_arguments import ScalarArguments
+from wavespec.runtime.scalars import ScalarParameter
 from wavespec.schema import KernelSpec
 from wavespec.schema.resolved import computation_of
 from wavespec.sim.packed import unpacked
 
 
-def reference(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> Any:
+def reference(
+    spec: KernelSpec, /, *inputs: Tensor, compute: torch.dtype | None = torch.float64, **scalars: bool | int | float
+) -> Any:
     """Run the graph on whole tensors.
 
     Args:
         spec: a checked spec.
         inputs: tensors in declaration order; on any device.
         compute: dtype for all floating point, ``torch.float64`` by default; ``None`` computes in the spec's own types.
+        scalars: numbers by name, as in a call; like tensors, they are rounded to the types that the spec gives them.
 
     Returns:
         What the kernel writes, one tensor or a tuple: what the tensors that it changes in place hold behind it, then
         the outputs. Floating point has the dtype ``compute``; no input is changed.
 
     Raises:
-        ValueError: wrong number of inputs, or sizes that contradict each other.
+        ValueError: wrong number of inputs, sizes that contradict each other, or a scalar that no call takes.
     """
-    return results(interpret(spec, *inputs, compute=compute))
+    return results(interpret(spec, *inputs, compute=compute, **scalars))
 
 
-def interpret(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = torch.float64) -> ReferenceContext:
+def interpret(
+    spec: KernelSpec, /, *inputs: Tensor, compute: torch.dtype | None = torch.float64, **scalars: bool | int | float
+) -> ReferenceContext:
     """Like `reference`; returns everything that came up."""
     computation = computation_of(spec)
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
@@ -45,8 +53,14 @@ def interpret(spec: KernelSpec, *inputs: Tensor, compute: torch.dtype | None = t
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
             if context.sizes.setdefault(dim, size) != size:
                 raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
-    context.sizes, context.params = computation.complete(context.sizes), dict(computation.params)
+    parameters = [ScalarParameter(name, s.dtype, s.default, s.min, s.max) for name, s in spec.scalars.items()]
+    arguments = ScalarArguments(spec.name, parameters)
+    numbers = dict(zip(spec.scalars, arguments.as_held(arguments.named(scalars)), strict=True))
+    whole = {name: int(number) for name, number in numbers.items() if not spec.scalars[name].is_float}
+    context.sizes, context.params = computation.complete(context.sizes | whole), dict(computation.params)
     context.types = dict(computation.types)
+    for name, number in numbers.items():
+        define_scalar(name, number, context)
     context.run(computation.statements)
     return context
 

@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from wavespec.ir.kernel import Kernel
-from wavespec.ir.names import dim_of_size, size_name
+from wavespec.ir.names import dim_of_size, scalar_name, size_name
 from wavespec.ir.strided import number_of
 from wavespec.ir.thread_ops import BULK_COPY, BULK_STORE, MMA_ASYNC, ROLE, SEND, SIGNAL_ARRIVE, SIGNAL_WAIT, STAGGER
+from wavespec.runtime.scalars import held, rounded
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
@@ -51,6 +52,7 @@ def simulate(
     *,
     workgroups: Iterable[tuple[int, ...]] | None = None,
     order: Order = "forward",
+    scalars: Mapping[str, bool | int | float] | None = None,
 ) -> SimulationReport:
     """Run a thread-level kernel.
 
@@ -61,16 +63,17 @@ def simulate(
             written to. bf16 is the numpy type of ``ml_dtypes``.
         sizes: the value of every dim.
         workgroups: the ids to run, one number per grid axis; the whole grid where left out.
+        scalars: the numbers of a call that has some.
         order: which strand goes on where several can; whether a kernel is found right does not depend on it.
 
     Raises:
-        ValueError: tensors or sizes do not fit the kernel; it uses an unknown operation or matrix
+        ValueError: tensors, sizes or scalars do not fit the kernel; it uses an unknown operation or matrix
             instruction.
     """
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
     values = {size_name(dim): size for dim, size in sizes.items()}
-    values |= numbers_of_tensors(kernel, tensors, values)
+    values |= numbers_of_tensors(kernel, tensors, values) | _numbers_of_scalars(kernel, scalars or {})
     _check_sizes(kernel, values)
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
@@ -104,6 +107,14 @@ def simulate(
     return SimulationReport(results, findings.in_order(), dict(statistics.counts), statistics.bank_conflicts())
 
 
+def _numbers_of_scalars(kernel: Kernel, scalars: Mapping[str, bool | int | float]) -> dict[str, int]:
+    for name, _ in kernel.scalars:
+        if name not in scalars:
+            raise ValueError(f"kernel '{kernel.name}' has the scalar {name}, which has no number")
+    numbers = ((name, dtype.name, scalars[name]) for name, dtype in kernel.scalars)
+    return {scalar_name(name): held(rounded(number, dtype), dtype) for name, dtype, number in numbers}
+
+
 def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
     """
     Raises:
@@ -112,7 +123,7 @@ def _check_sizes(kernel: Kernel, values: Mapping[str, int]) -> None:
     for known in kernel.symbols:
         name = known.args[0]
         if name in values and outside_range(known, values[name]):
-            what = number_of(name) or f"size {dim_of_size(name)}"
+            what = number_of(name) or f"size {dim_of_size(name) or name}"
             raise ValueError(f"{what} = {values[name]} is outside what the kernel was compiled for: {known.args}")
 
 

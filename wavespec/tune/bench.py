@@ -101,7 +101,7 @@ class _Workload:
             if problem is not None:
                 self.results.add(self.index, name, problem=problem)
                 return
-            seconds = self.seconds(lambda: kernel(*inputs.tensors))
+            seconds = self.seconds(lambda: kernel(*inputs.tensors, **inputs.scalars))
             self.results.add(self.index, name, round=number, microseconds=round(seconds * 1e6, 2))
         except (RuntimeError, ValueError) as error:
             text = str(error).strip().splitlines()
@@ -151,6 +151,7 @@ class _Inputs:
         generator = torch.Generator(workload.device).manual_seed(workload.seed)
         planned = workload.results.workloads[workload.index]
         sizes: dict[str, int] = planned["sizes"]
+        self.scalars: dict[str, Any] = planned.get("scalars", {})
         artifact = _artifact(workload.folder, workload.index, workload.results.names(workload.index)[0])
         self.tensors: list[Tensor] = []
         for tensor in artifact.inputs:
@@ -163,7 +164,8 @@ class _Inputs:
         self.rounded = as_list(workload.rounded(*self.tensors))
 
     def accuracy(self, kernel: Kernel) -> Accuracy:
-        return accuracy_of(as_list(kernel(*(one.clone() for one in self.tensors))), self.exact, self.rounded)
+        written = kernel(*(one.clone() for one in self.tensors), **self.scalars)
+        return accuracy_of(as_list(written), self.exact, self.rounded)
 
 
 def kernel_file(workload: int, candidate: str) -> str:

@@ -82,6 +82,8 @@ class Subject:
     workloads: tuple[Mapping[str, int], ...]
     processors: int
     """Workgroups that the machine runs at the same time."""
+    scalars: Mapping[str, bool | int | float] = field(default_factory=dict[str, "bool | int | float"])
+    """The numbers that every call passes."""
 
     @property
     def key(self) -> str:
@@ -92,6 +94,7 @@ class Subject:
                 "workloads": [dict(workload) for workload in self.workloads],
                 "variants": [machine.variant for machine in self.variants],
                 "processors": self.processors,
+                **({"scalars": dict(self.scalars)} if self.scalars else {}),
                 "sources": fingerprint(),
                 "iree": compiler_version(),
             }
@@ -149,7 +152,8 @@ def write_bundle(subject: Subject, folder: Path, end: float, report: Callable[[s
         workload.entries = [entry for entry in workload.entries if entry[3].output.exists()]
         if not workload.entries:
             raise NothingCompiles(subject.spec.name, _first_problem(jobs))
-    code = reference_code(spec_for_target(subject.spec, subject.target), [workload.sizes for workload in workloads])
+    plain, sizes = spec_for_target(subject.spec, subject.target), [workload.sizes for workload in workloads]
+    code = reference_code(plain, sizes, subject.scalars)
     replace_file(folder / "reference.py", code.encode())
     replace_file(folder / PLAN, (json.dumps(_plan(subject, workloads), indent=1) + "\n").encode())
 
@@ -181,7 +185,7 @@ def _workloads(subject: Subject, folder: Path) -> list[_Workload]:
             named=len(subject.variants) == 1 and subject.variants[0].register_tile == "wave",
             most=_MOST_CANDIDATES,
         )
-        untuned = case_for_sizes(cases, sizes).spec
+        untuned = case_for_sizes(cases, {**_whole(subject), **sizes}).spec
         entries: list[tuple[str, str, Override | None, KernelSpec]] = [(UNTUNED, "as it is", None, untuned)]
         for number, candidate in enumerate(chosen, 1):
             settled = _with_case(subject, when, candidate.settings)
@@ -216,7 +220,8 @@ def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]
             {
                 "sizes": workload.sizes,
                 "when": workload.when,
-                "integers": _integers(subject.spec, workload.sizes),
+                "integers": _integers(subject, workload.sizes),
+                **({"scalars": dict(subject.scalars)} if subject.scalars else {}),
                 "candidates": [
                     {"name": name, "words": words, "settings": None if settings is None else spec_to_data(settings)}
                     for name, words, settings, _ in workload.entries
@@ -229,10 +234,15 @@ def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]
     }
 
 
-def _integers(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+def _integers(subject: Subject, sizes: Mapping[str, int]) -> dict[str, tuple[str, int]]:
     """Of inputs whose numbers have a meaning, which one, and the size of the dim that they are along."""
-    every = complete_sizes(spec, sizes)
-    return {name: (meaning.use, every[meaning.dim]) for name, meaning in meanings(spec).items()}
+    every = complete_sizes(subject.spec, {**_whole(subject), **sizes})
+    return {name: (meaning.use, every[meaning.dim]) for name, meaning in meanings(subject.spec).items()}
+
+
+def _whole(subject: Subject) -> dict[str, int]:
+    """The scalars that sizes and cases may depend on."""
+    return {name: int(one) for name, one in subject.scalars.items() if not subject.spec.scalars[name].is_float}
 
 
 def _first_problem(jobs: Sequence[CompileJob]) -> str:

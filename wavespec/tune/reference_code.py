@@ -41,24 +41,35 @@ def _bmm(left, right):
 '''
 
 
-def reference_code(spec: KernelSpec, workloads: Sequence[Mapping[str, int]]) -> str:
-    """A module with the functions ``exact_N`` and ``rounded_N`` of the inputs for each workload N."""
+def reference_code(
+    spec: KernelSpec, workloads: Sequence[Mapping[str, int]], scalars: Mapping[str, bool | int | float] | None = None
+) -> str:
+    """A module with the functions ``exact_N`` and ``rounded_N`` of the inputs for each workload N, for calls that pass
+    these ``scalars``."""
     parts = [_HEAD]
     for index, sizes in enumerate(workloads):
         for name, compute in (("exact", torch.float64), ("rounded", None)):
-            parts.append(_function(f"{name}_{index}", spec, sizes, compute))
+            parts.append(_function(f"{name}_{index}", spec, sizes, compute, scalars or {}))
     return "\n\n".join(parts)
 
 
-def _function(name: str, spec: KernelSpec, sizes: Mapping[str, int], compute: torch.dtype | None) -> str:
+def _function(
+    name: str,
+    spec: KernelSpec,
+    sizes: Mapping[str, int],
+    compute: torch.dtype | None,
+    scalars: Mapping[str, bool | int | float],
+) -> str:
     tensors = [tensor for tensor in spec.tensors.values() if tensor.role != "output"]
-    sizes = complete_sizes(spec, sizes)
+    numbers = {name: scalars.get(name, scalar.default) for name, scalar in spec.scalars.items() if not scalar.is_float}
+    whole = {name: int(number) for name, number in numbers.items() if number is not None}
+    sizes = complete_sizes(spec, {**whole, **sizes})
     with FakeTensorMode():
         shapes = [stored_shape(t.dtype, tuple(sizes[dim] for dim in t.shape)) for t in tensors]
         inputs = [torch.empty(shape, dtype=DTYPES[t.dtype]) for t, shape in zip(tensors, shapes, strict=True)]
 
     def traced(*arguments: torch.Tensor) -> Any:
-        return reference(spec, *arguments, compute=compute)
+        return reference(spec, *arguments, compute=compute, **scalars)
 
     graph = make_fx(traced, tracing_mode="fake")(*inputs)
     code = graph.code.strip()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.checking.check_orders import check_order_names
 from wavespec.schema.checking.check_places import check_place
+from wavespec.schema.checking.check_scalars import refuse_fraction
 from wavespec.schema.checking.check_strides import check_number, is_number
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Device, Hardware, Tiling, Wave, Workgroup
 from wavespec.schema.language.dtypes import DType
@@ -171,7 +172,7 @@ def _splits(spec: KernelSpec, constraints: Sequence[Workgroup | Tiling | Wave | 
 def check_condition(
     spec: KernelSpec, condition: Expression, where: Where, broken: frozenset[str]
 ) -> Iterator[WavespecError]:
-    """What is wrong with a condition on dims and parameters that was written at `where`."""
+    """What is wrong with a condition on dims, parameters and scalars that was written at `where`."""
     if not condition.is_condition:
         yield NotACondition(where, str(condition))
     for node in condition.walk():
@@ -180,8 +181,9 @@ def check_condition(
         name = getattr(node, "name", None)
         if name is None or name in broken:
             continue
-        known = [*spec.dims, *spec.params, *spec.numbers]
-        if name not in known and is_number(name):
+        known = [*spec.dims, *spec.params, *spec.scalars]
+        if name not in (*known, *spec.numbers) and is_number(name):
             yield from check_number(spec, name, part_of(where, node), broken)
-        elif name not in known:
-            yield UndefinedName(part_of(where, node), name, "a dim or a parameter", [*spec.dims, *spec.params])
+        elif name not in (*known, *spec.numbers):
+            yield UndefinedName(part_of(where, node), name, "a dim or a parameter", known)
+    yield from refuse_fraction(spec, condition, where)

@@ -13,10 +13,11 @@ from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.errors import ANY_NAME
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import KernelSpec, Tensor
+from wavespec.schema.language.scalars import Scalar
 from wavespec.schema.ops import AnyOp, Branch, Formula, Iterate, Structured
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
 from wavespec.schema.ops.mapping import index_names
-from wavespec.schema.resolve import UndefinedName, resolve_params
+from wavespec.schema.resolve import UndefinedName, names_of_calls, resolve_params
 
 
 class RedefinedName(WavespecError, code="redefined-name"):
@@ -53,9 +54,18 @@ class WrittenTwice(WavespecError, code="written-twice"):
         )
 
 
+class UnusedScalar(WavespecError, code="unused-scalar", severity="warning"):
+    def __init__(self, where: Where, scalar: str) -> None:
+        super().__init__(where, f"Nothing uses {quote(scalar)}.", hints=["Delete it."])
+
+
 class UnusedTensor(WavespecError, code="unused-tensor", severity="warning"):
     def __init__(self, where: Where, tensor: str) -> None:
         super().__init__(where, f"The graph never reads {quote(tensor)}.")
+
+
+SECTIONS = (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor"), ("scalars", "a scalar"))
+"""The parts of a spec that define names, and what these are."""
 
 
 def plain_graph(spec: KernelSpec) -> tuple[tuple[AnyOp, ...], dict[str, ValueType]]:
@@ -81,7 +91,19 @@ def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
                 scope.report(NeverWritten(where, name, tensor.role))
             if tensor.role == "input" and name not in scope.used:
                 scope.report(UnusedTensor(where, name))
+        used = scope.used.union(_names_of_bounds(spec), names_of_calls(spec))
+        for name in spec.scalars:
+            if name not in used:
+                scope.report(UnusedScalar(spec.where_key("scalars", name), name))
     return scope.errors
+
+
+def _names_of_bounds(spec: KernelSpec) -> Iterator[str]:
+    """The names in tiles and their bounds."""
+    overrides = [over for settings in spec.targets.values() for over in (settings, *settings.cases)]
+    for one in (*spec.constraints, *(one for over in overrides for one in over.constraints or ())):
+        for bound in (getattr(one, field, None) for field in ("tile", "start", "count", "end")):
+            yield from () if bound is None else bound.names()
 
 
 class _Frame:
@@ -102,14 +124,15 @@ class _GraphScope:
         self.broken = broken
         self.is_whole = is_whole
         self.frames = [_Frame({})]
+        self.frames[0].defined.update({name: ValueType((), one.dtype) for name, one in spec.scalars.items()})
         self.loop_names: set[str] = set()
         self.around: list[Op] = []
         self.used: set[str] = set()
         self.writes: dict[str, Span | None] = {}
         self.errors: list[WavespecError] = []
-        self.types: dict[str, ValueType] = {}
+        self.types: dict[str, ValueType] = {name: ValueType((), one.dtype) for name, one in spec.scalars.items()}
         self.expanded: dict[int, tuple[Op, ...]] = {}
-        self.taken = {*spec.dims, *spec.params, *spec.tensors, *_names(spec.graph)}
+        self.taken = {*spec.dims, *spec.params, *spec.tensors, *spec.scalars, *_names(spec.graph)}
         self.params: dict[str, int] | None = None
 
     def run(self, body: tuple[Op, ...]) -> None:
@@ -139,6 +162,7 @@ class _GraphScope:
         for frame in reversed(self.frames):
             for names in (frame.defined, frame.incoming):
                 if reference in names:
+                    self.used.add(reference)
                     return names[reference]
         if not self.broken.intersection((ANY_NAME, *reference.split("."))):
             self.report(self._undefined(op.where(*path), reference))
@@ -240,6 +264,9 @@ class _GraphScope:
                 self.params = dict.fromkeys(self.spec.params, 1)
         return self.params[name]
 
+    def scalar(self, name: str) -> Scalar | None:
+        return self.spec.scalars.get(name)
+
     def dtype_of(self, name: str) -> DType | None:
         found = self.type_of(name)
         return found.dtype if found else None
@@ -248,6 +275,7 @@ class _GraphScope:
         for frame in reversed(self.frames):
             for names in (frame.defined, frame.incoming):
                 if found := names.get(name):
+                    self.used.add(name)
                     return found
         return None
 
@@ -274,7 +302,7 @@ class _GraphScope:
                 yield op.model_copy(update=plain) if plain else op
 
     def _refuse_redefinition(self, where: Where, result: str) -> None:
-        for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
+        for section, what in SECTIONS:
             if result in getattr(self.spec, section):
                 self.report(RedefinedName(where, result, what, self.spec.key_span_of(section, result)))
                 return

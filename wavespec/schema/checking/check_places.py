@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.checking.check_scalars import refuse_fraction
 from wavespec.schema.language.dtypes import INTEGERS, DType
 from wavespec.schema.language.expressions import PLACES, Call, Expression, Name
 from wavespec.schema.language.models import KernelSpec
@@ -27,7 +28,7 @@ def check_place(
         carried: values that are likely to be meant.
     """
     known, what = (
-        [*carried, *spec.dims, *spec.params],
+        [*carried, *spec.dims, *spec.params, *spec.scalars],
         "a value, a dim or a parameter" if carried else "a dim or a parameter",
     )
     tiled = {id(node) for call in expression.walk() if _is_place(call) for node in call.children}
@@ -36,6 +37,9 @@ def check_place(
             continue
         if id(node) in tiled:
             yield UndefinedName(part_of(where, node), node.name, "a dim", list(spec.dims))
+        elif node.name in spec.scalars:
+            yield from refuse_fraction(spec, node, part_of(where, node))
+            dtype_of(node.name)  # that it is used
         elif (dtype := dtype_of(node.name)) is not None:
             if dtype not in INTEGERS:
                 message = f"Places are whole numbers; {quote(node.name)} is {dtype}."

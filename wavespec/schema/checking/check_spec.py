@@ -10,7 +10,8 @@ from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, enumera
 from wavespec.schema.checking.check_assumptions import check_assumptions
 from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import check_constraints, check_tilings
-from wavespec.schema.checking.check_graph import RedefinedName, check_graph
+from wavespec.schema.checking.check_graph import SECTIONS, RedefinedName, check_graph
+from wavespec.schema.checking.check_scalars import check_scalars, refuse_fraction
 from wavespec.schema.checking.check_schedules import check_schedules
 from wavespec.schema.checking.check_strides import check_strides
 from wavespec.schema.checking.check_tiles import check_tiles
@@ -104,6 +105,7 @@ def check_kernel(
     A spec that is not whole has lost parts to such reports, so that nothing is called missing in it.
     """
     errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec, broken), *_overrides(spec, broken)]
+    errors += check_scalars(spec)
     errors += _workloads(spec, broken)
     errors += _divisors(spec)
     errors += check_strides(spec)
@@ -159,7 +161,7 @@ def check_spec(spec: KernelSpec) -> tuple[Diagnostic, ...]:
 
 def _names(spec: KernelSpec) -> Iterator[WavespecError]:
     seen: dict[str, tuple[str, Span | None]] = {}
-    for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
+    for section, what in SECTIONS:
         names: Mapping[str, object] = getattr(spec, section)
         for name in names:
             if name in seen:
@@ -216,10 +218,12 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
             message = f"{quote(name)} has one size, and follows from others as well."
             yield ContradictoryDim(spec.where("dims", name, "equals"), message)
         for node in dim.equals.walk() if dim.equals is not None else ():
-            known = (*spec.dims, *spec.params)
+            known = (*spec.dims, *spec.params, *spec.scalars)
             if isinstance(node, NameNode) and node.name not in (*known, *broken):
                 place = part_of(spec.where("dims", name, "equals"), node)
                 yield UndefinedName(place, node.name, "a dim or a parameter", list(known))
+        if dim.equals is not None:
+            yield from refuse_fraction(spec, dim.equals, spec.where("dims", name, "equals"))
         if dim.equals is not None and dim.equals.is_condition:
             message = f"{quote(str(dim.equals))} is a condition; a size is an integer."
             yield ContradictoryDim(spec.where("dims", name, "equals"), message)

@@ -99,11 +99,15 @@ def _small_sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[dict[str,
                 near = random.choice((dim.min, *numbers)) // dim.multiple_of
                 size = dim.multiple_of * max(near + random.randint(0, 3), 1)
                 sizes[name] = size if dim.max is None else min(size, dim.max)
+        for name, scalar in spec.scalars.items():
+            if not scalar.is_float:
+                least, most = scalar.limits
+                sizes[name] = min(max(least, 0) + random.randint(0, 3), most)
         try:
             whole = complete_sizes(spec, sizes)
         except ValueError:
             continue
-        if all(size > 0 and _is_allowed(spec.dims[name], size) for name, size in whole.items()):
+        if all(whole[name] > 0 and _is_allowed(dim, whole[name]) for name, dim in spec.dims.items()):
             found += 1
             yield whole
         if found == _ENOUGH:
@@ -112,13 +116,14 @@ def _small_sizes(spec: KernelSpec, numbers: Sequence[int]) -> Iterator[dict[str,
 
 def _with_empty_dims(spec: KernelSpec, tried: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:
     """The first sizes of `tried` with one dim after the other of size 0."""
-    given = [name for name, dim in spec.dims.items() if dim.equals is None]
+    derived = {name for name, dim in spec.dims.items() if dim.equals is not None}
+    given = [name for name in spec.dims if name not in derived]
     for name, sizes in product(given, tried[:1]):
         try:
-            whole = complete_sizes(spec, {one: sizes[one] for one in given} | {name: 0})
+            whole = complete_sizes(spec, {one: sizes[one] for one in sizes.keys() - derived} | {name: 0})
         except (ValueError, ArithmeticError):
             continue
-        if all(_is_allowed(spec.dims[one], size) for one, size in whole.items()):
+        if all(_is_allowed(dim, whole[one]) for one, dim in spec.dims.items()):
             yield whole
 
 

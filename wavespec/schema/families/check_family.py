@@ -11,6 +11,7 @@ from wavespec.schema.families.family_errors import in_members
 from wavespec.schema.language.errors import WrongType
 from wavespec.schema.language.family import FamilySpec, Member, Pick, parse_pick
 from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.scalars import Scalar
 from wavespec.schema.resolve import UndefinedName
 
 
@@ -109,8 +110,9 @@ def _pick_errors(spec: FamilySpec, name: str, pick: Pick, members: Sequence[Memb
     inputs = [tensor for tensor, declared in kernel.tensors.items() if declared.role != "output"]
     match pick.what:
         case "keyword":
-            if pick.name in kernel.tensors or pick.name in ("out", spec.name):
-                yield RedefinedName(where, pick.name, "an argument", kernel.key_span_of("tensors", pick.name))
+            section = "scalars" if pick.name in kernel.scalars else "tensors"
+            if pick.name in getattr(kernel, section) or pick.name in ("out", spec.name):
+                yield RedefinedName(where, pick.name, "an argument", kernel.key_span_of(section, pick.name))
             first, *others = spec.parameters[name]
             for index, value in enumerate(others, 1):
                 if isinstance(value, str) != isinstance(first, str):
@@ -163,8 +165,13 @@ def _ambiguities(spec: FamilySpec, picked: Sequence[str], members: Sequence[Memb
 
 
 def _signature(spec: KernelSpec) -> str:
-    """`(a, b) -> (c)`."""
+    """`(a, b) -> (c)`, with scalars `(a, b, eps: f32 = 1e-06) -> (c)`."""
     inputs, outputs = (
         ", ".join(name for name, tensor in spec.tensors.items() if tensor.role == role) for role in ("input", "output")
     )
-    return f"({inputs}) -> ({outputs})"
+    return f"({', '.join([inputs, *map(_described, spec.scalars.items())])}) -> ({outputs})"
+
+
+def _described(named: tuple[str, Scalar]) -> str:
+    name, scalar = named
+    return f"{name}: {scalar.dtype}" + (f" = {scalar.default}" if scalar.default is not None else "")

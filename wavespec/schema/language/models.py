@@ -15,6 +15,7 @@ from wavespec.schema.language.constraints import AnyConstraint, HardwareSettings
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.names import Name, Reference
+from wavespec.schema.language.scalars import Scalar
 from wavespec.schema.ops import AnyOp
 from wavespec.targets.names import TargetName
 
@@ -215,6 +216,8 @@ class KernelSpec(SpecModel):
     """Compile-time symbols: the tuning knobs. Integers, or expressions of other parameters."""
     tensors: Annotated[dict[Name, Tensor], Field(min_length=1, max_length=64)]
     """Arguments and results, in the order of the call."""
+    scalars: Annotated[dict[Name, Scalar], Field(max_length=64)] = Field(default_factory=dict)
+    """Numbers that a call passes by name, behind its tensors."""
     constraints: Annotated[tuple[AnyConstraint, ...], Field(max_length=64)] = ()
     """How the work is split, apart from what is computed."""
     graph: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]

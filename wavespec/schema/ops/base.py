@@ -36,6 +36,15 @@ class TensorType(Protocol):
     def role(self) -> str: ...
 
 
+class ScalarType(Protocol):
+    """What an op may ask of a declared scalar."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def limits(self) -> tuple[int, int]: ...
+
+
 class Scope(Protocol):
     """What is visible to an op while its types are inferred. A lookup that fails was reported."""
 
@@ -88,6 +97,10 @@ class Scope(Protocol):
 
     def param(self, name: str) -> int | None:
         """The value of the parameter of that name."""
+        ...
+
+    def scalar(self, name: str) -> ScalarType | None:
+        """The scalar of that name, which is a value as well."""
         ...
 
     def dtype_of(self, name: str) -> DType | None:

@@ -46,7 +46,7 @@ class NoDivisor(WavespecError, code="no-constant-value"):
         super().__init__(
             where,
             f"{quote(text)} cannot divide an index: it may be 0 or less.",
-            hints=["Divide by a positive number, a parameter, or the size of a dim."],
+            hints=["Divide by a positive number, a parameter, the size of a dim, or a scalar with 'min: 1'."],
         )
 
 
@@ -113,7 +113,7 @@ def _name_errors(name: str, place: Where, dims: Sequence[str], scope: Scope) -> 
     if value is None:
         if not scope.is_value(name):
             yield UnknownIndex(place, name, dims, is_dim=scope.is_dim(name))
-    elif is_float(value.dtype) or value.dtype == "bool":
+    elif is_float(value.dtype) or (value.dtype == "bool" and scope.scalar(name) is None):
         yield DtypeMismatch(place, f"An index is an integer; {quote(name)} is {value.dtype}.")
     elif not set(value.dims) <= set(dims):
         mine, theirs = ", ".join(value.dims), ", ".join(dims)
@@ -131,8 +131,8 @@ def _is_positive(node: Expression, scope: Scope) -> bool:
         case Num(value=value):
             return isinstance(value, int) and value > 0
         case NameNode(name=name):
-            number = scope.param(name)
-            return number is not None and number > 0
+            number, scalar = scope.param(name), scope.scalar(name)
+            return number > 0 if number is not None else scalar is not None and scalar.limits[0] > 0
         case Call(function=function, arguments=arguments):
             is_positive = function != "xor" and all(_is_positive(argument, scope) for argument in arguments)
             return function == "size" or is_positive

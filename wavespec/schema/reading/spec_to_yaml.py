@@ -22,6 +22,7 @@ _BLANK_BEFORE = (
     "template",
     "dims",
     "tensors",
+    "scalars",
     "constraints",
     "graph",
     "schedule",

@@ -368,6 +368,7 @@ _OWNERS = {
     "KernelSpec": "A kernel",
     "Dim": "A dim",
     "Tensor": "A tensor",
+    "Scalar": "A scalar",
     "TensorOverride": "A tensor of a target",
     "TargetOverride": "A target",
     "Case": "A case",

@@ -1,0 +1,88 @@
+"""Scalars of specs: their YAML, the calls that build them, and what a checked spec may do with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ops.scalars import CALLS, WINDOW
+from wavespec.diagnostics import WavespecError
+from wavespec.schema import loads
+from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.reading.json_schema import json_schema
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.symbols import maximum
+
+_TEXT = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: shifted
+dims: {M: {}, N: {}, L: {equals: "max(N - shift, 0)"}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, L], dtype: f32, role: output}
+scalars:
+  eps: {dtype: f32, default: 1e-6, min: 0, doc: What is added.}
+  shift: {dtype: i32, default: 0, min: 0, max: 99}
+  is_twice: {dtype: bool}
+constraints:
+  - {workgroup: M, tile: 8, axis: 0}
+  - {workgroup: L, tile: 64, axis: 1}
+  - {assume: N > shift}
+graph:
+  - part: {read: x, dims: [M, L], at: {N: L + shift}}
+  - result: "where(is_twice, part * 2, part) + eps"
+  - {write: result, to: y}
+"""
+
+
+def test_python_builds_what_yaml_says() -> None:
+    k = KernelBuilder("shifted")
+    m, n = k.dim("M"), k.dim("N")
+    shift = k.scalar("shift", "i32", default=0, min=0, max=99)
+    eps = k.scalar("eps", "f32", default=1e-6, min=0, doc="What is added.")
+    k.scalar("is_twice", "bool")
+    rest = k.dim("L", equals=maximum(n - shift, 0))
+    x, y = k.input("x", [m, n], "f32"), k.output("y", [m, rest], "f32")
+    k.workgroup(m, 8, axis=0)
+    k.workgroup(rest, 64, axis=1)
+    k.assume(n > shift)
+    part = k.read("part", x, dims=[m, rest], at={"N": rest + shift})
+    k.write(k.formula("result", f"where(is_twice, {part} * 2, {part}) + {eps}"), y)
+    assert k.build() == loads(_TEXT, "a.wave.yaml")
+
+
+@pytest.mark.parametrize("text", [_TEXT, *{call.text for call in CALLS.values()}])
+def test_yaml_of_a_spec_loads_back(text: str) -> None:
+    spec = loads(text, "a.wave.yaml")
+    assert loads(dump_yaml(spec), "a.wave.yaml") == spec
+
+
+def test_editors_know_scalars() -> None:
+    schema = json_schema()
+    (named,) = schema["properties"]["scalars"]["patternProperties"].values()
+    assert named == {"$ref": "#/$defs/Scalar"}
+    assert set(schema["$defs"]["Scalar"]["properties"]) == {"dtype", "default", "min", "max", "doc"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("doc: What is added.}", "doc: What is added., step: 1}", "unknown-field"),
+        ("{dtype: bool}", "{dtype: i8}", "unknown-value"),
+        ("{dtype: bool}", "{}", "missing-field"),
+        ("default: 1e-6", "default: small", "wrong-type"),
+        ("N: L + shift", "N: L // shift", "no-constant-value"),
+        ("assume: N > shift", "assume: N > eps", "not-an-integer"),
+        ("tile: 64, axis: 1", "tile: 64, axis: 1, order: index + shift", "undefined-name"),
+        ("  is_twice: {", "  part: {", "redefined-name"),
+    ],
+)
+def test_what_is_not_allowed_is_told_by_name(old: str, new: str, code: str) -> None:
+    assert _TEXT.count(old) == 1
+    with pytest.raises(WavespecError) as raised:
+        loads(_TEXT.replace(old, new), "a.wave.yaml")
+    assert code in {found.code for found in raised.value.diagnostics}
+
+
+def test_an_index_is_divided_by_a_scalar_that_is_never_0() -> None:
+    loads(WINDOW.replace("start + step * L", "start + L // step"), "a.wave.yaml")

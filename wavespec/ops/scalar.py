@@ -1,0 +1,63 @@
+"""A scalar: a number of the call, which kernels have as a symbol; those of floating point as the bits of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import Expr, maximum, minimum, symbol
+from wavespec.ir.kernel import Op
+from wavespec.ir.names import scalar_name
+from wavespec.ops.contexts import LARGEST_BOUND, ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.steps import Steps
+from wavespec.schema.language.scalars import Scalar
+
+
+def scalar_symbol(name: str, scalar: Scalar) -> Expr:
+    """The number of an integer or a bool; of floating point, the signed integer that has its bits: those of f32 also
+    where it is f16 or bf16."""
+    if scalar.is_float:
+        bits = 64 if scalar.dtype == "f64" else 32
+        return symbol(scalar_name(name), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return symbol(scalar_name(name), *scalar.limits)
+
+
+def scalar_places(scalars: Mapping[str, Scalar]) -> dict[str, Expr]:
+    """What scalars are in places, bounds and conditions; those of floating point are none."""
+    return {name: _place(scalar_symbol(name, scalar)) for name, scalar in scalars.items() if not scalar.is_float}
+
+
+def _place(number: Expr) -> Expr:
+    """Numbers beyond the largest that a place can be computed with count as that, as those of values do."""
+    low, high = number.low, number.high
+    if low is not None and high is not None and low >= -LARGEST_BOUND and high <= LARGEST_BOUND:
+        return number
+    return minimum(maximum(number, -LARGEST_BOUND), LARGEST_BOUND)
+
+
+def to_tile(name: str, scalar: Scalar, context: TileContext) -> None:
+    """Define the value of that name."""
+    value = context.tile(name, (), scalar.dtype)
+    context.add("scalar", (), (value,), scalar.span, node=name, number=scalar_symbol(name, scalar))
+    context.names[name] = value
+
+
+def to_thread(op: Op, context: ThreadContext) -> None:
+    build, name, dtype = context.build, op.result.name, op.result.tile.dtype
+    words = build.value(name, DTYPES["i64" if dtype.bits > 32 else "i32"], 1)
+    build.add("coordinates", (), (words,), places=(op["number"],))
+    if dtype.is_float:
+        value = build.bitcast(words, DTYPES["f64" if dtype.bits > 32 else "f32"], name)
+        context.fragments[name] = (build.cast(value, dtype, name),)
+    elif dtype.name == "bool":
+        context.fragments[name] = (Steps(build, words, name)("ne", words, 0),)
+    else:
+        context.fragments[name] = (words,)
+
+
+def reference(name: str, number: bool | int | float, context: ReferenceContext) -> None:
+    """Define the value of that name as `number`, which has been rounded to its type."""
+    import torch
+
+    device, dtype = next(iter(context.tensors.values())).device, context.types[name]
+    context.define(name, (), torch.tensor(number, dtype=context.dtype(dtype), device=device))

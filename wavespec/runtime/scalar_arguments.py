@@ -1,0 +1,135 @@
+"""Numbers of one call go in; Python numbers that kernels take, and their words, come out, or an error that names the
+argument."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from wavespec.runtime.checks import ArgumentError, ArgumentTypeError
+from wavespec.runtime.scalars import FORMATS, SCALAR_WORDS, Number, ScalarParameter, rounded
+
+_SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_WORDS: Final = {float: "a number", int: "a whole number", bool: "True or False"}
+_SMALL: Final = ("f16", "bf16")
+
+
+class ScalarArguments:
+    """The scalars of one kernel: what calls may pass for them."""
+
+    def __init__(self, kernel: str, parameters: Sequence[ScalarParameter] = ()) -> None:
+        self.parameters = tuple(parameters)
+        self._kernel = kernel
+        self._types = tuple(one.type for one in parameters)
+        self._limited = any(one.least is not None or one.most is not None for one in parameters)
+        self._rounds = any(one.dtype in _SMALL for one in parameters)
+        self._shaping = tuple(number for number, one in enumerate(parameters) if one.shapes)
+        self._packed = struct.Struct("<" + "".join(FORMATS[one.dtype] for one in parameters))
+        self._words = struct.Struct(f"<{sum(SCALAR_WORDS[one.dtype] for one in parameters)}i")
+
+    def __bool__(self) -> bool:
+        return bool(self.parameters)
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        """The same as Python's own numbers, one for each scalar in order; those that torch traces stay.
+
+        Errors: `ArgumentTypeError` for another type; `ArgumentError` for an integer that no float holds.
+        """
+        if tuple(map(type, values)) == self._types:
+            return values
+        if len(values) != len(self.parameters):
+            names = ", ".join(one.name for one in self.parameters)
+            message = f"{self._kernel}: takes {len(self.parameters)} scalars ({names}), got {len(values)}."
+            raise ArgumentTypeError(message)
+        return tuple(self._number(one, value) for one, value in zip(self.parameters, values, strict=True))
+
+    def named(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The numbers of a call that passes some by name, with the defaults of the others."""
+        names = [one.name for one in self.parameters]
+        for name in given.keys() - {*names}:
+            has = f"has the scalars {', '.join(names)}" if names else "has no scalars"
+            raise ArgumentTypeError(f"{self._kernel}: got '{name}', but it {has}.")
+        for one in self.parameters:
+            if one.default is None and one.name not in given:
+                raise ArgumentTypeError(f"{self._kernel}: argument '{one.name}' has no default; pass {one.name}=....")
+        return self(*(given.get(one.name, one.default) for one in self.parameters))
+
+    def is_symbolic(self, values: tuple[Any, ...]) -> bool:
+        """Whether torch traces one of the numbers, which has no value yet."""
+        return tuple(map(type, values)) != self._types and any(isinstance(value, _SYMBOLIC) for value in values)
+
+    def words(self, values: tuple[Any, ...]) -> tuple[int, ...]:
+        """What a kernel gets for numbers that `__call__` gave.
+
+        Errors: `ArgumentError` for one out of limits, or beyond the numbers of its type.
+        """
+        values = self(*values)
+        try:
+            if self._limited:
+                self._check_limits(values)
+            if self._rounds:
+                values = tuple(rounded(value, one.dtype) for one, value in zip(self.parameters, values, strict=True))
+            return self._words.unpack(self._packed.pack(*values))
+        except (OverflowError, struct.error):
+            raise self._beyond(values) from None
+
+    def shaping(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Those of the numbers that sizes, assumptions and cases depend on."""
+        return tuple(values[number] for number in self._shaping)
+
+    def sizes(self, values: tuple[Any, ...]) -> dict[str, int]:
+        """The same by name, as integers."""
+        return {self.parameters[number].name: int(values[number]) for number in self._shaping}
+
+    def as_held(self, values: tuple[Any, ...]) -> tuple[Number, ...]:
+        """The numbers as the kernel has them: rounded to their types; errors as of `words`."""
+        self.words(values)
+        return tuple(rounded(value, one.dtype) for one, value in zip(self.parameters, values, strict=True))
+
+    def _number(self, parameter: ScalarParameter, value: Any) -> Any:
+        """The number as Python's own, if it is one that the scalar takes."""
+        where = f"{self._kernel}: argument '{parameter.name}'"
+        kind: Callable[[Any], Any] = parameter.type
+        if isinstance(value, _SYMBOLIC):
+            return value
+        wanted = Integral if kind is int else Real
+        is_right = _is_bool(value) if kind is bool else isinstance(value, wanted) and not _is_bool(value)
+        if not is_right:
+            hint = f"; pass {parameter.name}.item(), which waits for its device" if isinstance(value, Tensor) else ""
+            message = f"{where} is of type {type(value).__name__}, expected {_WORDS[parameter.type]}{hint}."
+            raise ArgumentTypeError(message)
+        number: Any = value
+        try:
+            return kind(number)
+        except OverflowError:
+            raise ArgumentError(f"{where} is beyond the numbers of {parameter.dtype}.") from None
+
+    def _check_limits(self, values: tuple[Any, ...]) -> None:
+        for one, value in zip(self.parameters, values, strict=True):
+            if one.least is not None and not value >= one.least:
+                expected = f"expected at least {one.least}"
+            elif one.most is not None and not value <= one.most:
+                expected = f"expected at most {one.most}"
+            else:
+                continue
+            raise ArgumentError(f"{self._kernel}: argument '{one.name}' is {value}, {expected}.")
+
+    def _beyond(self, values: tuple[Any, ...]) -> ArgumentError:
+        for one, value in zip(self.parameters, values, strict=True):
+            try:
+                struct.pack("<" + FORMATS[one.dtype], rounded(value, one.dtype))
+            except (OverflowError, struct.error):
+                message = f"{self._kernel}: argument '{one.name}' is {value!r:.40}, beyond the numbers of {one.dtype}."
+                return ArgumentError(message)
+        raise AssertionError("every number fits its type")
+
+
+def _is_bool(value: object) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))

@@ -1,0 +1,69 @@
+"""The scalars of a kernel go in; names that no argument can have, and defaults that are none, come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.language.errors import BadName
+from wavespec.schema.language.expressions import Expression, Name
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.scalars import Scalar, number_problem
+from wavespec.schema.resolve import part_of
+
+_TAKEN = {
+    "out": "is where results go in every call",
+    "compute": "is what 'reference' computes in",
+}
+
+
+class BadScalar(WavespecError, code="bad-scalar"):
+    """The default or a limit of a scalar is no number that it can have."""
+
+
+class NotAnInteger(WavespecError, code="not-an-integer"):
+    def __init__(self, where: Where, name: str, dtype: str) -> None:
+        super().__init__(
+            where,
+            f"Sizes, places and conditions on them are whole numbers; the scalar {quote(name)} is {dtype}.",
+            hints=["Give it the dtype i32 or i64, or compare it in the graph."],
+        )
+
+
+def check_scalars(spec: KernelSpec) -> Iterator[WavespecError]:
+    for name, scalar in spec.scalars.items():
+        if name in _TAKEN or name == spec.name:
+            problem = _TAKEN.get(name, "is the kernel itself, in generated code")
+            yield BadName(spec.where_key("scalars", name), name, f"{problem}; a scalar needs another name")
+        yield from _limits(spec, name, scalar)
+
+
+def refuse_fraction(spec: KernelSpec, expression: Expression, where: Where) -> Iterator[WavespecError]:
+    """The scalars in an expression of sizes, written at `where`, that are of floating point."""
+    for node in expression.walk():
+        if isinstance(node, Name) and node.name in spec.scalars and spec.scalars[node.name].is_float:
+            yield NotAnInteger(part_of(where, node), node.name, spec.scalars[node.name].dtype)
+
+
+def _limits(spec: KernelSpec, name: str, scalar: Scalar) -> Iterator[WavespecError]:
+    bare = scalar.model_copy(update={"min": None, "max": None})
+    is_sound = True
+    for field, what in (("min", "smallest number"), ("max", "largest number")):
+        limit = getattr(scalar, field)
+        if limit is None:
+            continue
+        problem = "but it has no order" if scalar.dtype == "bool" else number_problem(bare, limit)
+        if problem:
+            is_sound = False
+            yield BadScalar(spec.where("scalars", name, field), f"The {what} of {quote(name)} is {limit}, {problem}.")
+    if is_sound and scalar.min is not None and scalar.max is not None and scalar.max < scalar.min:
+        is_sound = False
+        message = f"{quote(name)} is at least {scalar.min} and at most {scalar.max}: no number fits."
+        yield BadScalar(spec.where("scalars", name, "max"), message)
+    if is_sound and scalar.default is not None and (problem := number_problem(scalar, scalar.default)):
+        message = f"The default of {quote(name)} is {_shown(scalar.default)}, {problem}."
+        yield BadScalar(spec.where("scalars", name, "default"), message)
+
+
+def _shown(number: object) -> str:
+    return str(number).lower() if isinstance(number, bool) else str(number)
