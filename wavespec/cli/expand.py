@@ -35,12 +35,17 @@ def expand(
 ) -> None:
     """Print the kernels of a family as its template gives them, or write them as specs of their own."""
     from wavespec.schema.families.expand import member_text, members_of_grid
-    from wavespec.schema.families.load_family import family_spec, load_family
+    from wavespec.schema.families.load_family import family_spec, is_template_file, load_family
     from wavespec.schema.language.family import member_label
     from wavespec.schema.reading.source_files import read_text
 
     if output is not None:
         _write(load_family(family), family, member, output)
+        return
+    if not is_template_file(family):
+        loaded = load_family(family)
+        chosen = [loaded.member(member, "--member")] if member else loaded.members
+        print("---\n".join(f"# {loaded.spec.name}: {one.label}\n{one.text}" for one in chosen), end="")
         return
     # Members are printed right or wrong: this is where one looks for what a template went wrong with.
     spec = family_spec(read_text(family, None, follow_links=True), str(family))

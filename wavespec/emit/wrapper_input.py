@@ -15,7 +15,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 @dataclass(frozen=True, slots=True)
 class WrapperTensor:
     """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
-    input that is changed in place, `zeroed` for an output that starts as zeros."""
+    input that is changed in place, `zeroed` for an output that starts as zeros, `folded` where a call may have any
+    number of dims in place of the first one."""
 
     type: ClassVar[str] = "Tensor"
     name: str
@@ -24,9 +25,10 @@ class WrapperTensor:
     output: bool = False
     updated: bool = False
     zeroed: bool = False
+    folded: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}[{', '.join(map(str, self.dims))}]"
+        return f"{self.name}[{', '.join(['...', *map(str, self.dims[1:])] if self.folded else map(str, self.dims))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ def check_input(kernel: WrapperInput) -> None:
         if not _IDENTIFIER.fullmatch(name) or python_keywords.iskeyword(name) or python_keywords.issoftkeyword(name):
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     # What the functions of the module call by these names must be that; the language reserves them.
-    taken = {"any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member", "size_in", "torch"}
+    taken = {"PLAIN_TYPES", "any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member"}
+    taken |= {"size_in", "torch"}
     for name in (*taken.intersection(names), *("out" for tensor in kernel.inputs if tensor.name == "out")):
         raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):

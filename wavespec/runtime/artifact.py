@@ -40,6 +40,9 @@ class Dim:
     multiple_of: int = 1
     size: int | None = None
     equals: SizeExpr | None = None
+    leading: bool = False
+    """Whether it is the first dim of every tensor that has it, where a call may have any number of dims in its place:
+    then it is the product of their sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class TensorParameter:
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Its extents for torch where the dims have these ``sizes``."""
         return stored_shape(self.dtype, tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims))
+
+    def leading(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """What a ``shape`` with any number of dims in place of the first one has there."""
+        return tuple(shape[: len(shape) - len(self.dims) + 1])
 
     def extents(self, shape: Sequence[int]) -> tuple[int, ...]:
         """The sizes of its dims, in elements, where torch has this ``shape``."""
@@ -173,6 +180,10 @@ class KernelArtifact:
                 "a case is of another kernel",
             ),
             (all(dim.name in dims for c in self.cases for dim in c.kernel.dims), "a case has a dim of its own"),
+            (
+                not any(dim in self.leading_dims for tensor in self.tensors for dim in tensor.dims[1:]),
+                "a dim that stands for leading ones is not the first of a tensor",
+            ),
             (self._sizes_follow(), "a dim follows from itself"),
             (all(t.dims for t in self.tensors if t.dtype in PACKED), "a tensor of packed elements has no dims"),
             (
@@ -197,6 +208,11 @@ class KernelArtifact:
     def updated(self) -> tuple[TensorParameter, ...]:
         """The inputs that are changed in place."""
         return tuple(tensor for tensor in self.tensors if tensor.updated)
+
+    @property
+    def leading_dims(self) -> frozenset[str]:
+        """The dims in whose place a call may have any number of dims."""
+        return frozenset(dim.name for dim in self.dims if dim.leading)
 
     @property
     def dynamic_dims(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
 import torch
@@ -76,23 +77,43 @@ def check_outputs(
 ) -> None:
     """Check tensors given for the results: dtype, device, exact shape, contiguous; and `check_memory`."""
     expected = artifact.outputs
-    labels = _output_labels(artifact)
+    labels, leading = _output_labels(artifact), leading_shapes(artifact, inputs)
     if len(outputs) != len(expected):
         names = ", ".join(parameter.name for parameter in expected) or "none: arguments are changed in place"
         raise ArgumentTypeError(f"{artifact.name}: 'out' takes {len(expected)} tensors ({names}), got {len(outputs)}.")
     for label, parameter, tensor in zip(labels, expected, outputs, strict=True):
         _check_tensor(artifact, parameter, tensor, label)
         where = f"{artifact.name}: argument '{label}'"
-        shape = parameter.shape(sizes)
+        shape = shape_of_call(parameter, parameter.shape(sizes), leading)
         if tuple(tensor.shape) != shape:
             raise ArgumentError(
-                f"{where} has shape {_shape(tensor.shape)}, expected {_shape(shape)} = {_dims(parameter)}."
+                f"{where} has shape {_shape(tensor.shape)}, expected {_shape(shape)} = {_dims(artifact, parameter)}."
             )
         if tensor.device != inputs[0].device:
             first = artifact.inputs[0].name
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
         _check_contiguous(where, tensor)
     check_memory(artifact, inputs, outputs)
+
+
+def leading_shapes(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, tuple[int, ...]]:
+    """What the inputs of a call have in place of each dim that stands for leading ones."""
+    if not (dims := artifact.leading_dims):
+        return {}
+    pairs = zip(artifact.inputs, inputs, strict=True)
+    return {
+        str(parameter.dims[0]): parameter.leading(tensor.shape)
+        for parameter, tensor in pairs
+        if dims.intersection(parameter.dims)
+    }
+
+
+def shape_of_call(
+    parameter: TensorParameter, shape: tuple[int, ...], leading: Mapping[str, tuple[int, ...]]
+) -> tuple[int, ...]:
+    """The ``shape`` of a tensor of the kernel as a call has it, with ``leading`` in place of dims that stand for it."""
+    first = leading.get(str(parameter.dims[0])) if parameter.dims else None
+    return shape if first is None else (*first, *shape[1:])
 
 
 def check_memory(artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
@@ -202,10 +223,13 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
         raise ArgumentTypeError(f"{where} is a nested tensor, expected a dense one.")
     if tensor.layout != torch.strided:
         raise ArgumentTypeError(f"{where} has layout {tensor.layout}, expected a dense tensor.")
-    if tensor.dim() != len(parameter.dims):
+    rank = len(parameter.dims)
+    is_folded = bool(artifact.leading_dims.intersection(parameter.dims))
+    if tensor.dim() < rank - 1 if is_folded else tensor.dim() != rank:
+        expected = f"at least {rank - 1}" if is_folded else rank
         raise ArgumentError(
             f"{where} has {tensor.dim()} dims {_shape(tensor.shape)}, "
-            f"expected {len(parameter.dims)}: {_dims(parameter)}."
+            f"expected {expected}: {_dims(artifact, parameter)}."
         )
     if tensor.device.type != "meta" and tensor.numel():
         needed = tensor.storage_offset() * dtype.itemsize + _extent_bytes(tensor)
@@ -216,28 +240,53 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
 def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, int]:
     declared = {dim.name: dim for dim in artifact.dims}
     sizes: dict[str, int] = {dim.name: dim.size for dim in artifact.dims if dim.size is not None}
-    first: dict[str, tuple[str, int]] = {}
+    first: dict[str, tuple[str, str]] = {}
     for parameter, tensor in zip(artifact.inputs, inputs, strict=True):
         for axis, (name, size) in enumerate(zip(parameter.dims, _extents(artifact, parameter, tensor), strict=True)):
-            where = f"{artifact.name}: argument '{parameter.name}' has {name} = {size} in dim {axis}"
+            axes = _axes(parameter, tensor, axis)
+            where = f"{artifact.name}: argument '{parameter.name}' has {name} = {size} in {axes}"
             if isinstance(name, int):
                 if size != name:
                     raise ArgumentError(
-                        f"{artifact.name}: argument '{parameter.name}' has size {size} in dim {axis}, expected {name}."
+                        f"{artifact.name}: argument '{parameter.name}' has size {size} in {axes}, expected {name}."
                     )
                 continue
             if name not in sizes:
                 _check_size(where, size, declared[name].multiple_of)
-                sizes[name], first[name] = size, (parameter.name, axis)
+                sizes[name], first[name] = size, (parameter.name, axes)
             elif size != sizes[name] and name in first:
-                other, other_axis = first[name]
-                raise ArgumentError(f"{where}, but '{other}' has {name} = {sizes[name]} in dim {other_axis}.")
+                other, other_axes = first[name]
+                raise ArgumentError(f"{where}, but '{other}' has {name} = {sizes[name]} in {other_axes}.")
             elif size != sizes[name]:
                 raise ArgumentError(f"{where}, but this kernel was built for {name} = {sizes[name]}.")
+    _check_leading(artifact, inputs)
     for dim in artifact.dims:
         if dim.equals is not None:
             _derive(artifact, dim, dim.equals, sizes)
     return sizes
+
+
+def _axes(parameter: TensorParameter, tensor: Tensor, axis: int) -> str:
+    """Where a tensor has the dim `axis` of its parameter."""
+    more = tensor.dim() - len(parameter.dims)
+    if axis == 0 and more:
+        return f"its first {more + 1} dims"
+    return f"dim {axis + more}"
+
+
+def _check_leading(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> None:
+    """Check that inputs have the same sizes in place of a dim that stands for leading ones, not only the same
+    product."""
+    first: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for parameter, tensor in zip(artifact.inputs, inputs, strict=True):
+        for dim in artifact.leading_dims.intersection(map(str, parameter.dims)):
+            mine = parameter.leading(tensor.shape)
+            name, other = first.setdefault(dim, (parameter.name, mine))
+            if mine != other:
+                raise ArgumentError(
+                    f"{artifact.name}: argument '{parameter.name}' has the leading dims {_shape(mine)} for {dim}, but "
+                    f"'{name}' has {_shape(other)}."
+                )
 
 
 def _extents(artifact: KernelArtifact, parameter: TensorParameter, tensor: Tensor) -> tuple[int, ...]:
@@ -248,7 +297,10 @@ def _extents(artifact: KernelArtifact, parameter: TensorParameter, tensor: Tenso
             f"expected a multiple of {whole}: so many bytes hold {PACKED[parameter.dtype][0]} elements of "
             f"{parameter.dtype}."
         )
-    return parameter.extents(tensor.shape)
+    if not artifact.leading_dims.intersection(parameter.dims):
+        return parameter.extents(tensor.shape)
+    leading = parameter.leading(tensor.shape)
+    return parameter.extents((prod(leading), *tensor.shape[len(leading) :]))
 
 
 def _derive(artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[str, int]) -> None:
@@ -306,5 +358,7 @@ def _shape(sizes: Sequence[int]) -> str:
     return "[" + ", ".join(map(str, sizes)) + "]"
 
 
-def _dims(parameter: TensorParameter) -> str:
-    return "[" + ", ".join(map(str, parameter.dims)) + "]"
+def _dims(artifact: KernelArtifact, parameter: TensorParameter) -> str:
+    """`[M, N]`; `[*M, N]` where any number of dims is in place of M."""
+    marked = (f"*{dim}" if dim in artifact.leading_dims else str(dim) for dim in parameter.dims)
+    return "[" + ", ".join(marked) + "]"

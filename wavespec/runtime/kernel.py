@@ -19,6 +19,8 @@ from wavespec.runtime.checks import (
     check_memory,
     check_outputs,
     check_plain,
+    leading_shapes,
+    shape_of_call,
     tracing_context,
 )
 from wavespec.runtime.code import ArtifactError
@@ -104,13 +106,15 @@ class Kernel(Caller):
             check_memory(self.artifact, inputs, ())
         plan = make_plan(self.artifact, sizes)
         tensors = tuple(zip(self.artifact.tensors, plan.shapes, strict=True))
+        leading = leading_shapes(self.artifact, inputs)
+        results = [(one, shape_of_call(one, shape, leading)) for one, shape in tensors if one.output]
         return inputs, Call(
             self.artifact,
             plan,
             self._launcher(device, plan.member) if plan.workgroups else None,
             None if device.type == "cpu" else device.index,
             self._empty,
-            tuple((shape, _strides(shape), DTYPES[tensor.dtype]) for tensor, shape in tensors if tensor.output),
+            tuple((shape, _strides(shape), DTYPES[tensor.dtype]) for tensor, shape in results),
             tuple(number for number, tensor in enumerate(self.artifact.outputs) if tensor.zeroed),
             tuple(prod(shape) * DTYPES[tensor.dtype].itemsize for tensor, shape in tensors),
             any(0 in shape for shape in plan.shapes),

@@ -10,6 +10,7 @@ from wavespec.schema.checking.check_spec import check_kernel
 from wavespec.schema.language.errors import MissingField, WrongType
 from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.reading.dtype_members import member_node, parameters_of
 from wavespec.schema.reading.source_files import UnsafePath, extended_path, project_root, read_text
 from wavespec.schema.reading.tuned import (
     TunedAsSpec,
@@ -43,6 +44,8 @@ class FamilyAsKernel(WavespecError, code="family-as-kernel"):
 
 def load(path: str | os.PathLike[str]) -> KernelSpec:
     """Read, resolve `extends`, check the spec at `path`, and add the tuned cases that are kept beside it.
+
+    Of a spec with `dtypes` it is the kernel of the first types; `load_family` has all of them.
 
     Raises:
         WavespecError: with a diagnostic for every mistake, sorted by position.
@@ -152,8 +155,9 @@ def node_to_spec(
         WavespecError: with a diagnostic for every mistake, sorted by position.
     """
     errors = list(errors)
-    root = project_root(path) if path else None
-    node = _with_base(node, name, path, root, errors, ())
+    node = merged_node(node, name, path, errors)
+    if (parameters := parameters_of(node)) is not None:
+        node = member_node(node, parameters, parameters.members()[0])
     result = nodes_to_spec(node)
     errors += result.errors
     spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
@@ -162,6 +166,15 @@ def node_to_spec(
     raise_all(errors)
     assert spec is not None
     return spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
+
+
+def merged_node(node: Node, name: str, path: Path | None, errors: list[WavespecError]) -> Node:
+    """The tree of a kernel with those that it `extends`; mistakes that leave it usable are added to ``errors``.
+
+    Raises:
+        WavespecError: a base that cannot be read.
+    """
+    return _with_base(node, name, path, project_root(path) if path else None, errors, ())
 
 
 def _with_tuned(spec: KernelSpec, name: str, path: Path) -> KernelSpec:
