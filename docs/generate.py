@@ -358,6 +358,8 @@ def _type(value: dict[str, Any]) -> str:
     kind = value.get("type", "")
     kinds = " or ".join(kind) if isinstance(kind, list) else kind
     pattern = value.get("pattern", "")
+    if pattern.startswith("^[A-Z][A"):
+        return "a name in `dtypes`"
     return "name" if pattern.startswith("^[A-Za-z]") else kinds or "expression"
 
 

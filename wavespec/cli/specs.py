@@ -83,8 +83,8 @@ def kernels_of(path: Path, member: str = "") -> list[tuple[str, KernelSpec]]:
 
 
 def kernel_of(path: Path, member: str = "") -> tuple[str, KernelSpec]:
-    """Like `kernels_of` for commands that work on one kernel; without `member` that of the first types, if the file is a
-    kernel with `dtypes`.
+    """Like `kernels_of` for commands that work on one kernel: without `member` that of the first types, where the file
+    is a kernel with `dtypes`.
 
     Raises:
         MemberNeeded: the file has several.

@@ -6,9 +6,11 @@ input that has one of these picks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 from wavespec.diagnostics import Diagnostic, WavespecError, in_order
 from wavespec.schema.families.expand import Family
@@ -18,8 +20,8 @@ from wavespec.schema.language.family import FamilySpec, Member, Pick, member_lab
 from wavespec.schema.language.models import API_VERSION, KernelSpec
 from wavespec.schema.load import node_to_spec
 from wavespec.schema.reading.dtype_members import inputs_of, member_node, node_to_data
-from wavespec.schema.reading.spec_to_yaml import data_to_yaml, dump_yaml
-from wavespec.schema.reading.yaml_source import MappingNode, ScalarNode
+from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.yaml_source import MappingNode
 
 
 def expand_node(
@@ -31,36 +33,47 @@ def expand_node(
         WavespecError: with every mistake of the members, each once.
     """
     found: list[tuple[str, Diagnostic]] = []
-    kernels: list[tuple[Types, KernelSpec]] = []
-    for chosen in parameters.members():
+
+    def load(chosen: Types) -> KernelSpec:
+        spec, warnings = node_to_spec(member_node(root, parameters, chosen), errors, name, path)
+        found.extend((member_label(chosen), diagnostic) for diagnostic in warnings)
+        return spec
+
+    data = cast("dict[str, object]", node_to_data(root))
+    family = family_of_members(parameters, data, [(one, partial(load, one)) for one in parameters.members()])
+    title = root.get("name")
+    if title is not None:
+        family.spec.was_written_at({(): Position(root.span), ("name",): Position(title.span)})
+    return replace(family, warnings=_each_once(found, [member.label for member in family.members]))
+
+
+def family_of_members(
+    parameters: DtypeParameters,
+    data: Mapping[str, object],
+    kernels: Iterable[tuple[Types, Callable[[], KernelSpec]]],
+) -> Family:
+    """The family of kernels whose common text is `data`; the first one is that of the first types.
+
+    Args:
+        kernels: for the types of each, what makes it or raises what is wrong with it.
+
+    Raises:
+        WavespecError: with every mistake of the members, each once.
+    """
+    found: list[tuple[str, Diagnostic]] = []
+    members: list[Member] = []
+    for chosen, make in kernels:
         try:
-            spec, warnings = node_to_spec(member_node(root, parameters, chosen), errors, name, path)
+            spec = make()
         except WavespecError as error:
             found += [(member_label(chosen), diagnostic) for diagnostic in error.diagnostics]
         else:
-            found += [(member_label(chosen), diagnostic) for diagnostic in warnings]
-            kernels.append((chosen, spec))
-    notes = _each_once(found, [member_label(chosen) for chosen in parameters.members()])
-    if any(diagnostic.is_error for diagnostic in notes):
-        raise WavespecError.of(notes)
-    data = node_to_data(root)
-    assert isinstance(data, dict)
-    family = family_of_kernels(parameters, data, kernels, notes)
-    title = root.get("name")
-    if isinstance(title, ScalarNode):
-        family.spec.was_written_at({(): Position(root.span), ("name",): Position(title.span)})
-    return family
-
-
-def family_of_kernels(
-    parameters: DtypeParameters,
-    data: Mapping[str, object],
-    kernels: Sequence[tuple[Types, KernelSpec]],
-    warnings: tuple[Diagnostic, ...] = (),
-) -> Family:
-    """The family of `kernels`, whose common text is `data`; the first one is that of the first types."""
-    plain = kernels[0][1]
+            members.append(Member(dict(chosen), spec.name, dump_yaml(spec), spec))
+    if found:
+        raise WavespecError.of(_each_once(found, [member_label(chosen) for chosen in parameters.members()]))
     telling = {parameter: inputs_of(parameter, data) for parameter in parameters.choices}
+    plain = members[0].spec
+    # Made as it is: what YAML may write has limits, of which the text of all members knows nothing.
     spec = FamilySpec.model_construct(
         apiVersion=API_VERSION,
         kind="Family",
@@ -69,11 +82,10 @@ def family_of_kernels(
         parameters=dict(parameters.choices),
         when=(),
         pick={parameter: f"dtype({inputs[0]})" for parameter, inputs in telling.items()},
-        template=data_to_yaml(dict(data)),  # pyright: ignore[reportArgumentType]
+        template="\n".join(member.text for member in members),
     )
-    members = tuple(Member(dict(chosen), one.name, dump_yaml(one), one) for chosen, one in kernels)
     picks = tuple((parameter, Pick("dtype", name)) for parameter, inputs in telling.items() for name in inputs)
-    return Family(spec, members, picks, warnings)
+    return Family(spec, tuple(members), picks)
 
 
 def _each_once(found: Sequence[tuple[str, Diagnostic]], labels: Sequence[str]) -> tuple[Diagnostic, ...]:
@@ -87,7 +99,7 @@ def _each_once(found: Sequence[tuple[str, Diagnostic]], labels: Sequence[str]) -
 def _with_members(found: Sequence[tuple[str, Diagnostic]], labels: Sequence[str]) -> Diagnostic:
     names = list(dict.fromkeys(label for label, _ in found))
     first = found[0][1]
-    if len(names) == len(labels) and all(one == first for _, one in found):
+    if len(names) == len(labels) and all((one.message, one.label) == (first.message, first.label) for _, one in found):
         return first  # It has nothing to do with the types.
-    others = f", and with {' and '.join(names[1:])}" if names[1:] else ""
+    others = f", and likewise with {' and '.join(names[1:])}" if names[1:] else ""
     return replace(first, notes=(*first.notes, f"With {names[0]}{others}."))

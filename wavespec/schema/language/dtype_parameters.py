@@ -9,13 +9,13 @@ is wrong with it, comes out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import cast
 
-from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.schema.language.dtypes import ACCUMULATORS, DTYPES, DType
 from wavespec.schema.language.errors import BadName, OutOfRange, UnknownDtype, UnknownValue, WrongType
 from wavespec.schema.language.family import MOST_MEMBERS
@@ -38,12 +38,8 @@ class RepeatedDtype(WavespecError, code="repeated-value"):
 
 
 class UndefinedDtypeName(WavespecError, code="undefined-name"):
-    def __init__(self, where: Where, name: str) -> None:
-        super().__init__(
-            where,
-            f"{quote(name)} is no name in 'dtypes' with a list of element types.",
-            hints=["What follows from a type follows from one that a call gives."],
-        )
+    def __init__(self, where: Where, name: str, known: Iterable[str], what: str = "a name in 'dtypes'") -> None:
+        super().__init__(where, f"{quote(name)} is not {what}.", hints=name_hints(name, known, "Known here are"))
 
 
 class NoAccumulator(WavespecError, code="no-accumulator"):
@@ -128,7 +124,7 @@ def _derived_errors(
     elif of not in choices:
         # A list that is wrong is reported as such.
         if of not in table or isinstance(table[of], str):
-            yield UndefinedDtypeName(where, of)
+            yield UndefinedDtypeName(where, of, choices, "a name in 'dtypes' that has a list of element types")
     else:
         for dtype in choices[of]:
             if dtype in DTYPES and dtype not in DERIVED[word]:

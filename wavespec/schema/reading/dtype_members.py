@@ -9,7 +9,7 @@ from typing import cast
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote, raise_all
 from wavespec.schema.language.dtype_parameters import DtypeParameters, Places, Types, read_dtypes
 from wavespec.schema.language.family import member_name
-from wavespec.schema.reading.with_dtypes import node_with_dtypes
+from wavespec.schema.reading.with_dtypes import node_with_dtypes, unknown_names
 from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode
 
 _SECTIONS = {"dims": "a dim", "params": "a parameter", "tensors": "a tensor"}
@@ -53,7 +53,8 @@ def parameters_of(root: Node) -> DtypeParameters | None:
 
     data = cast("dict[str, object]", node_to_data(root))
     parameters = read_dtypes(data["dtypes"], place, key_place)
-    raise_all(names_and_inputs(parameters, data, key_place, lambda *path: _key_at(root, path)))
+    errors = list(names_and_inputs(parameters, data, key_place, lambda *path: _key_at(root, path)))
+    raise_all([*errors, *unknown_names(root, {*parameters.choices, *parameters.derived})])
     return parameters
 
 

@@ -8,13 +8,13 @@ an element, which is computed with the numbers around it: `N % (128 // bits(T))`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
 from wavespec.diagnostics import Span, WavespecError
 from wavespec.ir.dtype import DTYPES
-from wavespec.schema.language.dtype_parameters import Types
+from wavespec.schema.language.dtype_parameters import TYPE_NAME_PATTERN, Types, UndefinedDtypeName
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import (
     FUNCTIONS,
@@ -77,6 +77,27 @@ def node_with_dtypes(root: MappingNode, types: Types) -> MappingNode:
         if entry.key != "dtypes"
     )
     return MappingNode(tuple(entries), root.span)
+
+
+def unknown_names(node: Node, known: Collection[str], key: str = "") -> Iterator[WavespecError]:
+    """Where something is meant for a name of element types that is none of those ``known``."""
+    match node:
+        case MappingNode(entries):
+            for entry in entries:
+                if key or entry.key not in _NOT_TYPED:
+                    yield from unknown_names(entry.value, known, entry.key)
+        case SequenceNode(items):
+            for item in items:
+                yield from unknown_names(item, known, key)
+        case ScalarNode(str(value), span) if key == "dtype":
+            if re.match(TYPE_NAME_PATTERN, value) and value not in known:
+                yield UndefinedDtypeName(span, value, known)
+        case ScalarNode(str(value), span):
+            for match in _BITS.finditer(value):
+                if match[1] not in known:
+                    yield UndefinedDtypeName(span.part(match.start(1), len(match[1])), match[1], known)
+        case ScalarNode():
+            pass
 
 
 def data_with_dtypes(data: object, types: Types, key: str = "") -> object:
