@@ -18,9 +18,10 @@ from wavespec.schema.language.base import Position
 from wavespec.schema.language.dtype_parameters import DtypeParameters, Types
 from wavespec.schema.language.family import FamilySpec, Member, Pick, member_label
 from wavespec.schema.language.models import API_VERSION, KernelSpec
-from wavespec.schema.load import node_to_spec
-from wavespec.schema.reading.dtype_members import inputs_of, member_node, node_to_data
+from wavespec.schema.load import node_to_spec, with_tuned
+from wavespec.schema.reading.dtype_members import inputs_of, member_node, name_of, node_to_data
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.reading.tuned import path_of_member
 from wavespec.schema.reading.yaml_source import MappingNode
 
 
@@ -37,7 +38,7 @@ def expand_node(
     def load(chosen: Types) -> KernelSpec:
         spec, warnings = node_to_spec(member_node(root, parameters, chosen), errors, name, path)
         found.extend((member_label(chosen), diagnostic) for diagnostic in warnings)
-        return spec
+        return spec if path is None else with_tuned(spec, name, path_of_member(path, name_of(root), spec.name))
 
     data = cast("dict[str, object]", node_to_data(root))
     family = family_of_members(parameters, data, [(one, partial(load, one)) for one in parameters.members()])

@@ -86,6 +86,18 @@ def member_node(root: Node, parameters: DtypeParameters, chosen: Types) -> Node:
     return MappingNode(entries, member.span)
 
 
+def named_member(root: Node, parameters: DtypeParameters, member: str = "") -> Node | None:
+    """The kernel called `member`, by default that of the first types; `None` where none is called so."""
+    found = (one for one in parameters.members() if member in ("", name_of_member(name_of(root), parameters, one)))
+    return next((member_node(root, parameters, one) for one in found), None)
+
+
+def name_of(root: Node) -> str:
+    """The name of a kernel as it was written."""
+    name = root.get("name") if isinstance(root, MappingNode) else None
+    return str(name.value) if isinstance(name, ScalarNode) else ""
+
+
 def name_of_member(name: str, parameters: DtypeParameters, chosen: Types) -> str:
     """`rms_norm` for the first types, `rms_norm_bf16` for others."""
     return name if chosen == parameters.members()[0] else member_name(name, chosen)
