@@ -110,7 +110,7 @@ def test_fakes_refuse_what_calls_refuse(module: ModuleType) -> None:
         module.scaled(x, weight, bias.reshape(6))
     with pytest.raises(RuntimeError, match="scaled: argument 'x' needs at least 1 dims"):
         module.scaled(x[0, 0, 0], weight, bias)
-    with pytest.raises(ArgumentError, match="no member is for a call where the dtype of 'x' is torch.float32"):
+    with pytest.raises(ArgumentError, match=r"no member is for a call where the dtype of 'x' is torch.float32"):
         module.scaled(x, weight.bfloat16(), bias)
 
 
@@ -121,7 +121,7 @@ def test_mixed_and_other_types_are_refused_with_what_there_is(module: ModuleType
         module.scaled(x, weight.bfloat16(), bias)
     with pytest.raises(TypeError, match=r"the dtype of 'x' is torch.float16, expected torch.float32 or torch.bfloat16"):
         module.scaled(x.half(), weight, bias)
-    with pytest.raises(TypeError, match="argument 'bias' has dtype torch.bfloat16, expected torch.float32"):
+    with pytest.raises(TypeError, match=r"argument 'bias' has dtype torch.bfloat16, expected torch.float32"):
         module.scaled(x, weight, bias.bfloat16())
 
 

@@ -51,7 +51,10 @@ def replaced(text: str) -> tuple[str, Span]:
 
 
 def test_there_is_a_kernel_for_each_type_and_the_first_is_the_kernel(scaled: Family) -> None:
-    assert [(member.label, member.name) for member in scaled.members] == [("T=f32", "scaled"), ("T=bf16", "scaled_bf16")]
+    assert [(member.label, member.name) for member in scaled.members] == [
+        ("T=f32", "scaled"),
+        ("T=bf16", "scaled_bf16"),
+    ]
     assert scaled.plain is scaled.members[0] and scaled.plain.spec == loads(SCALED)
     assert [pick for _, pick in scaled.picks] and [pick.name for _, pick in scaled.picks] == ["x", "weight"]
 
@@ -94,7 +97,10 @@ def test_places_behind_what_is_replaced_are_where_they_were_written() -> None:
         found = span.part(made.index(part), len(part))
         assert (found.column, found.end_column) == (10 + text.index(part), 10 + text.index(part) + len(part))
     of_bits = span.part(made.rindex("16"), 2)
-    assert (of_bits.column, of_bits.end_column) == (10 + text.index("bits"), 10 + text.index("bits(T)") + len("bits(T)"))
+    assert (of_bits.column, of_bits.end_column) == (
+        10 + text.index("bits"),
+        10 + text.index("bits(T)") + len("bits(T)"),
+    )
 
 
 NUMBERS = st.recursive(
@@ -131,7 +137,9 @@ def test_accumulator_is_that_of_products() -> None:
 
 
 def test_several_names_make_all_combinations() -> None:
-    text = SCALED.replace("  S:", "  W: [f32, f16]\n  S:").replace("weight: {shape: [N], dtype: T", "weight: {shape: [N], dtype: W")
+    text = SCALED.replace("  S:", "  W: [f32, f16]\n  S:").replace(
+        "weight: {shape: [N], dtype: T", "weight: {shape: [N], dtype: W"
+    )
     family = loads_family(text)
     names = ["scaled", "scaled_f32_f16", "scaled_bf16_f32", "scaled_bf16_f16"]
     assert [member.name for member in family.members] == names
@@ -165,7 +173,9 @@ graph:
   - {write: y, to: b}
 """
     assert k.build() == loads(text)
-    assert [member.spec for member in k.build_family().members] == [member.spec for member in loads_family(text).members]
+    assert [member.spec for member in k.build_family().members] == [
+        member.spec for member in loads_family(text).members
+    ]
     k.dtype("S", "accumulator(U)")
     with pytest.raises(WavespecError, match=r"copied.dtypes.S: error\[undefined-name\]: 'U'"):
         k.build()
@@ -182,7 +192,9 @@ def test_mistake_of_every_type_is_said_once_and_without_them() -> None:
 
 def test_mistake_of_one_type_names_it() -> None:
     with pytest.raises(WavespecError) as raised:
-        loads_family(SCALED.replace("[f32, bf16]", "[f32, f16, bf16]").replace("T(S(part)", "(S(part)"), "scaled.wave.yaml")
+        loads_family(
+            SCALED.replace("[f32, bf16]", "[f32, f16, bf16]").replace("T(S(part)", "(S(part)"), "scaled.wave.yaml"
+        )
     (found,) = raised.value.diagnostics
     assert found.code == "dtype-mismatch" and found.notes == ("With T=f16, and likewise with T=bf16.",)
     assert loads(SCALED.replace("T(S(part)", "(S(part)")).name == "scaled"  # it is none of the first types

@@ -147,7 +147,9 @@ def promises(kernel: WrapperInput) -> list[str]:
     """What a call has to keep to, beyond shapes."""
     sizes = [f"{dim.name} is {dim.size}" for dim in kernel.dims if dim.size is not None]
     sizes += [f"{d.name} is a multiple of {d.multiple_of}" for d in kernel.dims if d.size is None and d.multiple_of > 1]
-    sizes += [f"{dim.name} is the product of the leading dims, of any number of them" for dim in kernel.dims if dim.leading]
+    sizes += [
+        f"{dim.name} is the product of the leading dims, of any number of them" for dim in kernel.dims if dim.leading
+    ]
     sizes += [f"{dim.name} is {size_text(dim.equals, {})}" for dim in kernel.dims if dim.equals is not None]
     return [*sizes, *kernel.assumptions]
 

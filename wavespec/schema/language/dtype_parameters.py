@@ -17,7 +17,7 @@ from typing import cast
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.schema.language.dtypes import ACCUMULATORS, DTYPES, DType
-from wavespec.schema.language.errors import BadName, OutOfRange, UnknownDtype, UnknownValue, WrongType
+from wavespec.schema.language.errors import BadName, OutOfRange, UnknownDtype, WrongType
 from wavespec.schema.language.family import MOST_MEMBERS
 from wavespec.schema.language.names import name_problem
 
@@ -40,6 +40,12 @@ class RepeatedDtype(WavespecError, code="repeated-value"):
 class UndefinedDtypeName(WavespecError, code="undefined-name"):
     def __init__(self, where: Where, name: str, known: Iterable[str], what: str = "a name in 'dtypes'") -> None:
         super().__init__(where, f"{quote(name)} is not {what}.", hints=name_hints(name, known, "Known here are"))
+
+
+class UnknownDtypeFunction(WavespecError, code="unknown-function"):
+    def __init__(self, where: Where, name: str) -> None:
+        hints = name_hints(name, DERIVED, "The functions are")
+        super().__init__(where, f"{quote(name)} is not a function of element types.", hints=hints)
 
 
 class NoAccumulator(WavespecError, code="no-accumulator"):
@@ -74,7 +80,7 @@ def read_dtypes(data: object, place: Places, key_place: Places) -> DtypeParamete
         WavespecError: with every mistake.
     """
     if not isinstance(data, Mapping) or not data:
-        raise WrongType(place(), "names with element types (a mapping)", "something else", "T: [f32, bf16].")
+        raise WrongType(place(), "names with element types (a mapping)", _found(data), "Write 'T: [f32, bf16]' in it.")
     table = cast(Mapping[str, object], data)
     choices: dict[str, tuple[DType, ...]] = {}
     derived: dict[str, tuple[str, str]] = {}
@@ -90,7 +96,9 @@ def read_dtypes(data: object, place: Places, key_place: Places) -> DtypeParamete
             errors += _choice_errors(name, types, place)
             choices[name] = cast("tuple[DType, ...]", types)
     for name, (word, of) in derived.items():
-        errors += _derived_errors(place(name), word, of, table, choices)
+        # A list that is wrong is reported as such.
+        if of in choices or of not in table or of in derived:
+            errors += _derived_errors(place(name), word, of, choices)
     if not errors and (count := prod(map(len, choices.values()))) > MOST_MEMBERS:
         errors.append(OutOfRange(key_place(), "dtypes", f"at most {MOST_MEMBERS} combinations", str(count)))
     if errors:
@@ -117,14 +125,12 @@ def _choice_errors(name: str, types: tuple[object, ...], place: Places) -> Itera
 
 
 def _derived_errors(
-    where: Where, word: str, of: str, table: Mapping[str, object], choices: Mapping[str, tuple[DType, ...]]
+    where: Where, word: str, of: str, choices: Mapping[str, tuple[DType, ...]]
 ) -> Iterator[WavespecError]:
     if word not in DERIVED:
-        yield UnknownValue(where, word, DERIVED, "the function of a type")
+        yield UnknownDtypeFunction(where, word)
     elif of not in choices:
-        # A list that is wrong is reported as such.
-        if of not in table or isinstance(table[of], str):
-            yield UndefinedDtypeName(where, of, choices, "a name in 'dtypes' that has a list of element types")
+        yield UndefinedDtypeName(where, of, choices, "a name in 'dtypes' that has a list of element types")
     else:
         for dtype in choices[of]:
             if dtype in DTYPES and dtype not in DERIVED[word]:
@@ -134,4 +140,6 @@ def _derived_errors(
 def _found(value: object) -> str:
     if isinstance(value, Mapping):
         return "a mapping"
-    return "an empty list" if value in ([], ()) else quote(str(value))
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    return quote(str(value))

@@ -54,7 +54,7 @@ def parameters_of(root: Node) -> DtypeParameters | None:
     data = cast("dict[str, object]", node_to_data(root))
     parameters = read_dtypes(data["dtypes"], place, key_place)
     errors = list(names_and_inputs(parameters, data, key_place, lambda *path: _key_at(root, path)))
-    raise_all([*errors, *unknown_names(root, {*parameters.choices, *parameters.derived})])
+    raise_all([*errors, *unknown_names(root, [*parameters.choices, *parameters.derived])])
     return parameters
 
 
