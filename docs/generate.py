@@ -236,6 +236,8 @@ def kernels() -> str:
         if is_family_file(path):
             family = loads_family(text, source, path.parent)
             doc, others = family.spec.doc, f"a family of {len(family.members)}"
+            if family.plain is not None:
+                others = "in " + ", ".join("/".join(map(str, member.values.values())) for member in family.members)
         else:
             spec = loads(text, source, path.parent)
             doc, others = spec.doc, ", ".join(f"`{target}`" for target in spec.only or ())

@@ -55,7 +55,7 @@ def test_there_is_a_kernel_for_each_type_and_the_first_is_the_kernel(scaled: Fam
         ("T=f32", "scaled"),
         ("T=bf16", "scaled_bf16"),
     ]
-    assert scaled.plain is scaled.members[0] and scaled.plain.spec == loads(SCALED)
+    assert scaled.plain is scaled.members[0] and scaled.members[0].spec == loads(SCALED)
     assert [pick for _, pick in scaled.picks] and [pick.name for _, pick in scaled.picks] == ["x", "weight"]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
@@ -350,7 +351,7 @@ class KernelBuilder:
         parameters = self._parameters()
         if parameters is None:
             raise MissingField(f"{self.name}.dtypes", "dtypes", "A kernel with several types")
-        kernels = [(chosen, lambda chosen=chosen: self._kernel(parameters, chosen)) for chosen in parameters.members()]
+        kernels = [(chosen, partial(self._kernel, parameters, chosen)) for chosen in parameters.members()]
         return family_of_members(parameters, self._data(), kernels)
 
     def _parameters(self) -> DtypeParameters | None:

@@ -80,7 +80,9 @@ def read_dtypes(data: object, place: Places, key_place: Places) -> DtypeParamete
         WavespecError: with every mistake.
     """
     if not isinstance(data, Mapping) or not data:
-        raise WrongType(place(), "names with element types (a mapping)", _found(data), "Write 'T: [f32, bf16]' in it.")
+        raise WrongType(
+            place(), "names with element types (a mapping)", _found(cast(object, data)), "Write 'T: [f32, bf16]' in it."
+        )
     table = cast(Mapping[str, object], data)
     choices: dict[str, tuple[DType, ...]] = {}
     derived: dict[str, tuple[str, str]] = {}
@@ -90,7 +92,9 @@ def read_dtypes(data: object, place: Places, key_place: Places) -> DtypeParamete
         if isinstance(value, str) and (found := _DERIVED.fullmatch(value)):
             derived[name] = found[1], found[2]
         elif not isinstance(value, list | tuple) or not value:
-            errors.append(WrongType(place(name), "a list of element types, or 'accumulator(NAME)'", _found(value)))
+            errors.append(
+                WrongType(place(name), "a list of element types, or 'accumulator(NAME)'", _found(cast(object, value)))
+            )
         else:
             types = tuple(cast("list[object] | tuple[object, ...]", value))
             errors += _choice_errors(name, types, place)
