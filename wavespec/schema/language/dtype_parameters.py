@@ -81,7 +81,7 @@ def read_dtypes(data: object, place: Places, key_place: Places) -> DtypeParamete
     """
     if not isinstance(data, Mapping) or not data:
         raise WrongType(
-            place(), "names with element types (a mapping)", _found(cast(object, data)), "Write 'T: [f32, bf16]' in it."
+            place(), "names with element types (a mapping)", _found(data), "Write 'T: [f32, bf16]' in it."
         )
     table = cast(Mapping[str, object], data)
     choices: dict[str, tuple[DType, ...]] = {}
@@ -108,6 +108,11 @@ def read_dtypes(data: object, place: Places, key_place: Places) -> DtypeParamete
     if errors:
         raise WavespecError.of(diagnostic for error in errors for diagnostic in error.diagnostics)
     return DtypeParameters(choices, derived)
+
+
+def _items(value: object) -> tuple[object, ...]:
+    """Of a list; none of what is no list."""
+    return tuple(cast("list[object] | tuple[object, ...]", value)) if isinstance(value, list | tuple) else ()
 
 
 def _name_errors(name: str, key_place: Places) -> Iterator[WavespecError]:
@@ -145,5 +150,5 @@ def _found(value: object) -> str:
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
-        return "a list" if value else "an empty list"
+        return "a list" if _items(cast(object, value)) else "an empty list"
     return quote(str(value))
