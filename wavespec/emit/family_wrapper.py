@@ -92,8 +92,9 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
     # Members whose shapes are found the same way share what finds them.
     shapes: dict[Shapes, str] = {}
     fakes = [
-        shapes.setdefault(shapes_of(one.kernel, name), f"_{name}_{one.folder or 'first'}_fake")
-        for one in family.members
+        # A member may be called as the family is.
+        shapes.setdefault(shapes_of(one, name), f"_{one.name}_fake" if one.name != name else f"_{name}_first_fake")
+        for one in kernels
     ]
     of_call = [_of_call(name, pick) for pick in family.picks]
     context = call_context(whole, kernels, keywords) | {
