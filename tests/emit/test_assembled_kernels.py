@@ -57,7 +57,7 @@ SPILLS = {
 """Bytes, by the case.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
 tiles gives way to the sums of one, loaded once a tile, never in a step; places of rows that the copies of keys and of
 values both need wait from one to the other; rows of which lanes hold a part leave few registers, and half of them where
-two workgroups share a processor: their times were measured with this."""
+two workgroups share a processor: their times were measured with this, of rows of 16 bits not yet."""
 
 
 @cache
