@@ -80,9 +80,8 @@ def read_dtypes(data: object, place: Places, key_place: Places) -> DtypeParamete
         WavespecError: with every mistake.
     """
     if not isinstance(data, Mapping) or not data:
-        raise WrongType(
-            place(), "names with element types (a mapping)", _found(data), "Write 'T: [f32, bf16]' in it."
-        )
+        found = _found(cast(object, data))
+        raise WrongType(place(), "names with element types (a mapping)", found, "Write 'T: [f32, bf16]' in it.")
     table = cast(Mapping[str, object], data)
     choices: dict[str, tuple[DType, ...]] = {}
     derived: dict[str, tuple[str, str]] = {}
