@@ -237,6 +237,8 @@ def kernels() -> str:
         if is_family_file(path):
             family = loads_family(text, source, path.parent)
             doc, others = family.spec.doc, f"a family of {len(family.members)}"
+            if family.plain is not None:
+                others = "in " + ", ".join("/".join(map(str, member.values.values())) for member in family.members)
         else:
             spec = loads(text, source, path.parent)
             doc, others = spec.doc, ", ".join(f"`{target}`" for target in spec.only or ())
@@ -359,6 +361,8 @@ def _type(value: dict[str, Any]) -> str:
     kind = value.get("type", "")
     kinds = " or ".join(kind) if isinstance(kind, list) else kind
     pattern = value.get("pattern", "")
+    if pattern.startswith("^[A-Z][A"):
+        return "a name in `dtypes`"
     return "name" if pattern.startswith("^[A-Za-z]") else kinds or "expression"
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from tests.specs import FAMILIES
 from wavespec.runtime.artifact import PACKED, stored_shape
 from wavespec.runtime.checks import DTYPES as TORCH
 
@@ -567,10 +566,10 @@ def _cases(subject: Subject, target: str) -> tuple[TargetCase, ...]:
 @cache
 def _specs(file: str) -> dict[str, KernelSpec]:
     from wavespec.schema import load
-    from wavespec.schema.families.load_family import load_family
+    from wavespec.schema.families.load_family import is_family_file, load_family
 
     path = SPECS / f"{file}.wave.yaml"
-    if path in FAMILIES:
+    if is_family_file(path):
         return {member.name: member.spec for member in load_family(path).members}
     return {file: load(path)}
 

@@ -296,15 +296,27 @@ def _wrapper_input(
     from wavespec.schema.language.constraints import Assume
 
     zeroed = partly_written(spec)
+    folded = {name for name, dim in spec.dims.items() if dim.fold is not None}
     tensors = [
         WrapperTensor(
-            name, one.dtype, one.shape, one.role == "output", one.role == "inout", name in zeroed, one.strides or ""
+            name,
+            one.dtype,
+            one.shape,
+            one.role == "output",
+            one.role == "inout",
+            name in zeroed,
+            one.strides or "",
+            not folded.isdisjoint(one.shape),
         )
         for name, one in spec.tensors.items()
     ]
     used = {dim for tensor in tensors for dim in tensor.dims}
     derived, values = dict(derivations(spec)), constant_values(spec)
-    plain = [Dim(name, d.multiple_of, d.value) for name, d in spec.dims.items() if name in used - derived.keys()]
+    plain = [
+        Dim(name, d.multiple_of, d.value, leading=name in folded)
+        for name, d in spec.dims.items()
+        if name in used - derived.keys()
+    ]
     following = [Dim(name, 1, None, expression_to_size(equals, values)) for name, equals in derived.items()]
     return WrapperInput(
         name=spec.name,
@@ -325,7 +337,7 @@ def _wrapper_input(
 
 def _family_wrapper_input(family: Family, source: str, made: _Made) -> FamilyWrapperInput:
     picks: list[WrapperPick] = []
-    for pick in family.picks.values():
+    for _, pick in family.picks:
         if pick.what == "size":
             tensor, axis = place_of_size(family.members, pick.name) or ("", 0)
             picks.append(WrapperPick("size", tensor, axis, pick.name))
@@ -341,7 +353,7 @@ def _family_wrapper_input(family: Family, source: str, made: _Made) -> FamilyWra
             WrapperMember(
                 _wrapper_input(member.spec, source, spec_sha256(member.spec), made.command, in_project=made.in_project),
                 member.suffix(family.spec.name),
-                tuple(member.values[name] for name in family.picks),
+                tuple(member.values[name] for name, _ in family.picks),
             )
             for member in family.members
         ),

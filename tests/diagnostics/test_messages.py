@@ -41,7 +41,7 @@ def test_message_is_exactly(page: Path) -> None:
     match = PAGE.fullmatch(page.read_text())
     assert match, "a page is a yaml block and a text block"
     spec, expected = match.groups()
-    read = loads_family if "\nkind: Family\n" in spec else loads
+    read = loads_family if "\nkind: Family\n" in spec or "\ndtypes:" in spec else loads
     with pytest.raises(WavespecError) as raised:
         read(spec, "gemm.wave.yaml", directory=FOLDER)
     actual = f"{raised.value}\n"

@@ -40,16 +40,24 @@ SPILLS = {
     "attention_extend": {2: 364},
     "conv2d_nhwc": {17: 16},
     "cross_entropy": {7: 16, 9: 40},
+    "cross_entropy_bf16": {9: 104, 10: 128, 11: 80},
+    "cross_entropy_f16": {9: 104, 10: 128},
     "layer_norm": {3: 36, 5: 16},
+    "layer_norm_bf16": {11: 8},
+    "layer_norm_f16": {7: 24, 11: 8},
     "log_softmax": {4: 8, 6: 8, 10: 8},
     "rms_norm": {4: 144, 5: 24, 6: 112, 10: 40, 11: 64, 12: 40},
+    "rms_norm_bf16": {10: 104, 11: 64, 12: 80},
+    "rms_norm_f16": {10: 100, 11: 64, 12: 80},
     "softmax": {4: 8, 10: 16, 12: 8, 13: 16},
+    "softmax_bf16": {4: 8, 10: 16, 11: 56, 12: 64},
+    "softmax_f16": {4: 8, 10: 16, 11: 56, 12: 64},
     "sparsemax": {0: 16},
 }
 """Bytes, by the case.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
 tiles gives way to the sums of one, loaded once a tile, never in a step; places of rows that the copies of keys and of
 values both need wait from one to the other; rows of which lanes hold a part leave few registers, and half of them where
-two workgroups share a processor: their times were measured with this."""
+two workgroups share a processor: their times were measured with this, of rows of 16 bits not yet."""
 
 
 @cache

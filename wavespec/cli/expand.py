@@ -37,7 +37,7 @@ def expand(
     """Print the kernels of a family as its template gives them, or the kernel that a spec makes of what it extends,
     of parts and aliases; or write them as specs of their own."""
     from wavespec.schema.families.expand import member_text, members_of_grid
-    from wavespec.schema.families.load_family import family_spec, is_family_file, load_family
+    from wavespec.schema.families.load_family import family_spec, is_family_file, is_template_file, load_family
     from wavespec.schema.language.family import member_label
     from wavespec.schema.reading.source_files import read_text
 
@@ -46,6 +46,11 @@ def expand(
         return
     if output is not None:
         _write(load_family(family), family, member, output)
+        return
+    if not is_template_file(family):
+        loaded = load_family(family)
+        chosen = [loaded.member(member, "--member")] if member else loaded.members
+        print("---\n".join(f"# {loaded.spec.name}: {one.label}\n{one.text}" for one in chosen), end="")
         return
     # Members are printed right or wrong: this is where one looks for what a template went wrong with.
     spec = family_spec(read_text(family, None, follow_links=True), str(family))

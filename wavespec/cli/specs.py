@@ -83,13 +83,16 @@ def kernels_of(path: Path, member: str = "") -> list[tuple[str, KernelSpec]]:
 
 
 def kernel_of(path: Path, member: str = "") -> tuple[str, KernelSpec]:
-    """Like `kernels_of` for commands that work on one kernel.
+    """Like `kernels_of` for commands that work on one kernel: without `member` that of the first types, where the file
+    is a kernel with `dtypes`.
 
     Raises:
         MemberNeeded: the file has several.
     """
     if not member and (family := family_of(path)) is not None and len(family.members) > 1:
-        raise MemberNeeded(family)
+        if (plain := family.plain) is None:
+            raise MemberNeeded(family)
+        return plain.label, plain.spec
     return kernels_of(path, member)[0]
 
 

@@ -14,10 +14,12 @@ import typer
 from wavespec.cli import failures
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
 from wavespec.cli.numbers import ScalarOption, chosen_scalars, whole_scalars
+from wavespec.cli.specs import MemberOption, NotAFamily, family_of
 from wavespec.diagnostics import WavespecError, Where, printable, quote, quote_path, raise_all
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
+    from wavespec.schema.families.expand import Family
     from wavespec.schema.language.scalars import Number
     from wavespec.schema.reading.tuned import TunedSpec
     from wavespec.tune.bundle import Subject
@@ -48,6 +50,15 @@ class NoTunedFile(WavespecError, code="no-tuned-file"):
         )
 
 
+class NotTunable(WavespecError, code="not-tunable"):
+    """A member of a family that is a template has no place for settings of its own."""
+
+    def __init__(self, family: Family) -> None:
+        hints = ["'wavespec expand -o DIR' writes its kernels as specs, which can be tuned."]
+        message = f"{quote(family.spec.name)} is a template, whose kernels have no settings of their own."
+        super().__init__("--member", message, hints=hints)
+
+
 class EmptyWorkload(WavespecError, code="empty-workload"):
     """A workload has a size of 0, so no work."""
 
@@ -71,6 +82,7 @@ def tune(
         typer.Option(metavar="M=1,N=512,...", help="Sizes to tune for (repeatable).  [default: those of the spec]"),
     ] = None,
     scalar: ScalarOption = None,
+    member: MemberOption = "",
     budget: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time to take.")] = 300,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
     bundle: Annotated[
@@ -84,14 +96,21 @@ def tune(
     """Measure candidates for tiles, waves and schedules; keep the fastest in SPEC's .tuned.yaml."""
     failures.MODE.json = json
     from wavespec.schema.load import load_untuned
-    from wavespec.schema.reading.tuned import tuned_path
+    from wavespec.schema.reading.tuned import path_of_member, tuned_path
 
     chosen_target(target)
     given = [name for name, value in (("--bundle", bundle), ("--results", results), ("--resume", resume)) if value]
     if len(given) > 1 and given != ["--bundle", "--resume"]:
         raise ConflictingOptions(given[-1], f"{' and '.join(given)} do not go together.")
-    kernel, earlier = load_untuned(spec)
-    place = tuned_path(spec)
+    path, name = spec, ""
+    if member:
+        family = family_of(spec)
+        if family is None or family.plain is None:
+            raise NotAFamily(spec) if family is None else NotTunable(family)
+        name = family.member(member, "--member").name
+        path = path_of_member(spec, family.spec.name, name)
+    kernel, earlier = load_untuned(spec, name, path)
+    place = tuned_path(path)
     if place is None:
         raise NoTunedFile(spec)
     if results is not None:

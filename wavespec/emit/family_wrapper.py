@@ -91,13 +91,18 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
 
     # Members whose shapes are found the same way share what finds them.
     shapes: dict[Shapes, str] = {}
-    fakes = [shapes.setdefault(shapes_of(kernel, name), f"_{kernel.name}_fake") for kernel in kernels]
+    fakes = [
+        # A member may be called as the family is.
+        shapes.setdefault(shapes_of(one, name), f"_{one.name}_fake" if one.name != name else f"_{name}_first_fake")
+        for one in kernels
+    ]
     of_call = [_of_call(name, pick) for pick in family.picks]
     context = call_context(whole, kernels, keywords) | {
         "picks": [{"words": pick.words, "code": code} for pick, code in zip(family.picks, of_call, strict=True)],
         "looked_at": list(dict.fromkeys(pick.name for pick in family.picks if pick.what != "keyword")),
         "sizes_pick": any(pick.what == "size" for pick in family.picks),
         "key": tuple_text(of_call)[1:-1] or "()",
+        "of_one_dtype": _dtypes_of_one(family),
         "members": [
             {
                 "kernel": member.kernel,
@@ -115,6 +120,16 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
     defines = ["__all__", "_FOLDER", "_MEMBERS", name, f"{name}_raw", "_member", *new, "_write"]
     defines += [*shapes.values(), "_FAKES", f"_{name}_fake", *operators(whole)]
     return render("family.py.jinja", defines, context)
+
+
+def _dtypes_of_one(family: FamilyWrapperInput) -> list[str]:
+    """The dtypes that torch has for the members, where they differ in nothing else; all arguments that pick are of one."""
+    alike = {(tuple(map(str, one.kernel.tensors)), tuple(promises(one.kernel))) for one in family.members}
+    if len(alike) > 1 or any(pick.what != "dtype" for pick in family.picks):
+        return []
+    if any(len(set(one.key)) != 1 for one in family.members):
+        return []
+    return [TORCH_DTYPES[str(one.key[0])] for one in family.members]
 
 
 def _of_call(name: str, pick: WrapperPick) -> str:

@@ -58,7 +58,8 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
     def described(name: str) -> Dim:
         size, multiple = kernel.size(name), asked[name].multiple_of
         if size.is_const or name not in resolved.equals:
-            return Dim(name, multiple, size.value if size.is_const else None)
+            is_leading = asked[name].fold is not None
+            return Dim(name, multiple, size.value if size.is_const else None, leading=is_leading)
         return Dim(name, multiple, None, expression_to_size(resolved.equals[name], resolved.values))
 
     grid = [expr_to_size(extent) for extent in kernel.grid] + [1, 1, 1]

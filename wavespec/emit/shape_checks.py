@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wavespec.emit.python_text import tuple_text
+from wavespec.emit.python_text import listed, tuple_text
 from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor
 from wavespec.ir.dtype import DTYPES
 from wavespec.runtime.artifact import PACKED
@@ -45,8 +45,10 @@ def shapes_of(kernel: WrapperInput, name: str) -> Shapes:
             message = f"{name}: {one.name} is not {size_text(one.equals, {})}."
             checks.append(ShapeCheck(f"{size_of[one.name]} == {size_text(one.equals, size_of)}", message))
     first = kernel.inputs[0].name
+    # The sizes of leading dims one by one, where their product is what the dim is.
+    leading = {str(one.dims[0]): f"*{_leading(one)}" for one in reversed(kernel.inputs) if one.folded}
     made = (
-        f"{first}.new_empty({tuple_text(_stored(tensor, size_of))}, dtype=torch.{TORCH_DTYPES[tensor.dtype]})"
+        f"{first}.new_empty({tuple_text(_stored(tensor, size_of | leading))}, dtype=torch.{TORCH_DTYPES[tensor.dtype]})"
         for tensor in kernel.outputs
     )
     return Shapes(tuple(checks), tuple(made))
@@ -61,10 +63,14 @@ def _sizes_of_inputs(kernel: WrapperInput, name: str) -> tuple[list[ShapeCheck],
     for tensor in kernel.inputs:
         argument = f"{name}: argument '{tensor.name}'"
         rank = len(tensor.dims)
-        checks.append(ShapeCheck(f"{tensor.name}.dim() == {rank}", f"{argument} needs {rank} dims."))
-        for axis, dim in enumerate(tensor.dims):
+        if tensor.folded:
+            checks += _leading_checks(kernel, tensor, argument, size_of, first_of)
+        else:
+            checks.append(ShapeCheck(f"{tensor.name}.dim() == {rank}", f"{argument} needs {rank} dims."))
+        # Behind leading dims, places are counted from the end.
+        for axis, dim in enumerate(tensor.dims[1:], 1 - rank) if tensor.folded else enumerate(tensor.dims):
             size = f"{tensor.name}.shape[{axis}]"
-            if tensor.dtype in PACKED and axis == rank - 1:
+            if tensor.dtype in PACKED and axis in (rank - 1, -1):
                 elements, bytes_ = PACKED[tensor.dtype]
                 if bytes_ > 1:
                     message = f"{argument} needs a multiple of {bytes_} in dim {axis}."
@@ -84,6 +90,31 @@ def _sizes_of_inputs(kernel: WrapperInput, name: str) -> tuple[list[ShapeCheck],
                     message = f"{argument} needs {dim} in dim {axis} to be a multiple of {multiple_of[dim]}."
                     checks.append(ShapeCheck(f"{size} % {multiple_of[dim]} == 0", message))
     return checks, size_of
+
+
+def _leading_checks(
+    kernel: WrapperInput, tensor: WrapperTensor, argument: str, size_of: dict[str, str], first_of: dict[str, str]
+) -> Iterator[ShapeCheck]:
+    """What the dims of a call have to be that are in place of the first one of a tensor."""
+    dim, least = str(tensor.dims[0]), len(tensor.dims) - 1
+    if least:
+        yield ShapeCheck(f"{tensor.name}.dim() >= {least}", f"{argument} needs at least {least} dims.")
+    if dim in first_of:
+        first = next(one for one in kernel.inputs if one.name == first_of[dim])
+        message = f"{argument} has other leading dims for {dim} than '{first.name}'."
+        yield ShapeCheck(f"{_leading(tensor)} == {_leading(first)}", message)
+        return
+    size_of[dim], first_of[dim] = f"{_leading(tensor)}.numel()", tensor.name
+    multiple = next(one.multiple_of for one in kernel.dims if one.name == dim)
+    if multiple > 1:
+        message = f"{argument} needs the product of its leading dims, {dim}, to be a multiple of {multiple}."
+        yield ShapeCheck(f"{size_of[dim]} % {multiple} == 0", message)
+
+
+def _leading(tensor: WrapperTensor) -> str:
+    """The dims of a call that are in place of the first one, as Python."""
+    behind = len(tensor.dims) - 1
+    return f"{tensor.name}.shape[:-{behind}]" if behind else f"{tensor.name}.shape"
 
 
 def _quotients(expression: SizeExpr | None) -> Iterator[tuple[SizeExpr, SizeExpr]]:
@@ -116,17 +147,25 @@ def promises(kernel: WrapperInput) -> list[str]:
     """What a call has to keep to, beyond shapes."""
     sizes = [f"{dim.name} is {dim.size}" for dim in kernel.dims if dim.size is not None]
     sizes += [f"{d.name} is a multiple of {d.multiple_of}" for d in kernel.dims if d.size is None and d.multiple_of > 1]
+    sizes += [
+        f"{dim.name} is the product of the leading dims, of any number of them" for dim in kernel.dims if dim.leading
+    ]
     sizes += [f"{dim.name} is {size_text(dim.equals, {})}" for dim in kernel.dims if dim.equals is not None]
     return [*sizes, *kernel.assumptions]
 
 
 def described(tensors: Sequence[WrapperTensor]) -> str:
     """The types and shapes that torch has for an argument, which is one of `tensors`."""
-    dtypes = " or ".join(dict.fromkeys(TORCH_DTYPES[tensor.dtype] for tensor in tensors))
-    shapes = " or ".join(dict.fromkeys(f"[{', '.join(_stored(tensor, {}))}]" for tensor in tensors))
+    dtypes = listed(dict.fromkeys(TORCH_DTYPES[tensor.dtype] for tensor in tensors), "or")
+    shapes = " or ".join(dict.fromkeys(f"[{', '.join(_shown(tensor))}]" for tensor in tensors))
     return ", ".join(
         [f"{dtypes} {shapes}", *dict.fromkeys(_packing(one.dtype) for one in tensors if one.dtype in PACKED)]
     )
+
+
+def _shown(tensor: WrapperTensor) -> list[str]:
+    sizes = _stored(tensor, {})
+    return ["...", *sizes[1:]] if tensor.folded else sizes
 
 
 def _packing(dtype: str) -> str:

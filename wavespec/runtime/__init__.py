@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact, TensorMap, TensorParameter
-    from wavespec.runtime.checks import ArgumentError, ArgumentTypeError, no_backward
+    from wavespec.runtime.checks import PLAIN_TYPES, ArgumentError, ArgumentTypeError, no_backward
     from wavespec.runtime.code import ArtifactError, Binary
     from wavespec.runtime.family import no_member, size_in
     from wavespec.runtime.kernel import Kernel
@@ -28,6 +28,7 @@ _HOMES = {
     "Kernel": "wavespec.runtime.kernel",
     "KernelArtifact": "wavespec.runtime.artifact",
     "KernelSet": "wavespec.runtime.kernel_set",
+    "PLAIN_TYPES": "wavespec.runtime.checks",
     "ScalarParameter": "wavespec.runtime.scalars",
     "SizeExpr": "wavespec.runtime.size_expr",
     "TensorMap": "wavespec.runtime.artifact",
@@ -43,6 +44,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "PLAIN_TYPES",
     "ArgumentError",
     "ArgumentTypeError",
     "ArtifactCase",

@@ -101,7 +101,8 @@ def _manifest_to_scalar(record: dict[str, Any]) -> ScalarParameter:
 
 def _dim_to_manifest(dim: Dim) -> dict[str, Any]:
     record: dict[str, Any] = {"name": dim.name, "multiple_of": dim.multiple_of, "size": dim.size}
-    return record if dim.equals is None else {**record, "equals": dim.equals}
+    record |= {} if dim.equals is None else {"equals": dim.equals}
+    return {**record, "leading": True} if dim.leading else record
 
 
 def _launch_to_manifest(artifact: KernelArtifact) -> dict[str, Any]:
@@ -319,7 +320,7 @@ def _assumptions(records: list[dict[str, Any]]) -> tuple[Assumption, ...]:
 
 def _manifest_to_dim(record: dict[str, Any]) -> Dim:
     equals = from_json(record["equals"]) if "equals" in record else None
-    return Dim(record["name"], record["multiple_of"], record["size"], equals)
+    return Dim(record["name"], record["multiple_of"], record["size"], equals, record.get("leading", False))
 
 
 def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtifact:

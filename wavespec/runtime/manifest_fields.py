@@ -65,7 +65,14 @@ def _record(optional: Mapping[str, _Field] | None = None, /, **fields: _Field) -
 _ASSUMPTIONS = _Rows(_record(text=str, condition=_Expression))
 _LAUNCH: dict[str, _Field] = {
     "entry_point": str,
-    "dims": _Rows(_record({"equals": _Expression}, name=str, multiple_of=_Number(1), size=_Number(0, optional=True))),
+    "dims": _Rows(
+        _record(
+            {"equals": _Expression, "leading": bool},
+            name=str,
+            multiple_of=_Number(1),
+            size=_Number(0, optional=True),
+        )
+    ),
     "grid": _Rows(_Expression, 3),
     "workgroup_size": _Rows(_Number(1), 3),
     "shared_memory_bytes": _Number(),

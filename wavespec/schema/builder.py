@@ -13,19 +13,27 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
 from wavespec.diagnostics import WavespecError, raise_all
 from wavespec.schema.checking.check_spec import check_kernel
-from wavespec.schema.language.errors import UnknownOp, WrongOperandCount
+from wavespec.schema.families.typed import family_of_members
+from wavespec.schema.language.dtype_parameters import DtypeParameters, Types, read_dtypes
+from wavespec.schema.language.errors import MissingField, UnknownOp, WrongOperandCount
 from wavespec.schema.language.expressions import Expression, Name
 from wavespec.schema.language.models import API_VERSION, KernelSpec
 from wavespec.schema.ops import FUNCTIONS, OPS, REDUCTIONS, SCANS, Elementwise, Reduction
 from wavespec.schema.ops.scan import ScanRow
+from wavespec.schema.reading.dtype_members import name_of_member, names_and_inputs
 from wavespec.schema.reading.pydantic_to_error import pydantic_to_error
+from wavespec.schema.reading.with_dtypes import data_with_dtypes
 from wavespec.schema.symbols import Formula, IndexMap, Loop, Symbol, Value, as_symbol
+
+if TYPE_CHECKING:
+    from wavespec.schema.families.expand import Family
 
 
 def _until(until: Symbol | str | None) -> dict[str, Expression | str]:
@@ -41,13 +49,22 @@ class KernelBuilder:
     _sections: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {"dims": {}, "params": {}, "tensors": {}, "scalars": {}, "targets": {}}
     )
+    _dtypes: dict[str, str | tuple[str, ...]] = field(default_factory=dict[str, str | tuple[str, ...]])
     _constraints: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _bodies: list[list[dict[str, Any]]] = field(default_factory=lambda: [[]])
     _schedule: dict[str, Any] | None = None
     _workloads: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
 
-    def dim(self, name: str, *, equals: Symbol | None = None, **fields: int) -> Symbol:
-        """A dim; `multiple_of`, `value`, `min`, `max` and `equals` as in YAML."""
+    def dtype(self, name: str, *types: str) -> str:
+        """A name for an element type: one of several, by the tensors of a call, or `accumulator(T)` of another name.
+
+        `build` makes the kernel of the first types, `build_family` that of each.
+        """
+        self._dtypes[name] = types[0] if len(types) == 1 and "(" in types[0] else types
+        return name
+
+    def dim(self, name: str, *, equals: Symbol | None = None, **fields: Any) -> Symbol:
+        """A dim; `multiple_of`, `value`, `min`, `max`, `fold` and `equals` as in YAML."""
         self._sections["dims"][name] = fields if equals is None else {**fields, "equals": equals.expression}
         return Symbol(Name(name))
 
@@ -363,12 +380,43 @@ class KernelBuilder:
         self._workloads.append(sizes)
 
     def build(self) -> KernelSpec:
-        """The checked spec.
+        """The checked spec, that of the first types where there are names for some.
 
         Raises:
             WavespecError: with everything that is wrong in it.
         """
-        data: dict[str, Any] = {
+        parameters = self._parameters()
+        return self._kernel(parameters, parameters.members()[0]) if parameters else self._checked(self._data())
+
+    def build_family(self) -> Family:
+        """The kernels for all element types that `dtype` has names for.
+
+        Raises:
+            WavespecError: with everything that is wrong in one of them.
+        """
+        parameters = self._parameters()
+        if parameters is None:
+            raise MissingField(f"{self.name}.dtypes", "dtypes", "A kernel with several types")
+        kernels = [(chosen, partial(self._kernel, parameters, chosen)) for chosen in parameters.members()]
+        return family_of_members(parameters, self._data(), kernels)
+
+    def _parameters(self) -> DtypeParameters | None:
+        if not self._dtypes:
+            return None
+
+        def place(*path: str | int) -> str:
+            return ".".join([self.name, "dtypes", *map(str, path)])
+
+        parameters = read_dtypes(self._dtypes, place, place)
+        raise_all(names_and_inputs(parameters, self._data(), place, place))
+        return parameters
+
+    def _kernel(self, parameters: DtypeParameters, chosen: Types) -> KernelSpec:
+        typed = cast("dict[str, Any]", data_with_dtypes(self._data(), parameters.types(chosen)))
+        return self._checked({**typed, "name": name_of_member(self.name, parameters, chosen)})
+
+    def _data(self) -> dict[str, Any]:
+        return {
             "apiVersion": API_VERSION,
             "kind": "Kernel",
             "name": self.name,
@@ -379,6 +427,8 @@ class KernelBuilder:
             "schedule": self._schedule,
             "workloads": tuple(self._workloads),
         }
+
+    def _checked(self, data: dict[str, Any]) -> KernelSpec:
         try:
             spec = KernelSpec.model_validate(data)
         except ValidationError as error:

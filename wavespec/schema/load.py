@@ -10,9 +10,10 @@ from wavespec.schema.checking.check_spec import check_kernel
 from wavespec.schema.language.errors import MissingField, WrongType
 from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.reading.dtype_members import name_of, named_member, parameters_of
 from wavespec.schema.reading.merge import finish, merge
 from wavespec.schema.reading.parts import expand_parts
-from wavespec.schema.reading.source_files import UnsafePath, extended_path, project_root, read_text
+from wavespec.schema.reading.source_files import SPEC_SUFFIX, UnsafePath, extended_path, project_root, read_text
 from wavespec.schema.reading.tuned import (
     TunedAsSpec,
     TunedForAnother,
@@ -46,28 +47,36 @@ class FamilyAsKernel(WavespecError, code="family-as-kernel"):
 def load(path: str | os.PathLike[str]) -> KernelSpec:
     """Read, resolve `extends`, check the spec at `path`, and add the tuned cases that are kept beside it.
 
+    Of a spec with `dtypes` it is the kernel of the first types; `load_family` has all of them.
+
     Raises:
         WavespecError: with a diagnostic for every mistake, sorted by position.
     """
     return load_with_warnings(path)[0]
 
 
-def load_untuned(path: str | os.PathLike[str]) -> tuple[KernelSpec, TunedSpec | None]:
+def load_untuned(
+    path: str | os.PathLike[str], member: str = "", place: Path | None = None
+) -> tuple[KernelSpec, TunedSpec | None]:
     """The spec at `path` by itself, and the tuned settings beside it.
+
+    Args:
+        member: of a spec with `dtypes`, the name of the kernel that is meant.
+        place: `path_of_member` of that.
 
     Raises:
         WavespecError: with a diagnostic for every mistake, sorted by position.
     """
     file = Path(path)
-    spec, _ = _text_to_spec(read_text(file, None, follow_links=True), os.fspath(path), file)
-    return spec, _read_tuned(spec, os.fspath(path), file)
+    spec, _ = _text_to_spec(read_text(file, None, follow_links=True), os.fspath(path), file, member=member)
+    return spec, _read_tuned(spec, os.fspath(path), place or file)
 
 
 def load_with_warnings(path: str | os.PathLike[str]) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
     """Like `load`, with what is suspicious but allowed."""
     file = Path(path)
     spec, warnings = _text_to_spec(read_text(file, None, follow_links=True), os.fspath(path), file)
-    return _with_tuned(spec, os.fspath(path), file), warnings
+    return with_tuned(spec, os.fspath(path), file), warnings
 
 
 def is_tuned_file(path: str | os.PathLike[str]) -> bool:
@@ -105,11 +114,11 @@ def load_tuned(path: str | os.PathLike[str]) -> tuple[KernelSpec, TunedSpec]:
     """
     file = Path(path)
     tuned = _text_to_tuned(read_text(file, None, follow_links=True), os.fspath(path))
-    beside = spec_path(file)
+    beside, member = _spec_of_tuned(file)
     if beside is None or not os.path.lexists(beside):
         raise TunedWithoutSpec(tuned.where("kernel"), tuned.kernel, beside)
     name = os.path.join(os.path.dirname(os.fspath(path)), beside.name)
-    spec, _ = _text_to_spec(read_text(beside, None, follow_links=True), name, beside)
+    spec, _ = _text_to_spec(read_text(beside, None, follow_links=True), name, beside, member=member)
     _check_tuned(spec, tuned)
     return spec_with_tuned(spec, tuned, alone=True), tuned
 
@@ -122,7 +131,7 @@ def loads(text: str, file: str = "<text>", directory: str | os.PathLike[str] | N
     """
     base = None if directory is None else Path(directory) / os.path.basename(file)
     spec, _ = _text_to_spec(text, file, base)
-    return spec if base is None else _with_tuned(spec, file, base)
+    return spec if base is None else with_tuned(spec, file, base)
 
 
 def loads_plain(text: str) -> KernelSpec:
@@ -134,33 +143,60 @@ def loads_plain(text: str) -> KernelSpec:
     return _text_to_spec(text, "<plain>", None, is_plain=True)[0]
 
 
+def _spec_of_tuned(tuned: Path) -> tuple[Path | None, str]:
+    """The spec whose settings are at `tuned`, and which of its kernels has them if it is not the first."""
+    beside = spec_path(tuned)
+    if beside is None or os.path.lexists(beside):
+        return beside, ""
+    of_member = stem = beside.name.removesuffix(SPEC_SUFFIX)
+    while "_" in stem:
+        stem = stem.rpartition("_")[0]
+        whole = beside.with_name(stem + SPEC_SUFFIX)
+        try:
+            node, _ = yaml_to_nodes(read_text(whole, None, follow_links=True), whole.name)
+            root = merged_node(node, whole.name, whole, [])
+            member = name_of(root) + of_member.removeprefix(stem)
+            if (parameters := parameters_of(root)) is not None and named_member(root, parameters, member):
+                return whole, member
+        except WavespecError:  # there is none, or one that `check` says is wrong
+            continue
+    return beside, ""
+
+
 def _text_to_spec(
-    text: str, name: str, path: Path | None, *, is_plain: bool = False
+    text: str, name: str, path: Path | None, *, is_plain: bool = False, member: str = ""
 ) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
     node, found = yaml_to_nodes(text, name)
     if kind := _kind(node, "Tuned"):
         raise TunedAsSpec(kind.span, spec_path(Path(name)))
     if kind := _kind(node, "Family"):
         raise FamilyAsKernel(kind.span)
-    return node_to_spec(node, found, name, path, is_plain=is_plain)
+    return node_to_spec(node, found, name, path, is_plain=is_plain, member=member)
 
 
 def node_to_spec(
-    node: Node, errors: list[WavespecError], name: str, path: Path | None, *, is_plain: bool = False
+    node: Node,
+    errors: list[WavespecError],
+    name: str,
+    path: Path | None,
+    *,
+    is_plain: bool = False,
+    member: str = "",
 ) -> tuple[KernelSpec, tuple[Diagnostic, ...]]:
     """The checked kernel of a tree, and what is suspicious in it; `errors` were found before.
+
+    Args:
+        member: of a kernel with `dtypes`, the name of the one that is meant; by default that of the first types.
 
     Raises:
         WavespecError: with a diagnostic for every mistake, sorted by position.
     """
     errors = list(errors)
-    root = project_root(path) if path else None
-    made: list[WavespecError] = []
-    node = finish(_with_base(node, name, path, root, errors, made, ()), made.append)
-    if not made:
-        node = expand_parts(node, made)
-    # Of a kernel that was not put together, further mistakes would be about another one.
-    raise_all([*errors, *made] if made else [])
+    node = merged_node(node, name, path, errors)
+    if (parameters := parameters_of(node)) is not None:
+        chosen = named_member(node, parameters, member)
+        assert chosen is not None, f"{name} has no kernel {member}"
+        node = chosen
     result = nodes_to_spec(node)
     errors += result.errors
     spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
@@ -171,7 +207,28 @@ def node_to_spec(
     return spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
 
 
-def _with_tuned(spec: KernelSpec, name: str, path: Path) -> KernelSpec:
+def merged_node(node: Node, name: str, path: Path | None, errors: list[WavespecError]) -> Node:
+    """The tree of a kernel with those that it `extends`; mistakes that leave it usable are added to ``errors``.
+
+    Raises:
+        WavespecError: a base that cannot be read, or a mistake in how they are put together.
+    """
+    root = project_root(path) if path else None
+    made: list[WavespecError] = []
+    node = finish(_with_base(node, name, path, root, errors, made, ()), made.append)
+    if not made:
+        node = expand_parts(node, made)
+    # Of a kernel that was not put together, further mistakes would be about another one.
+    raise_all([*errors, *made] if made else [])
+    return node
+
+
+def with_tuned(spec: KernelSpec, name: str, path: Path) -> KernelSpec:
+    """The spec with the tuned settings that are kept beside `path`, if there are some.
+
+    Raises:
+        WavespecError: with a diagnostic for every mistake of the settings.
+    """
     tuned = _read_tuned(spec, name, path)
     return spec if tuned is None else spec_with_tuned(spec, tuned)
 

@@ -98,6 +98,11 @@ def ceildiv(left: Symbol | int, right: Symbol | int) -> Symbol:
     return Symbol(Call("ceildiv", (as_symbol(left).expression, as_symbol(right).expression)))
 
 
+def bits(dtype: str) -> Symbol:
+    """The bits of an element of the type that `KernelBuilder.dtype` has a name for."""
+    return Symbol(Call("bits", (Name(dtype),)))
+
+
 def start(dim: Symbol | str) -> Symbol:
     """The first element of the current tile of a dim, in a condition or a bound of a loop."""
     return _place("start", dim)

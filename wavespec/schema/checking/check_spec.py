@@ -71,6 +71,10 @@ class ContradictoryDim(WavespecError, code="contradictory-dim"):
     """The fields of a dim leave no size."""
 
 
+class MisplacedFold(WavespecError, code="misplaced-fold"):
+    """A dim that stands for leading dims is where none can be."""
+
+
 class UnboundDim(WavespecError, code="unbound-dim"):
     def __init__(self, where: Where, dim: str) -> None:
         super().__init__(
@@ -195,6 +199,17 @@ def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError
                 yield UndefinedName(where, dim, "a dim", list(spec.dims))
             if dim in tensor.shape[:index]:
                 yield RepeatedDim(where, dim)
+            elif dim in spec.dims and spec.dims[dim].fold is not None:
+                yield from _folded(tensor, index, where, dim)
+
+
+def _folded(tensor: Tensor, index: int, where: Where, dim: str) -> Iterator[WavespecError]:
+    """A dim that stands for leading ones is where such may be."""
+    if index:
+        message = f"{quote(dim)} stands for leading dims, but here it is behind {quote(tensor.shape[0])}."
+        yield MisplacedFold(where, message)
+    elif tensor.dtype in PACKED and len(tensor.shape) == 1:
+        yield MisplacedFold(where, f"{quote(dim)} stands for leading dims, but here elements share bytes along it.")
 
 
 def _packed(spec: KernelSpec, name: str, tensor: Tensor) -> Iterator[WavespecError]:
@@ -217,6 +232,9 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
         elif dim.value is not None and dim.equals is not None:
             message = f"{quote(name)} has one size, and follows from others as well."
             yield ContradictoryDim(spec.where("dims", name, "equals"), message)
+        if dim.fold is not None and (dim.value is not None or dim.equals is not None):
+            message = f"{quote(name)} is the product of the leading dims of a call, and has a size of its own as well."
+            yield ContradictoryDim(spec.where("dims", name, "fold"), message)
         for node in dim.equals.walk() if dim.equals is not None else ():
             known = (*spec.dims, *spec.params, *spec.scalars)
             if isinstance(node, NameNode) and node.name not in (*known, *broken):

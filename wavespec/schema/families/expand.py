@@ -75,12 +75,14 @@ class Family:
 
     spec: FamilySpec
     members: tuple[Member, ...]
+    picks: tuple[tuple[str, Pick], ...]
+    """What of a call has to be the value of a parameter: each with its parameter, which may have several."""
     warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
 
     @property
-    def picks(self) -> dict[str, Pick]:
-        """What gives the parameters at a call."""
-        return {name: pick for name, text in self.spec.pick.items() if (pick := parse_pick(text)) is not None}
+    def plain(self) -> Member | None:
+        """The member that has the name of the family: that of the first types of a kernel with `dtypes`."""
+        return next((member for member in self.members if member.name == self.spec.name), None)
 
     def member(self, text: str, where: Where = "member") -> Member:
         """The member `DTYPE=f16,HEAD=64`, in any order, or with its whole name.
@@ -127,7 +129,8 @@ def expand(spec: FamilySpec, file: Path | None = None) -> Family:
     if any(diagnostic.is_error for diagnostic in notes):
         raise WavespecError.of(notes)
     raise_all(check_members(spec, members))
-    return Family(spec, tuple(members), notes)
+    picks = tuple((name, pick) for name, text in spec.pick.items() if (pick := parse_pick(text)) is not None)
+    return Family(spec, tuple(members), picks, notes)
 
 
 def member_text(spec: FamilySpec, values: Values) -> str:

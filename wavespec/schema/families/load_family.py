@@ -1,4 +1,5 @@
-"""A file with a family, or its text, goes in; the family with all its members, or all its mistakes, comes out."""
+"""A file with a family or a kernel with `dtypes`, or its text, goes in; the family with all its members, or all its
+mistakes, comes out."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from pathlib import Path
 
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.families.expand import Family, expand
+from wavespec.schema.families.typed import expand_node
 from wavespec.schema.language.errors import UnknownValue
 from wavespec.schema.language.family import FamilySpec
-from wavespec.schema.load import family_from_text
+from wavespec.schema.load import family_from_text, merged_node
+from wavespec.schema.reading.dtype_members import parameters_of
 from wavespec.schema.reading.source_files import read_text
-from wavespec.schema.reading.yaml_source import MappingNode, ScalarNode, yaml_to_nodes
+from wavespec.schema.reading.yaml_source import MappingNode, Node, ScalarNode, yaml_to_nodes
 
 
 def load_family(path: str | os.PathLike[str]) -> Family:
@@ -31,6 +34,11 @@ def loads_family(text: str, file: str = "<text>", directory: str | os.PathLike[s
         WavespecError: with a diagnostic for every mistake, sorted by position.
     """
     base = None if directory is None else Path(directory) / os.path.basename(file)
+    node, errors = yaml_to_nodes(text, file)
+    if not _is_template(node):
+        root = merged_node(node, file, base, errors)
+        if isinstance(root, MappingNode) and (parameters := parameters_of(root)) is not None:
+            return expand_node(root, parameters, errors, file, base)
     return expand(family_spec(text, file), base)
 
 
@@ -50,10 +58,26 @@ def family_spec(text: str, file: str = "<text>") -> FamilySpec:
 
 
 def is_family_file(path: str | os.PathLike[str]) -> bool:
-    """Whether the file at `path` says that it is a family; `False` too where it cannot be read."""
+    """Whether the file at `path` has several kernels: a family, or a kernel with `dtypes`, its own or those of a spec
+    that it extends; `False` too where it cannot be read."""
     try:
         node, _ = yaml_to_nodes(read_text(Path(path), None, follow_links=True), os.fspath(path))
+        if _is_template(node):
+            return True
+        root = merged_node(node, os.fspath(path), Path(path), [])
     except WavespecError:
         return False
+    return isinstance(root, MappingNode) and root.get("dtypes") is not None
+
+
+def is_template_file(path: str | os.PathLike[str]) -> bool:
+    """Whether the file at `path` is a family that is written as a template; `False` too where it cannot be read."""
+    try:
+        return _is_template(yaml_to_nodes(read_text(Path(path), None, follow_links=True), os.fspath(path))[0])
+    except WavespecError:
+        return False
+
+
+def _is_template(node: Node) -> bool:
     kind = node.get("kind") if isinstance(node, MappingNode) else None
     return isinstance(kind, ScalarNode) and kind.value == "Family"

@@ -109,8 +109,8 @@ class Member:
         return member_label(self.values)
 
     def suffix(self, family: str) -> str:
-        """What the name has behind that of the family."""
-        return self.name.removeprefix(f"{family}_")
+        """What the name has behind that of the family; nothing where it is the same."""
+        return self.name.removeprefix(family).removeprefix("_")
 
 
 class MalformedPick(WavespecError, code="malformed-pick"):

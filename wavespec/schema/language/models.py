@@ -47,6 +47,9 @@ class Dim(SpecModel):
     """The smallest size."""
     max: FixedExtent | None = None
     """The largest size; absent for no limit."""
+    fold: Annotated[Literal["leading"] | None, Field(exclude_if=lambda value: value is None)] = None
+    """`leading`: in place of this dim, the first of every tensor that has it, arguments may have any number of dims, of
+    which it is the product; results have the same."""
     equals: SpecExpression | None = None
     """What the size follows from: an expression of other dims and parameters, `(H - R) // STRIDE + 1`, computed at the
     call; where an input has the dim, it is checked. Absent: some input has the dim."""

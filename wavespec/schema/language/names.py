@@ -215,6 +215,7 @@ RESERVED = frozenset(
         "no_backward",
         "is_dynamo_compiling",
         "no_member",
+        "PLAIN_TYPES",
         "size_in",
         "inf",
         "nan",

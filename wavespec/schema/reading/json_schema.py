@@ -6,6 +6,8 @@ from typing import Any
 
 from wavespec.schema.language.base import Worded
 from wavespec.schema.language.constraints import CONSTRAINTS
+from wavespec.schema.language.dtype_parameters import DERIVED, TYPE_NAME_PATTERN
+from wavespec.schema.language.dtypes import DTYPES
 from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.names import NAME_PATTERN
@@ -31,6 +33,7 @@ def json_schema() -> Schema:
     }
     definitions["Statement"] = _statement()
     schema: Schema = _surface({**root, "$defs": definitions})
+    schema["properties"] = _with_dtypes(schema["properties"])
     allow_extends(schema)
     return {"$schema": _DIALECT, "$id": SCHEMA_ID, **schema}
 
@@ -84,7 +87,8 @@ def _statement() -> Schema:
 
 
 def _surface(schema: Any) -> Any:
-    """Everywhere: unions of models become the definitions made above, and titles, which say nothing, go."""
+    """Everywhere: unions of models become the definitions made above, names may stand for element types, and titles go,
+    which say nothing."""
     if isinstance(schema, list):
         return [_surface(item) for item in schema]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(schema, dict):
@@ -94,9 +98,34 @@ def _surface(schema: Any) -> Any:
         union = "Statement" if mapping["discriminator"]["propertyName"] == "op" else "Constraint"
         rest = {key: value for key, value in mapping.items() if key in ("description", "default")}
         return {"$ref": f"#/$defs/{union}", **rest}
+    if "enum" in mapping and set(mapping["enum"]) <= set(DTYPES):
+        named = {"type": "string", "pattern": TYPE_NAME_PATTERN}
+        rest = {key: value for key, value in mapping.items() if key not in ("enum", "type", "title")}
+        return {"anyOf": [{"type": "string", "enum": mapping["enum"]}, named], **rest}
     if "patternProperties" in mapping:
         mapping = {**mapping, "additionalProperties": False}
     return {key: _surface(value) for key, value in mapping.items() if not (key == "title" and isinstance(value, str))}
+
+
+def _with_dtypes(properties: Schema) -> Schema:
+    """With the names for element types, which stand in front of everything that may have one of them."""
+    one_of = {"type": "array", "items": {"enum": list(DTYPES)}, "minItems": 1, "uniqueItems": True}
+    follows = {"type": "string", "pattern": rf"^({'|'.join(DERIVED)})\([A-Z][A-Za-z0-9_]*\)$"}
+    dtypes: Schema = {
+        "type": "object",
+        "minProperties": 1,
+        "patternProperties": {TYPE_NAME_PATTERN: {"anyOf": [one_of, follows]}},
+        "additionalProperties": False,
+        "description": (
+            "Names for element types: each one of several, by the tensors of a call, or what follows from another. "
+            "There is a kernel for each; the first types are those of the kernel by itself."
+        ),
+    }
+    return {
+        key: value
+        for name, declared in properties.items()
+        for key, value in ((("dtypes", dtypes), (name, declared)) if name == "dims" else ((name, declared),))
+    }
 
 
 def _reference(model: type[Worded]) -> Schema:

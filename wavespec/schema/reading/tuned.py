@@ -106,6 +106,12 @@ def spec_path(tuned: Path) -> Path | None:
     return tuned.with_name(tuned.name.removesuffix(TUNED_SUFFIX) + SPEC_SUFFIX)
 
 
+def path_of_member(spec: Path, name: str, member: str) -> Path:
+    """Where the spec of a member would be if it were one by itself: beside `spec`, the kernel `name` with `dtypes`."""
+    stem = spec.name.removesuffix(SPEC_SUFFIX)
+    return spec.with_name(f"{stem}{member.removeprefix(name)}{SPEC_SUFFIX}") if stem != spec.name else spec
+
+
 def spec_with_tuned(spec: KernelSpec, tuned: TunedSpec, *, alone: bool = False) -> KernelSpec:
     """The spec with the tuned cases in front of its own, or (`alone`) in their place."""
     targets = dict(spec.targets)
