@@ -42,6 +42,7 @@ Integer = Literal[
     "rank",
     "registers",
     "rows",
+    "run",
     "unit",
     "unroll",
     "waves",

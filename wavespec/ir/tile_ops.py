@@ -156,8 +156,8 @@ COPY: Final = _declare(
 MMA: Final = _declare(
     "mma",
     "a, b, acc, scales ... -> acc",
-    "acc + a · b. `m`, `n` and `k`: its dims as `instruction` has them; scales of a and b are gone after "
-    "scale-operands",
+    "acc + a · b. `m`, `n` and `k`: its dims as `instruction` has them; `run`: elements along k that a lane has in a "
+    "row of a and b; scales of a and b are gone after scale-operands",
     operands=(3, 5),
     results=1,
     attributes={
@@ -166,6 +166,7 @@ MMA: Final = _declare(
         "m": _later(Kind.TEXT, "choose-instructions"),
         "n": _later(Kind.TEXT, "choose-instructions"),
         "k": _later(Kind.TEXT, "choose-instructions"),
+        "run": Attribute(Kind.INTEGER, absent="as many as the widest access has", set_by="match-operands"),
     },
 )
 REDUCE: Final = _declare(

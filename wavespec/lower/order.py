@@ -18,6 +18,7 @@ from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.match_operands import MatchOperands
 from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.peel_edges import PeelEdges
@@ -57,6 +58,7 @@ PASSES: tuple[Pass, ...] = (
     DeferReductions(),
     SplitK(),
     ShiftRows(),
+    MatchOperands(),
     PromoteShared(),
     StageOperands(),
     StripTiles(),
