@@ -60,6 +60,7 @@ Flag = Literal[
     "mapped",
     "once",
     "release",
+    "skips_nan",
     "transposed",
     "uniform",
 ]

@@ -63,12 +63,12 @@ SIZE: Final = _declare(
 ELEMENTWISE: Final = _declare(
     "elementwise",
     "tile ... -> tile",
-    "`function` of the elements at the same place",
+    "`function` of the elements at the same place; `skips_nan`: of an extreme, NaN may count as nothing",
     Trait.PURE,
     Trait.ALIKE,
     operands=(1, 4),
     results=1,
-    attributes={"function": Kind.TEXT},
+    attributes={"function": Kind.TEXT, "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan")},
 )
 CAST: Final = _declare(
     "cast",
@@ -173,6 +173,7 @@ REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",
     "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
+    "`skips_nan`: NaN may count as nothing; "
     "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
     Trait.ACROSS,
     operands=(1, 2),
@@ -181,6 +182,7 @@ REDUCE: Final = _declare(
         **_ALONG,
         "function": Kind.TEXT,
         "divided": Kind.FLAG,
+        "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
         "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },

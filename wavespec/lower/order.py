@@ -34,6 +34,7 @@ from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
+from wavespec.lower.skip_nan import SkipNan
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
@@ -50,6 +51,7 @@ PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
     SplitOperands(),
     DropUnitDims(),
+    SkipNan(),
     ChooseInstructions(),
     SeparateOperands(),
     AssignTiles(),
