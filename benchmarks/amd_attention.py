@@ -1,4 +1,4 @@
-"""Attention kernels for CDNA in; a Markdown table of what a step of their loop consists of, by kind of instruction, out.
+"""Attention kernels for CDNA in; a Markdown table of what a step of their loop consists of, by kind of instruction.
 
     python -m benchmarks.amd_attention > benchmarks/results/amd_attention.md
 
@@ -35,11 +35,11 @@ HEAD = f"""# Attention on CDNA: what a step of the loop consists of
 
 Written by `python -m benchmarks.amd_attention > benchmarks/results/amd_attention.md`; figures of code, not times.
 
-Many queries, any number of keys: the loop over whole tiles of keys, per wave.  Others: instructions that are no MFMA, for
-each MFMA; wave-lang, which has the least of the peers, has {PEER} in f16 with heads of 64, on gfx942.  MFMAs of gfx950 are
-twice as deep, so that there are half as many for the same work.  Waits: `s_waitcnt`, `s_nop` and barriers.  Kept: scalar
-registers that lie in lanes of a vector register in front of and behind the loops.  No vector register is spilled, nothing
-goes to scratch memory, and nothing is moved between those registers in the loop, or the script fails.
+Many queries, any number of keys: the loop over whole tiles of keys, per wave.  Others: instructions that are no MFMA,
+for each MFMA; wave-lang, which has the least of the peers, has {PEER} in f16 with heads of 64, on gfx942.  MFMAs of
+gfx950 are twice as deep, so that there are half as many for the same work.  Waits: `s_waitcnt`, `s_nop` and barriers.
+Kept: scalar registers that lie in lanes of a vector register in front of and behind the loops.  No vector register is
+spilled, nothing goes to scratch memory, and no scalar is moved so in the loop, or the script fails.
 
 | kernel | head | machine | VGPR | waves | kept | LDS bytes | loop | {" | ".join(KINDS)} | others |
 |---|---|---|---|---|---|---|---|{"---|" * len(KINDS)}---|"""

@@ -84,7 +84,7 @@ class RocmLanes(LaneOperations):
         return self.text.op(f"vector.from_elements {powers} : {kind}")
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
-        """Of numbers alone the median with an infinity: it quiets no operand before."""
+        """Extremes of numbers alone are a median with an infinity, for which LLVM quiets fewer operands before."""
         if function not in _BOUNDS:
             return super().step(function, names, dtype, size)
         kind = vector_type(dtype, size)
@@ -94,7 +94,9 @@ class RocmLanes(LaneOperations):
         bound = self.text.constant(_BOUNDS[function], "f32")
         made = list[str]()
         for number in range(size):
-            pair = names if size == 1 else [self.text.op(f"vector.extract {n}[{number}] : f32 from {kind}") for n in names]
+            pair = names
+            if size > 1:
+                pair = [self.text.op(f"vector.extract {name}[{number}] : f32 from {kind}") for name in names]
             called = f'llvm.call_intrinsic "llvm.amdgcn.fmed3.f32"({", ".join(pair)}, {bound})'
             made.append(self.text.op(f"{called} : (f32, f32, f32) -> f32"))
         return made[0] if size == 1 else self.text.op(f"vector.from_elements {', '.join(made)} : {kind}")

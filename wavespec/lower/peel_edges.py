@@ -24,9 +24,10 @@ class PeelEdges(Pass):
     After:  a loop over a dim that is masked in it stands there twice: up to the last whole tile, with nothing masked
             along the dim, and from there on (``lower``) to the end, as it was.  Loops that a schedule names, and
             loops of matrix products, stay one: other passes overlap their steps.  Where waves only copy these are
-            consumers, whose steps overlap later: the first loop ends where comparisons of indices begin to fail, too,
+            consumers, whose steps overlap later, and where a machine has no such waves lanes would compare places in
+            every step: there the first loop ends where comparisons of indices begin to fail, too,
             and takes for granted that they hold; where some hold from a place on, as those of a window do, one more
-            loop is in front of it, which ends there and stays as it was.  Copies stay as they are.
+            loop is in front of it, which ends there and stays as it was.  Copies of other waves stay as they are.
     """
 
     name: ClassVar[str] = "peel-edges"

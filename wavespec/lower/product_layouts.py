@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import wave_name

@@ -307,7 +307,8 @@ def stored_later(
             sizes: tuple[int, int, int] = op["transpose"]
             rows, columns, unit = sizes
             for at in range(0, len(lines), rows):
-                block = build.transpose(build.pack(lines[at : at + rows], source.name), rows, columns, unit, source.name)
+                packed = build.pack(lines[at : at + rows], source.name)
+                block = build.transpose(packed, rows, columns, unit, source.name)
                 for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
                     first, (_, _, guard) = local[(at * columns + number) * unit], waiting[at]
                     turned = build.slice(block, number * rows * unit, rows * unit)
