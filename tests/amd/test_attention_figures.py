@@ -76,5 +76,5 @@ def test_partial_tiles_and_rows_that_are_no_numbers(attention: Attention, keys: 
     q[0, 67] = torch.tensor([-1], dtype=torch.int16).view(torch.bfloat16)  # NaN of all ones
     expected = functional.scaled_dot_product_attention(q.double(), k.double(), v.double()).float()
     actual = attention.run(q, k, v).float()
-    assert actual.isnan().all(2).nonzero()[:, 1].tolist() == [3, 67]
+    assert set(map(int, actual.isnan().all(2).nonzero()[:, 1])) == {3, 67}
     torch.testing.assert_close(actual, expected, equal_nan=True, rtol=2e-2, atol=1e-2)
