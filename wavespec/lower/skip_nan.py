@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, REDUCE, REGISTER, WRITE
 from wavespec.lower.base import Pass
+from wavespec.lower.tile_properties import products_have_three_operands
 from wavespec.targets.machine import Machine
 
 _EXTREMES: Final = ("maximum", "minimum")
@@ -32,6 +33,7 @@ class SkipNan(Pass):
     """
 
     name: ClassVar[str] = "skip-nan"
+    requires = (products_have_three_operands,)
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.extremes_skip_nan
