@@ -42,6 +42,7 @@ Integer = Literal[
     "rank",
     "registers",
     "rows",
+    "run",
     "unit",
     "unroll",
     "waves",
@@ -62,6 +63,7 @@ Flag = Literal[
     "release",
     "reverse",
     "running",
+    "skips_nan",
     "transposed",
     "uniform",
 ]

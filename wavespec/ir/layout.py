@@ -164,6 +164,7 @@ class Swizzle:
 
     ``chunk`` is in elements; ``width`` chunks make one row segment.  With ``fold`` = 2 the next ``period * width`` rows
     take the chunks in pairs the other way round, which tells them apart where a pass over the banks is twice as long.
+    With ``turn``, lanes store rows that are so many apart: those are told apart as neighbours are.
     """
 
     row: str
@@ -172,10 +173,12 @@ class Swizzle:
     width: int
     period: int
     fold: int = 1
+    turn: int = 0
 
     def __str__(self) -> str:
         fold = f" fold {self.fold}" if self.fold != 1 else ""
-        return f"swizzle {self.column} {self.chunk} x {self.width} by {self.row}//{self.period}{fold}"
+        turn = f" turn {self.turn}" if self.turn else ""
+        return f"swizzle {self.column} {self.chunk} x {self.width} by {self.row}//{self.period}{fold}{turn}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,8 @@ class Arrangement:
         place = (column // chunk) ^ (row // swizzle.period % swizzle.width)
         if swizzle.fold > 1:
             place = place ^ (row // (swizzle.period * swizzle.width) % swizzle.fold)
+        if swizzle.turn > 1:
+            place = place ^ (row // swizzle.turn % swizzle.width)
         return place * chunk + column % chunk
 
     def __str__(self) -> str:

@@ -70,12 +70,12 @@ SCALAR: Final = _declare(
 ELEMENTWISE: Final = _declare(
     "elementwise",
     "tile ... -> tile",
-    "`function` of the elements at the same place",
+    "`function` of the elements at the same place; `skips_nan`: of an extreme, NaN may count as nothing",
     Trait.PURE,
     Trait.ALIKE,
     operands=(1, 4),
     results=1,
-    attributes={"function": Kind.TEXT},
+    attributes={"function": Kind.TEXT, "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan")},
 )
 CAST: Final = _declare(
     "cast",
@@ -163,8 +163,8 @@ COPY: Final = _declare(
 MMA: Final = _declare(
     "mma",
     "a, b, acc, scales ... -> acc",
-    "acc + a · b. `m`, `n` and `k`: its dims as `instruction` has them; scales of a and b are gone after "
-    "scale-operands",
+    "acc + a · b. `m`, `n` and `k`: its dims as `instruction` has them; `run`: elements along k that a lane has in a "
+    "row of a and b; scales of a and b are gone after scale-operands",
     operands=(3, 5),
     results=1,
     attributes={
@@ -173,12 +173,14 @@ MMA: Final = _declare(
         "m": _later(Kind.TEXT, "choose-instructions"),
         "n": _later(Kind.TEXT, "choose-instructions"),
         "k": _later(Kind.TEXT, "choose-instructions"),
+        "run": Attribute(Kind.INTEGER, absent="as many as the widest access has", set_by="match-operands"),
     },
 )
 REDUCE: Final = _declare(
     "reduce",
     "tile, from ... -> tile",
     "joins elements along `dim`, with what it starts from where there is such; `divided`: by the count of them; "
+    "`skips_nan`: NaN may count as nothing; "
     "`signal`, and the `index` of one: a cluster of workgroups has them, which meet there",
     Trait.ACROSS,
     operands=(1, 2),
@@ -187,6 +189,7 @@ REDUCE: Final = _declare(
         **_ALONG,
         "function": Kind.TEXT,
         "divided": Kind.FLAG,
+        "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
         "signal": Attribute(Kind.MEMORY, absent="one workgroup has all", set_by="split-loops"),
         "index": Attribute(Kind.EXPRESSION, absent="none", set_by="split-loops"),
     },

@@ -18,6 +18,7 @@ from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
+from wavespec.lower.turned_tiles import turned_blocks_of
 from wavespec.ops.index_map import index_of, seen_by
 from wavespec.ops.moved_places import moved_place
 from wavespec.ops.tensor_views import as_matrix, as_windows, slab_columns
@@ -38,7 +39,7 @@ class DistributeCopies(Pass):
             ``asynchronous`` where the machine copies without registers.
     Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
-               reads the element that the swizzle puts there;
+               reads the element that the swizzle puts there; blocks, turned in registers, where the tile lies turned;
             2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
@@ -159,30 +160,41 @@ def _boxes_of_mapping(op: Op, kernel: Kernel, shared: Memory, machine: Machine) 
 def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine, *, in_lane_order: bool) -> Op:
     row, column = shared.dims
     height, depth = (extent.value for extent in shared.shape)
-    width = copy_width(source, shared, machine)
     threads, wave = kernel.threads, kernel.wave_number
     if kernel.producers:
         threads, wave = kernel.producers * kernel.lanes, const(0)
     thread = wave * kernel.lanes + kernel.symbol("lane")
+    if turned := turned_blocks_of(shared, thread, threads):
+        layout, block, across, down = turned
+        guard, bounded = _beyond(thread, threads, (row, column), (down, across))
+        return op.with_(layout=layout, loops=(), guard=guard, bounded=bounded, transpose=(*block, 1))
+    width = copy_width(source, shared, machine)
     per_row = depth // width
-    rows_at_once, columns = max(1, threads // per_row), min(per_row, threads)
     layout = spread((row, column), (height, depth), width, thread, threads)
     if in_lane_order and shared.arrangement is not None and shared.arrangement.swizzle is not None:
         places = dict(layout.base)
         swizzled = shared.arrangement.swizzled(places[column], places[row])
         layout = replace(layout, base=((row, places[row]), (column, swizzled)))
-    guard: list[tuple[Expr, Expr]] = []
-    if threads % columns:
-        guard.append((thread, const(rows_at_once * columns)))
-    bounded = (row,) if height % rows_at_once else ()
-    bounded += (column,) if per_row % columns else ()
+    guard, bounded = _beyond(thread, threads, (row, column), (height, per_row))
     # What is masked off gets zeros, so lanes without a place in the tile need the other way.
     copies, every_lane = machine.globals.async_copies, not guard and not bounded
     alike = source.dtype == shared.dtype and not source.dtype.is_packed and width * source.dtype.bytes in copies.bytes
     asynchronous = in_lane_order if copies.in_lane_order else alike and every_lane
     if asynchronous:
         op = op.with_(asynchronous=True)
-    return op.with_(layout=layout, loops=(), guard=tuple(guard), bounded=bounded, transpose=())
+    return op.with_(layout=layout, loops=(), guard=guard, bounded=bounded, transpose=())
+
+
+def _beyond(
+    thread: Expr, threads: int, dims: tuple[str, str], counts: tuple[int, int]
+) -> tuple[tuple[tuple[Expr, Expr], ...], tuple[str, ...]]:
+    """Which lanes have nothing to copy, and along which dims some reach beyond the tile, which has so many parts along
+    each."""
+    (row, column), (height, per_row) = dims, counts
+    rows_at_once, columns = max(1, threads // per_row), min(per_row, threads)
+    guard = ((thread, const(rows_at_once * columns)),) if threads % columns else ()
+    bounded = (row,) if height % rows_at_once else ()
+    return guard, bounded + ((column,) if per_row % columns else ())
 
 
 def _read_extents(kernel: Kernel, staged: Memory, machine: Machine) -> dict[str, int]:

@@ -18,6 +18,7 @@ from wavespec.lower.join_products import JoinProducts
 from wavespec.lower.keep_results import KeepResults
 from wavespec.lower.limit_code import LimitCode
 from wavespec.lower.mask_edges import MaskEdges
+from wavespec.lower.match_operands import MatchOperands
 from wavespec.lower.nest_digits import NestDigits
 from wavespec.lower.pad_once import PadOnce
 from wavespec.lower.peel_edges import PeelEdges
@@ -34,6 +35,7 @@ from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
 from wavespec.lower.shorten_sums import ShortenSums
 from wavespec.lower.sink_arithmetic import SinkArithmetic
+from wavespec.lower.skip_nan import SkipNan
 from wavespec.lower.specialize_waves import SpecializeWaves
 from wavespec.lower.split_chains import SplitChains
 from wavespec.lower.split_k import SplitK
@@ -51,6 +53,7 @@ PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
     SplitOperands(),
     DropUnitDims(),
+    SkipNan(),
     ChooseInstructions(),
     SeparateOperands(),
     AssignTiles(),
@@ -59,6 +62,7 @@ PASSES: tuple[Pass, ...] = (
     DeferReductions(),
     SplitK(),
     ShiftRows(),
+    MatchOperands(),
     PromoteShared(),
     StageOperands(),
     StripTiles(),

@@ -10,7 +10,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.tile_ops import COPY, ELEMENTWISE, ITERATE, MMA
+from wavespec.ir.tile_ops import COPY, ELEMENTWISE, ITERATE, MMA, REDUCE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.index_bounds import holds_from, holds_until
 from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
@@ -24,9 +24,10 @@ class PeelEdges(Pass):
     After:  a loop over a dim that is masked in it stands there twice: up to the last whole tile, with nothing masked
             along the dim, and from there on (``lower``) to the end, as it was.  Loops that a schedule names, and
             loops of matrix products, stay one: other passes overlap their steps.  Where waves only copy these are
-            consumers, whose steps overlap later: the first loop ends where comparisons of indices begin to fail, too,
+            consumers, whose steps overlap later, and where a machine has no such waves lanes would compare places in
+            every step: there the first loop ends where comparisons of indices begin to fail, too,
             and takes for granted that they hold; where some hold from a place on, as those of a window do, one more
-            loop is in front of it, which ends there and stays as it was.  Copies stay as they are.
+            loop is in front of it, which ends there and stays as it was.  Copies of other waves stay as they are.
     """
 
     name: ClassVar[str] = "peel-edges"
@@ -48,10 +49,12 @@ class PeelEdges(Pass):
             has_products = any(inner.is_(MMA) for inner in inside)
 
             def is_checked(inner: Op) -> bool:
-                return _is_masked(inner, op) and not (has_products and inner.is_(COPY))
+                return _is_masked(inner, op) and not (kernel.producers and has_products and inner.is_(COPY))
+
+            stand_twice = has_products and (kernel.producers or _leaves_out(op, machine))
 
             before, holds = dict[str, Expr](), dict[str, Expr]()
-            if has_products and kernel.producers and kernel.distribution.split == 1:
+            if stand_twice and kernel.distribution.split == 1:
                 before, holds = (_chosen(op, bounds) for bounds in (holds_from, holds_until))
             elif has_products or (op.get("lower") is not None and kernel.distribution.split == 1):
                 return (op,)
@@ -120,6 +123,12 @@ def _peeled(
     ops = rewrite(first.body.ops, change)
     first = replace(first, region=replace(first.body, ops=ops))
     return first, replace(loop.with_(lower=whole), operands=first.results)
+
+
+def _leaves_out(loop: Op, machine: Machine) -> bool:
+    """Whether lanes compare places along the dim of a loop of products in each step, where the machine has no other
+    waves that could use the time."""
+    return machine.whole_steps_apart and any(op.is_(REDUCE) and _is_masked(op, loop) for op in loop.body.ops)
 
 
 def _is_masked(op: Op, loop: Op) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import wave_name
@@ -20,25 +18,41 @@ def product_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, L
     counts = dict(kernel.waves)
     wave_tile = {dim: tile[dim] // kernel.waves_along(dim) for dim in (m, n)}
     place = {dim: kernel.symbol(wave_name(dim)) * wave_tile[dim] for dim in (m, n) if wave_name(dim) in counts}
-    steps = op.operands[0].tile.extent(k) // row.k
-    wide = wide_steps(row, machine)
-    wide = wide if steps % wide == 0 else 1
+    depth = op.operands[0].tile.extent(k)
+    rounds = depth_of_round(op, row, machine)
+    wide = rounds // row.k if depth % rounds == 0 else 1
 
     def operand(layout: Layout, dim: str, issue: int) -> Layout:
-        layout = layout.renamed(names)
-        if wide == 1:
-            return layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue).repeated(k, steps, row.k)
-        run = layout.run_length(k)
-        base = tuple((d, expr * wide if d == k else expr) for d, expr in layout.base)
-        layout = replace(
-            layout, base=base, axes=layout.axes or (RegisterAxis(1, ((k, 1),)),), inner=max(1, layout.inner)
-        )
-        layout = layout.shifted(place).repeated(dim, wave_tile[dim] // issue, issue)
-        return layout.repeated(k, steps // wide, row.k * wide).repeated(k, wide, run)
+        own = layout.run_length("k")
+        layout = _in_runs(layout.renamed(names), k, op.get("run") or own * wide, row.k).shifted(place)
+        layout = layout.repeated(dim, wave_tile[dim] // issue, issue).repeated(k, depth // row.k // wide, row.k * wide)
+        return layout if wide == 1 else layout.repeated(k, wide, own)
 
     acc = row.acc.layout.renamed(names).shifted(place)
     acc = acc.repeated(m, wave_tile[m] // row.m, row.m).repeated(n, wave_tile[n] // row.n, row.n)
     return operand(row.a.layout, m, row.m), operand(row.b.layout, n, row.n), acc
+
+
+def _in_runs(layout: Layout, k: str, run: int, depth: int) -> Layout:
+    """The layout of an operand whose lanes have ``run`` elements along k in a row, in place of those of one step of
+    ``depth``: in an instruction the order along k is free, as long as both operands agree."""
+    own = layout.run_length(k)
+    if run == own:
+        return layout
+    if run > own:
+        base = tuple((dim, expr * (run // own) if dim == k else expr) for dim, expr in layout.base)
+        return Layout(base, layout.axes or (RegisterAxis(1, ((k, 1),)),), max(1, layout.inner))
+    base = tuple((dim, expr // own * run if dim == k else expr) for dim, expr in layout.base)
+    groups = depth // own  # of lanes, whose runs lie one behind another
+    axes = (*layout.axes[:-1], RegisterAxis(own // run, ((k, groups * run),)), RegisterAxis(run, ((k, 1),)))
+    return Layout(base, axes, layout.inner + 1)
+
+
+def depth_of_round(op: Op, row: MatrixInstruction, machine: Machine) -> int:
+    """Elements along k of the steps that share runs: what an operand is read for at a time, at least."""
+    if run := op.get("run"):
+        return row.k * max(1, run // row.a.layout.run_length("k"))
+    return row.k * wide_steps(row, machine)
 
 
 def wide_steps(row: MatrixInstruction, machine: Machine) -> int:

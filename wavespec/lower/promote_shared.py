@@ -25,6 +25,7 @@ from wavespec.lower.tile_properties import (
     tiles_are_placed,
     tiles_have_extents,
 )
+from wavespec.lower.turned_tiles import turned_arrangement
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.staged_writes import shared_bytes, staging_of
@@ -261,6 +262,10 @@ class _Staging:
         shared = Memory(name, dtype, dims, sizes, "shared", staged=True, span=op.span)
         if op.result.name in self.decoded:
             return self._added(arranged(shared), op)
+        if product is not None and not op.get("at"):
+            turned = turned_arrangement(shared, source, product, self.kernel, self.machine)
+            if turned is not None:
+                return self._added(replace(shared, arrangement=turned), op)
         return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
 
     def _added(self, shared: Memory, op: Op) -> Memory:

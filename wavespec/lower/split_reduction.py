@@ -14,7 +14,7 @@ from wavespec.ir.tile_ops import COPY, EXTRACT, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import of_grid
-from wavespec.lower.product_layouts import wide_steps
+from wavespec.lower.product_layouts import depth_of_round
 from wavespec.lower.tile_properties import (
     operands_are_read_beside_products,
     products_have_instructions,
@@ -84,7 +84,8 @@ class _Splitter:
         depth = mma.operands[0].tile.extent(k)
         if self.machine.most_unrolled:
             _check_length(self.kernel, mma, row, depth, self.machine)
-        step = min(depth, row.k * (wide_steps(row, self.machine) if self.machine.most_unrolled else row.unroll))
+        unrolled = self.machine.most_unrolled
+        step = min(depth, depth_of_round(mma, row, self.machine) if unrolled else row.k * row.unroll)
         while depth % step:
             step -= row.k
         names = (f"in_{k}{number or ''}" for number in itertools.count())

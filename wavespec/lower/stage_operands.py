@@ -70,7 +70,7 @@ class StageOperands(Pass):
                     before.append(_padded(kernel, op, value, fresh))
                     operands[number] = before[-1].result
                     continue
-                if not by_unit and _is_in_place(kernel, op, number, makers, machine):
+                if not by_unit and is_in_place(kernel, op, number, makers, machine):
                     kept, operands[number] = _kept(kernel, op, value, fresh)
                     before += kept
                     continue
@@ -92,17 +92,17 @@ class StageOperands(Pass):
         return kernel
 
 
-def _is_in_place(kernel: Kernel, product: Op, number: int, makers: Mapping[str, Op], machine: Machine) -> bool:
+def is_in_place(kernel: Kernel, product: Op, number: int, makers: Mapping[str, Op], machine: Machine) -> bool:
     """Whether each lane has the elements of an operand that the instruction wants from it."""
     value, row = product.operands[number], instruction_of(product, machine)
     fragment = (row.a, row.b)[number]
     if not machine.concurrent_waves or fragment.bias or value.tile.dtype != fragment.dtype:
         return False
-    followed = _followed(value, makers)
-    if not followed:
+    sources = followed(value, makers)
+    if not sources:
         return False
     wanted = product_layouts(kernel, product, machine)[number]
-    first, *others = (product_layouts(kernel, one, machine)[2] for one in followed)
+    first, *others = (product_layouts(kernel, one, machine)[2] for one in sources)
     if any(one != first for one in others):
         return False
     try:
@@ -121,7 +121,7 @@ def _is_staged(kernel: Kernel, value: Value, makers: Mapping[str, Op]) -> bool:
     return all(_is_staged(kernel, one, makers) for one in maker.operands)
 
 
-def _followed(value: Value, makers: Mapping[str, Op]) -> list[Op]:
+def followed(value: Value, makers: Mapping[str, Op]) -> list[Op]:
     """The products whose sums a value is distributed like, as far as that is known here."""
     found, seen, waiting = list[Op](), set[str](), [value]
     while waiting:

@@ -307,10 +307,13 @@ def stored_later(
         if op["transpose"]:
             sizes: tuple[int, int, int] = op["transpose"]
             rows, columns, unit = sizes
-            block = build.transpose(build.pack(lines, source.name), rows, columns, unit, source.name)
-            for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
-                first = local[number * unit]
-                build.store(build.slice(block, number * rows * unit, rows * unit), shared.name, shared.offset(first))
+            for at in range(0, len(lines), rows):
+                packed = build.pack(lines[at : at + rows], source.name)
+                block = build.transpose(packed, rows, columns, unit, source.name)
+                for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
+                    first, (_, _, guard) = local[(at * columns + number) * unit], waiting[at]
+                    turned = build.slice(block, number * rows * unit, rows * unit)
+                    build.store(turned, shared.name, shared.offset(first), mask=guard)
             return
         stores = list(zip(lines, waiting, strict=True))
         for line, (_, inside, guard) in stores if machine.out_of_order else reversed(stores):

@@ -12,6 +12,7 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ops import angles, bits, division, functions, parts_of_numbers, ranks, soft_steps
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.reduce import OF_NUMBERS
 from wavespec.ops.steps import Steps
 from wavespec.schema.ops import Elementwise
 from wavespec.schema.ops.elementwise import dtype_of_numbers, shared_dims
@@ -167,7 +168,7 @@ MEANINGS: dict[str, Meaning] = {
     "gelu_tanh": _meaning(functions.gelu_tanh, "nn.functional.gelu", approximate="tanh"),
 }
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
-_INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS}
+_INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS, **{word: _plain(word) for word in OF_NUMBERS.values()}}
 
 
 def to_tile(statement: Elementwise, context: TileContext) -> None:
@@ -198,7 +199,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     layout, dtype = result.tile.layout, result.tile.dtype
     assert layout is not None
     operands = [broadcast_fragments(build, value, context.fragments[value.name], layout) for value in op.operands]
-    word = op["function"]
+    word = OF_NUMBERS[op["function"]] if op.get("skips_nan") else op["function"]
     meaning = MEANINGS[word] if word in MEANINGS else _meaning(_INTERNAL[word], word, exact=True)
 
     if word == "mul" and dtype.name in context.machine.packed_products and context.factors:

@@ -29,6 +29,9 @@ _RUN = 32
 _IDENTITY = {"add": 0, "mul": 1, "maximum": -float("inf"), "minimum": float("inf")}
 """What changes nothing; of integers the range takes the place of infinity."""
 
+OF_NUMBERS = {"maximum": "fmax", "minimum": "fmin"}
+"""The same, passing over NaN."""
+
 
 def to_tile(statement: Reduce, context: TileContext) -> None:
     """One dim of one value after the other; what is between is not rounded."""
@@ -77,6 +80,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     if op.get("masked"):
         origin, size = context.origin(op)[dim], op["size"]
         fragments = padded(context, fragments, layout, dim, origin, size, identity(function, compute))
+    if op.get("skips_nan"):
+        function = OF_NUMBERS[function]
     joined = _registers(context, fragments, layout, dim, function, result.name)
     near, far = in_reach(lane_bits(op, layout, dim, context.kernel.lanes), context.machine)
     for mask in near:

@@ -96,6 +96,8 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "rest": np.fmod,
     "maximum": np.maximum,
     "minimum": np.minimum,
+    "fmax": np.fmax,
+    "fmin": np.fmin,
     "neg": np.negative,
     "abs": np.abs,
     "copysign": np.copysign,

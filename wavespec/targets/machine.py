@@ -218,6 +218,13 @@ class Machine:
     most_unrolled: int
     """Compiler choice: matrix instructions of a wave, at most, that one step over staged tiles is written out to, as
     straight-line code; 0 = a loop stays, of ``MatrixInstruction.unroll`` steps an iteration."""
+    rounded_types: tuple[str, ...] = ()
+    """Types of fewer bits that an instruction rounds f32 to."""
+    extremes_skip_nan: bool = False
+    """Whether an instruction finds the larger or smaller one of numbers alone; to have NaN spread takes more."""
+    whole_steps_apart: bool = False
+    """Compiler choice: whether loops of products whose lanes leave out elements beyond an edge stand twice, without
+    that for whole steps, where all waves compute; else only beside waves that copy."""
     any_vector_length: bool = False
     """Whether one access moves any number of elements; else 1, 2, 4 and so on."""
     element_masks: bool = False

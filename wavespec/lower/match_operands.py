@@ -1,0 +1,55 @@
+"""Tile kernel in, tile kernel out: products sum in the order in which lanes have what was computed for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import ClassVar
+
+from wavespec.ir.kernel import Kernel, Op, rewrite
+from wavespec.ir.tile_ops import MMA
+from wavespec.lower.base import Pass
+from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.product_layouts import product_layouts
+from wavespec.lower.stage_operands import followed, is_in_place
+from wavespec.lower.tile_properties import products_have_instructions, tiles_have_extents
+from wavespec.targets.machine import Machine
+
+
+class MatchOperands(Pass):
+    """Let products take computed operands in the order along k in which lanes have them.
+
+    Before: lanes have as many elements of both operands in a row along k as the widest access to shared memory moves.
+    After:  an mma of which one operand follows the sums of another product has ``run`` where that is what makes lanes
+            have each element that they multiply: as many as the sums have in a row.
+    """
+
+    name: ClassVar[str] = "match-operands"
+    requires = (products_have_instructions, tiles_have_extents)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.concurrent_waves and not machine.shared.matrix_load  # which hands out rows as instructions want
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
+        uses = Counter(value.name for op in kernel.walk() for value in op.operands)
+
+        def change(op: Op) -> tuple[Op, ...]:
+            if not op.is_(MMA):
+                return (op,)
+            row = instruction_of(op, machine)
+            own = row.a.layout.run_length("k")
+            for number, value in enumerate(op.operands[:2]):
+                sources = followed(value, makers)
+                # What several products read, all of them have to want in one order.
+                if not sources or uses[op.operands[1 - number].name] > 1 or own != row.b.layout.run_length("k"):
+                    continue
+                run = product_layouts(kernel, sources[0], machine)[2].run_length(op["k"])
+                if (own % run and run % own) or is_in_place(kernel, op, number, makers, machine):
+                    continue
+                matched = op.with_(run=run)
+                if is_in_place(kernel, matched, number, makers, machine):
+                    return (matched,)
+            return (op,)
+
+        return replace(kernel, body=rewrite(kernel.body, change))
