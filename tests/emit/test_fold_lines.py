@@ -42,3 +42,10 @@ def test_conditions_are_folded_at_or() -> None:
     assert fold_lines(line) == f"if a and (\n    {LONG} or {LONG}\n):\n    pass"
     line = f"if a and ({LONG}{LONG}.b or {LONG}.c):\n    pass"
     assert fold_lines(line) == f"if a and (\n    {LONG}{LONG}.b\n    or {LONG}.c\n):\n    pass"
+
+
+def test_conditions_that_end_in_a_call_are_folded_at_and() -> None:
+    line = f"if not a(b and c) and {LONG}.f({LONG}, {LONG}):\n    pass"
+    folded = f"if (\n    not a(b and c)\n    and {LONG}.f(\n        {LONG},\n        {LONG},\n    )\n):\n    pass"
+    assert fold_lines(line) == folded
+    assert ast.dump(ast.parse(folded)) == ast.dump(ast.parse(line))

@@ -133,7 +133,7 @@ def test_artifacts_keep_their_scalars() -> None:
     artifact = replace(module.interface, binaries=(module.binary(),))
     assert unpack_artifact(pack_artifact(artifact)) == artifact
     assert [one.name for one in artifact.scalars if one.shapes] == ["start", "stop", "step"]
-    assert artifact.constants == 3 + 1 + 2 + 1 + 2 + 1 + 1 + 2 + 1
+    assert artifact.constant_count == 3 + 1 + 2 + 1 + 2 + 1 + 1 + 2 + 1
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_scalars_of_conditions_pick_the_case(built: KernelArtifact) -> None:
 
 def test_launches_on_gpus_have_sizes_and_then_words() -> None:
     module = emit(loads(ADDMM, "a.wave.yaml"), machines("sm_90")[0])
-    cuda, artifact = StandInCuda("pppp" + "i" * module.interface.constants), module.interface
+    cuda, artifact = StandInCuda("pppp" + "i" * module.interface.constant_count), module.interface
     arguments = ScalarArguments("addmm", artifact.scalars)
     binary = replace(module.binary(b"ptx"), format="ptx")
     launcher = CudaLauncher(replace(artifact, tensor_maps=()), [binary], torch.device("cpu"), cuda.driver)

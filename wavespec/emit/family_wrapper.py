@@ -91,11 +91,7 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
 
     # Members whose shapes are found the same way share what finds them.
     shapes: dict[Shapes, str] = {}
-    fakes = [
-        # A member may be called as the family is.
-        shapes.setdefault(shapes_of(one, name), f"_{one.name}_fake" if one.name != name else f"_{name}_first_fake")
-        for one in kernels
-    ]
+    fakes = [shapes.setdefault(shapes_of(kernel, name), f"_fake_of_{kernel.name}") for kernel in kernels]
     of_call = [_of_call(name, pick) for pick in family.picks]
     context = call_context(whole, kernels, keywords) | {
         "picks": [{"words": pick.words, "code": code} for pick, code in zip(family.picks, of_call, strict=True)],

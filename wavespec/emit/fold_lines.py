@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 LINE_LENGTH = 110
+_CONDITION = re.compile(r"( *)if (.*):")
 _BRACKETS_AND_STRINGS = re.compile(r"""[()\[\]{},]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
 
@@ -29,6 +30,12 @@ def _folded(line: str) -> list[str]:
     if line.startswith("# "):
         first, _, rest = line.partition(". ")
         return [f"{first}.", f"# {rest}"]
+    if found := _CONDITION.fullmatch(line):
+        space, condition = found.groups()
+        first, *others = _conjuncts(condition)
+        if others and not others[-1].startswith("("):
+            parts = [f"{space}    {part}" for part in (first, *(f"and {other}" for other in others))]
+            return [f"{space}if (", *(row for part in parts for row in _folded(part)), f"{space}):"]
     is_definition = line.lstrip().startswith("def ")
     # Sums and products in brackets are left as they are, but for the condition of an `if`.
     pairs = [
@@ -46,6 +53,17 @@ def _folded(line: str) -> list[str]:
         items = re.split(r" (?=or )", items[0])
     parts = [part for item in items if item for part in _folded(f"{space}    {item}{comma}")]
     return [line[: places[0] + 1], *parts, space + line[places[-1] :]]
+
+
+def _conjuncts(condition: str) -> Iterator[str]:
+    """What is joined by `and`, but for what brackets hold."""
+    within = [(places[0], places[-1]) for places in _brackets(condition)]
+    start = 0
+    for found in re.finditer(" and ", condition):
+        if not any(opens < found.start() < closes for opens, closes in within):
+            yield condition[start : found.start()]
+            start = found.end()
+    yield condition[start:]
 
 
 def _brackets(line: str) -> Iterator[list[int]]:
