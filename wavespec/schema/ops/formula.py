@@ -165,7 +165,8 @@ class _Expansion:
         value = self._lower(part, None if self._dtype(part) else dtype)
         if not isinstance(value, str):
             return self._number(node, part, value, dtype)
-        if node is not self.tree and self._dtype(part) == dtype:  # What is asked for is there.
+        is_made = bool(self.made) and self.made[-1].name == value
+        if self._dtype(part) == dtype and (is_made or node is not self.tree):  # What is asked for is there.
             return value
         if (
             self.made

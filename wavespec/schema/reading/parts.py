@@ -305,10 +305,19 @@ def _is_flat(node: Node) -> bool:
     return isinstance(node, ScalarNode) and not isinstance(node.value, bool | None)
 
 
+_SECTIONS = (
+    ("dims", "a dim"),
+    ("params", "a parameter"),
+    ("tensors", "a tensor"),
+    ("scalars", "a scalar"),
+    ("dtypes", "an element type"),
+)
+
+
 def _taken(root: MappingNode) -> dict[str, str]:
     """Names that mean something in the spec, or the language, and what."""
     taken = dict.fromkeys(OPS, "an op") | dict.fromkeys(DTYPES, "a dtype")
-    for section, what in (("dims", "a dim"), ("params", "a parameter"), ("tensors", "a tensor")):
+    for section, what in _SECTIONS:
         node = root.get(section)
         taken |= {entry.key: what for entry in node.entries} if isinstance(node, MappingNode) else {}
     graph = root.get("graph")
