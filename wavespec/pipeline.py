@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
+from wavespec.diagnostics import WavespecError
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
 from wavespec.emit.interface import case_conditions, launch_interface, shaped_by
 from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
@@ -31,6 +32,7 @@ from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import naming_case, naming_target
+from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import TargetCase, cases_for_target
 from wavespec.schema.resolved import ResolvedKernel, resolve
@@ -216,11 +218,22 @@ def build_part(spec: KernelSpec, machine: Machine, cache: CompileCache, ptxas: P
     part = get_part(cache, key)
     if part is None:
         if ptxas is None:
-            part, _ = build_variant(spec, machine, cache=cache)
+            part = _build_as_written_out(spec, machine, cache)
         else:
             part = with_cubins(build_part(spec, machine, cache), ptxas)
         put_part(cache, key, part)
     return part
+
+
+def _build_as_written_out(spec: KernelSpec, machine: Machine, cache: CompileCache) -> KernelArtifact:
+    """The bytes that workers make, who have the spec as text in which every statement has a place of its own.
+
+    Those of a part that a graph uses twice share theirs, and machine code for CPUs and AMD says how many there are.
+    """
+    try:
+        return build_variant(loads_plain(dump_yaml(spec)), machine, cache=cache)[0]
+    except WavespecError:  # The mistake is shown where it was written.
+        return build_variant(spec, machine, cache=cache)[0]
 
 
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:

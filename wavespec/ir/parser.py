@@ -240,7 +240,8 @@ class _KernelReader(ExprReader):
         row = self.take("name")
         self.expect("//")
         period = self.integer()
-        return Swizzle(row, column, chunk, width, period, self.integer() if self.accept("fold") else 1)
+        fold = self.integer() if self.accept("fold") else 1
+        return Swizzle(row, column, chunk, width, period, fold, self.integer() if self.accept("turn") else 0)
 
     def dtype(self) -> DType:
         name = self.take("name")

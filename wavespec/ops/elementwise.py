@@ -199,8 +199,10 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     layout, dtype = result.tile.layout, result.tile.dtype
     assert layout is not None
     operands = [broadcast_fragments(build, value, context.fragments[value.name], layout) for value in op.operands]
-    word = OF_NUMBERS[op["function"]] if op.get("skips_nan") else op["function"]
-    meaning = MEANINGS[word] if word in MEANINGS else _meaning(_INTERNAL[word], word, exact=True)
+    is_of_numbers = bool(op.get("skips_nan"))  # which machines have an instruction for
+    word = OF_NUMBERS[op["function"]] if is_of_numbers else op["function"]
+    of_language = MEANINGS.get(word) if not is_of_numbers else None
+    meaning = of_language or _meaning(_INTERNAL[word], word, exact=True)
 
     if word == "mul" and dtype.name in context.machine.packed_products and context.factors:
         # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
