@@ -147,7 +147,7 @@ def thread_kernel() -> Kernel:
             (const(64), const(64)),
             "shared",
             None,
-            Arrangement(row_major(("M", "K"), (64, 64)).digits, Swizzle("M", "K", 8, 8, 1, 2)),
+            Arrangement(row_major(("M", "K"), (64, 64)).digits, Swizzle("M", "K", 8, 8, 1, 2, 4)),
             2,
             True,
         ),

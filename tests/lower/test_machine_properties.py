@@ -108,7 +108,7 @@ def test_nothing_is_announced_where_it_is_of_no_use() -> None:
 
 def test_what_is_kept_takes_half_of_a_cache() -> None:
     text = without_target(source("softmax.wave.yaml"), "sm_90").replace(
-        "f32, role: output}", "f32, role: output, space: streamed}"
+        "T, role: output}", "T, role: output, space: streamed}"
     )
     spec = loads(text.replace("N: {}", "N: {max: 65536}"), "softmax.wave.yaml")
 

@@ -30,7 +30,7 @@ def test_machines_without_a_cheaper_maximum_stay_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("  - {write: rounded, to: o}\n", "  - {write: rounded, to: o}\n  - {write: keys.largest, to: most}\n"),
+        ("  - {write: rounded, to: o}\n", "  - {write: rounded, to: o}\n  - {write: steps.largest, to: most}\n"),
         ("weight: {cast: power,", "safe: \"where(power > 0, power, 0)\"\n        - weight: {cast: safe,"),
     ],
     ids=["a maximum is written", "weights lose NaN"],
