@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
 
 __all__ = ["matmul_layouts", "matmul_layouts_raw"]
 
@@ -20,28 +20,28 @@ _MEMBERS = {
     (torch.bfloat16, "nt"): KernelSet(
         "matmul_layouts_bf16_nt",
         _FOLDER / "bf16_nt",
-        spec_sha256="d3a577490abb6e45f5411701231257072a9338dac6ca5d83d571921823be3cf9",
+        spec_sha256="7a819152ec788a6d8322549e77e80e24391b88eb5e4094df816158c6d9342986",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nn"): KernelSet(
         "matmul_layouts_f16_nn",
         _FOLDER / "f16_nn",
-        spec_sha256="5656aff51c54337d17688e6ee5be2f74fa16839e4179ba23863687644ea9c287",
+        spec_sha256="e1dba2209b70a6bd9bdd895545448fc1618a4cc4c1dfa893bcfd00d302d4f261",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nt"): KernelSet(
         "matmul_layouts_f16_nt",
         _FOLDER / "f16_nt",
-        spec_sha256="9787e7c4166bea4222fea14252edf35dfe6b0c60f3248f1b294a06106ca75634",
+        spec_sha256="0ae9d6c0f3066ceaec298c4594c044c417cb6df600c199a3e00f3ecc2d3cbc89",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "tn"): KernelSet(
         "matmul_layouts_f16_tn",
         _FOLDER / "f16_tn",
-        spec_sha256="9b58cc77984f225323790d2751d27fa071b7e9f1b577e854b79d2a71cc2d7c5c",
+        spec_sha256="b2922bd0fb381296f7c31e35621cbd0af941d50989904a7377ebd4f4818c3ad6",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
@@ -77,7 +77,7 @@ def matmul_layouts(
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling() and a.__class__ is Tensor:
+    if not is_dynamo_compiling() and a.__class__ in PLAIN_TYPES:
         if out is None:
             made = _member(a, b, layout).direct.new(a, b)
             if made is not None:
@@ -118,7 +118,7 @@ def _write(a: Tensor, b: Tensor, layout: str, out: Tensor) -> None:
     _member(a, b, layout).write(a, b, out)
 
 
-def _matmul_layouts_bf16_nt_fake(a: Tensor, b: Tensor) -> Tensor:
+def _fake_of_matmul_layouts_bf16_nt(a: Tensor, b: Tensor) -> Tensor:
     torch._check(a.dim() == 2, lambda: "matmul_layouts: argument 'a' needs 2 dims.")
     torch._check(b.dim() == 2, lambda: "matmul_layouts: argument 'b' needs 2 dims.")
     torch._check(
@@ -128,7 +128,7 @@ def _matmul_layouts_bf16_nt_fake(a: Tensor, b: Tensor) -> Tensor:
     return a.new_empty((a.shape[0], b.shape[0]), dtype=torch.float32)
 
 
-def _matmul_layouts_f16_nn_fake(a: Tensor, b: Tensor) -> Tensor:
+def _fake_of_matmul_layouts_f16_nn(a: Tensor, b: Tensor) -> Tensor:
     torch._check(a.dim() == 2, lambda: "matmul_layouts: argument 'a' needs 2 dims.")
     torch._check(b.dim() == 2, lambda: "matmul_layouts: argument 'b' needs 2 dims.")
     torch._check(
@@ -138,7 +138,7 @@ def _matmul_layouts_f16_nn_fake(a: Tensor, b: Tensor) -> Tensor:
     return a.new_empty((a.shape[0], b.shape[1]), dtype=torch.float32)
 
 
-def _matmul_layouts_f16_tn_fake(a: Tensor, b: Tensor) -> Tensor:
+def _fake_of_matmul_layouts_f16_tn(a: Tensor, b: Tensor) -> Tensor:
     torch._check(a.dim() == 2, lambda: "matmul_layouts: argument 'a' needs 2 dims.")
     torch._check(b.dim() == 2, lambda: "matmul_layouts: argument 'b' needs 2 dims.")
     torch._check(
@@ -149,10 +149,10 @@ def _matmul_layouts_f16_tn_fake(a: Tensor, b: Tensor) -> Tensor:
 
 
 _FAKES = {
-    "matmul_layouts_bf16_nt": _matmul_layouts_bf16_nt_fake,
-    "matmul_layouts_f16_nn": _matmul_layouts_f16_nn_fake,
-    "matmul_layouts_f16_nt": _matmul_layouts_bf16_nt_fake,
-    "matmul_layouts_f16_tn": _matmul_layouts_f16_tn_fake,
+    "matmul_layouts_bf16_nt": _fake_of_matmul_layouts_bf16_nt,
+    "matmul_layouts_f16_nn": _fake_of_matmul_layouts_f16_nn,
+    "matmul_layouts_f16_nt": _fake_of_matmul_layouts_bf16_nt,
+    "matmul_layouts_f16_tn": _fake_of_matmul_layouts_f16_tn,
 }
 
 
@@ -165,13 +165,13 @@ def _matmul_layouts_out_fake(a: Tensor, b: Tensor, layout: str, out: Tensor) -> 
 
 
 _matmul_layouts_op = define_operator(
-    "wavespec_c03a0af6::matmul_layouts",
+    "wavespec_783a0bb8::matmul_layouts",
     "(Tensor a, Tensor b, str layout) -> Tensor",
     _new,
     _matmul_layouts_fake,
 )
 _matmul_layouts_out_op = define_operator(
-    "wavespec_c03a0af6::matmul_layouts_out",
+    "wavespec_783a0bb8::matmul_layouts_out",
     "(Tensor a, Tensor b, str layout, Tensor(a!) out) -> ()",
     _write,
     _matmul_layouts_out_fake,
