@@ -38,6 +38,7 @@ SPILLS = {
     "attention_masked_causal": {2: 92},
     "attention_masked_window": {2: 112},
     "attention_extend": {2: 364},
+    "attention_paged": {0: 32},
     "conv2d_nhwc": {17: 16},
     "cross_entropy": {7: 16, 9: 40},
     "cross_entropy_bf16": {9: 104, 10: 128, 11: 80},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from tests.lower.gemms import AMD, CPU, NVIDIA, Gemm, operands, run
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op
+from wavespec.lower.thread_properties import values_are_used
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 PROMISED = ("", "", "multiple_of: 8")
+SPECS = Path(__file__).parents[2] / "specs"
 
 
 def pipelined(**changes: object) -> Kernel:
@@ -176,3 +179,16 @@ def test_steps_behind_the_last_one_write_nothing(schedule: str, machine: Machine
     report = simulate(lower(spec, machine), machine, inputs, sizes)
     assert report.ok, report.render()
     np.testing.assert_array_equal(report.tensors["d"], inputs["b"] * 2)
+
+
+def test_the_rounds_in_front_of_a_loop_make_nothing_that_their_stages_do_not_use() -> None:
+    """Scales that come packed are unpacked beside the product, which the first round does not have."""
+    text = """apiVersion: wavespec/v1
+kind: Kernel
+extends: matmul_mxf8.wave.yaml
+name: prefetched
+schedule: {auto: prefetch}
+targets: {gfx942: {schedule: {auto: modulo}}}
+"""
+    kernel = lower(loads(text, "prefetched", directory=SPECS), AMD)
+    assert not list(values_are_used.breaches(kernel, AMD))

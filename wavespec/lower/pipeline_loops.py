@@ -9,7 +9,8 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, raise_all
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
-from wavespec.ir.thread_ops import FOR, LANES_FILL, LET, MMA
+from wavespec.ir.rewriting import without_unused
+from wavespec.ir.thread_ops import FOR, LANES_FILL, LET, MMA, PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.promote_shared import SharedMemoryExceeded
 from wavespec.lower.thread_properties import buffers_are_in_range, is_of_lanes
@@ -91,7 +92,7 @@ class PipelineLoops(Pass):
             pipeline = SoftwarePipeline(op, at, plan, fresh, kernel.symbols, range_checked=checked)
             if pipeline.sums_beyond_end and not pipeline.zeros_change_nothing():
                 raise StepsBeyondEnd(kernel.distribution.schedule_of(op.node).where(), op.node)
-            ops = pipeline.pipelined()
+            ops = without_unused(pipeline.pipelined(), lambda op: op.is_(PURE))  # the first rounds run few stages
             kernel = kernel.with_symbols(*pipeline.symbols.values())
             _check_registers(kernel, ops, op.node, machine)
             _check_length(kernel, ops, op.node)
