@@ -14,7 +14,9 @@ from wavespec.targets.machine import machines
 
 @pytest.mark.parametrize("variant", [machine.variant for machine in machines("cpu")])
 @pytest.mark.parametrize(
-    "given", [Recurrence(tile=(4, 64), wave=(1, 64)), Recurrence(dim="M", tile=(8, 64), wave=(8, 32))], ids=["rows", "columns"]
+    "given",
+    [Recurrence(tile=(4, 64), wave=(1, 64)), Recurrence(dim="M", tile=(8, 64), wave=(8, 32))],
+    ids=["rows", "columns"],
 )
 def test_recurrences_are_exact(variant: str, given: Recurrence) -> None:
     inputs = given.inputs((37, 201))

@@ -51,7 +51,9 @@ def test_places_that_32_bits_do_not_hold_are_limited(places: str, limits: int) -
 
 
 @pytest.mark.parametrize(("low", "high"), [(-(2**63), 2**63 - 1), (-(2**31), 2**32 - 2**16), (0, 2**40), (-(2**33), 5)])
-@pytest.mark.parametrize("place", [0, 7, SIZE - 1, SIZE, 2**31, 2**32 - 2**16, 2**32 + 5, 2**40, -1, -(2**31), -(2**32) + 6])
+@pytest.mark.parametrize(
+    "place", [0, 7, SIZE - 1, SIZE, 2**31, 2**32 - 2**16, 2**32 + 5, 2**40, -1, -(2**31), -(2**32) + 6]
+)
 def test_a_box_has_the_elements_that_are_at_its_place(place: int, low: int, high: int) -> None:
     """Of a tensor as long as they get."""
     if low <= place <= high:

@@ -31,12 +31,14 @@ def test_machines_without_a_cheaper_maximum_stay_as_they_are() -> None:
     ("old", "new"),
     [
         ("  - {write: rounded, to: o}\n", "  - {write: rounded, to: o}\n  - {write: steps.largest, to: most}\n"),
-        ("weight: {cast: power,", "safe: \"where(power > 0, power, 0)\"\n        - weight: {cast: safe,"),
+        ("weight: {cast: power,", 'safe: "where(power > 0, power, 0)"\n        - weight: {cast: safe,'),
     ],
     ids=["a maximum is written", "weights lose NaN"],
 )
 def test_maxima_whose_nan_would_be_lost_keep_it(old: str, new: str) -> None:
     text = TEXT.replace(old, new)
     if "most" in new:
-        text = text.replace("\n\nconstraints:", "\n  most: {shape: [B, H, M], dtype: f32, role: output}\n\nconstraints:")
+        text = text.replace(
+            "\n\nconstraints:", "\n  most: {shape: [B, H, M], dtype: f32, role: output}\n\nconstraints:"
+        )
     assert text != TEXT and not skipping(text)

@@ -104,7 +104,12 @@ graph:
   - {{write: steps.total, to: y}}
 """
 SPECS = {"walked": WALKED, "adam": ADAM, "norm": NORM, "scaled": SCALED}
-SIZES = {"walked": {"M": 7, "N": 601}, "adam": {"N": 2500}, "norm": {"M": 9, "N": 256}, "scaled": {"M": 37, "N": 70, "K": 40}}
+SIZES = {
+    "walked": {"M": 7, "N": 601},
+    "adam": {"N": 2500},
+    "norm": {"M": 9, "N": 256},
+    "scaled": {"M": 37, "N": 70, "K": 40},
+}
 
 
 def inputs(name: str) -> list[torch.Tensor]:
@@ -149,5 +154,7 @@ def expected(name: str, given: list[torch.Tensor]) -> dict[str, torch.Tensor]:
 def check(name: str, found: dict[str, torch.Tensor], given: list[torch.Tensor]) -> None:
     """As near as the type of a result keeps it; exact of whole numbers."""
     for tensor, right in expected(name, given).items():
-        digits = {torch.bfloat16: 2.0**-8, torch.float32: 2.0**-21}[found[tensor].dtype] if name in ("adam", "norm") else 0.0
+        digits = (
+            {torch.bfloat16: 2.0**-8, torch.float32: 2.0**-21}[found[tensor].dtype] if name in ("adam", "norm") else 0.0
+        )
         torch.testing.assert_close(found[tensor].double(), right, rtol=digits, atol=digits / 8, msg=tensor)

@@ -19,7 +19,9 @@ def wrapper_input(artifact: KernelArtifact, doc: str = "What it computes.") -> W
         doc=doc,
         source=f"specs/{artifact.name}.wave.yaml",
         spec_sha256=artifact.spec_sha256,
-        tensors=tuple(WrapperTensor(t.name, t.dtype, t.dims, t.output, t.updated, strides=t.strides) for t in artifact.tensors),
+        tensors=tuple(
+            WrapperTensor(t.name, t.dtype, t.dims, t.output, t.updated, strides=t.strides) for t in artifact.tensors
+        ),
         dims=artifact.dims,
         assumptions=tuple(assumption.text for assumption in artifact.assumptions),
     )

@@ -39,6 +39,7 @@ def test_these_are_the_cases() -> None:
         (name, number) for name, rows in ROWS.items() for number in range(len(rows))
     ]
 
+
 SHARED = """apiVersion: wavespec/v1
 kind: Kernel
 name: decoded

@@ -89,7 +89,10 @@ CASES: dict[str, tuple[Callable[[], tuple[Tensor, Tensor | None]], str]] = {
     "every other row": (lambda: (numbers(2 * M, N)[1::2], None), RIGHT),
     "one row for all": (lambda: (numbers(1, N).expand(M, N), None), RIGHT),
     "rows that overlap": (lambda: (numbers(20).as_strided((M, N), (2, 1)), None), RIGHT),
-    "columns apart": (lambda: (numbers(N, M).t(), None), r"'x' has strides \(1, 5\), expected 1 along 'N'.*x.contiguous"),
+    "columns apart": (
+        lambda: (numbers(N, M).t(), None),
+        r"'x' has strides \(1, 5\), expected 1 along 'N'.*x.contiguous",
+    ),
     "one element for all": (lambda: (numbers(1, 1).expand(M, N), None), "'x' has strides .*expected 1 along 'N'"),
     "negated": (lambda: (torch._neg_view(numbers(M, 20)[:, :N]), None), RIGHT),
     "memory taken away": (lambda: (_shrunk(numbers(M, 20)[:, 3 : 3 + N], 300), None), "'x' needs 356 bytes .* has 300"),
@@ -147,7 +150,9 @@ def test_views(calls: dict[str, Call], case: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_has_to_be_contiguous_is_refused_with_the_call_to_write(calls: dict[str, Call], way: str) -> None:
-    with pytest.raises(ArgumentError, match=r"'y' has strides \(1, 5\), expected a contiguous tensor; pass y.contiguous"):
+    with pytest.raises(
+        ArgumentError, match=r"'y' has strides \(1, 5\), expected a contiguous tensor; pass y.contiguous"
+    ):
         calls[way](numbers(M, N), numbers(N, M).t())
 
 

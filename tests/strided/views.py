@@ -44,7 +44,9 @@ class Views:
 
     def sizes(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         tensors = self.spec.tensors
-        return {dim: size for n, array in arrays.items() for dim, size in zip(tensors[n].shape, array.shape, strict=True)}
+        return {
+            dim: size for n, array in arrays.items() for dim, size in zip(tensors[n].shape, array.shape, strict=True)
+        }
 
     def numbers(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Offsets, strides and alignments, by their names."""

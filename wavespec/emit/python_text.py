@@ -54,7 +54,18 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     filters: dict[str, Any] = environment.filters
-    for function in (by_name, defaulted, docstring, listed, literal, literal_in_parts, names, tensor_type, tuple_text, typed):
+    for function in (
+        by_name,
+        defaulted,
+        docstring,
+        listed,
+        literal,
+        literal_in_parts,
+        names,
+        tensor_type,
+        tuple_text,
+        typed,
+    ):
         filters[function.__name__] = function
     return environment
 
