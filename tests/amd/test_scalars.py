@@ -10,6 +10,7 @@ import pytest
 from tests.amd.amd_gemms import require_emulator
 from tests.amd.emulated import emulated
 from tests.ops.scalars import CALLS, Called
+from tests.rungs import often
 from wavespec.schema.resolve import case_for_sizes, cases_for_target
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 require_emulator()
 pytestmark = pytest.mark.amd
+EACH = [(target, call) for target in ("gfx942", "gfx950") for call in CALLS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,7 @@ class Case:
         return case_for_sizes(cases_for_target(self.call.spec, self.target), self.call.every_size).spec
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("target", ["gfx942", "gfx950"])
+@pytest.mark.parametrize(("target", "name"), often(EACH, [("gfx942", "addmm of both"), ("gfx950", "attention of few")]))
 def test_machine_code_has_the_numbers_of_the_call(target: str, name: str) -> None:
     call = CALLS[name]
     held = emulated(Case(target, call.text, name), call.every_size, call.inputs(), call.scalars)

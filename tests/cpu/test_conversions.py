@@ -7,11 +7,12 @@ import torch
 
 from tests.kernels import TORCH, tensors_of
 from tests.ops.conversions import COMPUTED, conversions, expected, numbers
+from tests.rungs import often
 from wavespec.pipeline import compile
 from wavespec.schema import loads
 
 
-@pytest.mark.parametrize("dtype", COMPUTED)
+@pytest.mark.parametrize("dtype", often(COMPUTED, ["f32", "bf16", "i32"]))
 def test_numbers_are_converted_as_torch_does(dtype: str) -> None:
     x, only = numbers(dtype)
     for got, right in zip(compile(conversions(dtype))(x, only), expected(x, only), strict=True):

@@ -9,6 +9,7 @@ import torch
 
 from tests.cpu.test_rows import TORCH, kernel
 from tests.ops.scans import Scans
+from tests.rungs import often
 from wavespec.schema import load
 from wavespec.sim.reference import reference
 from wavespec.targets.machine import machines
@@ -24,7 +25,7 @@ def running(word: str, x: torch.Tensor, axis: int) -> torch.Tensor:
 EACH = [("cumsum", dtype) for dtype in TORCH] + [(word, "f32") for word in ("cumprod", "cummax", "cummin")]
 
 
-@pytest.mark.parametrize(("word", "dtype"), EACH)
+@pytest.mark.parametrize(("word", "dtype"), often(EACH, [("cumsum", "f32"), ("cumsum", "i64"), ("cummax", "f32")]))
 def test_every_type_and_word(word: str, dtype: str) -> None:
     scans = kernel(Scans(word, dtype=dtype, init={"cumprod": 1, "cummin": 5}.get(word, 0)).spec)
     for shape in ((3, 13), (1, 1), (9, 70 if word != "cumprod" else 5)):

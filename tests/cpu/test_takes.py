@@ -8,6 +8,7 @@ import torch
 from tests.cpu.test_rows import kernel
 from tests.kernels import TORCH, tensors_of
 from tests.ops.takes import WAYS, Takes
+from tests.rungs import often
 from wavespec.sim.reference import reference
 
 EACH = {
@@ -16,7 +17,7 @@ EACH = {
 }
 
 
-@pytest.mark.parametrize("dtype", EACH)
+@pytest.mark.parametrize("dtype", often(EACH, ["f32", "i8"]))
 def test_every_way_is_exact(dtype: str) -> None:
     takes = Takes(EACH[dtype], n=24, dtype=dtype)
     taken = kernel(takes.spec)

@@ -100,6 +100,7 @@ def test_a_diagnostic_without_a_place_is_found() -> None:
     assert {one.kind for one in _planted(run_variations, "lower", refuse).findings} == {"internal error"}
 
 
+@pytest.mark.rare
 def test_a_process_that_ends_is_found_and_the_next_one_goes_on() -> None:
     from tests.fuzz.test_variations import end_at_one  # by a name that the other process finds as well
 

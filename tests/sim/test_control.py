@@ -36,7 +36,7 @@ def test_reference_leaves_nothing_out(loop: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "stages"),
-    [(CPU, 1), (NVIDIA, 1), (NVIDIA, 3), (AMD, 2)],
+    [pytest.param(CPU, 1, marks=pytest.mark.rare), (NVIDIA, 1), (NVIDIA, 3), (AMD, 2)],
     ids=lambda value: getattr(value, "variant", value),
 )
 @pytest.mark.parametrize("loop", ["branch", "end"])

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.kernels import Subject, subjects
+from tests.rungs import often
 from tests.sim.plan_variations import Variation
 from wavespec.diagnostics import WavespecError
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
@@ -53,7 +54,7 @@ def check(one: Variation, *sizes: dict[str, int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=list(SCHEDULES))
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", often(TARGETS, ["sm_90"]))
 def test_rows_of_groups(target: str, schedule: dict[str, Any]) -> None:
     check(varied("grouped_gemm", target, schedule))
 

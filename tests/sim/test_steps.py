@@ -38,7 +38,7 @@ def test_reference_has_all_parts() -> None:
 @pytest.mark.parametrize(
     ("machine", "stages", "schedule"),
     [
-        (CPU, 1, ""),
+        pytest.param(CPU, 1, "", marks=pytest.mark.rare),
         (NVIDIA, 1, ""),
         (NVIDIA, 3, ""),
         (NVIDIA, 3, ", waves: {producers: 1}"),
