@@ -1,14 +1,13 @@
-"""A vmfb and torch tensors go in; the kernel runs on the threads of torch, reading and writing the tensors' own memory.
+"""A vmfb and torch tensors go in; the kernel runs on torch's threads, reading and writing the tensors' own memory.
 
-IREE compiles kernels for CPUs, and lays down what machine code takes; its runtime is not needed to call it.  Measured on
-two cores, beside torch's operators, see `benchmarks/results/cpu_calls.md`.
+IREE compiles kernels for CPUs, and lays down what their machine code takes; its runtime is not needed to call that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from operator import or_, sub
+from operator import sub
 from typing import Final
 
 import torch
@@ -31,7 +30,7 @@ class CpuLauncher:
         if binary.format != "vmfb":
             raise ArtifactError(f"{artifact.name}: a CPU needs a vmfb, '{binary.label}' is a {binary.format}.")
         buffers = len(artifact.tensors) + len(artifact.scratch_bytes)
-        code = load_code(binary.data, artifact.name, artifact.constant_count, buffers)
+        code = load_code(binary.data, f"{artifact.name}: '{binary.label}'", artifact.constant_count, buffers)
         self._is_written = tuple(tensor.written for tensor in artifact.tensors)
         self._run = Workgroups(code, artifact.constant_count, buffers).run
 
@@ -69,7 +68,7 @@ def _places(addresses: Sequence[int], plan: LaunchPlan) -> tuple[int, ...]:
 
 
 def _are_aligned(places: tuple[int, ...]) -> bool:
-    return not reduce(or_, places) % _ALIGNMENT_BYTES
+    return not reduce(int.__or__, places, 0) % _ALIGNMENT_BYTES
 
 
 def _launch_nothing() -> bool:

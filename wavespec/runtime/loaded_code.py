@@ -59,8 +59,11 @@ def protect(address: int, size: int, rights: int) -> None:
         raise OSError(ctypes.get_errno(), "mprotect")
 
 
-def load_code(vmfb: bytes, kernel: str, constants: int, bindings: int) -> LoadedCode:
+def load_code(vmfb: bytes, name: str, constants: int, bindings: int) -> LoadedCode:
     """Load the only function of a module, which has to take so many constants and buffers.
+
+    Args:
+        name: what errors call the module.
 
     Raises:
         ArtifactError: for anything else than a vmfb with such a function for x86-64.
@@ -68,7 +71,7 @@ def load_code(vmfb: bytes, kernel: str, constants: int, bindings: int) -> Loaded
     try:
         return _load(vmfb, constants, bindings)
     except (ValueError, IndexError, KeyError, struct.error) as error:
-        raise ArtifactError(f"{kernel}: this is no vmfb with a kernel for this CPU: {error}.") from error
+        raise ArtifactError(f"{name} is no vmfb with a kernel for x86-64: {error}.") from error
 
 
 def _load(vmfb: bytes, constants: int, bindings: int) -> LoadedCode:
@@ -140,5 +143,6 @@ def _exported(query: int, constants: int, bindings: int) -> tuple[int, int]:
     _, imports, _, count, functions, attributes = _LIBRARY.unpack(ctypes.string_at(library, _LIBRARY.size))
     _, pages, *takes = _ATTRIBUTES.unpack(ctypes.string_at(attributes, _ATTRIBUTES.size))
     if imports or count != 1 or takes != [constants, bindings]:
-        raise ValueError(f"its kernel takes {takes[0]} constants and {takes[1]} buffers, not {constants} and {bindings}")
+        found = f"{takes[0]} constants and {takes[1]} buffers"
+        raise ValueError(f"its kernel takes {found}, not {constants} and {bindings}")
     return int.from_bytes(ctypes.string_at(functions, 8), "little"), pages

@@ -32,60 +32,60 @@ _GUARD: Final = mmap.PAGESIZE
 # void body(workspace *): a thread switches to its own stack of the workspace, and takes workgroups as long as there are
 # some. On the stack is the `workgroup_state` of IREE: x, y, z, the number of the thread, its memory, bytes of that.
 _BODY: Final = bytes.fromhex(
-    "f30f1efa"              #  0: endbr64
-    "55"                    #  4: push rbp
-    "53"                    #  5: push rbx
-    "4154"                  #  6: push r12
-    "4889e5"                #  8: mov rbp,rsp
-    "4883e4f0"              #  b: and rsp,0xfffffffffffffff0
-    "4889fb"                #  f: mov rbx,rdi
-    "ff5330"                # 12: call [rbx+0x30]
-    "89c0"                  # 15: mov eax,eax
-    "483b4328"              # 17: cmp rax,[rbx+0x28]
-    "0f838c000000"          # 1b: jae 0xad
-    "4989c4"                # 21: mov r12,rax
-    "48ffc0"                # 24: inc rax
-    "480faf4318"            # 27: imul rax,[rbx+0x18]
-    "48034310"              # 2c: add rax,[rbx+0x10]
-    "488d60c0"              # 30: lea rsp,[rax-0x40]
-    "48c744240800000000"    # 34: mov [rsp+0x8],0x0
-    "448964240c"            # 3d: mov [rsp+0xc],r12d
-    "4c0fafa390000000"      # 42: imul r12,[rbx+0x90]
-    "4c036320"              # 4a: add r12,[rbx+0x20]
-    "4c89642410"            # 4e: mov [rsp+0x10],r12
-    "488b8390000000"        # 53: mov rax,[rbx+0x90]
-    "89442418"              # 5a: mov [rsp+0x18],eax
-    "b801000000"            # 5e: mov eax,0x1
-    "f0480fc14340"          # 63: lock xadd [rbx+0x40],rax
-    "483b8380000000"        # 69: cmp rax,[rbx+0x80]
-    "733b"                  # 70: jae 0xad
-    "31d2"                  # 72: xor edx,edx
-    "8b8b98000000"          # 74: mov ecx,[rbx+0x98]
-    "48f7f1"                # 7a: div rcx
-    "891424"                # 7d: mov [rsp],edx
-    "31d2"                  # 80: xor edx,edx
-    "8b8b9c000000"          # 82: mov ecx,[rbx+0x9c]
-    "48f7f1"                # 88: div rcx
-    "89542404"              # 8b: mov [rsp+0x4],edx
-    "6689442408"            # 8f: mov [rsp+0x8],ax
-    "488b3b"                # 94: mov rdi,[rbx]
-    "488b7308"              # 97: mov rsi,[rbx+0x8]
-    "4889e2"                # 9b: mov rdx,rsp
-    "ff9388000000"          # 9e: call [rbx+0x88]
-    "85c0"                  # a4: test eax,eax
-    "74b6"                  # a6: je 0x5e
-    "894348"                # a8: mov [rbx+0x48],eax
-    "ebb1"                  # ab: jmp 0x5e
-    "4889ec"                # ad: mov rsp,rbp
-    "415c"                  # b0: pop r12
-    "5b"                    # b2: pop rbx
-    "5d"                    # b3: pop rbp
-    "c3"                    # b4: ret
+    "f30f1efa"  #  0: endbr64
+    "55"  #  4: push rbp
+    "53"  #  5: push rbx
+    "4154"  #  6: push r12
+    "4889e5"  #  8: mov rbp,rsp
+    "4883e4f0"  #  b: and rsp,-0x10
+    "4889fb"  #  f: mov rbx,rdi
+    "ff5330"  # 12: call [rbx+0x30]
+    "89c0"  # 15: mov eax,eax
+    "483b4328"  # 17: cmp rax,[rbx+0x28]
+    "0f838c000000"  # 1b: jae 0xad
+    "4989c4"  # 21: mov r12,rax
+    "48ffc0"  # 24: inc rax
+    "480faf4318"  # 27: imul rax,[rbx+0x18]
+    "48034310"  # 2c: add rax,[rbx+0x10]
+    "488d60c0"  # 30: lea rsp,[rax - 0x40]
+    "48c744240800000000"  # 34: mov [rsp+0x8],0x0
+    "448964240c"  # 3d: mov [rsp+0xc],r12d
+    "4c0fafa390000000"  # 42: imul r12,[rbx+0x90]
+    "4c036320"  # 4a: add r12,[rbx+0x20]
+    "4c89642410"  # 4e: mov [rsp+0x10],r12
+    "488b8390000000"  # 53: mov rax,[rbx+0x90]
+    "89442418"  # 5a: mov [rsp+0x18],eax
+    "b801000000"  # 5e: mov eax,0x1
+    "f0480fc14340"  # 63: lock xadd [rbx+0x40],rax
+    "483b8380000000"  # 69: cmp rax,[rbx+0x80]
+    "733b"  # 70: jae 0xad
+    "31d2"  # 72: xor edx,edx
+    "8b8b98000000"  # 74: mov ecx,[rbx+0x98]
+    "48f7f1"  # 7a: div rcx
+    "891424"  # 7d: mov [rsp],edx
+    "31d2"  # 80: xor edx,edx
+    "8b8b9c000000"  # 82: mov ecx,[rbx+0x9c]
+    "48f7f1"  # 88: div rcx
+    "89542404"  # 8b: mov [rsp+0x4],edx
+    "6689442408"  # 8f: mov [rsp+0x8],ax
+    "488b3b"  # 94: mov rdi,[rbx]
+    "488b7308"  # 97: mov rsi,[rbx+0x8]
+    "4889e2"  # 9b: mov rdx,rsp
+    "ff9388000000"  # 9e: call [rbx+0x88]
+    "85c0"  # a4: test eax,eax
+    "74b6"  # a6: je 0x5e
+    "894348"  # a8: mov [rbx+0x48],eax
+    "ebb1"  # ab: jmp 0x5e
+    "4889ec"  # ad: mov rsp,rbp
+    "415c"  # b0: pop r12
+    "5b"  # b2: pop rbx
+    "5d"  # b3: pop rbp
+    "c3"  # b4: ret
 )
 _ZERO: Final = bytes.fromhex("31c0c3")  # int number(void): xor eax, eax; ret
 
 # A workspace, as `_BODY` knows it.
-_FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, end of the first stack, bytes of one, memory, threads
+_FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, end of a stack, bytes of it, memory, threads
 _CALL_AT: Final = _FIXED.size
 # Number of a thread; next workgroup and status, for themselves; how many, function, memory of a thread, x, y; and the
 # `dispatch_state` of IREE: size of a workgroup, constants, grid, threads, buffers, three addresses. Buffers and
@@ -132,8 +132,13 @@ class Workgroups:
         self._call = struct.Struct(f"{_CALL}{buffers}Q{constants}i")
         self._constants_at = _BUFFERS_AT + 8 * buffers
 
-    def run(self, grid: tuple[int, int, int], workgroups: int, addresses: tuple[int, ...], constants: tuple[int, ...]) -> None:
+    def run(
+        self, grid: tuple[int, int, int], workgroups: int, addresses: tuple[int, ...], constants: tuple[int, ...]
+    ) -> None:
         """Run all workgroups; returns when all are done.
+
+        Args:
+            addresses: of the buffers that the kernel takes.
 
         Raises:
             RuntimeError: where one of them says that it failed.
