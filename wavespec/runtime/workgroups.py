@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import torch
 
+from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.loaded_code import LoadedCode, executable_memory, protect
 
 STACK_BYTES: Final = 4 << 20
@@ -131,6 +132,8 @@ class Workgroups:
         self._constants, self._buffers = constants, buffers
         self._call = struct.Struct(f"{_CALL}{buffers}Q{constants}i")
         self._constants_at = _BUFFERS_AT + 8 * buffers
+        if _CALL_AT + self._call.size > _LENGTHS_AT:
+            raise ArtifactError(f"no kernel for a CPU takes {constants} constants and {buffers} buffers.")
 
     def run(
         self, grid: tuple[int, int, int], workgroups: int, addresses: tuple[int, ...], constants: tuple[int, ...]
