@@ -1,11 +1,9 @@
-"""Stand-in kernels run on the CPU through IREE: right results, in the caller's memory, whatever the tensors
+"""Stand-in kernels run on the CPU: right results, in the caller's memory, whatever the tensors
 look like."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -142,7 +140,7 @@ def test_kernel_of_another_device_says_so(gemm: Kernel) -> None:
 def test_broken_binary_is_one_clean_error() -> None:
     artifact = gemm_artifact()
     broken = replace(artifact, binaries=(replace(artifact.binaries[0], code=b"not a vmfb" * 100),))
-    with pytest.raises(ArtifactError, match="IREE cannot load 'x86_64_v3'"):
+    with pytest.raises(ArtifactError, match="gemm: 'x86_64_v3' is no vmfb"):
         Kernel(broken)(_integers(4, 8), _integers(3, 8))
 
 
@@ -188,37 +186,6 @@ def test_memory_of_the_tensors_is_given_back(scaled: Kernel) -> None:
     for _ in range(40):
         scaled(x.clone())
     assert resident_mb() - before < 100
-
-
-_FORK = """
-import os, sys, torch
-from pathlib import Path
-from wavespec.runtime import Kernel, unpack_artifact
-kernel = Kernel(unpack_artifact(Path(sys.argv[1]).read_bytes()))
-a = torch.ones(2, 2)
-kernel(a, a)
-child = os.fork()
-if child == 0:
-    try:
-        kernel(a, a)
-    except RuntimeError as error:
-        os._exit(7 if "forked" in str(error) else 8)
-    os._exit(9)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_child_gets_an_error_where_iree_would_hang(tmp_path: Path) -> None:
-    from wavespec.runtime import pack_artifact
-
-    packed = tmp_path / "gemm.bin"
-    packed.write_bytes(pack_artifact(gemm_artifact()))
-    root = str(Path(__file__).resolve().parents[2])
-    environment = os.environ | {"PYTHONPATH": root}
-    run = subprocess.run([sys.executable, "-c", _FORK, str(packed)], env=environment, timeout=30, check=False)
-    assert run.returncode == 7
 
 
 def test_tensors_on_the_wrong_side_of_out_are_told_of_known_calls_too(gemm: Kernel) -> None:

@@ -25,9 +25,11 @@ from wavespec.runtime.checks import (
 )
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.cpu_features import choose_binary, cpu_features
+from wavespec.runtime.cpu_launcher import CpuLauncher
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.runtime.scalars import Number
+from wavespec.runtime.workgroups import are_shared_out
 
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
 
@@ -183,6 +185,8 @@ def make_launcher(artifact: KernelArtifact, device: torch.device) -> Launcher:
         raise ArtifactError(f"{artifact.name}: {artifact.target} was built without a vmfb.")
     features = cpu_features() if artifact.backend == "cpu" else frozenset[str]()
     binary = choose_binary(vmfbs, features, artifact.name)
+    if artifact.backend == "cpu" and are_shared_out():
+        return CpuLauncher(artifact, binary)
     try:
         from wavespec.runtime.iree_launcher import IreeLauncher
     except ImportError as error:

@@ -1,0 +1,184 @@
+"""Kernels for CPUs on the threads of torch: how many there are, whose stacks, several callers, a fork, damaged code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.runtime.standins import built, gemm_artifact, gemm_interface, gemm_kernel
+from wavespec.runtime import ArtifactError, Kernel, pack_artifact
+from wavespec.runtime import workgroups as module
+from wavespec.runtime.code import Binary
+from wavespec.runtime.loaded_code import load_code
+from wavespec.runtime.workgroups import are_shared_out
+
+pytestmark = pytest.mark.skipif(not are_shared_out(), reason="needs Linux, x86-64, and a torch with OpenMP")
+
+
+@cache
+def gemm() -> Kernel:
+    return Kernel(gemm_artifact())
+
+
+@cache
+def vmfb() -> bytes:
+    return gemm_artifact().binaries[0].data
+
+
+def integers(*shape: int) -> Tensor:
+    return torch.randint(-4, 5, shape).float()
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 17, 300])
+def test_threads_are_those_that_torch_has_now(threads: None, count: int) -> None:
+    """More of them than there are workgroups, than a workspace had, or than fit a byte."""
+    torch.set_num_threads(count)
+    for m in (1, 40, 700):
+        a, b = integers(m, 17), integers(90, 17)
+        assert torch.equal(gemm()(a, b), a @ b.T)
+
+
+def test_every_workgroup_runs_once(threads: None) -> None:
+    """A kernel that adds to what is there finds 1 wherever it ran once."""
+    kernel = gemm_kernel(gemm_interface())
+    found = re.search(r"memref.store %sum, (%c.*)", kernel)
+    assert found
+    added = f"%old = memref.load {found[1]}\n%new = arith.addf %old, %sum : f32\nmemref.store %new, {found[1]}"
+    run = Kernel(built(gemm_interface(), kernel.replace(found[0], added)))
+    for count in (1, 2, 8):
+        torch.set_num_threads(count)
+        for _ in range(20):
+            c = torch.zeros(260, 190)
+            run(torch.ones(260, 1), torch.ones(190, 1), out=c)
+            assert torch.equal(c, torch.ones(260, 190))
+
+
+def test_stacks_are_large_whatever_those_of_the_callers_are() -> None:
+    memory = "memref<500000xf32>"
+    through_stack = f"""memref.store %sum, %stack[%n] : {memory}
+      %again = memref.load %stack[%n] : {memory}
+      memref.store %again, %c[%m, %n]"""
+    kernel = gemm_kernel(gemm_interface()).replace("memref.store %sum, %c[%m, %n]", through_stack)
+    kernel = kernel.replace("%w = hal", f"%stack = memref.alloca() : {memory}\n%w = hal")
+    run = Kernel(built(gemm_interface(), kernel))
+    a, b, found = integers(33, 17), integers(9, 17), list[Tensor]()
+    before = threading.stack_size(128 << 10)
+    try:
+        thread = threading.Thread(target=lambda: found.append(run(a, b)))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert torch.equal(found[0], a @ b.T)
+
+
+def test_calls_at_once_have_a_workspace_each() -> None:
+    """In the end there are as many as there were calls at a time, for all later ones."""
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        a, b = integers(100 + seed, 33), integers(50, 33)
+        right = a @ b.T
+        wrong.extend(seed for _ in range(100) if not torch.equal(gemm()(a, b), right))
+
+    for _ in range(2):
+        workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    assert not wrong and len(module._free) <= 8  # pyright: ignore[reportPrivateUsage]
+
+
+def test_calls_inside_of_hooks_of_backward_are_right() -> None:
+    """Autograd's threads call as others do."""
+    a, b, found = integers(64, 32), integers(64, 32), list[bool]()
+    x = torch.ones(3, requires_grad=True)
+    x.register_hook(lambda grad: found.append(torch.equal(gemm()(a, b), a @ b.T)))
+    (x * 2).sum().backward()
+    assert found == [True]
+
+
+_FORK = """
+import os, sys, torch
+from pathlib import Path
+from wavespec.runtime import Kernel, unpack_artifact
+kernel = Kernel(unpack_artifact(Path(sys.argv[1]).read_bytes()))
+a = torch.ones(60, 3)  # small: functions of torch that use several threads would wait for ever in the child
+if sys.argv[2] == "used":
+    kernel(a, a)
+child = os.fork()
+if child == 0:
+    os._exit(7 if kernel(a, a).tolist() == [[3.0] * 60] * 60 else 8)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["used", "fresh"])
+def test_a_forked_child_computes_whether_its_parent_had_threads_or_not(tmp_path: Path, state: str) -> None:
+    packed = tmp_path / "gemm.bin"
+    packed.write_bytes(pack_artifact(gemm_artifact()))
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    run = subprocess.run([sys.executable, "-c", _FORK, str(packed), state], env=environment, timeout=60, check=False)
+    assert run.returncode == 7
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 200, 1000, 1500])
+def test_code_that_ends_early_is_one_clean_error(size: int) -> None:
+    code = vmfb()
+    start = code.index(b"\x7fELF")
+    with pytest.raises(ArtifactError, match="gemm is no vmfb with a kernel for x86-64"):
+        load_code(code[: start + size], "gemm", 3, 3)
+
+
+def test_code_of_another_machine_or_another_kernel_is_refused() -> None:
+    code = bytearray(vmfb())
+    code[code.index(b"\x7fELF") + 18] = 183  # aarch64
+    with pytest.raises(ArtifactError, match="its machine is number 183, expected 62"):
+        load_code(bytes(code), "gemm", 3, 3)
+    with pytest.raises(ArtifactError, match="its kernel takes 3 constants and 3 buffers, not 4 and 3"):
+        load_code(vmfb(), "gemm", 4, 3)
+    broken = replace(gemm_artifact(), binaries=(Binary("sm_90", "ptx", b".version 8.0"),))
+    with pytest.raises(ArtifactError, match="was built without a vmfb"):
+        Kernel(broken)(integers(4, 8), integers(3, 8))
+
+
+@pytest.mark.skipif(shutil.which("llvm-objdump-22") is None, reason="needs LLVM's disassembler")
+def test_the_machine_code_is_what_its_comments_say(tmp_path: Path) -> None:
+    source = Path(str(module.__file__)).read_text()
+    listing = re.findall(r'^    "([0-9a-f]+)" +# +([0-9a-f]+): (.*)$', source, re.MULTILINE)
+    assert bytes.fromhex("".join(code for code, _, _ in listing)) == module._BODY  # pyright: ignore[reportPrivateUsage]
+    object_file = tmp_path / "body.o"
+    (tmp_path / "body.s").write_text("".join(f".byte 0x{byte:02x}\n" for byte in module._BODY))  # pyright: ignore[reportPrivateUsage]
+    subprocess.run(["cc", "-c", "-o", object_file, tmp_path / "body.s"], check=True)
+    command = ["llvm-objdump-22", "-d", "--x86-asm-syntax=intel", "--no-show-raw-insn", object_file]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = re.sub(r"lock\n\s+[0-9a-f]+:\s+", "lock ", text)  # a prefix has a line of its own
+    found = re.findall(r"^\s+([0-9a-f]+):\s+(.*)$", text, re.MULTILINE)
+    assert [(place, _plain(one)) for _, place, one in listing] == [(place, _plain(one)) for place, one in found]
+
+
+def _plain(instruction: str) -> str:
+    """Without widths of memory, spaces, names of places and notes."""
+    text = re.sub(r"\b[qd]?word ptr |<.*>|;.*", "", instruction)
+    return re.sub(r"\s+", "", text)

@@ -1,0 +1,227 @@
+"""A kernel's function and a grid go in; the threads of torch run its workgroups.
+
+Torch's operators for CPUs run on the threads of an OpenMP runtime, and these spin for a while behind each of them. A
+pool of other threads would have to share the cores with them; a parallel region of the same runtime finds them awake.
+Its body has to be machine code, since Python holds one thread at a time: `_BODY`, the only one of this project that no
+compiler made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+import platform
+import struct
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from wavespec.runtime.code import ArtifactError
+from wavespec.runtime.loaded_code import LoadedCode, executable_memory, protect
+
+STACK_BYTES: Final = 4 << 20
+"""Stack of a thread while it runs workgroups, however small its own is; kernels may keep tiles on it."""
+_LOCAL_BYTES: Final = 4 << 20
+"""Memory of a thread for packed panels, unless a kernel asks for more."""
+_GUARD: Final = mmap.PAGESIZE
+"""Bytes at the end of a stack that nothing may touch: what grows over it stops there."""
+
+# void body(workspace *): a thread switches to its own stack of the workspace, and takes workgroups as long as there are
+# some. On the stack is the `workgroup_state` of IREE: x, y, z, the number of the thread, its memory, bytes of that.
+_BODY: Final = bytes.fromhex(
+    "f30f1efa"  #  0: endbr64
+    "55"  #  4: push rbp
+    "53"  #  5: push rbx
+    "4154"  #  6: push r12
+    "4889e5"  #  8: mov rbp,rsp
+    "4883e4f0"  #  b: and rsp,-0x10
+    "4889fb"  #  f: mov rbx,rdi
+    "ff5330"  # 12: call [rbx+0x30]
+    "89c0"  # 15: mov eax,eax
+    "483b4328"  # 17: cmp rax,[rbx+0x28]
+    "0f838c000000"  # 1b: jae 0xad
+    "4989c4"  # 21: mov r12,rax
+    "48ffc0"  # 24: inc rax
+    "480faf4318"  # 27: imul rax,[rbx+0x18]
+    "48034310"  # 2c: add rax,[rbx+0x10]
+    "488d60c0"  # 30: lea rsp,[rax - 0x40]
+    "48c744240800000000"  # 34: mov [rsp+0x8],0x0
+    "448964240c"  # 3d: mov [rsp+0xc],r12d
+    "4c0fafa390000000"  # 42: imul r12,[rbx+0x90]
+    "4c036320"  # 4a: add r12,[rbx+0x20]
+    "4c89642410"  # 4e: mov [rsp+0x10],r12
+    "488b8390000000"  # 53: mov rax,[rbx+0x90]
+    "89442418"  # 5a: mov [rsp+0x18],eax
+    "b801000000"  # 5e: mov eax,0x1
+    "f0480fc14340"  # 63: lock xadd [rbx+0x40],rax
+    "483b8380000000"  # 69: cmp rax,[rbx+0x80]
+    "733b"  # 70: jae 0xad
+    "31d2"  # 72: xor edx,edx
+    "8b8b98000000"  # 74: mov ecx,[rbx+0x98]
+    "48f7f1"  # 7a: div rcx
+    "891424"  # 7d: mov [rsp],edx
+    "31d2"  # 80: xor edx,edx
+    "8b8b9c000000"  # 82: mov ecx,[rbx+0x9c]
+    "48f7f1"  # 88: div rcx
+    "89542404"  # 8b: mov [rsp+0x4],edx
+    "6689442408"  # 8f: mov [rsp+0x8],ax
+    "488b3b"  # 94: mov rdi,[rbx]
+    "488b7308"  # 97: mov rsi,[rbx+0x8]
+    "4889e2"  # 9b: mov rdx,rsp
+    "ff9388000000"  # 9e: call [rbx+0x88]
+    "85c0"  # a4: test eax,eax
+    "74b6"  # a6: je 0x5e
+    "894348"  # a8: mov [rbx+0x48],eax
+    "ebb1"  # ab: jmp 0x5e
+    "4889ec"  # ad: mov rsp,rbp
+    "415c"  # b0: pop r12
+    "5b"  # b2: pop rbx
+    "5d"  # b3: pop rbp
+    "c3"  # b4: ret
+)
+_ZERO: Final = bytes.fromhex("31c0c3")  # int number(void): xor eax, eax; ret
+
+# A workspace, as `_BODY` knows it.
+_FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, end of a stack, bytes of it, memory, threads
+_CALL_AT: Final = _FIXED.size
+# Number of a thread; next workgroup and status, for themselves; how many, function, memory of a thread, x, y; and the
+# `dispatch_state` of IREE: size of a workgroup, constants, grid, threads, buffers, three addresses. Buffers and
+# constants follow.
+_CALL: Final = "<Q8xQi52xQQQIIIIHHIIHBBQQQ"
+_STATE_AT: Final = 160
+_BUFFERS_AT: Final = 208
+_LENGTHS_AT: Final = 4096
+_ENVIRONMENT_AT: Final = _LENGTHS_AT + 256 * 8
+_STATUS_AT: Final = 72
+_HEAD_BYTES: Final = 8192
+_PROT_NONE: Final = 0
+
+
+class Workspace:
+    """What one call at a time needs in memory: how far it is, stacks, and the threads' own memory."""
+
+    def __init__(self, threads: int, local_bytes: int) -> None:
+        self.threads, self.local_bytes = threads, local_bytes
+        stacks = _HEAD_BYTES
+        local = stacks + threads * STACK_BYTES
+        self.memory = mmap.mmap(-1, local + threads * local_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.address = base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+        for number in range(threads):
+            protect(base + stacks + number * STACK_BYTES, _GUARD, _PROT_NONE)
+        first = base + stacks + STACK_BYTES
+        _FIXED.pack_into(
+            self.memory, 0, base + _ENVIRONMENT_AT, base + _STATE_AT, first, STACK_BYTES, base + local, threads
+        )
+        # Kernels know the extents of their buffers by the sizes of dims.
+        struct.pack_into("<256Q", self.memory, _LENGTHS_AT, *[(1 << 63) - 1] * 256)
+
+
+_free: list[Workspace] = []
+_state = {"threads": False, "forked": False}
+
+
+class Workgroups:
+    """Runs one function on the threads of the caller's OpenMP runtime."""
+
+    def __init__(self, code: LoadedCode, constants: int, buffers: int) -> None:
+        self._code = code
+        self._constants, self._buffers = constants, buffers
+        self._call = struct.Struct(f"{_CALL}{buffers}Q{constants}i")
+        self._constants_at = _BUFFERS_AT + 8 * buffers
+        if _CALL_AT + self._call.size > _LENGTHS_AT:
+            raise ArtifactError(f"no kernel for a CPU takes {constants} constants and {buffers} buffers.")
+
+    def run(
+        self, grid: tuple[int, int, int], workgroups: int, addresses: tuple[int, ...], constants: tuple[int, ...]
+    ) -> None:
+        """Run all workgroups; returns when all are done.
+
+        Args:
+            addresses: of the buffers that the kernel takes.
+
+        Raises:
+            RuntimeError: where one of them says that it failed.
+        """
+        threads = 1 if _state["forked"] else min(torch.get_num_threads(), workgroups)
+        entry = _entry()
+        space = _workspace(threads, self._code.local_bytes)
+        base, (x, y, z) = space.address, grid
+        # fmt: off
+        self._call.pack_into(
+            space.memory, _CALL_AT, entry.zero if threads == 1 else entry.number, 0, 0, workgroups, self._code.function,
+            self._code.local_bytes, x, y, 1, 1, 1, self._constants, x, y, z, min(threads, 255), self._buffers,
+            base + self._constants_at, base + _BUFFERS_AT, base + _LENGTHS_AT, *addresses, *constants,
+        )
+        # fmt: on
+        try:
+            if threads == 1:
+                entry.body(base)
+            else:
+                entry.region(entry.address, base, threads, 0)
+            (status,) = struct.unpack_from("<i", space.memory, _STATUS_AT)
+        finally:
+            _free.append(space)
+        if status:
+            raise RuntimeError(f"a workgroup ended with status {status}")
+
+
+def _workspace(threads: int, local_bytes: int) -> Workspace:
+    """One that nobody uses, with room for so many threads; calls of several Python threads use several."""
+    try:
+        space = _free.pop()
+    except IndexError:
+        return Workspace(threads, max(local_bytes, _LOCAL_BYTES))
+    if space.threads < threads or space.local_bytes < local_bytes:
+        return Workspace(max(threads, space.threads), max(local_bytes, space.local_bytes))
+    return space
+
+
+@functools.cache
+def _openmp() -> Any:
+    """The OpenMP runtime that torch's operators run on; None where it has none that is called like GNU's."""
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        found = ctypes.CDLL(os.fspath(library))
+        return found if found.GOMP_parallel and found.omp_get_thread_num else None
+    except (OSError, AttributeError):
+        return None
+
+
+def are_shared_out() -> bool:
+    """Whether workgroups can be run by this module here: x86-64, Linux, a torch with OpenMP."""
+    return sys.platform == "linux" and platform.machine() == "x86_64" and _openmp() is not None
+
+
+class _Entry:
+    """What machine code is called by: `_BODY` itself, and the parallel region whose body it is."""
+
+    def __init__(self, openmp: Any) -> None:
+        self.memory, self.address = executable_memory(mmap.PAGESIZE)
+        self.memory[: len(_BODY + _ZERO)] = _BODY + _ZERO
+        self.zero = self.address + len(_BODY)
+        protect(self.address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)
+        self.body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+        self.region: Any = openmp.GOMP_parallel
+        self.region.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        self.region.restype = None
+        self.number = ctypes.cast(openmp.omp_get_thread_num, ctypes.c_void_p).value
+
+
+_entry = functools.cache(lambda: _Entry(_openmp()))
+
+
+def _before_fork() -> None:
+    # Threads of the runtime do not survive a fork, and a region would wait for them.
+    _state["threads"] = _state["forked"] or len(os.listdir("/proc/self/task")) > 1
+
+
+def _after_fork() -> None:
+    _state["forked"] = _state["threads"]
+
+
+if hasattr(os, "register_at_fork") and sys.platform == "linux":
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
