@@ -163,7 +163,7 @@ def test_what_lanes_have_behind_the_last_step_is_the_result(small: Path, tmp_pat
     one.call(sizes, inputs, stop_at)
     (stop,) = at.seen(stop_at)
     assert stop.counters["at_K"] == 32
-    held = torch.cat([torch.from_numpy(registers.values).flatten() for registers in stop.registers])
+    held = torch.cat([torch.as_tensor(registers.values).flatten() for registers in stop.registers])
     exact = reference(spec, *inputs)
     assert torch.equal(held.double().sort().values, exact.flatten().sort().values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -186,7 +187,9 @@ def _check_together(
     if break_ and not simulate:
         raise OptionsApart("--break", "Only the simulator stops somewhere.", hints=["Add '--simulate'."])
     if selected and not break_:
-        raise OptionsApart(selected[0], "There is no place to stop at.", hints=["Add '--break LINE' or '--break NODE'."])
+        raise OptionsApart(
+            selected[0], "There is no place to stop at.", hints=["Add '--break LINE' or '--break NODE'."]
+        )
     if simulate and (strided is not None or debug):
         option = "--debug" if debug else "--strided"
         hints = ["'--break NAME' shows what lanes have of a value."] if debug else []
@@ -367,7 +370,7 @@ def _measured(
     return row
 
 
-def _scalars(scalars: dict[str, Number]) -> dict[str, Any]:
+def _scalars(scalars: Mapping[str, Number]) -> dict[str, Any]:
     return {"scalars": {name: _json_number(number) for name, number in scalars.items()}} if scalars else {}
 
 

@@ -157,8 +157,9 @@ def _table(stop: Stop, start: int, lanes: int) -> list[str]:
             values = one.values[start + lane, :count]
             row += [_number(value) for value in values] if stop.enabled[start + lane] else ["-"] * count
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    table = ["    " + "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in (head, *rows)]
-    left = [f"{lanes - len(rows)} more lanes"] * (lanes > len(rows)) + [f"{total - shown} more registers"] * (total > shown)
+    aligned = ("  ".join(map(str.rjust, line, widths)) for line in (head, *rows))
+    table = [f"    {line}".rstrip() for line in aligned]
+    left = [f"{n} more {what}" for n, what in ((lanes - len(rows), "lanes"), (total - shown, "registers")) if n]
     return [*table, *([f"    … {enumeration(left)}: '--lane N' shows one lane whole"] if left else [])]
 
 
@@ -171,7 +172,9 @@ def _whole(stop: Stop, thread: int) -> list[str]:
         place = f" (@{one.memory.memory.name} at {_place(one, thread)})" if one.memory else ""
         lines.append(f"    {one.name}{place}")
         numbers = [_number(value) for value in one.values[thread]]
-        lines += [f"      {'  '.join(numbers[at : at + _MOST_NUMBERS])}" for at in range(0, len(numbers), _MOST_NUMBERS)]
+        lines += [
+            f"      {'  '.join(numbers[at : at + _MOST_NUMBERS])}" for at in range(0, len(numbers), _MOST_NUMBERS)
+        ]
     return lines
 
 

@@ -71,9 +71,9 @@ class _Strand:
 def interleave(
     courses: Mapping[str, Course], landing: deque[Callable[[], None]], findings: FindingList, order: Order
 ) -> bool:
-    """Run strands, by their names, to the end; or until everybody waits, which is reported unless one is asked to: False.
+    """Run strands, by their names, to the end; or until everybody waits, which is reported: False.
 
-    ``landing``: bulk copies in flight.
+    ``landing``: bulk copies in flight.  Who waits for one that is asked to stand still is in no deadlock.
     """
     strands = [_Strand(name, course) for name, course in courses.items()]
     chance = random.Random(order) if isinstance(order, int) else None

@@ -111,9 +111,7 @@ class Strand:
 
     def _stops(self, op: Op, stop_at: StopAt) -> bool:
         memory = self.memory
-        return stop_at.reached(
-            op, self.workgroup.number, self.symbols, self.values, memory.memories, memory.enabled
-        )
+        return stop_at.reached(op, self.workgroup.number, self.symbols, self.values, memory.memories, memory.enabled)
 
     def _holds(self, asked: Expr) -> bool:
         return bool(self.symbols.per_thread(asked)[self.memory.enabled].all())

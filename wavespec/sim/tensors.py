@@ -29,15 +29,15 @@ def array_to_tensor(array: Array, dtype: str) -> Tensor:
     """The same bytes."""
     plain = np.ascontiguousarray(array)
     if DTYPES[dtype].kind == "bool":
-        return torch.from_numpy(plain)
-    return torch.from_numpy(plain.reshape(-1).view(np.uint8)).view(_torch(dtype)).view(array.shape)
+        return torch.as_tensor(plain)
+    return torch.as_tensor(plain.reshape(-1).view(np.uint8)).view(_torch(dtype)).view(array.shape)
 
 
 def elements_to_tensor(array: Array, dtype: str) -> Tensor:
     """The same elements, which share bytes where those of the type do."""
     if not DTYPES[dtype].is_packed:
         return array_to_tensor(array, dtype)
-    codes = torch.from_numpy(np.ascontiguousarray(array).view(np.uint8))
+    codes = torch.as_tensor(np.ascontiguousarray(array).view(np.uint8))
     return packed(codes, dtype).view(_torch(dtype))
 
 
