@@ -13,6 +13,7 @@ from tests.sim.planted_bugs import Bug, altered, dropped, off_by_one, swapped_op
 from wavespec.cli import simulate
 from wavespec.cli.measure import random_inputs
 from wavespec.cli.stops import BreakAt
+from wavespec.ir.expr import symbol
 from wavespec.pipeline import lower
 from wavespec.schema import load
 from wavespec.sim.reference import reference
@@ -177,6 +178,16 @@ def test_waves_with_roles_stop_each_at_its_own_time() -> None:
     stops, kernel = at.seen(stop_at), one.kernel(sizes)
     assert [stop.first // kernel.lanes for stop in stops] == list(range(kernel.wave_count))
     assert not [one for one in found if one.is_error]
+
+
+def test_what_ends_before_the_place_says_why(wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, altered("for", "upper", lambda upper: upper + 32 * symbol("lane", 0, 63)))
+    result = wavespec("run", small, "--simulate", "--target", "gfx942", "--break", "acc")
+    assert result.code == 1 and "error[non-uniform-loop]" in result.err
+    assert result.out.splitlines() == [
+        "small on gfx942, simulated, M=40 N=24 K=64: UNSAFE",
+        "  ended before '--break'",
+    ]
 
 
 def test_the_table_is_cut_and_a_lane_is_whole(wavespec: Command, small: Path) -> None:

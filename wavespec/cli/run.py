@@ -109,7 +109,7 @@ def run(
     lane: Lane = None,
     json: Json = False,
 ) -> None:
-    """Build a spec, run it on random tensors, and compare the result with the reference."""
+    """Build a spec, run it on random tensors, or simulate that, and compare the result with the reference."""
     failures.MODE.json = json
     found: list[tuple[str, list[dict[str, Any]]]] = []
     selected = {"--step": step, "--workgroup": workgroup, "--wave": wave is not None, "--lane": lane is not None}
@@ -184,6 +184,7 @@ def bench(
 def _check_together(
     simulate: bool, break_: str, selected: list[str], strided: int | None, debug: list[str] | None
 ) -> None:
+    """Refuse options that would do nothing; ``selected``: those that select what is shown where it stops."""
     if break_ and not simulate:
         raise OptionsApart("--break", "Only the simulator stops somewhere.", hints=["Add '--simulate'."])
     if selected and not break_:
@@ -311,6 +312,8 @@ def _simulated_run(
     errors = sum(diagnostic.is_error for diagnostic in diagnostics)
     row: dict[str, Any] = {"ok": not errors, "verdict": "stopped", "sizes": sizes, **_scalars(simulator.scalars)}
     if at is not None and stop_at is not None:
+        if errors and not stop_at.stops:
+            return row | {"verdict": "UNSAFE"}, diagnostics, "  ended before '--break'"
         stops = at.seen(stop_at)
         return row | {"stops": at.json(stops, stop_at.kernel)}, diagnostics, at.text(stops, stop_at.kernel)
     found, doubts = accuracy(simulator.spec, inputs, results, simulator.scalars)
