@@ -517,43 +517,30 @@ def subjects(*targets: str) -> list[Subject]:
 
 def tensor_to_array(tensor: Tensor, dtype: str) -> Array:
     """The same bytes."""
-    from wavespec.ir.dtype import DTYPES
-    from wavespec.sim.elements import numpy_dtype
+    from wavespec.sim import tensors
 
-    kind = numpy_dtype(DTYPES[dtype])
-    flat = tensor.contiguous().view(-1)  # a tensor without dims has no view of another element size
-    return flat.view(torch.uint8 if tensor.dtype != torch.bool else torch.bool).numpy().view(kind).reshape(tensor.shape)
+    return tensors.tensor_to_array(tensor, dtype)
 
 
 def tensor_to_elements(tensor: Tensor, dtype: str) -> Array:
     """The same elements, each in bytes of its own."""
-    from wavespec.sim.packed import unpacked_codes
+    from wavespec.sim import tensors
 
-    if dtype in PACKED:
-        tensor = unpacked_codes(tensor, dtype).to(torch.uint8)
-    return tensor_to_array(tensor, dtype)
+    return tensors.tensor_to_elements(tensor, dtype)
 
 
 def array_to_tensor(array: Array, dtype: str) -> Tensor:
     """The same bytes."""
-    import numpy as np
+    from wavespec.sim import tensors
 
-    kind = TORCH[dtype]
-    plain = np.ascontiguousarray(array)
-    if kind is torch.bool:
-        return torch.from_numpy(plain)
-    return torch.from_numpy(plain.reshape(-1).view(np.uint8)).view(kind).view(array.shape)
+    return tensors.array_to_tensor(array, dtype)
 
 
 def elements_to_tensor(array: Array, dtype: str) -> Tensor:
     """The same elements, which share bytes where those of the type do."""
-    import numpy as np
+    from wavespec.sim import tensors
 
-    from wavespec.sim.packed import packed
-
-    if dtype not in PACKED:
-        return array_to_tensor(array, dtype)
-    return packed(torch.from_numpy(np.ascontiguousarray(array).view(np.uint8)), dtype).view(TORCH[dtype])
+    return tensors.elements_to_tensor(array, dtype)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,13 @@ from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
 from wavespec.cli.numbers import ScalarOption, chosen_scalars, whole_scalars
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import MemberOption, kernels_of, spec_files
-from wavespec.diagnostics import WavespecError
+from wavespec.cli.terminal import print_diagnostics
+from wavespec.diagnostics import Diagnostic, WavespecError, to_json
 
 if TYPE_CHECKING:
     from wavespec.cli.doubts import Doubt
+    from wavespec.cli.simulate import Simulator
+    from wavespec.cli.stops import BreakAt
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
     from wavespec.schema.language.scalars import Number
@@ -49,6 +53,22 @@ Strided = Annotated[
         help="Pass tensors with 'strides: any' as views of rows that have so many columns more in front.",
     ),
 ]
+Simulate = Annotated[
+    bool,
+    typer.Option(
+        "--simulate", help="Run in the simulator of lanes, which reports races and accesses out of bounds; no times."
+    ),
+]
+Break = Annotated[
+    str,
+    typer.Option(
+        "--break", metavar="LINE|NODE", help="Stop the simulator behind this line or node, and show what lanes have."
+    ),
+]
+Step = Annotated[int, typer.Option(min=0, help="With --break: how often to pass by before.")]
+InWorkgroup = Annotated[int, typer.Option("--workgroup", min=0, help="With --break: which workgroup.")]
+Wave = Annotated[int | None, typer.Option(min=0, help="With --break: which wave.", show_default="all")]
+Lane = Annotated[int | None, typer.Option(min=0, help="With --break: which lane.", show_default="the first ones")]
 Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")]
 
 
@@ -67,6 +87,10 @@ class NothingStrided(WavespecError, code="nothing-strided"):
         super().__init__("--strided", f"No tensor of {kernel} may have any strides.", hints=[hint])
 
 
+class OptionsApart(WavespecError, code="options-apart"):
+    """An option means nothing without another, or beside it."""
+
+
 def run(
     spec: Spec,
     dim: Dims = None,
@@ -77,12 +101,29 @@ def run(
     repeats: Repeats = 10,
     debug: Debug = None,
     strided: Strided = None,
+    simulate: Simulate = False,
+    break_: Break = "",
+    step: Step = 0,
+    workgroup: InWorkgroup = 0,
+    wave: Wave = None,
+    lane: Lane = None,
     json: Json = False,
 ) -> None:
-    """Build a spec, run it on random tensors, and compare the result with the reference."""
+    """Build a spec, run it on random tensors, or simulate that, and compare the result with the reference."""
     failures.MODE.json = json
     found: list[tuple[str, list[dict[str, Any]]]] = []
+    selected = {"--step": step, "--workgroup": workgroup, "--wave": wave is not None, "--lane": lane is not None}
+    _check_together(simulate, break_, [option for option, is_used in selected.items() if is_used], strided, debug)
     asked = _asked(spec, dim, scalar, member, target)
+    if simulate:
+        from wavespec.cli.stops import BreakAt
+
+        at = BreakAt(break_, step, workgroup, wave, lane) if break_ else None
+        for one in asked:
+            rows = _simulated(one, target, seed, at, is_asked=bool(dim), is_printed=not json)
+            found.append((one[1].name, rows))
+        _finish(found, target, json)
+        return
     for _, kernel_spec, _, _ in asked if strided is not None else ():
         if all(tensor.strides != "any" for tensor in kernel_spec.tensors.values()):
             raise NothingStrided(kernel_spec.name)
@@ -138,6 +179,22 @@ def bench(
                 _print_doubts(row)
         found.append((kernel_spec.name, rows))
     _finish(found, target, json)
+
+
+def _check_together(
+    simulate: bool, break_: str, selected: list[str], strided: int | None, debug: list[str] | None
+) -> None:
+    """Refuse options that would do nothing; ``selected``: those that select what is shown where it stops."""
+    if break_ and not simulate:
+        raise OptionsApart("--break", "Only the simulator stops somewhere.", hints=["Add '--simulate'."])
+    if selected and not break_:
+        raise OptionsApart(
+            selected[0], "There is no place to stop at.", hints=["Add '--break LINE' or '--break NODE'."]
+        )
+    if simulate and (strided is not None or debug):
+        option = "--debug" if debug else "--strided"
+        hints = ["'--break NAME' shows what lanes have of a value."] if debug else []
+        raise OptionsApart(option, "The simulator takes contiguous tensors and shows no whole values.", hints=hints)
 
 
 def _asked(path: Path, dims: list[str] | None, scalars: list[str] | None, member: str, target: str) -> list[Run]:
@@ -218,6 +275,57 @@ def _debugged(
     return found
 
 
+def _simulated(
+    asked: Run, target: str, seed: int, at: BreakAt | None, *, is_asked: bool, is_printed: bool
+) -> list[dict[str, Any]]:
+    """What the simulator finds in every run, or what lanes have where it stops; diagnostics are printed."""
+    from wavespec.cli.simulate import Simulator
+    from wavespec.schema.families.family_errors import naming_member
+
+    label, spec, runs, scalars = asked
+    rows: list[dict[str, Any]] = []
+    with naming_member(label):
+        simulator = Simulator(spec, target, scalars)
+        fitting = simulator.sizes(runs, is_asked=is_asked, one_workgroup=at is not None)
+    for wanted, sizes in fitting:
+        if wanted != sizes:
+            print(f"{spec.name}: {sizes_in_words(sizes)} in place of {sizes_in_words(wanted)}", file=sys.stderr)
+        with progress(f"simulating {spec.name} with {sizes_in_words(sizes)}"):
+            row, diagnostics, text = _simulated_run(simulator, sizes, seed, at)
+        if is_printed:
+            print_diagnostics(diagnostics)
+            _print_run(spec.name, f"{target}, simulated", row)
+            print(text)
+        rows.append(row | {"findings": [to_json(diagnostic) for diagnostic in diagnostics]})
+    return rows
+
+
+def _simulated_run(
+    simulator: Simulator, sizes: dict[str, int], seed: int, at: BreakAt | None
+) -> tuple[dict[str, Any], list[Diagnostic], str]:
+    """A row, what was found, and what is to be printed below the row."""
+    from wavespec.cli.measure import accuracy, random_inputs
+
+    inputs = random_inputs(simulator.spec, sizes, seed, "cpu")
+    stop_at = at.stop_at(simulator, sizes) if at is not None else None
+    results, diagnostics = simulator.call(sizes, inputs, stop_at)
+    errors = sum(diagnostic.is_error for diagnostic in diagnostics)
+    row: dict[str, Any] = {"ok": not errors, "verdict": "stopped", "sizes": sizes, **_scalars(simulator.scalars)}
+    if at is not None and stop_at is not None:
+        if errors and not stop_at.stops:
+            return row | {"verdict": "UNSAFE"}, diagnostics, "  ended before '--break'"
+        stops = at.seen(stop_at)
+        return row | {"stops": at.json(stops, stop_at.kernel)}, diagnostics, at.text(stops, stop_at.kernel)
+    found, doubts = accuracy(simulator.spec, inputs, results, simulator.scalars)
+    verdict = _verdict(found, doubts)
+    is_right = verdict in ("ok", "shows little")
+    row |= {"ok": is_right and not errors, "verdict": "UNSAFE" if is_right and errors else verdict}
+    row |= _errors(found, doubts)
+    warnings = len(diagnostics) - errors
+    words = [f"{n} {what}{'s' * (n != 1)}" for n, what in ((errors, "error"), (warnings, "warning")) if n]
+    return row, diagnostics, f"  found          {' and '.join(words) or 'nothing'}"
+
+
 def _measured(
     spec: KernelSpec,
     kernel: Kernel,
@@ -249,12 +357,9 @@ def _measured(
     row: dict[str, Any] = {
         "ok": (verdict := _verdict(found, doubts)) in ("ok", "shows little"),
         "verdict": verdict,
-        "doubts": [doubt.text for doubt in doubts],
         "sizes": sizes,
-        **({"scalars": {name: _json_number(number) for name, number in scalars.items()}} if scalars else {}),
-        "error": _finite(found.error),
-        "torch_error": found.torch_error,
-        "error_ratio": _finite(found.ratio),
+        **_scalars(scalars),
+        **_errors(found, doubts),
         "seconds": seconds[0],
         "gflops": operations / seconds[0] / 1e9,
         "threads": torch.get_num_threads() if device == "cpu" else None,
@@ -266,6 +371,19 @@ def _measured(
             "speed_up": seconds[1] / seconds[0],
         }
     return row
+
+
+def _scalars(scalars: Mapping[str, Number]) -> dict[str, Any]:
+    return {"scalars": {name: _json_number(number) for name, number in scalars.items()}} if scalars else {}
+
+
+def _errors(found: Accuracy, doubts: list[Doubt]) -> dict[str, Any]:
+    return {
+        "doubts": [doubt.text for doubt in doubts],
+        "error": _finite(found.error),
+        "torch_error": found.torch_error,
+        "error_ratio": _finite(found.ratio),
+    }
 
 
 def _finish(found: list[tuple[str, list[dict[str, Any]]]], target: str, json: bool) -> None:
@@ -283,13 +401,16 @@ def _finish(found: list[tuple[str, list[dict[str, Any]]]], target: str, json: bo
 def _print_run(name: str, target: str, row: dict[str, Any]) -> None:
     from wavespec.tune.judge import ALLOWED_RATIO
 
-    ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
-    error = "not finite" if row["error"] is None else f"{row['error']:.3g}"
     scalars = "".join(f", {scalar}={number}" for scalar, number in row.get("scalars", {}).items())
     print(f"{name} on {target}, {sizes_in_words(row['sizes'])}{scalars}: {row['verdict']}")
+    if "error" not in row:
+        return
+    ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
+    error = "not finite" if row["error"] is None else f"{row['error']:.3g}"
     _print_doubts(row)
     print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
-    print(f"  median time    {_speed(row['seconds'], row['gflops'])}")
+    if "seconds" in row:
+        print(f"  median time    {_speed(row['seconds'], row['gflops'])}")
 
 
 def _verdict(found: Accuracy, doubts: list[Doubt]) -> str:

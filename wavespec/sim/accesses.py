@@ -71,7 +71,7 @@ class MemoryUnit:
         )
         if op.get("valid") is None or not self.machine.globals.checked_stores:
             self._check_alignment(op, target, index, active, required=False)
-        self.statistics.access(op, "store", target, index, active)
+        self.statistics.access(op, "store", target, index, active, self.lanes)
         if target.shadow is None:
             self.findings.add("store-to-input", op, lambda: f"'store' writes the input tensor @{target.memory.name}.")
             return
@@ -94,7 +94,7 @@ class MemoryUnit:
         target, count = self.memories[op["memory"]], values.shape[1]
         index, active = self._elements(op, target, op["offset"], None, count, self._active(op, count))
         self._check_alignment(op, target, index[:, :1], active[:, :1], required=False)
-        self.statistics.access(op, "atomic", target, index, active)
+        self.statistics.access(op, "atomic", target, index, active, self.lanes)
         assert target.shadow is not None, f"atomic on the input @{target.memory.name}"
         where = index[active]
         self.workgroup.report(op, target, target.shadow.update(self._access(op, where, self._lanes(active))))
@@ -117,7 +117,7 @@ class MemoryUnit:
         active = np.repeat((lane < 8 * count)[:, None], width, axis=1)
         index, inside = self._elements(op, source, op["offset"], op.get("buffer"), width, active)
         self._check_alignment(op, source, index, inside, required=True)
-        self.statistics.access(op, "matrix load", source, index, inside)
+        self.statistics.access(op, "matrix load", source, index, inside, self.lanes)
         where = index[inside]
         if source.shadow is not None:
             self.workgroup.report(op, source, source.shadow.read(self._collective(op, where)))
@@ -134,7 +134,7 @@ class MemoryUnit:
         active = np.repeat((lane < 8 * count)[:, None], rows.shape[1], axis=1)
         index, inside = self._elements(op, target, op["offset"], op.get("buffer"), rows.shape[1], active)
         self._check_alignment(op, target, index, inside, required=True)
-        self.statistics.access(op, "matrix store", target, index, inside)
+        self.statistics.access(op, "matrix store", target, index, inside, self.lanes)
         assert target.shadow is not None, f"store_matrix into the input @{target.memory.name}"
         where = index[inside]
         self.workgroup.report(op, target, target.shadow.write(self._collective(op, where)))
@@ -147,7 +147,7 @@ class MemoryUnit:
         index, inside = self._elements(op, target, op["offset"], op.get("buffer"), count, everywhere)
         self._check_alignment(op, target, index, inside, required=True)
         self._check_lane_order(op, target, index)
-        self.statistics.access(op, "async store", target, index, inside)
+        self.statistics.access(op, "async store", target, index, inside, self.lanes)
         where, lanes = index[inside], self._lanes(inside)
         assert target.shadow is not None, f"copy_async into the input @{target.memory.name}"
         access = self._access(op, where, lanes, actors=self.clocks.copies + lanes)
@@ -194,7 +194,7 @@ class MemoryUnit:
     ) -> Array:
         index, active = self._elements(op, source, offset, buffer, active.shape[1], active)
         self._check_alignment(op, source, index, active, required=required_alignment)
-        self.statistics.access(op, "load", source, index, active)
+        self.statistics.access(op, "load", source, index, active, self.lanes)
         everything = bool(active.all())
         where = index.reshape(-1) if everything else index[active]
         if source.shadow is not None:
@@ -287,6 +287,7 @@ class MemoryUnit:
                     f"@{target.memory.name}, which is not a multiple of {piece}, in {self._thread(thread)}."
                 ),
                 count=int(wrong.sum()),
+                severity="error" if required else "warning",
             )
 
     def _check_lane_order(self, op: Op, target: SimulatedMemory, index: Integers) -> None:

@@ -28,7 +28,7 @@ def access_cycles(address: Integers, active: Flags, width: int, lanes: int, shar
         ]
         return sum(cycles for cycles, _ in parts), sum(ideal for _, ideal in parts)
     row_bytes = shared.banks * shared.bank_bytes
-    group = max(1, min(lanes, row_bytes // width))
+    group = _phase_lanes(width, lanes, shared)
     ideal_per_group = -(-group * width // row_bytes)
     covered = -(-width // shared.bank_bytes)
     words = (address // shared.bank_bytes)[:, None] + np.arange(covered)
@@ -44,3 +44,23 @@ def access_cycles(address: Integers, active: Flags, width: int, lanes: int, shar
     per_bank = np.bincount((groups * shared.banks + words % shared.banks)[counted], minlength=len(words) * shared.banks)
     cycles = per_bank.reshape(len(words), shared.banks).max(axis=1)
     return int(cycles.sum()), int(ideal_per_group * np.count_nonzero(cycles))
+
+
+def busiest_bank(address: Integers, active: Flags, width: int, lanes: int, shared: SharedMemory) -> tuple[int, ...]:
+    """The threads that ask one bank for different words in one phase, where those are most; as in `access_cycles`."""
+    width = min(width, shared.access_bytes)
+    group = _phase_lanes(width, lanes, shared)
+    worst: dict[int, int] = {}
+    for first in range(0, len(address), group):
+        asked: dict[int, dict[int, int]] = {}
+        for thread in first + np.flatnonzero(active[first : first + group]):
+            start = int(address[thread])
+            for word in range(start // shared.bank_bytes, (start + width - 1) // shared.bank_bytes + 1):
+                asked.setdefault(word % shared.banks, {}).setdefault(word, int(thread))
+        worst = max(worst, *asked.values(), key=len)
+    return tuple(dict.fromkeys(worst.values()))
+
+
+def _phase_lanes(width: int, lanes: int, shared: SharedMemory) -> int:
+    """How many consecutive lanes are served together."""
+    return max(1, min(lanes, shared.banks * shared.bank_bytes // width))

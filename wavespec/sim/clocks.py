@@ -140,7 +140,7 @@ class Clocks:
             lane = f"lane {actor % self.kernel.lanes} of " if self.kernel.threads > 1 else ""
             return lane + self._wave(actor // self.kernel.lanes)
         if actor < self.copies:
-            return "several lanes"
+            return f"several lanes of {self._strand(actor - self.several)}"
         if actor < self.products:
             return f"an asynchronous copy of {self.words(actor - self.copies)}"
         if actor < self.stores:
@@ -148,6 +148,12 @@ class Clocks:
         if actor < self.outward:
             return f"a bulk store of {self.words(actor - self.stores)}"
         return "a bulk store" if actor == self.outward else "a bulk copy"
+
+    def _strand(self, strand: int) -> str:
+        first = strand * self.strand_lanes // self.kernel.lanes
+        if self.strand_lanes == self.kernel.lanes:
+            return self._wave(first)
+        return f"workgroup {self.workgroups[first * self.kernel.lanes // self.kernel.threads]}"
 
     def _wave(self, wave: int) -> str:
         rank, wave = divmod(wave, self.kernel.threads // self.kernel.lanes)

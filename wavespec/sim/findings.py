@@ -30,6 +30,7 @@ Kind = Literal[
     "signal-overrun",
     "divergent-operation",
     "deadlock",
+    "bank-conflict",
 ]
 
 
@@ -47,6 +48,7 @@ class Finding:
     ``unwaited-product``: a result is used before it is complete.  ``signal-bytes``: other bytes come than were
     announced; ``signal-overrun``: a signal may go on before everybody has seen its phase, or gets too many arrivals.
     ``divergent-operation``: only some lanes of a wave execute what takes all of them.  ``deadlock``: everybody waits.
+    ``bank-conflict``, a warning: lanes that are served together want different words of one bank of shared memory.
     """
 
     kind: Kind
@@ -57,12 +59,13 @@ class Finding:
     """Words for where the operation is, for kernels without spans."""
     related: Related | None = None
     count: int = 1
+    severity: Literal["error", "warning"] = "error"
 
     def diagnostic(self) -> Diagnostic:
         notes = (f"{self.count} times in all.",) if self.count > 1 else ()
         related = (self.related,) if self.related else ()
         where = self.span or self.place
-        return Diagnostic(self.kind, self.message, where, notes=notes, related=related)
+        return Diagnostic(self.kind, self.message, where, notes=notes, related=related, severity=self.severity)
 
     def __str__(self) -> str:
         return str(self.diagnostic())
@@ -81,6 +84,8 @@ class SimulationReport:
     findings: tuple[Finding, ...]
     counts: Mapping[str, int]
     bank_conflicts: Mapping[str, float]
+    slow_accesses: tuple[Finding, ...] = ()
+    """A warning for each shared access with bank conflicts: it is right, and takes longer."""
 
     @property
     def ok(self) -> bool:
@@ -120,6 +125,7 @@ class FindingList:
         *,
         other: int = -1,
         count: int = 1,
+        severity: Literal["error", "warning"] = "error",
     ) -> None:
         """Report; ``other`` is the ordinal of the operation on the other side."""
         ordinal = -1 if op is None else self.ordinal(op)
@@ -133,7 +139,7 @@ class FindingList:
         if partner and not partner.span:
             text += f" The other access is {self.place(other)}."
         span = op.span if op else None
-        self.found[key] = Finding(kind, text, span, op, self.place(ordinal), related, count)
+        self.found[key] = Finding(kind, text, span, op, self.place(ordinal), related, count, severity)
 
     def place(self, ordinal: int) -> str:
         """Words for an operation."""

@@ -25,6 +25,8 @@ class Wait:
     op: Op
     over: Callable[[], bool]
     words: Callable[[], str]
+    is_stop: bool = False
+    """Whether it is asked to stand still, so that those who wait for it are in no deadlock."""
 
 
 Course = Generator[Wait, None, None]
@@ -71,7 +73,7 @@ def interleave(
 ) -> bool:
     """Run strands, by their names, to the end; or until everybody waits, which is reported: False.
 
-    ``landing``: bulk copies in flight.
+    ``landing``: bulk copies in flight.  Who waits for one that is asked to stand still is in no deadlock.
     """
     strands = [_Strand(name, course) for name, course in courses.items()]
     chance = random.Random(order) if isinstance(order, int) else None
@@ -88,7 +90,7 @@ def interleave(
         chosen.wait = next(chosen.course, None)
         chosen.done = chosen.wait is None
     waiting = {strand.name: strand.wait for strand in strands if strand.wait is not None}
-    if waiting:
+    if waiting and not any(wait.is_stop for wait in waiting.values()):
         _deadlock(findings, waiting)
     return not waiting
 

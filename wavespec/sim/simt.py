@@ -35,6 +35,7 @@ from wavespec.sim.interleaving import Meetings, Order, interleave
 from wavespec.sim.memories import SimulatedMemory, numbers_of_tensors, tensors_to_memories, workgroup_memories
 from wavespec.sim.signals import fresh_signals
 from wavespec.sim.statistics import Statistics
+from wavespec.sim.stops import StopAt
 from wavespec.sim.strand import Stopped, Strand
 from wavespec.sim.symbols import SymbolValues, outside_range
 from wavespec.sim.workgroup import Workgroup
@@ -53,6 +54,7 @@ def simulate(
     workgroups: Iterable[tuple[int, ...]] | None = None,
     order: Order = "forward",
     scalars: Mapping[str, bool | int | float] | None = None,
+    stop_at: StopAt | None = None,
 ) -> SimulationReport:
     """Run a thread-level kernel.
 
@@ -64,6 +66,7 @@ def simulate(
         sizes: the value of every dim.
         workgroups: the ids to run, one number per grid axis; the whole grid where left out.
         scalars: the numbers of a call that has some.
+        stop_at: where to stop; then only its workgroup, and those of its cluster, run.
         order: which strand goes on where several can; whether a kernel is found right does not depend on it.
 
     Raises:
@@ -72,18 +75,18 @@ def simulate(
     """
     if kernel.level != "thread":
         raise ValueError(f"kernel '{kernel.name}' is at {kernel.level} level, the simulator runs thread level")
-    values = {size_name(dim): size for dim, size in sizes.items()}
-    values |= numbers_of_tensors(kernel, tensors, values) | _numbers_of_scalars(kernel, scalars or {})
+    values = numbers_of_call(kernel, tensors, sizes, scalars or {})
     _check_sizes(kernel, values)
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
-    findings, statistics = FindingList(kernel), Statistics(machine, kernel.lanes)
+    findings, statistics = FindingList(kernel), Statistics(machine, kernel)
     tensor_memories = tensors_to_memories(kernel, tensors, values)
     units: dict[str, MatrixUnit] = {}
-    apart = kernel.producers > 0 or any(op.is_(_APART) or op.get("waves") for op in kernel.walk())
-    strand_lanes, start = kernel.lanes if apart else kernel.threads, 1
+    strand_lanes, start = kernel.threads // strands_of(kernel), 1
     everything = itertools.product(*(range(extent) for extent in grid))
+    if stop_at is not None:
+        workgroups = [one for one in everything if _number_of(one, grid) == stop_at.workgroup]
     for ids in _clusters(workgroups if workgroups is not None else everything, grid, kernel.cluster):
-        numbers = [sum(index * int(np.prod(grid[:axis])) for axis, index in enumerate(one)) for one in ids]
+        numbers = [_number_of(one, grid) for one in ids]
         clocks, landing = Clocks(kernel, numbers, strand_lanes, start), deque[Callable[[], None]]()
         cluster: list[Workgroup] = []
         strands: list[Strand] = []
@@ -97,14 +100,46 @@ def simulate(
             meetings = Meetings(workgroup)
             for first in range(0, kernel.threads, strand_lanes):
                 symbols = SymbolValues(kernel, values, one, first, strand_lanes)
-                strands.append(Strand(workgroup, symbols, meetings, units))
+                strands.append(Strand(workgroup, symbols, meetings, units, stop_at))
         _run(cluster, strands, order)
         start = clocks.now
         statistics.measure_banks = False
     if workgroups is None:
         _check_outputs(tensor_memories, findings)
     results = {name: memory.tensor for name, memory in tensor_memories.items()}
-    return SimulationReport(results, findings.in_order(), dict(statistics.counts), statistics.bank_conflicts())
+    return SimulationReport(
+        results,
+        findings.in_order(),
+        dict(statistics.counts),
+        statistics.bank_conflicts(),
+        statistics.slow_accesses(findings),
+    )
+
+
+def strands_of(kernel: Kernel) -> int:
+    """The parts of a workgroup whose lanes run in step: all of it, or each wave where they have roles or wait."""
+    apart = kernel.producers > 0 or any(op.is_(_APART) or op.get("waves") for op in kernel.walk())
+    return kernel.threads // kernel.lanes if apart else 1
+
+
+def numbers_of_call(
+    kernel: Kernel,
+    tensors: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, bool | int | float],
+) -> dict[str, int]:
+    """What a call says in numbers, by symbol: sizes, offsets and strides, scalars.
+
+    Raises:
+        ValueError: a scalar has no number.
+    """
+    values = {size_name(dim): size for dim, size in sizes.items()}
+    return values | numbers_of_tensors(kernel, tensors, values) | _numbers_of_scalars(kernel, scalars)
+
+
+def _number_of(ids: tuple[int, ...], grid: tuple[int, ...]) -> int:
+    """The number of a workgroup: the first axis counts fastest."""
+    return sum(index * int(np.prod(grid[:axis])) for axis, index in enumerate(ids))
 
 
 def _numbers_of_scalars(kernel: Kernel, scalars: Mapping[str, bool | int | float]) -> dict[str, int]:

@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
-from wavespec.ir.kernel import Op
-from wavespec.sim.banks import access_cycles
+from wavespec.diagnostics import enumeration
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.sim.banks import access_cycles, busiest_bank
 from wavespec.sim.elements import Flags, Integers
+from wavespec.sim.findings import Finding, FindingList
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.targets.machine import Machine
+
+_MOST_LANES = 8
+
+
+@dataclass(slots=True)
+class _BankUse:
+    """All accesses of one operation name to one shared memory, from one line."""
+
+    op: Op
+    cycles: int = 0
+    ideal: int = 0
+    first: str = ""
+    """Words for the first conflict."""
 
 
 class Statistics:
     """Counts of one simulation; bank conflicts are those of its first workgroup, which is typical of all."""
 
-    def __init__(self, machine: Machine, lanes: int) -> None:
-        self.machine, self.lanes = machine, lanes
+    def __init__(self, machine: Machine, kernel: Kernel) -> None:
+        self.machine, self.kernel = machine, kernel
         self.counts: Counter[str] = Counter()
-        self._cycles: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self._banks: dict[str, _BankUse] = {}
         self.measure_banks = True
 
-    def access(self, op: Op, verb: str, target: SimulatedMemory, index: Integers, active: Flags) -> None:
-        """One access of ``index[threads, elements]``, of which ``active`` take part."""
+    def access(
+        self, op: Op, verb: str, target: SimulatedMemory, index: Integers, active: Flags, lanes: Integers
+    ) -> None:
+        """One access of ``index[threads, elements]``, of which ``active`` take part, by ``lanes[threads]``."""
         space = target.memory.space
         threads: Flags = np.any(active, axis=1)
         width = index.shape[1] * target.bytes
         self.counts[f"{space} {verb} bytes"] += int(np.count_nonzero(active)) * target.bytes
         self.counts[f"{space} {verb} {width} B"] += int(np.count_nonzero(threads))
-        shared = self.machine.shared
-        if space == "shared" and shared.banks and self.measure_banks and len(index) % self.lanes == 0 and width:
-            cycles, ideal = access_cycles(index[:, 0] * target.bytes, threads, width, self.lanes, shared)
-            total = self._cycles[f"{op.name} @{target.memory.name}" + (f" ({op.span})" if op.span else "")]
-            total[0] += cycles
-            total[1] += ideal
+        shared, wave_lanes = self.machine.shared, self.kernel.lanes
+        if space == "shared" and shared.banks and self.measure_banks and len(index) % wave_lanes == 0 and width:
+            address = index[:, 0] * target.bytes
+            cycles, ideal = access_cycles(address, threads, width, wave_lanes, shared)
+            name = f"{op.name} @{target.memory.name}" + (f" ({op.span})" if op.span else "")
+            use = self._banks.setdefault(name, _BankUse(op))
+            use.cycles += cycles
+            use.ideal += ideal
+            if cycles > ideal and not use.first:
+                asking = busiest_bank(address, threads, width, wave_lanes, shared)
+                use.first = self._words(lanes[list(asking)], index[list(asking), 0])
 
     def bulk(self, verb: str, target: SimulatedMemory, elements: int) -> None:
         """Elements moved by a copy engine or read by a matrix unit."""
@@ -42,4 +65,26 @@ class Statistics:
 
     def bank_conflicts(self) -> dict[str, float]:
         """Cycles over conflict-free cycles for each shared access: 1.0 is free of conflicts."""
-        return {name: cycles / ideal for name, (cycles, ideal) in self._cycles.items() if ideal}
+        return {name: use.cycles / use.ideal for name, use in self._banks.items() if use.ideal}
+
+    def slow_accesses(self, findings: FindingList) -> tuple[Finding, ...]:
+        """A warning for each shared access with bank conflicts, in program order."""
+        conflicts = (use for use in self._banks.values() if use.cycles > use.ideal)
+        return tuple(_warning(use, findings) for use in sorted(conflicts, key=lambda use: findings.ordinal(use.op)))
+
+    def _words(self, lanes: Integers, elements: Integers) -> str:
+        """Who asks a bank for which elements."""
+        wave = int(lanes[0]) % self.kernel.threads // self.kernel.lanes
+        shown, more = lanes[:_MOST_LANES] % self.kernel.lanes, "; these are the first" * (len(lanes) > _MOST_LANES)
+        those = f"lanes {enumeration(map(str, shown))} of wave {wave}" if len(lanes) > 1 else f"lane {shown[0]}"
+        asked = enumeration(map(str, elements[:_MOST_LANES]))
+        return f"{those} ask one bank for elements {asked}, one after the other{more}"
+
+
+def _warning(use: _BankUse, findings: FindingList) -> Finding:
+    op = use.op
+    text = (
+        f"'{op.name}' of @{op['memory']} takes {use.cycles} cycles of shared memory in a workgroup, "
+        f"{use.ideal} without bank conflicts: {use.first}."
+    )
+    return Finding("bank-conflict", text, op.span, op, findings.place(findings.ordinal(op)), severity="warning")

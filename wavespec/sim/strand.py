@@ -36,6 +36,7 @@ from wavespec.sim.fragments import MatrixUnit, matrix_unit
 from wavespec.sim.interleaving import Course, Meetings, Wait
 from wavespec.sim.products import ProductUnit
 from wavespec.sim.signals import Signal
+from wavespec.sim.stops import StopAt
 from wavespec.sim.symbols import SymbolValues, outside_range
 from wavespec.sim.values import value_of
 from wavespec.sim.workgroup import Workgroup
@@ -56,8 +57,14 @@ class Strand:
     """Executes the operations of lanes that run in step; a value is an array ``[threads, elements]``."""
 
     def __init__(
-        self, workgroup: Workgroup, symbols: SymbolValues, meetings: Meetings, units: dict[str, MatrixUnit]
+        self,
+        workgroup: Workgroup,
+        symbols: SymbolValues,
+        meetings: Meetings,
+        units: dict[str, MatrixUnit],
+        stop_at: StopAt | None = None,
     ) -> None:
+        self.stop_at = stop_at
         self.workgroup, self.symbols, self.meetings, self.units = workgroup, symbols, meetings, units
         self.kernel, self.clocks, self.findings = workgroup.kernel, workgroup.clocks, workgroup.findings
         self.counts, self.waves = workgroup.statistics.counts, symbols.threads // self.kernel.lanes
@@ -94,11 +101,17 @@ class Strand:
             waits = self._execute(op)
             if waits is not None:
                 yield from waits
+            if self.stop_at is not None and self._stops(op, self.stop_at):
+                yield Wait(op, lambda: False, lambda: "where it is to stop", is_stop=True)
             opened += op.is_(NAMES_A_SYMBOL)
         answer = asked is None or self._holds(asked)
         for _ in range(opened):
             self.symbols.close()
         return answer
+
+    def _stops(self, op: Op, stop_at: StopAt) -> bool:
+        memory = self.memory
+        return stop_at.reached(op, self.workgroup.number, self.symbols, self.values, memory.memories, memory.enabled)
 
     def _holds(self, asked: Expr) -> bool:
         return bool(self.symbols.per_thread(asked)[self.memory.enabled].all())

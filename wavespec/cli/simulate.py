@@ -1,0 +1,152 @@
+"""`wavespec run --simulate`: a kernel, sizes and tensors in; what the simulator of lanes computes and finds, out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from wavespec.cli.inputs import BadSize, chosen_sizes, sizes_in_words
+from wavespec.cli.numbers import whole_scalars
+from wavespec.diagnostics import Diagnostic, WavespecError, quote
+from wavespec.ir.kernel import Kernel
+from wavespec.pipeline import best_variant, lower
+from wavespec.schema import KernelSpec
+from wavespec.schema.checking.case_errors import naming_case
+from wavespec.schema.language.constraints import Assume
+from wavespec.schema.language.scalars import Number
+from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target
+from wavespec.sim.cost import operations_of
+from wavespec.sim.simt import numbers_of_call, simulate, strands_of
+from wavespec.sim.stops import StopAt
+from wavespec.sim.tensors import elements_to_tensor, tensor_to_elements
+
+MOST_OPERATIONS = 200_000
+"""Of all workgroups: some ten to forty seconds."""
+
+
+class TooLargeToSimulate(WavespecError, code="too-large-to-simulate"):
+    """The simulator would take minutes for sizes like these."""
+
+    def __init__(self, kernel: str, sizes: Mapping[str, int], operations: int, smaller: Mapping[str, int]) -> None:
+        options = " ".join(f"--dim {name}={size}" for name, size in smaller.items())
+        super().__init__(
+            "--dim",
+            f"{kernel} does about {operations} operations for {sizes_in_words(sizes)}; at most {MOST_OPERATIONS} are "
+            "simulated.",
+            hints=[f"These sizes fit: {options}." if options else "Leave the simulator to a smaller kernel."],
+        )
+
+
+class Simulator:
+    """A spec for one target, with the numbers of its scalars; each case is lowered once."""
+
+    def __init__(self, spec: KernelSpec, target: str, scalars: Mapping[str, Number]) -> None:
+        self.spec, self.scalars, self.machine = spec, scalars, best_variant(target)
+        self._cases, self._lowered = cases_for_target(spec, target), dict[int, Kernel]()
+
+    @property
+    def file(self) -> str:
+        """Of the spec."""
+        return self.spec.span.file if self.spec.span else ""
+
+    def kernel(self, sizes: Mapping[str, int]) -> Kernel:
+        """What a call of these sizes runs, after all passes."""
+        number = self._cases.index(case := self._case(sizes))
+        if number not in self._lowered:
+            with naming_case(case):
+                self._lowered[number] = lower(case.spec, self.machine)
+        return self._lowered[number]
+
+    def workgroups(self, sizes: Mapping[str, int]) -> int:
+        """How many of them a call launches."""
+        kernel = self.kernel(sizes)
+        numbers = numbers_of_call(kernel, {}, sizes, self.scalars)
+        return math.prod(int(extent.evaluate(numbers)) for extent in kernel.grid)
+
+    def call(
+        self, sizes: Mapping[str, int], inputs: Sequence[Tensor], stop_at: StopAt | None = None
+    ) -> tuple[tuple[Tensor, ...], list[Diagnostic]]:
+        """What a call writes (what it changes in place, then the outputs), and what is found; up to ``stop_at``."""
+        tensors = self.spec.tensors
+        given = [name for name, tensor in tensors.items() if tensor.role != "output"]
+        arrays = {
+            name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(given, inputs, strict=True)
+        }
+        kernel = self.kernel(sizes)
+        report = simulate(kernel, self.machine, arrays, sizes, scalars=self.scalars, stop_at=stop_at)
+        written = [name for name, tensor in tensors.items() if tensor.role != "input"]
+        written.sort(key=lambda name: tensors[name].role == "output")
+        results = tuple(elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in written)
+        return results, [found.diagnostic() for found in (*report.findings, *report.slow_accesses)]
+
+    def sizes(
+        self, runs: Sequence[dict[str, int]], *, is_asked: bool, one_workgroup: bool
+    ) -> list[tuple[dict[str, int], dict[str, int]]]:
+        """What a run is asked for and what it is simulated with: the larger dims halved until that takes seconds, and
+        each once.
+
+        Args:
+            is_asked: whether somebody wants these sizes and no others.
+            one_workgroup: whether only one of all is run.
+
+        Raises:
+            TooLargeToSimulate: sizes that are asked for are too large, or no others fit.
+            BadSize: they break an assumption of the kernel.
+        """
+        found: dict[tuple[int, ...], tuple[dict[str, int], dict[str, int]]] = {}
+        for sizes in runs:
+            if broken := self._broken_assumption(sizes):
+                raise BadSize("--dim", f"{sizes_in_words(sizes)} breaks the assumption {quote(broken)}.")
+            fitting = self._halved(sizes, one_workgroup)
+            if fitting is None or (is_asked and fitting != sizes):
+                free = {name: size for name, size in (fitting or {}).items() if self._is_free(name)}
+                raise TooLargeToSimulate(self.spec.name, sizes, self._operations(sizes, one_workgroup), free)
+            found.setdefault(tuple(fitting.values()), (sizes, fitting))
+        return list(found.values())
+
+    def _halved(self, sizes: dict[str, int], one_workgroup: bool) -> dict[str, int] | None:
+        """The first sizes that are done soon, the largest dim that may be smaller halved each time."""
+        while self._operations(sizes, one_workgroup) > MOST_OPERATIONS:
+            for name in sorted(filter(self._is_free, sizes), key=lambda name: -sizes[name]):
+                divisor = self.spec.dims[name].multiple_of
+                half = sizes[name] // 2 // divisor * divisor
+                smaller = self._legal({**sizes, name: half}) if half else None
+                if smaller is not None:
+                    sizes = smaller
+                    break
+            else:
+                return None
+        return sizes
+
+    def _operations(self, sizes: Mapping[str, int], one_workgroup: bool) -> int:
+        kernel = self.kernel(sizes)
+        total = operations_of(kernel, numbers_of_call(kernel, {}, sizes, self.scalars), strands_of(kernel))
+        return total // max(1, self.workgroups(sizes)) if one_workgroup else total
+
+    def _legal(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
+        """The sizes with those that follow from others, if a call may have them."""
+        texts = [f"{name}={size}" for name, size in sizes.items() if self._is_free(name)]
+        try:
+            (whole,) = chosen_sizes(self.spec, texts, scalars=whole_scalars(self.spec, self.scalars))
+        except WavespecError:
+            return None
+        return None if self._broken_assumption(whole) else whole
+
+    def _is_free(self, name: str) -> bool:
+        """Whether a call says how large a dim is."""
+        return self.spec.dims[name].value is None and self.spec.dims[name].equals is None
+
+    def _case(self, sizes: Mapping[str, int]) -> TargetCase:
+        return case_for_sizes(self._cases, {**whole_scalars(self.spec, self.scalars), **sizes})
+
+    def _broken_assumption(self, sizes: Mapping[str, int]) -> str:
+        """A condition that calls of the case for these sizes promise, and these sizes do not meet."""
+        spec = self._case(sizes).spec
+        known = {**whole_scalars(self.spec, self.scalars), **sizes}
+        for assumed in (one for one in spec.constraints if isinstance(one, Assume)):
+            met = TargetCase((assumed.condition,), spec)
+            if case_for_sizes((met, TargetCase((), spec)), known) is not met:
+                return str(assumed.condition)
+        return ""
