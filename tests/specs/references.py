@@ -5,6 +5,8 @@ Each function takes the inputs of its kernel in their order, and its scalars by 
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -38,7 +40,7 @@ def attention_latent_decode(q: Tensor, cache: Tensor, count: Tensor, *, scale: f
     latent = min(q.shape[-1], 512)
     rows = [
         (one @ keys[:n].T * scale).softmax(-1) @ keys[:n, :latent]
-        for one, keys, n in zip(q, cache, count.tolist(), strict=True)
+        for one, keys, n in zip(q, cache, map(int, count), strict=True)
     ]
     return [torch.stack(rows)]
 
@@ -58,7 +60,7 @@ def causal_conv1d(x: Tensor, w: Tensor, bias: Tensor) -> list[Tensor]:
 
 
 def gated_linear_attention_steps(q: Tensor, k: Tensor, v: Tensor, g: Tensor, start: Tensor) -> list[Tensor]:
-    state, found = start, []
+    state, found = start, list[Tensor]()
     for t in range(q.shape[2]):
         state = g[:, :, t, None, None].exp() * state + k[:, :, t, :, None] * v[:, :, t, None]
         found.append((q[:, :, t, :, None] * state).sum(-2))
@@ -77,9 +79,8 @@ def gated_linear_attention_chunks(q: Tensor, k: Tensor, v: Tensor, g: Tensor, st
 
 def rms_norm_backward(dy: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> list[Tensor]:
     leaf = x.clone().requires_grad_()
-    F.rms_norm(leaf, leaf.shape[-1:], weight, eps).backward(dy)
-    assert leaf.grad is not None
-    return [leaf.grad, (x.square().mean(-1) + eps).rsqrt()]
+    (slope,) = torch.autograd.grad(F.rms_norm(leaf, leaf.shape[-1:], weight, eps), leaf, dy)
+    return [slope, (x.square().mean(-1) + eps).rsqrt()]
 
 
 def rms_norm_backward_weight(dy: Tensor, x: Tensor, rate: Tensor) -> list[Tensor]:
@@ -95,11 +96,11 @@ def upsample_bilinear2d(x: Tensor, *, height: int, width: int) -> list[Tensor]:
 
 
 def cholesky16(a: Tensor) -> list[Tensor]:
-    return [torch.linalg.cholesky(a)]
+    return [cast(Tensor, torch.linalg.cholesky(a))]  # pyright: ignore[reportUnknownMemberType]
 
 
 def triangular_solve16(l: Tensor, b: Tensor) -> list[Tensor]:  # noqa: E741
-    return [torch.linalg.solve_triangular(l, b, upper=False)]
+    return [cast(Tensor, torch.linalg.solve_triangular(l, b, upper=False))]  # pyright: ignore[reportUnknownMemberType]
 
 
 def route_experts(logits: Tensor) -> list[Tensor]:
@@ -108,7 +109,7 @@ def route_experts(logits: Tensor) -> list[Tensor]:
 
 
 def align_experts(experts: Tensor, places: Tensor) -> list[Tensor]:
-    rest, blocks, end = places.clone(), [], 0
+    rest, blocks, end = places.clone(), list[int](), 0
     for expert in range(_EXPERTS):
         (mine,) = (experts == expert).nonzero(as_tuple=True)
         rest[end : end + len(mine)] = mine.int()
@@ -121,7 +122,7 @@ def align_experts(experts: Tensor, places: Tensor) -> list[Tensor]:
 def cache_write(keys: Tensor, values: Tensor, key: Tensor, value: Tensor, slot: Tensor) -> list[Tensor]:
     found = [keys.clone(), values.clone()]
     for cache, new in zip(found, (key, value), strict=True):
-        for row, place in zip(new, slot.tolist(), strict=True):
+        for row, place in zip(new, map(int, slot), strict=True):
             if place >= 0:
                 cache[place // keys.shape[1], place % keys.shape[1]] = row
     return found

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tests.kernels import Draw, Maker, Row, check_output, extent, lengths, make_inputs, numbers, numbers_of
 from tests.specs import references
+from wavespec.ir.strided import numbers_of_tensor
 from wavespec.schema import KernelSpec, load
 from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
 
@@ -56,6 +57,16 @@ class Trial:
             if tensor.role != "output"
         ]
         return make_inputs(Row(small=(), special=self.special), parameters, self.sizes, whole=False)
+
+    @property
+    def numbers_of_views(self) -> dict[str, int]:
+        """Offsets and strides of tensors that may be views: here they are dense."""
+        found: dict[str, int] = {}
+        given = [item for item in self.spec.tensors.items() if item[1].role != "output"]
+        for (name, tensor), x in zip(given, self.inputs, strict=True):
+            if tensor.strides == "any":
+                found |= numbers_of_tensor(name, tensor.shape, x.shape, x.stride(), 0, x.element_size())
+        return found
 
     @property
     def written(self) -> list[str]:
@@ -114,8 +125,12 @@ def _slots(draw: Draw) -> Tensor:
 
 TRIALS = [
     Trial("attention_capped_window", {"B": 1, "H": 4, "G": 2, "M": 19, "N": 150, "D": 24, "E": 16}),
-    Trial("attention_evoformer", {"B": 1, "R": 3, "H": 2, "M": 21, "N": 37, "D": 24, "E": 16}, special={"mask": _masked}),
-    Trial("attention_latent_decode", {"B": 2, "H": 5, "N": 45, "D": 80}, {"scale": 0.11}, {"count": lengths("N", least=1)}),
+    Trial(
+        "attention_evoformer", {"B": 1, "R": 3, "H": 2, "M": 21, "N": 37, "D": 24, "E": 16}, special={"mask": _masked}
+    ),
+    Trial(
+        "attention_latent_decode", {"B": 2, "H": 5, "N": 45, "D": 80}, {"scale": 0.11}, {"count": lengths("N", least=1)}
+    ),
     Trial("add_norm_quantize", {"M": 5, "N": 75}),
     Trial("causal_conv1d", {"B": 2, "T": 21, "C": 37}),
     Trial("gated_linear_attention_steps", {"B": 1, "H": 2, "T": 13, "D": 24, "E": 11}, special={"g": _gates}),
