@@ -137,6 +137,7 @@ class Joined(Structured):
     def _check_body(self, scope: Scope) -> None:
         """It is made of elementwise statements, of what is joined and nothing else."""
         known = {*self.carry, *self.carry.values()}
+        self._check_elements(scope)
         for op in self.combine:
             if not isinstance(op, Elementwise | Cast | Formula) and not (isinstance(op, Register) and not op.shape):
                 message = f"{quote(op.word)} is more than a step of one element."
@@ -155,6 +156,18 @@ class Joined(Structured):
                     hint = f"Join it as well: carry it under a name of its own. Known are {names}."
                     scope.report(NotACombine(op.where(field), message, hint))
             known.add(getattr(op, "name", ""))
+
+    def _check_elements(self, scope: Scope) -> None:
+        """The next element of every value matters: the identity joined with it would not be it otherwise."""
+        named = [{name for _, name in _operands(op)} for op in self.combine if not isinstance(op, Register)]
+        used = {name for names in named for name in names}
+        if not all(named) or not used.isdisjoint(_OF_PLACES):  # a formula that is no expression, or is refused
+            return
+        for name, value in self.carry.items():
+            if value not in used:
+                message = f"'combine' does nothing with {quote(value)}, so {quote(name)} is not joined to its elements."
+                hint = f"Use {quote(value)}, which of a run of elements is what these are joined to."
+                scope.report(NotACombine(self.where("carry", name), message, hint))
 
 
 class ScanBy(Joined):

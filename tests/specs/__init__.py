@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_FILES = sorted((Path(__file__).parents[1] / "specs").glob("*.wave.yaml"))
+_FILES = sorted((Path(__file__).parents[2] / "specs").glob("*.wave.yaml"))
 FAMILIES = [path for path in _FILES if "\nkind: Family\n" in path.read_text(encoding="utf-8")]
 KERNELS = [path for path in _FILES if path not in FAMILIES]
 
