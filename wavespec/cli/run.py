@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from wavespec.cli import failures
+from wavespec.cli.given import InputOption, given_inputs, size_texts
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
 from wavespec.cli.numbers import ScalarOption, chosen_scalars, whole_scalars
 from wavespec.cli.progress import progress
@@ -16,6 +17,8 @@ from wavespec.cli.specs import MemberOption, kernels_of, spec_files
 from wavespec.diagnostics import WavespecError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from wavespec.cli.doubts import Doubt
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
@@ -23,8 +26,22 @@ if TYPE_CHECKING:
     from wavespec.tune.judge import Accuracy
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, or a folder of them.")]
-Run = tuple[str, "KernelSpec", tuple[dict[str, int], ...], dict[str, "Number"]]
-"""What `--member` calls a kernel, the kernel, its sizes, and the numbers of its scalars."""
+_OTHER_INPUTS = 4
+"""Drawn, at most, to see whether results depend on inputs."""
+
+
+class Run(NamedTuple):
+    """What is run of one kernel."""
+
+    label: str
+    """What `--member` calls it."""
+    spec: KernelSpec
+    sizes: tuple[dict[str, int], ...]
+    scalars: dict[str, Any]
+    given: dict[str, Tensor]
+    """The inputs that are not drawn."""
+
+
 Dims = Annotated[
     list[str] | None,
     typer.Option(
@@ -71,6 +88,7 @@ def run(
     spec: Spec,
     dim: Dims = None,
     scalar: ScalarOption = None,
+    input: InputOption = None,
     member: MemberOption = "",
     target: Target = "cpu",
     seed: Seed = 0,
@@ -79,28 +97,26 @@ def run(
     strided: Strided = None,
     json: Json = False,
 ) -> None:
-    """Build a spec, run it on random tensors, and compare the result with the reference."""
+    """Build a spec, run it on random tensors, or those of files, and compare the result with the reference."""
     failures.MODE.json = json
     found: list[tuple[str, list[dict[str, Any]]]] = []
-    asked = _asked(spec, dim, scalar, member, target)
-    for _, kernel_spec, _, _ in asked if strided is not None else ():
-        if all(tensor.strides != "any" for tensor in kernel_spec.tensors.values()):
-            raise NothingStrided(kernel_spec.name)
-    for label, kernel_spec, runs, scalars in asked:
-        kernel, device = _built(label, kernel_spec, target)
-        shown = _with_debug(label, kernel_spec, debug or [], target)
+    asked = _asked(spec, dim, scalar, input, member, target)
+    for one in asked if strided is not None else ():
+        if all(tensor.strides != "any" for tensor in one.spec.tensors.values()):
+            raise NothingStrided(one.spec.name)
+    for one in asked:
+        kernel, device = _built(one.label, one.spec, target)
+        shown = _with_debug(one.label, one.spec, debug or [], target)
         rows: list[dict[str, Any]] = []
-        for sizes in runs:
-            with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(
-                    kernel_spec, kernel, sizes, scalars, seed, repeats, device, with_torch=False, strided=strided
-                )
+        for sizes in one.sizes:
+            with progress(f"running {one.spec.name} with {sizes_in_words(sizes)}"):
+                row = _measured(one, kernel, sizes, target, seed, repeats, device, with_torch=False, strided=strided)
             rows.append(row)
             if not json:
-                _print_run(kernel_spec.name, target, row)
+                _print_run(one.spec.name, target, row)
             if shown is not None:
-                row["debug"] = _debugged(shown, kernel_spec, sizes, scalars, seed, device, is_printed=not json)
-        found.append((kernel_spec.name, rows))
+                row["debug"] = _debugged(shown, one, sizes, seed, device, is_printed=not json)
+        found.append((one.spec.name, rows))
     _finish(found, target, json)
 
 
@@ -116,32 +132,40 @@ def bench(
 ) -> None:
     """Time a spec beside torch computing the same in the same process."""
     failures.MODE.json = json
-    asked = _asked(spec, dim, scalar, member, target)
+    asked = _asked(spec, dim, scalar, None, member, target)
     found: list[tuple[str, list[dict[str, Any]]]] = []
-    width = max(len(sizes_in_words(sizes)) for _, _, runs, _ in asked for sizes in runs)
-    for label, kernel_spec, runs, scalars in asked:
-        kernel, device = _built(label, kernel_spec, target)
+    width = max(len(sizes_in_words(sizes)) for one in asked for sizes in one.sizes)
+    for one in asked:
+        kernel, device = _built(one.label, one.spec, target)
         if not json:
             if len(asked) > 1:
-                print(kernel_spec.name)
-            print(f"{'sizes':<{width}}  {'wavespec':>22}  {'torch':>22}  {'speed-up':>8}  {'error':>6}")
+                print(one.spec.name)
+            head = f"{'wavespec':>42}  {'torch':>42}  {'speed-up':>8}  {'error':>6}  {'roofline':>8}"
+            print(f"{'sizes':<{width}}  {head}")
         rows: list[dict[str, Any]] = []
-        for sizes in runs:
-            with progress(f"timing {kernel_spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(kernel_spec, kernel, sizes, scalars, seed, repeats, device, with_torch=True)
+        for sizes in one.sizes:
+            with progress(f"timing {one.spec.name} with {sizes_in_words(sizes)}"):
+                row = _measured(one, kernel, sizes, target, seed, repeats, device, with_torch=True)
             rows.append(row)
             if not json:
-                mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
+                mine, torchs = _speed(row), _speed(row, "torch_")
                 ratio = "wrong" if row["verdict"] == "WRONG" else f"{row['error_ratio']:.2f}"
-                words = f"{sizes_in_words(sizes):<{width}}"
-                print(f"{words}  {mine:>22}  {torchs:>22}  {row['speed_up']:>7.2f}x  {ratio:>6}")
+                words, share = f"{sizes_in_words(sizes):<{width}}", _share(row)
+                print(f"{words}  {mine:>42}  {torchs:>42}  {row['speed_up']:>7.2f}x  {ratio:>6}  {share:>8}")
                 _print_doubts(row)
-        found.append((kernel_spec.name, rows))
+        found.append((one.spec.name, rows))
     _finish(found, target, json)
 
 
-def _asked(path: Path, dims: list[str] | None, scalars: list[str] | None, member: str, target: str) -> list[Run]:
-    """Every kernel, its sizes and its scalars; wrong options are found before anything is built."""
+def _asked(
+    path: Path,
+    dims: list[str] | None,
+    scalars: list[str] | None,
+    inputs: list[str] | None,
+    member: str,
+    target: str,
+) -> list[Run]:
+    """Every kernel, its sizes, scalars and given inputs; wrong options are found before anything is built."""
     from wavespec.schema.resolve import NotForTarget, targets_of
 
     chosen_target(target)
@@ -155,8 +179,9 @@ def _asked(path: Path, dims: list[str] | None, scalars: list[str] | None, member
     found: list[Run] = []
     for label, spec in fitting:
         numbers = chosen_scalars(spec, scalars or [])
-        sizes = chosen_sizes(spec, dims or [], scalars=whole_scalars(spec, numbers))
-        found.append((label, spec, sizes, numbers))
+        given = given_inputs(spec, inputs or [])
+        sizes = chosen_sizes(spec, size_texts(spec, given, dims or []), scalars=whole_scalars(spec, numbers))
+        found.append(Run(label, spec, sizes, numbers, given))
     return found
 
 
@@ -187,9 +212,8 @@ def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str) -> 
 
 def _debugged(
     shown: tuple[KernelSpec, Kernel],
-    spec: KernelSpec,
+    one: Run,
     sizes: dict[str, int],
-    scalars: dict[str, Any],
     seed: int,
     device: str,
     *,
@@ -201,8 +225,8 @@ def _debugged(
     from wavespec.cli.measure import random_inputs
     from wavespec.sim.reference import reference
 
-    whole, kernel = shown
-    inputs = random_inputs(whole, sizes, seed, device)
+    (whole, kernel), spec, scalars = shown, one.spec, one.scalars
+    inputs = random_inputs(whole, sizes, seed, device, scalars, one.given)
     own = sum(tensor.role != "input" for tensor in spec.tensors.values())
     names = [name for name in whole.tensors if name not in spec.tensors]
     found: dict[str, Any] = {}
@@ -219,10 +243,10 @@ def _debugged(
 
 
 def _measured(
-    spec: KernelSpec,
+    one: Run,
     kernel: Kernel,
     sizes: dict[str, int],
-    scalars: dict[str, Any],
+    target: str,
     seed: int,
     repeats: int,
     device: str,
@@ -232,40 +256,75 @@ def _measured(
 ) -> dict[str, Any]:
     import torch
 
-    from wavespec.cli.measure import accuracy, as_views, floating_point_operations, median_seconds, random_inputs
+    from wavespec.cli.measure import as_views, median_seconds, random_inputs
     from wavespec.sim.reference import reference
 
-    inputs = random_inputs(spec, sizes, seed, device)
+    spec, scalars = one.spec, one.scalars
+    inputs = random_inputs(spec, sizes, seed, device, scalars, one.given)
     if strided is None:
         arguments, outputs = [tensor.clone() for tensor in inputs], dict[str, Any]()
     else:
         arguments, outputs = as_views(spec, inputs, sizes, strided)
-    found, doubts = accuracy(spec, inputs, kernel(*arguments, **outputs, **scalars), scalars)
+    written = kernel(*arguments, **outputs, **scalars)
+    found, doubts = _judged(one, kernel, sizes, inputs, written, seed, device)
     calls = [lambda: kernel(*arguments, **outputs, **scalars)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None, **scalars))
     seconds = median_seconds(calls, device, repeats)
-    operations = floating_point_operations(spec, sizes)
-    row: dict[str, Any] = {
+    return {
         "ok": (verdict := _verdict(found, doubts)) in ("ok", "shows little"),
         "verdict": verdict,
         "doubts": [doubt.text for doubt in doubts],
+        "inputs": "given" if one.given else "random",
         "sizes": sizes,
         **({"scalars": {name: _json_number(number) for name, number in scalars.items()}} if scalars else {}),
         "error": _finite(found.error),
         "torch_error": found.torch_error,
         "error_ratio": _finite(found.ratio),
-        "seconds": seconds[0],
-        "gflops": operations / seconds[0] / 1e9,
         "threads": torch.get_num_threads() if device == "cpu" else None,
+        **_rates(one, target, sizes, device, seconds),
     }
-    if with_torch:
-        row |= {
-            "torch_seconds": seconds[1],
-            "torch_gflops": operations / seconds[1] / 1e9,
-            "speed_up": seconds[1] / seconds[0],
+
+
+def _judged(
+    one: Run, kernel: Kernel, sizes: dict[str, int], inputs: list[Tensor], written: Any, seed: int, device: str
+) -> tuple[Accuracy, list[Doubt]]:
+    """How right a result is, and why that may show little: of its inputs, of itself, and beside those of others."""
+    from wavespec.cli.doubts import doubts_about_inputs, doubts_about_sameness
+    from wavespec.cli.measure import accuracy, elements_of, more_results, written_by
+    from wavespec.tune.declared_inputs import held_by_inputs
+
+    spec, scalars = one.spec, one.scalars
+    names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
+    held = held_by_inputs(spec, sizes, scalars)
+    doubts = doubts_about_inputs(spec, held, dict(zip(names, inputs, strict=True)))
+    found, of_results = accuracy(spec, inputs, written, scalars)
+    results = dict(zip(written_by(spec), elements_of(spec, written), strict=True))
+    seeds = range(seed + 1, seed + 1 + _OTHER_INPUTS) if len(one.given) < len(names) else ()
+    others = more_results(spec, kernel, sizes, scalars, one.given, seeds, device)
+    return found, [*doubts, *of_results, *(doubts_about_sameness(results, others) if seeds else ())]
+
+
+def _rates(one: Run, target: str, sizes: dict[str, int], device: str, seconds: list[float]) -> dict[str, Any]:
+    """What times are in operations and bytes a second, of which case, and beside what the device could do."""
+    import torch
+
+    from wavespec.cli.work import bytes_moved, does_a_part, floating_point_operations, roofline
+    from wavespec.schema.resolve import case_for_sizes, cases_for_target
+
+    cases = cases_for_target(one.spec, target)
+    case = case_for_sizes(cases, {**whole_scalars(one.spec, one.scalars), **sizes})
+    least = roofline(case.spec, target, torch.cuda.get_device_name(), sizes) if device == "cuda" else None
+    rates: dict[str, Any] = {"case": [str(condition) for condition in case.when], "whole": not does_a_part(one.spec)}
+    for who, time in zip(("", "torch_"), seconds, strict=False):
+        rates |= {
+            f"{who}seconds": time,
+            f"{who}gflops": floating_point_operations(one.spec, sizes) / time / 1e9,
+            f"{who}gbytes_per_second": bytes_moved(one.spec, sizes) / time / 1e9,
         }
-    return row
+    if least is not None:
+        rates |= {"card": least.card, "roofline_share": least.seconds / seconds[0]}
+    return rates | ({"speed_up": seconds[1] / seconds[0]} if len(seconds) > 1 else {})
 
 
 def _finish(found: list[tuple[str, list[dict[str, Any]]]], target: str, json: bool) -> None:
@@ -288,8 +347,11 @@ def _print_run(name: str, target: str, row: dict[str, Any]) -> None:
     scalars = "".join(f", {scalar}={number}" for scalar, number in row.get("scalars", {}).items())
     print(f"{name} on {target}, {sizes_in_words(row['sizes'])}{scalars}: {row['verdict']}")
     _print_doubts(row)
+    if row["case"]:
+        print(f"  case           {', '.join(row['case'])}")
     print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
-    print(f"  median time    {_speed(row['seconds'], row['gflops'])}")
+    share = f", {_share(row)} of the roofline of {row['card']}" if "card" in row else ""
+    print(f"  median time    {_speed(row)}{share}")
 
 
 def _verdict(found: Accuracy, doubts: list[Doubt]) -> str:
@@ -303,12 +365,19 @@ def _verdict(found: Accuracy, doubts: list[Doubt]) -> str:
 
 def _print_doubts(row: dict[str, Any]) -> None:
     for doubt in row["doubts"]:
-        print(f"  random inputs  {doubt}")
+        print(f"  {row['inputs'] + ' inputs':<13}  {doubt}")
 
 
-def _speed(seconds: float, gflops: float) -> str:
+def _speed(row: dict[str, Any], who: str = "") -> str:
+    seconds, bandwidth = row[f"{who}seconds"], row[f"{who}gbytes_per_second"]
     time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
-    return f"{time}, {gflops:.1f} GFLOP/s"
+    rates = f"{row[f'{who}gflops']:.1f} GFLOP/s, {bandwidth:.1f} GB/s"
+    return f"{time}, {rates}" if row["whole"] else f"{time}, up to {rates}"
+
+
+def _share(row: dict[str, Any]) -> str:
+    """Of the fastest that the card could be; `-` where its peaks are not known."""
+    return f"{100 * row['roofline_share']:.0f} %" if "roofline_share" in row else "-"
 
 
 def _json_number(number: Number) -> Number | str:
