@@ -34,6 +34,7 @@ from wavespec.schema.families.expand import Family
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.families.load_family import is_family_file, loads_family
 from wavespec.schema.language.base import SpecModel
+from wavespec.schema.language.values import in_words
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
 from wavespec.schema.resolve import cases_for_target, constant_values, derivations, targets_of
@@ -60,8 +61,9 @@ _LATER_SECTIONS = ("scalars",)
 
 
 def spec_sha256(spec: SpecModel) -> str:
-    """64 hex digits of what a spec means: comments and layout of its file do not count, its base does."""
-    data = spec.model_dump(mode="json")
+    """64 hex digits of what a spec means: comments and layout of its file do not count, nor does what
+    inputs are meant to hold, its base does."""
+    data = spec.model_dump(mode="json", exclude={"tensors": {"__all__": {"values"}}})
     data = {name: value for name, value in data.items() if value or name not in _LATER_SECTIONS}
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -307,6 +309,7 @@ def _wrapper_input(
             name in zeroed,
             one.strides or "",
             not folded.isdisjoint(one.shape),
+            in_words(one.values, one.shape) if one.values is not None else "",
         )
         for name, one in spec.tensors.items()
     ]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.cli.command import GEMM, Command
 from tests.kernels import SPECS
 from tests.ops.scalars import ATTENTION, WINDOW
-from wavespec.cli.measure import Accuracy, accuracy, floating_point_operations, random_inputs
+from wavespec.cli.measure import Accuracy, accuracy, random_inputs
+from wavespec.cli.work import floating_point_operations
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load
 from wavespec.sim.reference import reference
@@ -103,7 +106,7 @@ def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
     result = wavespec("bench", small, "--repeats", "3")
     assert result.code == 0
     head, row = result.out.splitlines()
-    assert head.split() == ["sizes", "wavespec", "torch", "speed-up", "error"]
+    assert head.split() == ["sizes", "wavespec", "torch", "speed-up", "error", "roofline"]
     assert row.startswith("M=40 N=24 K=64")
     assert row.count("GFLOP/s") == 2
     assert wavespec("bench", small, "--repeats", "3", "--json").data["results"][0]["torch_seconds"] > 0
@@ -243,3 +246,132 @@ def test_views_need_a_tensor_that_may_be_one(wavespec: Command, small: Path) -> 
     result = wavespec("run", small, "--strided", "8")
     assert result.code == 2
     assert "error[nothing-strided]: No tensor of small may have any strides." in result.err
+
+
+_BOTH = """apiVersion: wavespec/v1
+kind: Kernel
+name: both
+dims: {N: {}}
+tensors:
+  x: {shape: [N], dtype: f32, values: VALUES}
+  i: {shape: [N], dtype: i32, values: {min: 0, max: N - 1, order: sorted}}
+  y: {shape: [N], dtype: f32, role: output}
+  z: {shape: [N], dtype: f32, role: output}
+constraints: [{workgroup: N, tile: 64, axis: 0}]
+graph:
+  - a: {read: x}
+  - place: {read: i}
+  - looked_up: {read: x, at: {N: place}}
+  - b: "FORMULA"
+  - {write: b, to: y}
+  - {write: looked_up, to: z}
+workloads: [{N: 40}]
+"""
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Callable[..., Path]:
+    """A spec with two inputs and two outputs, `values` of x, and what y is of it."""
+
+    def written(formula: str = "log(a)", values: str = "{min: 0.5}") -> Path:
+        path = tmp_path / "both.wave.yaml"
+        path.write_text(_BOTH.replace("FORMULA", formula).replace("VALUES", values))
+        return path
+
+    return written
+
+
+@pytest.mark.compiles
+def test_inputs_are_drawn_by_their_values(wavespec: Command, both: Callable[..., Path]) -> None:
+    assert "N=40: ok\n" in wavespec("run", both(), "--repeats", "1").out
+    assert "shows little" in wavespec("run", both(values="{max: 0.5}"), "--repeats", "1").out
+
+
+@pytest.mark.compiles
+def test_files_are_inputs_whose_first_wrong_element_is_named(
+    wavespec: Command, both: Callable[..., Path], tmp_path: Path
+) -> None:
+    np.save(tmp_path / "i.npy", np.array([0, 1, 1, 4], dtype=np.int32))
+    torch.save(torch.tensor([1.0, 2, -3, float("nan")]), tmp_path / "x.pt")
+    given = ("--input", f"i={tmp_path / 'i.npy'}", "--input", f"x={tmp_path / 'x.pt'}")
+    out = wavespec("run", both(), *given, "--repeats", "1").out.splitlines()
+    assert out[0] == "both on cpu, N=4: shows little"
+    assert out[1] == "  given inputs   2 of 4 elements of 'x' are not at least 0.5, the first is x[2] = -3"
+    assert out[2] == "  given inputs   1 of 4 elements of 'i' are not from 0 to 3, the first is i[3] = 4"
+    out = wavespec("run", both("a + 1", "{max: 99}"), *given, "--repeats", "1").out
+    assert "1 of 4 elements of 'x' are not at most 99, the first is x[3] = nan" in out
+    np.save(tmp_path / "i.npy", np.array([0, 2, 1, 3], dtype=np.int32))
+    out = wavespec("run", both(), *given[:2], "--repeats", "1").out
+    assert "i[2] = 1, less than i[1] = 2 before it" in out
+
+
+@pytest.mark.compiles
+def test_numbers_of_files_that_the_graph_has_another_use_for_are_named(wavespec: Command, tmp_path: Path) -> None:
+    spec = tmp_path / "both.wave.yaml"
+    spec.write_text(re.sub(r", values: [^}]*}(?=})", "", _BOTH.replace("FORMULA", "a").replace("VALUES", "{min: 0}")))
+    assert "values" not in spec.read_text()
+    torch.save(torch.tensor([0, -1], dtype=torch.int32), tmp_path / "i.pt")
+    out = wavespec("run", spec, "--input", f"i={tmp_path / 'i.pt'}", "--repeats", "1").out
+    assert "1 of 2 elements of 'i' are not from 0 to 1, the first is i[1] = -1" in out
+    torch.save(torch.tensor([0.0, float("inf")]), tmp_path / "x.pt")
+    out = wavespec("run", spec, "--input", f"x={tmp_path / 'x.pt'}", "--repeats", "1").out
+    assert "1 of 2 elements of 'x' are not finite" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("i",), "bad-input", "'i' is not 'NAME=FILE'"),
+        (("y=a.npy",), "unknown-input", "'y' is not an input of both"),
+        (("x=a.txt",), "bad-input", "has none of the endings .pt and .npy"),
+        (("x=missing.npy",), "bad-input", "missing.npy' cannot be read as a tensor: "),
+        (("x=list.pt",), "bad-input", "list.pt' has no tensor, but a list"),
+        (("x=whole.npy",), "bad-input", "'x' holds int32, not float32"),
+        (("i=square.npy",), "bad-input", "'i' has 2 dims, not those of [N]"),
+        (("i=whole.npy", "i=whole.npy"), "bad-input", "'i' has a file already"),
+        (("i=whole.npy", "x=five.npy"), "bad-input", "'x' has N = 5, but it is 4 in 'i'"),
+    ],
+)
+def test_files_that_are_no_inputs_are_told(
+    wavespec: Command, both: Callable[..., Path], tmp_path: Path, options: tuple[str, ...], code: str, words: str
+) -> None:
+    np.save(tmp_path / "whole.npy", np.zeros(4, dtype=np.int32))
+    np.save(tmp_path / "square.npy", np.zeros((2, 2), dtype=np.int32))
+    np.save(tmp_path / "five.npy", np.zeros(5, dtype=np.float32))
+    torch.save([1, 2], tmp_path / "list.pt")
+    given = [part for one in options for part in ("--input", one.replace("=", f"={tmp_path}/"))]
+    result = wavespec("run", both(), *given)
+    assert result.code == 2 and f"error[{code}]: " in result.err and words in result.err
+
+
+@pytest.mark.compiles
+def test_sizes_of_options_and_files_have_to_agree(wavespec: Command, both: Callable[..., Path], tmp_path: Path) -> None:
+    np.save(tmp_path / "i.npy", np.zeros(4, dtype=np.int32))
+    result = wavespec("run", both(), "--input", f"i={tmp_path / 'i.npy'}", "--dim", "N=5")
+    assert result.code == 2 and "'i' has N = 4, but it is 5 in --dim N=5." in result.err
+
+
+@pytest.mark.compiles
+def test_results_that_are_always_the_same_show_little(wavespec: Command, both: Callable[..., Path]) -> None:
+    result = wavespec("run", both("where(a > 0, 1.0, 2.0)"), "--repeats", "1")
+    first, second, *_ = result.out.splitlines()
+    assert result.code == 0 and first == "both on cpu, N=40: shows little"
+    assert second == "  random inputs  'y' is the same whatever the inputs are"
+
+
+@pytest.mark.compiles
+def test_results_without_elements_show_nothing(wavespec: Command, both: Callable[..., Path]) -> None:
+    result = wavespec("run", both(), "--dim", "N=0", "--repeats", "1")
+    assert result.code == 1
+    assert result.out.startswith("both on cpu, N=0: shows nothing\n  random inputs  'y' has no elements\n")
+
+
+@pytest.mark.compiles
+def test_the_case_of_a_run_is_named(wavespec: Command, small: Path) -> None:
+    cases = "{BLOCK_M: 24}, cases: [{when: [M <= 40], params: {BLOCK_M: 40}}]"
+    small.write_text(small.read_text().replace("{BLOCK_M: 24}", cases))
+    out = wavespec("run", small, "--repeats", "1").out
+    assert "\n  case           M <= 40\n" in out
+    row = wavespec("bench", small, "--repeats", "1", "--json").data["results"][0]
+    assert row["case"] == ["M <= 40"] and row["gbytes_per_second"] > 0 and row["torch_gbytes_per_second"] > 0
+    assert "roofline_share" not in row  # the peaks of CPUs are not known

@@ -22,6 +22,8 @@ from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.reference import reference
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
+from wavespec.tune.declared_inputs import held_by_inputs
+from wavespec.tune.held_numbers import draw, problem
 
 SIMULATED = [*machines("gfx942"), *machines("sm_90")]
 SECONDS = 5
@@ -47,12 +49,17 @@ def time_limit(seconds: float) -> Generator[None]:
 
 
 def inputs_of(spec: KernelSpec, sizes: dict[str, int], *, whole: bool) -> tuple[Tensor, ...]:
-    """Whole numbers from -3 to 3, or normal ones."""
+    """What tensors are meant to hold; else whole numbers from -3 to 3, or normal ones."""
     random = torch.Generator().manual_seed(sum(sizes.values()))
+    held = held_by_inputs(spec, sizes)
     made: list[Tensor] = []
-    for tensor in spec.tensors.values():
+    for name, tensor in spec.tensors.items():
         if tensor.role == "input":
             shape, dtype = [sizes[dim] for dim in tensor.shape], TORCH[tensor.dtype]
+            if tensor.values is not None:
+                made.append(draw(held[name], shape, dtype, random, whole=whole))
+                assert problem(held[name], name, made[-1]) is None
+                continue
             numbers = torch.randint(-3, 4, shape, generator=random) if whole else torch.randn(shape, generator=random)
             made.append(numbers.to(dtype))
     return tuple(made)

@@ -13,6 +13,7 @@ from tests.fuzz.graph import RandomSpec
 from tests.fuzz.products import chain, product
 from tests.fuzz.rows import bounded, extremes, reductions, scans
 from tests.fuzz.strided import strided
+from tests.fuzz.valued import valued
 
 FORMS = (reductions, scans, extremes, bounded, product, product, chain, elementwise, mapped, taken, conversions)
 
@@ -20,4 +21,5 @@ FORMS = (reductions, scans, extremes, bounded, product, product, chain, elementw
 def random_spec(random: Random) -> RandomSpec:
     """A spec of one of the forms."""
     spec = random.choice(FORMS)(random, random.random() < 0.6)
-    return strided(spec, random) if random.random() < 0.3 else spec
+    spec = strided(spec, random) if random.random() < 0.3 else spec
+    return valued(spec, random) if random.random() < 0.3 else spec

@@ -46,13 +46,13 @@ def plan(names: list[str]) -> dict[str, Any]:
         for name in names
     ]
     return {
-        "format": 2,
+        "format": 3,
         "key": "key",
         "kernel": "gemm",
         "digest": "digest",
         "target": "cpu",
         "machine": "",
-        "workloads": [{"sizes": SIZES, "when": ["M <= 16"], "integers": {}, "candidates": candidates}],
+        "workloads": [{"sizes": SIZES, "when": ["M <= 16"], "holds": {}, "candidates": candidates}],
         "running": None,
         "measurements": [],
     }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -15,14 +14,15 @@ from wavespec.cli.doubts import Doubt, doubts_about
 from wavespec.diagnostics import WavespecError
 from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
+from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec
-from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.ops import Mma
+from wavespec.schema.resolved import computation_of
 from wavespec.sim.packed import unpacked
 from wavespec.sim.reference import interpret, reference, results
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
-from wavespec.tune.integer_inputs import meanings, walk
-from wavespec.tune.judge import Accuracy, accuracy_of, random_integers, random_tensor
+from wavespec.tune.declared_inputs import held_by_inputs
+from wavespec.tune.held_numbers import ANYTHING, draw
+from wavespec.tune.judge import Accuracy, accuracy_of
 
 _WARM_UP = 3
 _ROUNDS = 3
@@ -32,28 +32,59 @@ class NotEnoughMemory(WavespecError, code="not-enough-memory"):
     """The tensors of these sizes do not fit."""
 
 
-def random_inputs(spec: KernelSpec, sizes: Mapping[str, int], seed: int, device: str) -> list[Tensor]:
-    """Tensors in declaration order: normal numbers, integers that fit what the graph does with them, or others from the
-    whole range up to 8 bits.
+def random_inputs(
+    spec: KernelSpec,
+    sizes: Mapping[str, int],
+    seed: int,
+    device: str,
+    scalars: Mapping[str, bool | int | float] = MappingProxyType({}),
+    given: Mapping[str, Tensor] | None = None,
+) -> list[Tensor]:
+    """Tensors in declaration order: those that are given, others as their `values` say, or as fits what the graph does
+    with them; else normal numbers, and integers from the whole range up to 8 bits.
 
     Raises:
+        BadValues: a bound has no value with these sizes.
         NotEnoughMemory: they do not fit.
     """
     generator = torch.Generator().manual_seed(seed)
     inputs: list[Tensor] = []
-    meant = meanings(spec)
+    held = held_by_inputs(spec, sizes, scalars)
     try:
         for name, tensor in spec.tensors.items():
             if tensor.role == "output":
                 continue
             shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
-            made = random_tensor(shape, DTYPES[tensor.dtype], generator)
-            if name in meant:
-                made = random_integers(meant[name].use, sizes[meant[name].dim], made, generator)
-            inputs.append(made.to(device))
+            made = draw(held.get(name, ANYTHING), shape, DTYPES[tensor.dtype], generator)
+            inputs.append((given or {}).get(name, made).to(device))
     except RuntimeError as error:
         raise NotEnoughMemory("--dim", f"{spec.name}: no memory for tensors of these sizes.") from error
     return inputs
+
+
+def more_results(
+    spec: KernelSpec,
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, Any],
+    given: Mapping[str, Tensor],
+    seeds: Iterable[int],
+    device: str,
+) -> Iterator[list[Tensor]]:
+    """What the kernel writes for other inputs, which the seeds draw; what is given stays."""
+    for seed in seeds:
+        yield elements_of(spec, kernel(*random_inputs(spec, sizes, seed, device, scalars, given), **scalars))
+
+
+def elements_of(spec: KernelSpec, written: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    """Results of a call, elements that share bytes one by one, in the order of `written_by`."""
+    types = [spec.tensors[name].dtype for name in written_by(spec)]
+    return [unpacked(one, dtype) for one, dtype in zip(as_list(written), types, strict=True)]
+
+
+def written_by(spec: KernelSpec) -> tuple[str, ...]:
+    """The tensors that a call returns, in that order."""
+    return computation_of(spec).written
 
 
 def as_views(
@@ -82,9 +113,7 @@ def accuracy(
     """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing."""
     context = interpret(spec, *inputs, compute=torch.float64, **scalars)
     exact, rounded = as_list(results(context)), as_list(reference(spec, *inputs, compute=None, **scalars))
-    types = [spec.tensors[name].dtype for name in context.computation.written]
-    elements = [unpacked(one, dtype) for one, dtype in zip(as_list(written), types, strict=True)]
-    return accuracy_of(elements, exact, rounded), doubts_about(context, exact, rounded)
+    return accuracy_of(elements_of(spec, written), exact, rounded), doubts_about(context, exact, rounded)
 
 
 def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int) -> list[float]:
@@ -97,13 +126,3 @@ def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int
                 call()
             found += [gpu_seconds(call) if device == "cuda" else cpu_seconds(call) for _ in range(block)]
     return [statistics.median(found) for found in times]
-
-
-def floating_point_operations(spec: KernelSpec, sizes: Mapping[str, int]) -> int:
-    """Multiplications and additions of all matrix products of the graph."""
-    graph, types = plain_graph(spec)
-    total = 0
-    for op in walk(graph):
-        if isinstance(op, Mma):  # those of a loop's body work on whole dims: its tiles together are one pass over them
-            total += 2 * math.prod(sizes[dim] for dim in {*types[op.lhs].dims, *types[op.rhs].dims})
-    return total

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wavespec.cli import failures
+from wavespec.cli.given import InputOption, given_inputs, size_texts
 from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
 from wavespec.cli.numbers import ScalarOption, chosen_scalars, whole_scalars
 from wavespec.cli.progress import progress
+from wavespec.cli.run_rows import (
+    Run,
+    errors_of,
+    finish,
+    finite,
+    print_doubts,
+    print_run,
+    scalars_of,
+    share_of_roofline,
+    speed,
+    verdict_of,
+)
 from wavespec.cli.specs import MemberOption, kernels_of, spec_files
-from wavespec.cli.terminal import print_diagnostics
-from wavespec.diagnostics import Diagnostic, WavespecError, to_json
+from wavespec.diagnostics import WavespecError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from wavespec.cli.doubts import Doubt
-    from wavespec.cli.simulate import Simulator
-    from wavespec.cli.stops import BreakAt
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
-    from wavespec.schema.language.scalars import Number
     from wavespec.tune.judge import Accuracy
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, or a folder of them.")]
-Run = tuple[str, "KernelSpec", tuple[dict[str, int], ...], dict[str, "Number"]]
-"""What `--member` calls a kernel, the kernel, its sizes, and the numbers of its scalars."""
+_OTHER_INPUTS = 4
+"""Drawn, at most, to see whether results depend on inputs."""
+
+
 Dims = Annotated[
     list[str] | None,
     typer.Option(
@@ -95,6 +107,7 @@ def run(
     spec: Spec,
     dim: Dims = None,
     scalar: ScalarOption = None,
+    input: InputOption = None,
     member: MemberOption = "",
     target: Target = "cpu",
     seed: Seed = 0,
@@ -109,40 +122,39 @@ def run(
     lane: Lane = None,
     json: Json = False,
 ) -> None:
-    """Build a spec, run it on random tensors, or simulate that, and compare the result with the reference."""
+    """Build a spec, run it on random tensors or those of files, or simulate that, and compare with the reference."""
     failures.MODE.json = json
     found: list[tuple[str, list[dict[str, Any]]]] = []
     selected = {"--step": step, "--workgroup": workgroup, "--wave": wave is not None, "--lane": lane is not None}
     _check_together(simulate, break_, [option for option, is_used in selected.items() if is_used], strided, debug)
-    asked = _asked(spec, dim, scalar, member, target)
+    asked = _asked(spec, dim, scalar, input, member, target)
     if simulate:
+        from wavespec.cli.simulated_run import simulated
         from wavespec.cli.stops import BreakAt
 
         at = BreakAt(break_, step, workgroup, wave, lane) if break_ else None
         for one in asked:
-            rows = _simulated(one, target, seed, at, is_asked=bool(dim), is_printed=not json)
-            found.append((one[1].name, rows))
-        _finish(found, target, json)
+            rows = simulated(one, target, seed, at, is_asked=bool(dim or input), is_printed=not json)
+            found.append((one.spec.name, rows))
+        finish(found, target, json)
         return
-    for _, kernel_spec, _, _ in asked if strided is not None else ():
-        if all(tensor.strides != "any" for tensor in kernel_spec.tensors.values()):
-            raise NothingStrided(kernel_spec.name)
-    for label, kernel_spec, runs, scalars in asked:
-        kernel, device = _built(label, kernel_spec, target)
-        shown = _with_debug(label, kernel_spec, debug or [], target)
+    for one in asked if strided is not None else ():
+        if all(tensor.strides != "any" for tensor in one.spec.tensors.values()):
+            raise NothingStrided(one.spec.name)
+    for one in asked:
+        kernel, device = _built(one.label, one.spec, target)
+        shown = _with_debug(one.label, one.spec, debug or [], target)
         rows: list[dict[str, Any]] = []
-        for sizes in runs:
-            with progress(f"running {kernel_spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(
-                    kernel_spec, kernel, sizes, scalars, seed, repeats, device, with_torch=False, strided=strided
-                )
+        for sizes in one.sizes:
+            with progress(f"running {one.spec.name} with {sizes_in_words(sizes)}"):
+                row = _measured(one, kernel, sizes, target, seed, repeats, device, with_torch=False, strided=strided)
             rows.append(row)
             if not json:
-                _print_run(kernel_spec.name, target, row)
+                print_run(one.spec.name, target, row)
             if shown is not None:
-                row["debug"] = _debugged(shown, kernel_spec, sizes, scalars, seed, device, is_printed=not json)
-        found.append((kernel_spec.name, rows))
-    _finish(found, target, json)
+                row["debug"] = _debugged(shown, one, sizes, seed, device, is_printed=not json)
+        found.append((one.spec.name, rows))
+    finish(found, target, json)
 
 
 def bench(
@@ -157,28 +169,29 @@ def bench(
 ) -> None:
     """Time a spec beside torch computing the same in the same process."""
     failures.MODE.json = json
-    asked = _asked(spec, dim, scalar, member, target)
+    asked = _asked(spec, dim, scalar, None, member, target)
     found: list[tuple[str, list[dict[str, Any]]]] = []
-    width = max(len(sizes_in_words(sizes)) for _, _, runs, _ in asked for sizes in runs)
-    for label, kernel_spec, runs, scalars in asked:
-        kernel, device = _built(label, kernel_spec, target)
+    width = max(len(sizes_in_words(sizes)) for one in asked for sizes in one.sizes)
+    for one in asked:
+        kernel, device = _built(one.label, one.spec, target)
         if not json:
             if len(asked) > 1:
-                print(kernel_spec.name)
-            print(f"{'sizes':<{width}}  {'wavespec':>22}  {'torch':>22}  {'speed-up':>8}  {'error':>6}")
+                print(one.spec.name)
+            head = f"{'wavespec':>42}  {'torch':>42}  {'speed-up':>8}  {'error':>6}  {'roofline':>8}"
+            print(f"{'sizes':<{width}}  {head}")
         rows: list[dict[str, Any]] = []
-        for sizes in runs:
-            with progress(f"timing {kernel_spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(kernel_spec, kernel, sizes, scalars, seed, repeats, device, with_torch=True)
+        for sizes in one.sizes:
+            with progress(f"timing {one.spec.name} with {sizes_in_words(sizes)}"):
+                row = _measured(one, kernel, sizes, target, seed, repeats, device, with_torch=True)
             rows.append(row)
             if not json:
-                mine, torchs = (_speed(row[f"{who}seconds"], row[f"{who}gflops"]) for who in ("", "torch_"))
+                mine, torchs = speed(row), speed(row, "torch_")
                 ratio = "wrong" if row["verdict"] == "WRONG" else f"{row['error_ratio']:.2f}"
-                words = f"{sizes_in_words(sizes):<{width}}"
-                print(f"{words}  {mine:>22}  {torchs:>22}  {row['speed_up']:>7.2f}x  {ratio:>6}")
-                _print_doubts(row)
-        found.append((kernel_spec.name, rows))
-    _finish(found, target, json)
+                words, share = f"{sizes_in_words(sizes):<{width}}", share_of_roofline(row)
+                print(f"{words}  {mine:>42}  {torchs:>42}  {row['speed_up']:>7.2f}x  {ratio:>6}  {share:>8}")
+                print_doubts(row)
+        found.append((one.spec.name, rows))
+    finish(found, target, json)
 
 
 def _check_together(
@@ -197,8 +210,15 @@ def _check_together(
         raise OptionsApart(option, "The simulator takes contiguous tensors and shows no whole values.", hints=hints)
 
 
-def _asked(path: Path, dims: list[str] | None, scalars: list[str] | None, member: str, target: str) -> list[Run]:
-    """Every kernel, its sizes and its scalars; wrong options are found before anything is built."""
+def _asked(
+    path: Path,
+    dims: list[str] | None,
+    scalars: list[str] | None,
+    inputs: list[str] | None,
+    member: str,
+    target: str,
+) -> list[Run]:
+    """Every kernel, its sizes, scalars and given inputs; wrong options are found before anything is built."""
     from wavespec.schema.resolve import NotForTarget, targets_of
 
     chosen_target(target)
@@ -212,8 +232,9 @@ def _asked(path: Path, dims: list[str] | None, scalars: list[str] | None, member
     found: list[Run] = []
     for label, spec in fitting:
         numbers = chosen_scalars(spec, scalars or [])
-        sizes = chosen_sizes(spec, dims or [], scalars=whole_scalars(spec, numbers))
-        found.append((label, spec, sizes, numbers))
+        given = given_inputs(spec, inputs or [])
+        sizes = chosen_sizes(spec, size_texts(spec, given, dims or []), scalars=whole_scalars(spec, numbers))
+        found.append(Run(label, spec, sizes, numbers, given))
     return found
 
 
@@ -244,9 +265,8 @@ def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str) -> 
 
 def _debugged(
     shown: tuple[KernelSpec, Kernel],
-    spec: KernelSpec,
+    one: Run,
     sizes: dict[str, int],
-    scalars: dict[str, Any],
     seed: int,
     device: str,
     *,
@@ -258,8 +278,8 @@ def _debugged(
     from wavespec.cli.measure import random_inputs
     from wavespec.sim.reference import reference
 
-    whole, kernel = shown
-    inputs = random_inputs(whole, sizes, seed, device)
+    (whole, kernel), spec, scalars = shown, one.spec, one.scalars
+    inputs = random_inputs(whole, sizes, seed, device, scalars, one.given)
     own = sum(tensor.role != "input" for tensor in spec.tensors.values())
     names = [name for name in whole.tensors if name not in spec.tensors]
     found: dict[str, Any] = {}
@@ -267,7 +287,7 @@ def _debugged(
     truth = reference(whole, *inputs, compute=torch.float64, **scalars)[own:]
     for name, value, exact in zip(names, values, truth, strict=True):
         difference = (value.double() - exact.double()).abs().max().item() if value.numel() else 0.0
-        found[name] = {"shape": list(value.shape), "difference": _finite(difference)}
+        found[name] = {"shape": list(value.shape), "difference": finite(difference)}
         if is_printed:
             shape = ", ".join(map(str, value.shape))
             print(f"  {name}  [{shape}], at most {difference:.3g} from the reference's")
@@ -275,62 +295,11 @@ def _debugged(
     return found
 
 
-def _simulated(
-    asked: Run, target: str, seed: int, at: BreakAt | None, *, is_asked: bool, is_printed: bool
-) -> list[dict[str, Any]]:
-    """What the simulator finds in every run, or what lanes have where it stops; diagnostics are printed."""
-    from wavespec.cli.simulate import Simulator
-    from wavespec.schema.families.family_errors import naming_member
-
-    label, spec, runs, scalars = asked
-    rows: list[dict[str, Any]] = []
-    with naming_member(label):
-        simulator = Simulator(spec, target, scalars)
-        fitting = simulator.sizes(runs, is_asked=is_asked, one_workgroup=at is not None)
-    for wanted, sizes in fitting:
-        if wanted != sizes:
-            print(f"{spec.name}: {sizes_in_words(sizes)} in place of {sizes_in_words(wanted)}", file=sys.stderr)
-        with progress(f"simulating {spec.name} with {sizes_in_words(sizes)}"):
-            row, diagnostics, text = _simulated_run(simulator, sizes, seed, at)
-        if is_printed:
-            print_diagnostics(diagnostics)
-            _print_run(spec.name, f"{target}, simulated", row)
-            print(text)
-        rows.append(row | {"findings": [to_json(diagnostic) for diagnostic in diagnostics]})
-    return rows
-
-
-def _simulated_run(
-    simulator: Simulator, sizes: dict[str, int], seed: int, at: BreakAt | None
-) -> tuple[dict[str, Any], list[Diagnostic], str]:
-    """A row, what was found, and what is to be printed below the row."""
-    from wavespec.cli.measure import accuracy, random_inputs
-
-    inputs = random_inputs(simulator.spec, sizes, seed, "cpu")
-    stop_at = at.stop_at(simulator, sizes) if at is not None else None
-    results, diagnostics = simulator.call(sizes, inputs, stop_at)
-    errors = sum(diagnostic.is_error for diagnostic in diagnostics)
-    row: dict[str, Any] = {"ok": not errors, "verdict": "stopped", "sizes": sizes, **_scalars(simulator.scalars)}
-    if at is not None and stop_at is not None:
-        if errors and not stop_at.stops:
-            return row | {"verdict": "UNSAFE"}, diagnostics, "  ended before '--break'"
-        stops = at.seen(stop_at)
-        return row | {"stops": at.json(stops, stop_at.kernel)}, diagnostics, at.text(stops, stop_at.kernel)
-    found, doubts = accuracy(simulator.spec, inputs, results, simulator.scalars)
-    verdict = _verdict(found, doubts)
-    is_right = verdict in ("ok", "shows little")
-    row |= {"ok": is_right and not errors, "verdict": "UNSAFE" if is_right and errors else verdict}
-    row |= _errors(found, doubts)
-    warnings = len(diagnostics) - errors
-    words = [f"{n} {what}{'s' * (n != 1)}" for n, what in ((errors, "error"), (warnings, "warning")) if n]
-    return row, diagnostics, f"  found          {' and '.join(words) or 'nothing'}"
-
-
 def _measured(
-    spec: KernelSpec,
+    one: Run,
     kernel: Kernel,
     sizes: dict[str, int],
-    scalars: dict[str, Any],
+    target: str,
     seed: int,
     repeats: int,
     device: str,
@@ -340,102 +309,69 @@ def _measured(
 ) -> dict[str, Any]:
     import torch
 
-    from wavespec.cli.measure import accuracy, as_views, floating_point_operations, median_seconds, random_inputs
+    from wavespec.cli.measure import as_views, median_seconds, random_inputs
     from wavespec.sim.reference import reference
 
-    inputs = random_inputs(spec, sizes, seed, device)
+    spec, scalars = one.spec, one.scalars
+    inputs = random_inputs(spec, sizes, seed, device, scalars, one.given)
     if strided is None:
         arguments, outputs = [tensor.clone() for tensor in inputs], dict[str, Any]()
     else:
         arguments, outputs = as_views(spec, inputs, sizes, strided)
-    found, doubts = accuracy(spec, inputs, kernel(*arguments, **outputs, **scalars), scalars)
+    written = kernel(*arguments, **outputs, **scalars)
+    found, doubts = _judged(one, kernel, sizes, inputs, written, seed, device)
     calls = [lambda: kernel(*arguments, **outputs, **scalars)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None, **scalars))
     seconds = median_seconds(calls, device, repeats)
-    operations = floating_point_operations(spec, sizes)
-    row: dict[str, Any] = {
-        "ok": (verdict := _verdict(found, doubts)) in ("ok", "shows little"),
-        "verdict": verdict,
-        "sizes": sizes,
-        **_scalars(scalars),
-        **_errors(found, doubts),
-        "seconds": seconds[0],
-        "gflops": operations / seconds[0] / 1e9,
-        "threads": torch.get_num_threads() if device == "cpu" else None,
-    }
-    if with_torch:
-        row |= {
-            "torch_seconds": seconds[1],
-            "torch_gflops": operations / seconds[1] / 1e9,
-            "speed_up": seconds[1] / seconds[0],
-        }
-    return row
-
-
-def _scalars(scalars: Mapping[str, Number]) -> dict[str, Any]:
-    return {"scalars": {name: _json_number(number) for name, number in scalars.items()}} if scalars else {}
-
-
-def _errors(found: Accuracy, doubts: list[Doubt]) -> dict[str, Any]:
     return {
-        "doubts": [doubt.text for doubt in doubts],
-        "error": _finite(found.error),
-        "torch_error": found.torch_error,
-        "error_ratio": _finite(found.ratio),
+        "ok": (verdict := verdict_of(found, doubts)) in ("ok", "shows little"),
+        "verdict": verdict,
+        "inputs": "given" if one.given else "random",
+        "sizes": sizes,
+        **scalars_of(scalars),
+        **errors_of(found, doubts),
+        "threads": torch.get_num_threads() if device == "cpu" else None,
+        **_rates(one, target, sizes, device, seconds),
     }
 
 
-def _finish(found: list[tuple[str, list[dict[str, Any]]]], target: str, json: bool) -> None:
-    ok = all(row["ok"] for _, rows in found for row in rows)
-    if json and len(found) == 1:
-        ((name, rows),) = found
-        failures.write_json({"ok": ok, "kernel": name, "target": target, "results": rows})
-    elif json:
-        kernels = [{"kernel": name, "results": rows} for name, rows in found]
-        failures.write_json({"ok": ok, "target": target, "kernels": kernels})
-    if not ok:
-        raise typer.Exit(failures.FAILED)
+def _judged(
+    one: Run, kernel: Kernel, sizes: dict[str, int], inputs: list[Tensor], written: Any, seed: int, device: str
+) -> tuple[Accuracy, list[Doubt]]:
+    """How right a result is, and why that may show little: of its inputs, of itself, and beside those of others."""
+    from wavespec.cli.doubts import doubts_about_inputs, doubts_about_sameness
+    from wavespec.cli.measure import accuracy, elements_of, more_results, written_by
+    from wavespec.tune.declared_inputs import held_by_inputs
+
+    spec, scalars = one.spec, one.scalars
+    names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
+    held = held_by_inputs(spec, sizes, scalars)
+    doubts = doubts_about_inputs(spec, held, dict(zip(names, inputs, strict=True)))
+    found, of_results = accuracy(spec, inputs, written, scalars)
+    results = dict(zip(written_by(spec), elements_of(spec, written), strict=True))
+    seeds = range(seed + 1, seed + 1 + _OTHER_INPUTS) if len(one.given) < len(names) else ()
+    others = more_results(spec, kernel, sizes, scalars, one.given, seeds, device)
+    return found, [*doubts, *of_results, *(doubts_about_sameness(results, others) if seeds else ())]
 
 
-def _print_run(name: str, target: str, row: dict[str, Any]) -> None:
-    from wavespec.tune.judge import ALLOWED_RATIO
+def _rates(one: Run, target: str, sizes: dict[str, int], device: str, seconds: list[float]) -> dict[str, Any]:
+    """What times are in operations and bytes a second, of which case, and beside what the device could do."""
+    import torch
 
-    scalars = "".join(f", {scalar}={number}" for scalar, number in row.get("scalars", {}).items())
-    print(f"{name} on {target}, {sizes_in_words(row['sizes'])}{scalars}: {row['verdict']}")
-    if "error" not in row:
-        return
-    ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
-    error = "not finite" if row["error"] is None else f"{row['error']:.3g}"
-    _print_doubts(row)
-    print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
-    if "seconds" in row:
-        print(f"  median time    {_speed(row['seconds'], row['gflops'])}")
+    from wavespec.cli.work import bytes_moved, does_a_part, floating_point_operations, roofline
+    from wavespec.schema.resolve import case_for_sizes, cases_for_target
 
-
-def _verdict(found: Accuracy, doubts: list[Doubt]) -> str:
-    """`ok` is for runs that could have shown a mistake."""
-    if not found.ok:
-        return "WRONG"
-    if any(doubt.shows_nothing for doubt in doubts):
-        return "shows nothing"
-    return "shows little" if doubts else "ok"
-
-
-def _print_doubts(row: dict[str, Any]) -> None:
-    for doubt in row["doubts"]:
-        print(f"  random inputs  {doubt}")
-
-
-def _speed(seconds: float, gflops: float) -> str:
-    time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
-    return f"{time}, {gflops:.1f} GFLOP/s"
-
-
-def _json_number(number: Number) -> Number | str:
-    return number if abs(number) < float("inf") else str(number)
-
-
-def _finite(number: float) -> float | None:
-    """JSON has no infinity."""
-    return number if number - number == 0 else None
+    cases = cases_for_target(one.spec, target)
+    case = case_for_sizes(cases, {**whole_scalars(one.spec, one.scalars), **sizes})
+    least = roofline(case.spec, target, torch.cuda.get_device_name(), sizes) if device == "cuda" else None
+    rates: dict[str, Any] = {"case": [str(condition) for condition in case.when], "whole": not does_a_part(one.spec)}
+    for who, time in zip(("", "torch_"), seconds, strict=False):
+        rates |= {
+            f"{who}seconds": time,
+            f"{who}gflops": floating_point_operations(one.spec, sizes) / time / 1e9,
+            f"{who}gbytes_per_second": bytes_moved(one.spec, sizes) / time / 1e9,
+        }
+    if least is not None:
+        rates |= {"card": least.card, "roofline_share": least.seconds / seconds[0]}
+    return rates | ({"speed_up": seconds[1] / seconds[0]} if len(seconds) > 1 else {})

@@ -18,7 +18,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 class WrapperTensor:
     """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
     input that is changed in place, `zeroed` for an output that starts as zeros, `strides` as in the spec, `folded` where a
-    call may have any number of dims in place of the first one."""
+    call may have any number of dims in place of the first one, `holds` what it is meant to hold, in words."""
 
     type: ClassVar[str] = "Tensor"
     name: str
@@ -29,6 +29,7 @@ class WrapperTensor:
     zeroed: bool = False
     strides: Strides = ""
     folded: bool = False
+    holds: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(['...', *map(str, self.dims[1:])] if self.folded else map(str, self.dims))}]"

@@ -64,9 +64,17 @@ class KernelBuilder(GraphBuilder):
         return Symbol(Name(name))
 
     def input(
-        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global", *, strides: str | None = None
+        self,
+        name: str,
+        shape: Sequence[Symbol | str],
+        dtype: str,
+        space: str = "global",
+        *,
+        strides: str | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> Value:
-        return self._tensor(name, shape, dtype, space, "input", strides)
+        """An argument; `values`, what it holds, as in YAML."""
+        return self._tensor(name, shape, dtype, space, "input", strides, values)
 
     def output(
         self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global", *, strides: str | None = None
@@ -74,10 +82,17 @@ class KernelBuilder(GraphBuilder):
         return self._tensor(name, shape, dtype, space, "output", strides)
 
     def inout(
-        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global", *, strides: str | None = None
+        self,
+        name: str,
+        shape: Sequence[Symbol | str],
+        dtype: str,
+        space: str = "global",
+        *,
+        strides: str | None = None,
+        values: Mapping[str, Any] | None = None,
     ) -> Value:
-        """An argument that is changed in place."""
-        return self._tensor(name, shape, dtype, space, "inout", strides)
+        """An argument that is changed in place; `values`, what it holds, as in YAML."""
+        return self._tensor(name, shape, dtype, space, "inout", strides, values)
 
     def scalar(self, name: str, dtype: str, **fields: bool | int | float | str) -> Symbol:
         """A number that a call passes by name, in the graph a value; `default`, `min`, `max` and `doc` as in YAML."""
@@ -215,10 +230,18 @@ class KernelBuilder(GraphBuilder):
         return pydantic_to_error(problem, ".".join(path), path[-1], f"'{path[-2]}'" if len(path) > 2 else "A kernel")
 
     def _tensor(
-        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str, role: str, strides: str | None
+        self,
+        name: str,
+        shape: Sequence[Symbol | str],
+        dtype: str,
+        space: str,
+        role: str,
+        strides: str | None,
+        values: Mapping[str, Any] | None = None,
     ) -> Value:
         fields = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role, "strides": strides}
-        self._sections["tensors"][name] = fields
+        held = {key: one.expression if isinstance(one, Symbol) else one for key, one in (values or {}).items()}
+        self._sections["tensors"][name] = fields if values is None else {**fields, "values": held}
         return Value(name)
 
     def _constrain(self, word: str, **fields: Any) -> None:

@@ -57,7 +57,7 @@ def busiest_bank(address: Integers, active: Flags, width: int, lanes: int, share
             start = int(address[thread])
             for word in range(start // shared.bank_bytes, (start + width - 1) // shared.bank_bytes + 1):
                 asked.setdefault(word % shared.banks, {}).setdefault(word, int(thread))
-        worst = max(worst, *asked.values(), key=len)
+        worst = max([worst, *asked.values()], key=len)
     return tuple(dict.fromkeys(worst.values()))
 
 

@@ -196,6 +196,18 @@ class Resources:
     """Products of the matrix unit, per element type."""
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card with such a chip, and what it reaches at most: what measured times are shares of."""
+
+    name: str
+    """What the name that the driver says begins with."""
+    gbytes_per_second: float
+    """Of its memory."""
+    gflops: Mapping[str, float]
+    """Multiplications and additions of the matrix unit for operands of each type, in 10^9 a second."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """One chip, or one instruction set of a CPU, as the passes see it."""
@@ -271,6 +283,8 @@ class Machine:
     does not say what a wave takes; 0 = all that the workgroup has."""
     longest_scan: int = 0
     """Compiler choice: elements of a row that a step of a loop goes through with code for each; 0 = all of its tile."""
+    cards: tuple[Card, ...] = ()
+    """The cards whose peaks are known."""
     processors: int = 0
     """Processors of the device, for kernels with one workgroup per processor; 0 = not known."""
     clusters: Mapping[int, int] = field(default_factory=dict[int, int])

@@ -25,7 +25,8 @@ from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.checks import DTYPES
 from wavespec.runtime.kernel import Kernel
 from wavespec.runtime.manifest import unpack_artifact
-from wavespec.tune.judge import Accuracy, accuracy_of, random_integers, random_tensor
+from wavespec.tune.held_numbers import ANYTHING, Held, draw
+from wavespec.tune.judge import Accuracy, accuracy_of
 from wavespec.tune.results import FINAL_ROUNDS, UNTUNED, Results, start_or_resume
 
 START_AGAIN = 75
@@ -155,11 +156,8 @@ class _Inputs:
         artifact = _artifact(workload.folder, workload.index, workload.results.names(workload.index)[0])
         self.tensors: list[Tensor] = []
         for tensor in artifact.inputs:
-            made = random_tensor(tensor.shape(sizes), DTYPES[tensor.dtype], generator)
-            if tensor.name in planned["integers"]:
-                use, size = planned["integers"][tensor.name]
-                made = random_integers(use, size, made, generator)
-            self.tensors.append(made)
+            held = Held(**planned["holds"][tensor.name]) if tensor.name in planned["holds"] else ANYTHING
+            self.tensors.append(draw(held, tensor.shape(sizes), DTYPES[tensor.dtype], generator))
         self.exact = as_list(workload.exact(*self.tensors))
         self.rounded = as_list(workload.rounded(*self.tensors))
 

@@ -14,7 +14,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from wavespec.cache import cache_key
@@ -30,7 +30,7 @@ from wavespec.targets.machine import Machine
 from wavespec.tune.bench import kernel_file
 from wavespec.tune.candidates import candidates
 from wavespec.tune.compile_pool import CompileJob, CompilePool
-from wavespec.tune.integer_inputs import meanings
+from wavespec.tune.declared_inputs import held_by_inputs
 from wavespec.tune.ranges import ranges
 from wavespec.tune.reference_code import reference_code
 from wavespec.tune.results import FORMAT, PLAN, UNTUNED
@@ -47,6 +47,7 @@ MEASURING = (
     "runtime",
     "tune/__init__.py",
     "tune/bench.py",
+    "tune/held_numbers.py",
     "tune/judge.py",
     "tune/results.py",
     "tune/supervise.py",
@@ -220,7 +221,7 @@ def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]
             {
                 "sizes": workload.sizes,
                 "when": workload.when,
-                "integers": _integers(subject, workload.sizes),
+                "holds": _holds(subject, workload.sizes),
                 **({"scalars": dict(subject.scalars)} if subject.scalars else {}),
                 "candidates": [
                     {"name": name, "words": words, "settings": None if settings is None else spec_to_data(settings)}
@@ -234,10 +235,11 @@ def _plan(subject: Subject, workloads: Sequence[_Workload]) -> dict[str, object]
     }
 
 
-def _integers(subject: Subject, sizes: Mapping[str, int]) -> dict[str, tuple[str, int]]:
-    """Of inputs whose numbers have a meaning, which one, and the size of the dim that they are along."""
+def _holds(subject: Subject, sizes: Mapping[str, int]) -> dict[str, dict[str, object]]:
+    """What is said or known of the numbers of inputs, which are drawn by it."""
     every = complete_sizes(subject.spec, {**_whole(subject), **sizes})
-    return {name: (meaning.use, every[meaning.dim]) for name, meaning in meanings(subject.spec).items()}
+    sizes = {name: every[name] for name in subject.spec.dims}
+    return {name: asdict(held) for name, held in held_by_inputs(subject.spec, sizes, subject.scalars).items()}
 
 
 def _whole(subject: Subject) -> dict[str, int]:

@@ -54,35 +54,6 @@ def accuracy_of(outputs: Sequence[Tensor], exact: Sequence[Tensor], rounded: Seq
     return worst
 
 
-def random_tensor(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
-    """Normal numbers, or integers from the whole range up to 8 bits, on the device of the generator; pairs of f4 of any
-    bits, and scales from 1/128 to 128."""
-    device = generator.device
-    if dtype == torch.float4_e2m1fn_x2:
-        return torch.randint(0, 256, shape, generator=generator, device=device).to(torch.uint8).view(dtype)
-    if dtype == torch.float8_e8m0fnu:
-        return torch.randint(120, 135, shape, generator=generator, device=device).to(torch.uint8).view(dtype)
-    if dtype.is_floating_point:
-        value = torch.randn(shape, generator=generator, dtype=torch.float32, device=device)
-    elif dtype == torch.bool:
-        value = torch.randint(0, 2, shape, generator=generator, device=device)
-    else:
-        least, most = max(torch.iinfo(dtype).min, -128), min(torch.iinfo(dtype).max, 127)
-        value = torch.randint(least, most + 1, shape, generator=generator, device=device)
-    return value.to(dtype)
-
-
-def random_integers(use: str, size: int, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Numbers of the shape and type of `like` that make sense for their use along a dim of `size`: see `Meaning`."""
-    beyond = size if use == "places" else size + 1
-    most = min(beyond, torch.iinfo(like.dtype).max + 1)
-    numbers = torch.randint(0, max(most, 1), like.shape, generator=generator, device=generator.device)
-    if use == "starts" and numbers.numel():
-        numbers = numbers.sort().values
-        numbers[..., 0], numbers[..., -1] = 0, most - 1
-    return numbers.to(like.dtype)
-
-
 def _errors(actual: Tensor, truth: Tensor) -> Tensor:
     """Absolute, of each element; infinite where just one of both is not a number, or they are different infinities."""
     actual, truth = actual.to(torch.float64), truth.to(torch.float64)

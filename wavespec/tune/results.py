@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from wavespec.runtime.files import replace_file
+from wavespec.tune.held_numbers import Held
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 PLAN: Final = "plan.json"
 RESULTS: Final = "results.json"
 UNTUNED: Final = "untuned"
@@ -142,12 +143,12 @@ def _is_complete(data: dict[str, Any]) -> bool:
             (dict(workload["sizes"]), list(workload["when"]), [str(one["name"]) for one in workload["candidates"]])
             for workload in data["workloads"]
         ]
-        integers = [entry for workload in data["workloads"] for entry in dict(workload["integers"]).values()]
+        for entry in (entry for workload in data["workloads"] for entry in dict(workload["holds"]).values()):
+            Held(**entry)
         names = [(set(found), len(found)) for _, _, found in workloads]
         return (
             all(isinstance(text, str) for text in texts)
             and all(len(distinct) == count for distinct, count in names)
-            and all(isinstance(use, str) and isinstance(size, int) for use, size in integers)
             and all(_is_measurement(entry, [found for _, _, found in workloads]) for entry in data["measurements"])
         )
     except (KeyError, TypeError, ValueError, AttributeError):

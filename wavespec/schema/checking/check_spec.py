@@ -15,6 +15,7 @@ from wavespec.schema.checking.check_scalars import check_scalars, refuse_fractio
 from wavespec.schema.checking.check_schedules import check_schedules
 from wavespec.schema.checking.check_strides import check_strides
 from wavespec.schema.checking.check_tiles import check_tiles
+from wavespec.schema.checking.check_values import check_values
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.dtypes import PACKED
@@ -113,6 +114,7 @@ def check_kernel(
     errors += _workloads(spec, broken)
     errors += _divisors(spec)
     errors += check_strides(spec)
+    errors += check_values(spec, broken)
     errors += check_constraints(spec, broken, is_whole=is_whole)
     errors += check_assumptions(spec)
     errors += check_cases(spec, broken)

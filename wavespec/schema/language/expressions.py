@@ -166,9 +166,9 @@ class Call(Expression):
         return self.arguments
 
 
-def expression_to_data(expression: Expression) -> int | str:
-    """How YAML and JSON write the expression: a plain integer, or its canonical text."""
-    if isinstance(expression, Num) and isinstance(expression.value, int):
+def expression_to_data(expression: Expression) -> int | float | str:
+    """How YAML and JSON write the expression: a plain number, or its canonical text."""
+    if isinstance(expression, Num):
         return expression.value
     return str(expression)
 

@@ -16,6 +16,7 @@ from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.language.scalars import Scalar
+from wavespec.schema.language.values import Values
 from wavespec.schema.ops import AnyOp
 from wavespec.targets.names import TargetName
 
@@ -71,6 +72,8 @@ class Tensor(SpecModel):
     strides: Strides | None = None
     """`any`: a call may pass a view of any strides whose last dim is dense, and it is never copied. `contiguous`: a
     promise, checked at the call. Absent: an input that is not contiguous is copied first, all else has to be."""
+    values: Annotated[Values | None, Field(exclude_if=lambda value: value is None)] = None
+    """What an argument is meant to hold, `{min: 0, max: V - 1}`; it changes no code."""
 
 
 def numbers_of(tensors: Mapping[str, Tensor]) -> dict[str, Dim]:

@@ -11,13 +11,14 @@ from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import IndexExpression
 from wavespec.schema.language.names import Reference
+from wavespec.schema.language.values import BoundExpression
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """What a field holds, from its annotation."""
 
-    form: Literal["model", "worded", "expression", "index", "list", "table", "choice", "scalar"]
+    form: Literal["model", "worded", "expression", "index", "bound", "list", "table", "choice", "scalar"]
     models: tuple[type[SpecModel], ...] = ()
     choices: tuple[str, ...] = ()
     item: Kind | None = None
@@ -39,6 +40,8 @@ def _annotation_to_kind(annotation: Any) -> Kind:
         return Kind("scalar", dotted=True)
     if annotation == IndexExpression:
         return Kind("index")
+    if annotation == BoundExpression:
+        return Kind("bound")
     if origin is Annotated:
         return _annotation_to_kind(arguments[0])
     if origin is Literal:
@@ -64,6 +67,6 @@ def _annotation_to_kind(annotation: Any) -> Kind:
 
 def is_built_of_parts(kind: Kind) -> bool:
     """Its values were validated on their own, as models or expressions, before the kernel was."""
-    return kind.form in ("model", "worded", "expression", "index") or (
+    return kind.form in ("model", "worded", "expression", "index", "bound") or (
         kind.item is not None and is_built_of_parts(kind.item)
     )

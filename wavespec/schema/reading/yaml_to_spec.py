@@ -150,7 +150,9 @@ class _Reader:
             return self._list(node, kind, positions, path)
         if kind.form == "table":
             return self._table(node, kind, positions, path)
-        if kind.form == "expression":
+        if kind.form == "bound" and isinstance(node, ScalarNode) and isinstance(node.value, float):
+            return Num(node.value)
+        if kind.form in ("expression", "bound"):
             return self._expression(node, parse_expression)
         if kind.form == "index":
             return self._expression(node, parse_index)
@@ -369,6 +371,7 @@ _OWNERS = {
     "Dim": "A dim",
     "Tensor": "A tensor",
     "Scalar": "A scalar",
+    "Values": "'values'",
     "TensorOverride": "A tensor of a target",
     "TargetOverride": "A target",
     "Case": "A case",

@@ -1,0 +1,109 @@
+"""What a run of a kernel found goes in; a row of JSON, and lines for people, come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from wavespec.cli import failures
+from wavespec.cli.inputs import sizes_in_words
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from wavespec.cli.doubts import Doubt
+    from wavespec.schema import KernelSpec
+    from wavespec.schema.language.scalars import Number
+    from wavespec.tune.judge import Accuracy
+
+
+class Run(NamedTuple):
+    """What is run of one kernel."""
+
+    label: str
+    """What `--member` calls it."""
+    spec: KernelSpec
+    sizes: tuple[dict[str, int], ...]
+    scalars: dict[str, Any]
+    given: dict[str, Tensor]
+    """The inputs that are not drawn."""
+
+
+def scalars_of(scalars: Mapping[str, Number]) -> dict[str, Any]:
+    return {"scalars": {name: _json_number(number) for name, number in scalars.items()}} if scalars else {}
+
+
+def errors_of(found: Accuracy, doubts: list[Doubt]) -> dict[str, Any]:
+    return {
+        "doubts": [doubt.text for doubt in doubts],
+        "error": finite(found.error),
+        "torch_error": found.torch_error,
+        "error_ratio": finite(found.ratio),
+    }
+
+
+def finish(found: list[tuple[str, list[dict[str, Any]]]], target: str, json: bool) -> None:
+    ok = all(row["ok"] for _, rows in found for row in rows)
+    if json and len(found) == 1:
+        ((name, rows),) = found
+        failures.write_json({"ok": ok, "kernel": name, "target": target, "results": rows})
+    elif json:
+        kernels = [{"kernel": name, "results": rows} for name, rows in found]
+        failures.write_json({"ok": ok, "target": target, "kernels": kernels})
+    if not ok:
+        raise typer.Exit(failures.FAILED)
+
+
+def print_run(name: str, target: str, row: dict[str, Any]) -> None:
+    from wavespec.tune.judge import ALLOWED_RATIO
+
+    scalars = "".join(f", {scalar}={number}" for scalar, number in row.get("scalars", {}).items())
+    print(f"{name} on {target}, {sizes_in_words(row['sizes'])}{scalars}: {row['verdict']}")
+    if "error" not in row:
+        return
+    ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
+    error = "not finite" if row["error"] is None else f"{row['error']:.3g}"
+    print_doubts(row)
+    if row["case"]:
+        print(f"  case           {', '.join(row['case'])}")
+    print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
+    if "seconds" in row:
+        share = f", {share_of_roofline(row)} of the roofline of {row['card']}" if "card" in row else ""
+        print(f"  median time    {speed(row)}{share}")
+
+
+def verdict_of(found: Accuracy, doubts: list[Doubt]) -> str:
+    """`ok` is for runs that could have shown a mistake."""
+    if not found.ok:
+        return "WRONG"
+    if any(doubt.shows_nothing for doubt in doubts):
+        return "shows nothing"
+    return "shows little" if doubts else "ok"
+
+
+def print_doubts(row: dict[str, Any]) -> None:
+    for doubt in row["doubts"]:
+        print(f"  {row['inputs'] + ' inputs':<13}  {doubt}")
+
+
+def speed(row: dict[str, Any], who: str = "") -> str:
+    seconds, bandwidth = row[f"{who}seconds"], row[f"{who}gbytes_per_second"]
+    time = f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+    rates = f"{row[f'{who}gflops']:.1f} GFLOP/s, {bandwidth:.1f} GB/s"
+    return f"{time}, {rates}" if row["whole"] else f"{time}, up to {rates}"
+
+
+def share_of_roofline(row: dict[str, Any]) -> str:
+    """Of the fastest that the card could be; `-` where its peaks are not known."""
+    return f"{100 * row['roofline_share']:.0f} %" if "roofline_share" in row else "-"
+
+
+def _json_number(number: Number) -> Number | str:
+    return number if abs(number) < float("inf") else str(number)
+
+
+def finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if number - number == 0 else None
