@@ -68,14 +68,15 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
     Raises:
         WavespecError: the spec does not fit the machine, at the line that says so.
     """
-    with naming_target(machine.target), _without_collecting():
+    with naming_target(machine.target), without_collecting():
         return _lowered(resolve(spec, machine.target), machine, timings or Timings(), after=after)
 
 
 @contextmanager
-def _without_collecting() -> Generator[None]:
+def without_collecting() -> Generator[None]:
     """Leave cycles of objects alone meanwhile: all that passes make is a tree of immutable nodes, which Python walks
-    over and over for the few cycles beside it, a quarter of the time that lowering takes."""
+    over and over for the few cycles beside it, a quarter of the time that lowering takes.  Around many kernels it also
+    saves the walk at the end of each, and processes that are forked inside inherit it."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -122,7 +123,7 @@ def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Ite
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
     """The MLIR module of a spec for one machine, and its launch interface."""
     timings = timings or Timings()
-    with naming_target(machine.target), _without_collecting():
+    with naming_target(machine.target), without_collecting():
         resolved = resolve(spec, machine.target)
         return kernel_to_module(_lowered(resolved, machine, timings), machine, resolved, timings=timings)
 
