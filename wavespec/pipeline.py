@@ -23,6 +23,7 @@ from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_m
 from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
+from wavespec.lower.contracts import are_checked
 from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
 from wavespec.lower.promote_shared import check_shared
@@ -109,7 +110,7 @@ def _lowered(resolved: ResolvedKernel, machine: Machine, timings: Timings, *, af
 
 def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Iterator[Stage]:
     kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved))
-    verify(kernel)  # passes look at what they change alone
+    verify(kernel)
     check_arguments(kernel, machine)
     yield Stage(FIRST_STAGE, kernel, True)
     held = ENSURES
@@ -117,6 +118,8 @@ def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Ite
         before = kernel
         kernel = timings.run(one.name, lambda one=one, kernel=kernel, held=held: one(kernel, machine, held))
         held = one.holding(held, machine)
+        if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
+            verify(kernel)
         yield Stage(one.name, kernel, kernel is not before)
 
 
