@@ -111,8 +111,12 @@ def test_a_kernel_is_verified_behind_the_last_pass_where_no_pass_is_checked(monk
         stored = Op("bind", (Value("nothing", VectorType(DTYPES["i32"], 1)),), attributes=(("symbol", "N"),))
         return replace(kernel, body=(stored, *kernel.body))
 
+    def everywhere(self: Pass, machine: Machine) -> bool:
+        del self, machine
+        return True
+
     monkeypatch.setattr(last, "apply", uses_what_nothing_defines)
-    monkeypatch.setattr(last, "applies_to", lambda self, machine: True)  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(last, "applies_to", everywhere)
     found = r"kernel 'gemm', operation 'bind': %nothing is used before it is defined"
     with pytest.raises(VerificationError, match=f"after pass '{last.name}': {found}"):
         lower(Gemm().spec, NVIDIA)
