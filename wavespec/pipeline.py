@@ -6,15 +6,14 @@ specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> th
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
+from wavespec.collector import without_collecting
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
 from wavespec.emit.interface import case_conditions, launch_interface, shaped_by
@@ -71,20 +70,6 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
     """
     with naming_target(machine.target), without_collecting():
         return _lowered(resolve(spec, machine.target), machine, timings or Timings(), after=after)
-
-
-@contextmanager
-def without_collecting() -> Generator[None]:
-    """Leave cycles of objects alone meanwhile: all that passes make is a tree of immutable nodes, which Python walks
-    over and over for the few cycles beside it, a quarter of the time that lowering takes.  Around many kernels it also
-    saves the walk at the end of each, and processes that are forked inside inherit it."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class Stage(NamedTuple):

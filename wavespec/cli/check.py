@@ -31,8 +31,8 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Validate specs, families and tuned files; report every mistake with its line. What passes builds."""
+    from wavespec.collector import without_collecting
     from wavespec.diagnostics import printable, to_json
-    from wavespec.pipeline import without_collecting
 
     failures.MODE.json = json
     targets = chosen_targets(target or [])
