@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
@@ -25,14 +26,14 @@ _RIGHT = b"right"
 _FEWEST_FOR_PROCESSES = 24
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """What is compiled by itself: one case of a kernel for one machine."""
 
     case: TargetCase
     machine: Machine
 
-    @property
+    @cached_property
     def key(self) -> str:
         return cache_key({"checked": part_key(self.case.spec, self.machine)})
 

@@ -6,15 +6,14 @@ specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> th
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
+from wavespec.collector import without_collecting
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
 from wavespec.emit.interface import case_conditions, launch_interface, shaped_by
@@ -23,6 +22,7 @@ from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_m
 from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
+from wavespec.lower.contracts import are_checked
 from wavespec.lower.limit_code import check_lines
 from wavespec.lower.order import PASSES
 from wavespec.lower.promote_shared import check_shared
@@ -68,21 +68,8 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
     Raises:
         WavespecError: the spec does not fit the machine, at the line that says so.
     """
-    with naming_target(machine.target), _without_collecting():
+    with naming_target(machine.target), without_collecting():
         return _lowered(resolve(spec, machine.target), machine, timings or Timings(), after=after)
-
-
-@contextmanager
-def _without_collecting() -> Generator[None]:
-    """Leave cycles of objects alone meanwhile: all that passes make is a tree of immutable nodes, which Python walks
-    over and over for the few cycles beside it, a quarter of the time that lowering takes."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class Stage(NamedTuple):
@@ -108,7 +95,7 @@ def _lowered(resolved: ResolvedKernel, machine: Machine, timings: Timings, *, af
 
 def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Iterator[Stage]:
     kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved))
-    verify(kernel)  # passes look at what they change alone
+    verify(kernel)
     check_arguments(kernel, machine)
     yield Stage(FIRST_STAGE, kernel, True)
     held = ENSURES
@@ -116,13 +103,15 @@ def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Ite
         before = kernel
         kernel = timings.run(one.name, lambda one=one, kernel=kernel, held=held: one(kernel, machine, held))
         held = one.holding(held, machine)
+        if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
+            verify(kernel)
         yield Stage(one.name, kernel, kernel is not before)
 
 
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
     """The MLIR module of a spec for one machine, and its launch interface."""
     timings = timings or Timings()
-    with naming_target(machine.target), _without_collecting():
+    with naming_target(machine.target), without_collecting():
         resolved = resolve(spec, machine.target)
         return kernel_to_module(_lowered(resolved, machine, timings), machine, resolved, timings=timings)
 

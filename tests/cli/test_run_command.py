@@ -131,6 +131,7 @@ def test_wrong_sizes_are_bad_input(wavespec: Command, small: Path, dims: list[st
     assert message in result.err
 
 
+@pytest.mark.compiles
 def test_a_machine_that_is_not_here_is_said(wavespec: Command, small: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")

@@ -8,7 +8,9 @@ import pytest
 
 from tests.lower.gemms import MACHINES, NVIDIA, Gemm
 from tests.lower.ir_text import Text
-from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.kernel import Kernel, Op, Value, VectorType
+from wavespec.ir.verifier import VerificationError
 from wavespec.lower import contracts
 from wavespec.lower.base import Pass
 from wavespec.lower.contracts import CHECK_PASSES, ContractError, Property
@@ -97,6 +99,29 @@ def test_breaches_have_the_line_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> 
         ContractError,
         match=r"after pass 'split-k': kernel 'gemm', operation 'write' \(gemm.wave.yaml:32:5\): it lacks 'origin'",
     ):
+        lower(Gemm().spec, NVIDIA)
+
+
+def test_a_kernel_is_verified_behind_the_last_pass_where_no_pass_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = type(PASSES[-1])
+    apply = last.apply
+
+    def uses_what_nothing_defines(self: Pass, kernel: Kernel, machine: Machine) -> Kernel:
+        kernel = apply(self, kernel, machine)
+        stored = Op("bind", (Value("nothing", VectorType(DTYPES["i32"], 1)),), attributes=(("symbol", "N"),))
+        return replace(kernel, body=(stored, *kernel.body))
+
+    def everywhere(self: Pass, machine: Machine) -> bool:
+        del self, machine
+        return True
+
+    monkeypatch.setattr(last, "apply", uses_what_nothing_defines)
+    monkeypatch.setattr(last, "applies_to", everywhere)
+    found = r"kernel 'gemm', operation 'bind': %nothing is used before it is defined"
+    with pytest.raises(VerificationError, match=f"after pass '{last.name}': {found}"):
+        lower(Gemm().spec, NVIDIA)
+    monkeypatch.setenv(CHECK_PASSES, "0")
+    with pytest.raises(VerificationError, match=f"^{found}"):
         lower(Gemm().spec, NVIDIA)
 
 

@@ -31,13 +31,14 @@ def check(
     json: Annotated[bool, typer.Option("--json", help="Write the result as JSON to stdout.")] = False,
 ) -> None:
     """Validate specs, families and tuned files; report every mistake with its line. What passes builds."""
+    from wavespec.collector import without_collecting
     from wavespec.diagnostics import printable, to_json
 
     failures.MODE.json = json
     targets = chosen_targets(target or [])
     reports: list[dict[str, Any]] = []
     files = spec_files(specs, tuned=True)
-    with progress(f"checking {files[0] if len(files) == 1 else f'{len(files)} files'}"):
+    with progress(f"checking {files[0] if len(files) == 1 else f'{len(files)} files'}"), without_collecting():
         read = [_read(path) for path in files]
         found = [one.found for one in read] if fast else _with_misfits(read, targets)
     for path, diagnostics in zip(files, found, strict=True):

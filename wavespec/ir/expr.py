@@ -14,9 +14,10 @@ from functools import lru_cache, reduce
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-from wavespec.ir.expr_divisor import divisor_with_rests
+from wavespec.ir.expr_divisor import divisor_of_sum
 from wavespec.ir.expr_printer import expr_to_text, sort_key
 from wavespec.ir.expr_value import evaluated
+from wavespec.ir.expr_xor import unpaired
 
 Kind = Literal["const", "symbol", "sum", "product", "floordiv", "mod", "min", "max", "xor"]
 
@@ -37,13 +38,13 @@ class Expr:
     known_order: str | None
 
     def __add__(self, other: Expr | int) -> Expr:
-        return _sum((self, 1), (other if isinstance(other, Expr) else const(other), 1))
+        return _sum((self, 1), (other, 1)) if isinstance(other, Expr) else _moved(self, other)
 
     def __radd__(self, other: int) -> Expr:
         return self + other
 
     def __sub__(self, other: Expr | int) -> Expr:
-        return _sum((self, 1), (other if isinstance(other, Expr) else const(other), -1))
+        return _sum((self, 1), (other, -1)) if isinstance(other, Expr) else _moved(self, -other)
 
     def __rsub__(self, other: int) -> Expr:
         return as_expr(other) - self
@@ -147,28 +148,12 @@ def as_expr(value: Expr | int) -> Expr:
 
 def minimum(left: Expr | int, right: Expr | int) -> Expr:
     """The smaller of two expressions."""
-    a, b = as_expr(left), as_expr(right)
-    if at_most(a, b):
-        return a
-    if at_most(b, a):
-        return b
-    a, b = sorted((a, b), key=_order)
-    low = None if a.low is None or b.low is None else min(a.low, b.low)
-    highs = [x.high for x in (a, b) if x.high is not None]
-    return _intern("min", (a, b), low, min(highs, default=None), math.gcd(a.divisor, b.divisor), a.symbols | b.symbols)
+    return _extreme("min", as_expr(left), as_expr(right))
 
 
 def maximum(left: Expr | int, right: Expr | int) -> Expr:
     """The larger of two expressions."""
-    a, b = as_expr(left), as_expr(right)
-    if at_most(a, b):
-        return b
-    if at_most(b, a):
-        return a
-    a, b = sorted((a, b), key=_order)
-    lows = [x.low for x in (a, b) if x.low is not None]
-    high = None if a.high is None or b.high is None else max(a.high, b.high)
-    return _intern("max", (a, b), max(lows, default=None), high, math.gcd(a.divisor, b.divisor), a.symbols | b.symbols)
+    return _extreme("max", as_expr(left), as_expr(right))
 
 
 def ceildiv(left: Expr | int, right: int) -> Expr:
@@ -213,6 +198,20 @@ def _intern(
     return node
 
 
+def _extreme(kind: Literal["min", "max"], left: Expr, right: Expr) -> Expr:
+    for a, b in ((left, right), (right, left)):
+        if at_most(a, b):
+            return a if kind == "min" else b
+    a, b = sorted((left, right), key=_order)
+    lows, highs = ([x for x in ends if x is not None] for ends in ((a.low, b.low), (a.high, b.high)))
+    # On one side, one that is known will do.
+    if kind == "min":
+        low, high = min(lows) if len(lows) == 2 else None, min(highs, default=None)
+    else:
+        low, high = max(lows, default=None), max(highs) if len(highs) == 2 else None
+    return _intern(kind, (a, b), low, high, math.gcd(a.divisor, b.divisor), a.symbols | b.symbols)
+
+
 def _order(node: Expr) -> str:
     return node.order
 
@@ -253,23 +252,35 @@ def _sum(*parts: tuple[Expr, int]) -> Expr:
         )
         if not pairs:
             return const(constant)
-    if constant == 0 and len(pairs) == 1 and pairs[0][0] == 1:
-        return pairs[0][1]
-    found = _interned.get(("sum", (constant, pairs)))
-    if found is not None:
-        return found
+    if (known := _known_sum(constant, pairs)) is not None:
+        return known
     low: int | None = constant
     high: int | None = constant
-    divisor = abs(constant)
     for coefficient, term in pairs:
         lower, upper = (term.low, term.high) if coefficient > 0 else (term.high, term.low)
         low = None if low is None or lower is None else low + coefficient * lower
         high = None if high is None or upper is None else high + coefficient * upper
-        divisor = math.gcd(divisor, coefficient * term.divisor)
-    if any([term.kind == "mod" for _, term in pairs]):
-        divisor = divisor_with_rests(constant, pairs, divisor)
     symbols = pairs[0][1].symbols if len(pairs) == 1 else frozenset[str]().union(*[term.symbols for _, term in pairs])
-    return _intern("sum", (constant, pairs), low, high, divisor, symbols)
+    return _intern("sum", (constant, pairs), low, high, divisor_of_sum(constant, pairs), symbols)
+
+
+@lru_cache(maxsize=1 << 15)
+def _moved(node: Expr, by: int) -> Expr:
+    """``node + by``, as most sums are: of the same terms, and its range is moved."""
+    constant, pairs = _linear(node)
+    constant += by
+    if not pairs:
+        return const(constant)
+    if (known := _known_sum(constant, pairs)) is not None:
+        return known
+    low, high = None if node.low is None else node.low + by, None if node.high is None else node.high + by
+    return _intern("sum", (constant, pairs), low, high, divisor_of_sum(constant, pairs), node.symbols)
+
+
+def _known_sum(constant: int, pairs: tuple[tuple[int, Expr], ...]) -> Expr | None:
+    if constant == 0 and len(pairs) == 1 and pairs[0][0] == 1:
+        return pairs[0][1]
+    return _interned.get(("sum", (constant, pairs)))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -402,35 +413,13 @@ def _xor(left: Expr, right: Expr) -> Expr:
         return const(0)
     if left.is_const and right.is_const:
         return const(left.value ^ right.value)
-    cancelled = _without_pairs((*_xor_terms(left), *_xor_terms(right)))
-    if cancelled is not None:
-        return cancelled
+    if (left_over := unpaired(left, right)) is not None:
+        return reduce(_xor, left_over, const(0))
     a, b = sorted((left, right), key=_order)
     high: int | None = None
     if a.low is not None and b.low is not None and min(a.low, b.low) >= 0 and a.high is not None and b.high is not None:
         high = (1 << max(a.high, b.high).bit_length()) - 1
     return _intern("xor", (a, b), 0 if high is not None else None, high, 1, a.symbols | b.symbols)
-
-
-def _xor_terms(node: Expr) -> tuple[Expr, ...]:
-    return tuple(term for argument in node.args for term in _xor_terms(argument)) if node.kind == "xor" else (node,)
-
-
-def _without_pairs(terms: tuple[Expr, ...]) -> Expr | None:
-    """The exclusive or of what occurs an odd number of times; None where nothing occurs twice.  A swizzle undoes
-    itself."""
-    left: dict[Expr, None] = {}
-    for term in terms:
-        if term in left:
-            del left[term]
-        else:
-            left[term] = None
-    if len(left) == len(terms):
-        return None
-    result = const(0)
-    for term in left:
-        result = _xor(result, term)
-    return result
 
 
 _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {

@@ -1,4 +1,4 @@
-"""A sum of index expressions in, what divides it out, where rests of its terms are among them."""
+"""A sum of index expressions in, what divides it out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ if TYPE_CHECKING:
     from wavespec.ir.expr import Expr
 
 
-def divisor_with_rests(constant: int, pairs: Sequence[tuple[int, Expr]], known: int) -> int:
+def divisor_of_sum(constant: int, pairs: Sequence[tuple[int, Expr]]) -> int:
+    """A divisor of ``constant + Σ coefficient · term``."""
+    divisor = math.gcd(constant, *[coefficient * term.divisor for coefficient, term in pairs])
+    for _, term in pairs:
+        if term.kind == "mod":
+            return _divisor_with_rests(constant, pairs, divisor)
+    return divisor
+
+
+def _divisor_with_rests(constant: int, pairs: Sequence[tuple[int, Expr]], known: int) -> int:
     """A divisor of the sum that knows that ``x - x % d`` is a multiple of ``d``: a rest is what it is of, less a
     multiple of ``d``."""
     for coefficient, term in pairs:

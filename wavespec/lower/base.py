@@ -1,4 +1,4 @@
-"""What every pass shares: a kernel and a machine in, a verified kernel out."""
+"""What every pass shares: a kernel and a machine in, a kernel out."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class Pass:
         return tuple(dict.fromkeys((*(one for one in held if one not in self.drops), *self.ensures)))
 
     def __call__(self, kernel: Kernel, machine: Machine, held: tuple[Property, ...] = ()) -> Kernel:
-        """The rewritten kernel, verified; ``kernel`` itself where the pass changes nothing of it.
+        """The rewritten kernel; ``kernel`` itself where the pass changes nothing of it.
 
-        Where contracts are checked, it has what the pass ensures, and what it is known to have had (``held``).
+        Where contracts are checked, it is verified, and has what the pass ensures and what it is known to have had
+        (``held``).
         """
         if not self.applies_to(machine):
             return kernel
@@ -54,7 +55,7 @@ class Pass:
         result = self.apply(kernel, machine)
         if is_same(kernel, result):
             result = kernel
-        else:
+        elif checked:
             try:
                 verify(result, kernel)
             except VerificationError as error:
