@@ -65,6 +65,7 @@ def _environment() -> Environment:
         tensor_type,
         tuple_text,
         typed,
+        typed_for_people,
     ):
         filters[function.__name__] = function
     return environment
@@ -147,6 +148,11 @@ def names(parameters: Iterable[Parameter]) -> str:
 
 def typed(parameters: Iterable[Parameter]) -> str:
     return ", ".join(f"{one.name}: {one.type}" for one in parameters)
+
+
+def typed_for_people(parameters: Iterable[Parameter]) -> str:
+    """Parameters that a call may leave out where they may be None."""
+    return ", ".join(f"{one.name}: {one.type}" + (" = None" if "None" in one.type else "") for one in parameters)
 
 
 class Scalar(Parameter, Protocol):
