@@ -7,6 +7,7 @@ It shares the parts of its template, its context and its guards with the wrapper
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 from wavespec.emit.python_text import literal, render, tuple_text
@@ -77,8 +78,9 @@ class Keyword:
         return "int" if isinstance(self.values[0], int) else "str"
 
     @property
-    def schema_type(self) -> str:
-        return self.type
+    def equals_default(self) -> str:
+        """Behind the type, as Python."""
+        return "" if self.default is None else f" = {literal(self.default)}"
 
 
 def family_wrapper_module(family: FamilyWrapperInput) -> str:
@@ -174,13 +176,29 @@ def _keyword(family: FamilyWrapperInput, index: int) -> Keyword:
 
 
 def _dtypes_of_one(family: FamilyWrapperInput) -> list[str]:
-    """The dtypes that torch has for the members, where they differ in nothing else; all arguments that pick are of one."""
-    alike = {(tuple(map(str, one.kernel.tensors)), tuple(promises(one.kernel))) for one in family.members}
-    if len(alike) > 1 or any(pick.what != "dtype" for pick in family.picks):
+    """The dtypes that torch has for the members, where all arguments that pick by theirs have the same one, and there is
+    a member for each of them with all else that picks; members then differ in nothing that the docstring does not say.
+    """
+    tensors = {str(tensor) for one in family.members for tensor in one.kernel.tensors}
+    named = {tensor.name for one in family.members for tensor in one.kernel.tensors}
+    if len(tensors) > len(named) or len({tuple(promises(one.kernel)) for one in family.members}) > 1:
         return []
-    if any(len(set(one.key)) != 1 for one in family.members):
+    if any(pick.what == "size" for pick in family.picks):
         return []
-    return [TORCH_DTYPES[str(one.key[0])] for one in family.members]
+    typed = [pick.what == "dtype" for pick in family.picks]
+    every: list[dict[Value | None, None]] = []
+    found: set[tuple[object, ...]] = set()
+    for one in family.members:
+        pairs = list(zip(one.key, typed, strict=True))
+        dtypes = {value for value, is_dtype in pairs if is_dtype and value is not None}
+        if len(dtypes) != 1:
+            return []
+        row = (*dtypes, *((value is None) if is_dtype else value for value, is_dtype in pairs))
+        every = every or [{} for _ in row]
+        for values, value in zip(every, row, strict=True):
+            values[value] = None
+        found.add(row)
+    return [TORCH_DTYPES[str(dtype)] for dtype in every[0]] if len(found) == prod(map(len, every)) else []
 
 
 def _of_call(name: str, pick: WrapperPick, is_optional: bool) -> str:

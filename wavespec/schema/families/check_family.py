@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wavespec.diagnostics import WavespecError, Where, listing, name_hints, quote
+from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.schema.checking.check_graph import RedefinedName
 from wavespec.schema.checking.check_spec import size_problem
 from wavespec.schema.families.family_errors import in_members
-from wavespec.schema.language.errors import WrongType
+from wavespec.schema.language.errors import UnknownValue, WrongType
 from wavespec.schema.language.family import FamilySpec, Member, Pick, parse_pick
 from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.language.scalars import Scalar
@@ -48,7 +48,7 @@ class MembersDiffer(WavespecError, code="members-differ"):
             where,
             f"Members differ in inputs alone, but {first.label} is {_signature(first.spec)} "
             f"and {second.label} is {_signature(second.spec)}.",
-            hints=["What gives another result, or takes another number, is a family of its own, which may extend this one."],
+            hints=["Another result, or another number, is for a family of its own, which may extend this one."],
         )
 
 
@@ -59,13 +59,6 @@ class UnorderedInputs(WavespecError, code="unordered-inputs"):
             f"{member.label} is {_signature(member.spec)}, but a call gives {listing(inputs, 'and')} in this order.",
             hints=["Inputs that not all members have come behind those that all have, and everywhere in one order."],
         )
-
-
-class UnknownDefault(WavespecError, code="unknown-value"):
-    def __init__(self, where: Where, pick: Pick, values: Sequence[str | int]) -> None:
-        known = [str(value) for value in values]
-        hints = name_hints(pick.default, known, "Its values are")
-        super().__init__(where, f"{quote(pick.default)} is no value of {quote(pick.name)}.", hints=hints)
 
 
 def check_spec(spec: FamilySpec) -> Iterator[WavespecError]:
@@ -154,7 +147,7 @@ def _pick_errors(spec: FamilySpec, name: str, pick: Pick, members: Sequence[Memb
         case "keyword":
             section = "scalars" if pick.name in kernel.scalars else "tensors"
             if pick.default and pick.default not in map(str, spec.parameters[name]):
-                yield UnknownDefault(where, pick, spec.parameters[name])
+                yield UnknownValue(where, pick.default, list(map(str, spec.parameters[name])), pick.name)
             if pick.name in getattr(kernel, section) or pick.name in (*inputs, "out", spec.name):
                 yield RedefinedName(where, pick.name, "an argument", kernel.key_span_of(section, pick.name))
             first, *others = spec.parameters[name]

@@ -17,7 +17,9 @@ from wavespec.schema.language.names import Name, name_problem
 
 MOST_MEMBERS = 256
 WORD_PATTERN = r"^[A-Za-z0-9_]{1,32}$"
-PICK_PATTERN = r"^((dtype|size)\([A-Za-z]\w{0,63}\)|keyword\([A-Za-z]\w{0,63}(=\w{1,32})?\))$"
+PICK_PATTERN = (
+    r"^((dtype|size)\([A-Za-z][A-Za-z0-9_]{0,63}\)|keyword\([A-Za-z][A-Za-z0-9_]{0,63}(=[A-Za-z0-9_]{1,32})?\))$"
+)
 # Words that the template language uses itself.
 _TEMPLATE_WORDS = frozenset(("caller", "false", "loop", "none", "self", "true", "varargs", "kwargs"))
 
@@ -61,8 +63,7 @@ class FamilySpec(SpecModel):
     kind: Literal["Family"]
     """What the file describes."""
     extends: Annotated[str, WithJsonSchema({"type": "string", "pattern": r"\.wave\.yaml$"})] = ""
-    """A kernel or a family to start from: a relative path inside the project. Members go over it, each over the one of
-    the same values."""
+    """A kernel or a family to start from, each member from that of the same values: a relative path in the project."""
     name: Name
     """The name of the family and of its Python function; a member is called like it, with its values behind."""
     doc: Doc = ""
@@ -75,11 +76,9 @@ class FamilySpec(SpecModel):
     when: Annotated[tuple[Line, ...], Field(max_length=64)] = ()
     """Conditions on the parameters, as in `{% if %}`: a combination is a member where all of them hold."""
     pick: Annotated[dict[Parameter, PickText], Field(max_length=8)] = Field(default_factory=dict[str, str])
-    """What of a call gives the value of a parameter: `dtype(a)`, `size(D)`, or an argument `keyword(layout)`, which a
-    call may leave out where it has a value: `keyword(layout=nt)`."""
+    """What of a call gives the value: `dtype(a)`, `size(D)`, or an argument, `keyword(layout)` or `keyword(layout=nt)`."""
     template: Template = ""
-    """A kernel with `{{ PARAMETER }}`, `{% if %}` and `{% for %}` in it, without `apiVersion`, `kind` and `name`; of a family that
-    extends, what differs."""
+    """A kernel with `{{ PARAMETER }}`, `{% if %}` and `{% for %}` in it, without `apiVersion`, `kind` and `name`."""
 
     def in_words(self, *path: str | int) -> str:
         return ".".join([self.name, *map(str, path)])
