@@ -57,7 +57,8 @@ class Family:
             if wanted <= {f"{name}={value}" for name, value in member.values.items()}
         ]
         if len(found) != 1:
-            raise UnknownMember(where, text, self.spec.name, [member.label for member in self.members])
+            labels = [member.label for member in found or self.members]
+            raise UnknownMember(where, text, self.spec.name, labels, are_meant=bool(found))
         return found[0]
 
 

@@ -58,9 +58,14 @@ class RepeatedMember(WavespecError, code="repeated-member"):
 class UnknownMember(WavespecError, code="unknown-member"):
     """What was asked for is no member of the family."""
 
-    def __init__(self, where: Where, text: str, family: str, labels: Sequence[str]) -> None:
+    def __init__(
+        self, where: Where, text: str, family: str, labels: Sequence[str], *, are_meant: bool = False, hint: str = ""
+    ) -> None:
+        """``labels``: of all members, or, where several ``are_meant``, of those."""
         shown = labels if len(labels) <= 12 else [*labels[:12], f"{len(labels) - 12} more"]
-        super().__init__(where, f"{quote(text)} is no member of {family}.", notes=[f"Its members: {'; '.join(shown)}."])
+        message = f"{quote(text)} is {'several members' if are_meant else 'no member'} of {family}."
+        notes = [f"{'They are' if are_meant else 'Its members'}: {'; '.join(shown)}."]
+        super().__init__(where, message, notes=notes, hints=[hint] if hint else [])
 
 
 class NamelessMember(WavespecError, code="member-needed"):
@@ -115,7 +120,9 @@ def member_to_extend(base: Node, file: SpecFile, named: Node | None, extends: Sp
     rows = [row for row in grid if all(row.get(name) == value for name, value in wanted.items())]
     if len(rows) != 1:
         text = ",".join(f"{name}={value}" for name, value in wanted.items())
-        raise UnknownMember(named.span, text, spec.name, [member_label(row) for row in rows or grid])
+        hint = "Write 'member' in the template, with values of one to start from." if named.span == extends else ""
+        labels = [member_label(row) for row in rows or grid]
+        raise UnknownMember(named.span, text, spec.name, labels, are_meant=bool(rows), hint=hint)
     errors: list[WavespecError] = []
     node = Members(spec, file).node(rows[0], errors)
     raise_all(errors)

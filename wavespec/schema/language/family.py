@@ -124,7 +124,7 @@ class MalformedPick(WavespecError, code="malformed-pick"):
         super().__init__(
             where,
             f"{quote(found)} is no way to pick a member.",
-            hints=["Write 'dtype(TENSOR)', 'size(DIM)', or 'keyword(NAME)' or 'keyword(NAME=VALUE)' for an argument of its own."],
+            hints=["Write 'dtype(TENSOR)', 'size(DIM)', or 'keyword(NAME)' for an argument of its own, 'keyword(NAME=VALUE)' with a default."],
         )
 
 
