@@ -172,7 +172,7 @@ def _keyword(family: FamilyWrapperInput, index: int) -> Keyword:
     """The argument that is the pick number ``index``."""
     pick = family.picks[index]
     values = tuple(dict.fromkeys(value for member in family.members if (value := member.key[index]) is not None))
-    return Keyword(pick.name, values, next((one for one in values if str(one) == pick.default), None))
+    return Keyword(pick.name, values, next((one for one in values if pick.default and str(one) == pick.default), None))
 
 
 def _dtypes_of_one(family: FamilyWrapperInput) -> list[str]:
