@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         by_name,
         defaulted,
         docstring,
+        given,
         listed,
         literal,
         literal_in_parts,
@@ -144,6 +146,14 @@ def listed(words: Iterable[str], joint: str) -> str:
 
 def names(parameters: Iterable[Parameter]) -> str:
     return ", ".join(one.name for one in parameters)
+
+
+def given(tensors: Iterable[Parameter]) -> str:
+    """Tensors as a kernel takes them: without those that a call left out."""
+    texts: list[str] = []
+    for is_optional, some in groupby(tensors, lambda one: "None" in one.type):
+        texts.append(f"*given_tensors({names(some)})" if is_optional else names(some))
+    return ", ".join(texts)
 
 
 def typed(parameters: Iterable[Parameter]) -> str:

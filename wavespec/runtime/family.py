@@ -23,7 +23,7 @@ def size_in(family: str, tensor: Tensor, argument: str, dim: str, axis: int) -> 
 
 
 def given_tensors(*tensors: Tensor | None) -> tuple[Tensor, ...]:
-    """The tensors of a call without those that it left out."""
+    """Of the tensors that a call may leave out, those that it gives."""
     return tuple(tensor for tensor in tensors if tensor is not None)
 
 
