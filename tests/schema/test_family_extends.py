@@ -185,7 +185,7 @@ def test_mistake_of_one_type_names_the_member(project: Path) -> None:
 
 
 def test_members_without_something_to_tell_them_by_are_ambiguous(project: Path) -> None:
-    with pytest.raises(WavespecError, match="ambiguous-members.*SCALE"):
+    with pytest.raises(WavespecError, match=r"ambiguous-members.*SCALE"):
         family(project, "extends: scaled.wave.yaml\npick: {remove: [SCALE]}\n")
 
 

@@ -152,7 +152,8 @@ def given(tensors: Iterable[Parameter]) -> str:
     """Tensors as a kernel takes them: without those that a call left out."""
     texts: list[str] = []
     for is_optional, some in groupby(tensors, lambda one: "None" in one.type):
-        texts.append(f"*given_tensors({names(some)})" if is_optional else names(some))
+        joined = names(some)
+        texts.append(f"*given_tensors({joined})" if is_optional else joined)
     return ", ".join(texts)
 
 

@@ -76,7 +76,7 @@ class NamelessMember(WavespecError, code="member-needed"):
         super().__init__(
             where,
             f"{spec.name} is a family; which of its kernels is meant?",
-            hints=[f"Write 'member' beside 'extends', with values that tell it from the others: {{{name}: {values[0]}}}."],
+            hints=[f"Write 'member: {{{name}: {values[0]}}}' beside 'extends', with values that tell it from the others."],
         )
 
 

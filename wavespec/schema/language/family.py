@@ -76,7 +76,7 @@ class FamilySpec(SpecModel):
     when: Annotated[tuple[Line, ...], Field(max_length=64)] = ()
     """Conditions on the parameters, as in `{% if %}`: a combination is a member where all of them hold."""
     pick: Annotated[dict[Parameter, PickText], Field(max_length=8)] = Field(default_factory=dict[str, str])
-    """What of a call gives the value: `dtype(a)`, `size(D)`, or an argument, `keyword(layout)` or `keyword(layout=nt)`."""
+    """What of a call gives a value: `dtype(a)`, `size(D)`, or an argument `keyword(layout)`, `keyword(layout=nt)`."""
     template: Template = ""
     """A kernel with `{{ PARAMETER }}`, `{% if %}` and `{% for %}` in it, without `apiVersion`, `kind` and `name`."""
 
@@ -124,7 +124,10 @@ class MalformedPick(WavespecError, code="malformed-pick"):
         super().__init__(
             where,
             f"{quote(found)} is no way to pick a member.",
-            hints=["Write 'dtype(TENSOR)', 'size(DIM)', or 'keyword(NAME)' for an argument of its own, 'keyword(NAME=VALUE)' with a default."],
+            hints=[
+                "Write 'dtype(TENSOR)', 'size(DIM)', or 'keyword(NAME)' for an argument of its own, "
+                "'keyword(NAME=VALUE)' with a default."
+            ],
         )
 
 

@@ -1,4 +1,4 @@
-"""A file with a spec, and what it says behind `extends`, go in; the file that it starts from, and its tree, come out."""
+"""A file with a spec, and what stands behind its `extends`, go in; the file that means, and its tree, come out."""
 
 from __future__ import annotations
 
