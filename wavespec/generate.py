@@ -55,7 +55,7 @@ class ForeignFile(WavespecError, code="not-generated"):
         super().__init__(None, f"{quote_path(path)} was not written by wavespec and is not overwritten.", hints=hints)
 
 
-_LATER_SECTIONS = ("extends", "scalars",)
+_LATER_SECTIONS = ("extends", "scalars")
 """Sections that say something in specs alone that have them, so that the sums of others stay as they were."""
 
 
