@@ -76,7 +76,7 @@ class NamelessMember(WavespecError, code="member-needed"):
         super().__init__(
             where,
             f"{spec.name} is a family; which of its kernels is meant?",
-            hints=[f"Write 'member: {{{name}: {values[0]}}}' beside 'extends', with all that tells it from the others."],
+            hints=[f"Write 'member: {{{name}: {values[0]}}}' beside 'extends', with what tells it from others."],
         )
 
 
