@@ -29,7 +29,7 @@ from wavespec.runtime.manifest import artifact_files, file_stem, manifest_name, 
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.checking.partly_written import partly_written
-from wavespec.schema.families.check_family import place_of_size
+from wavespec.schema.families.check_family import inputs_of_members, place_of_size, value_of_call
 from wavespec.schema.families.expand import Family
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.families.load_family import is_family_file, loads_family
@@ -56,7 +56,7 @@ class ForeignFile(WavespecError, code="not-generated"):
         super().__init__(None, f"{quote_path(path)} was not written by wavespec and is not overwritten.", hints=hints)
 
 
-_LATER_SECTIONS = ("scalars",)
+_LATER_SECTIONS = ("extends", "scalars")
 """Sections that say something in specs alone that have them, so that the sums of others stay as they were."""
 
 
@@ -345,7 +345,7 @@ def _family_wrapper_input(family: Family, source: str, made: _Made) -> FamilyWra
             tensor, axis = place_of_size(family.members, pick.name) or ("", 0)
             picks.append(WrapperPick("size", tensor, axis, pick.name))
         else:
-            picks.append(WrapperPick(pick.what, pick.name))
+            picks.append(WrapperPick(pick.what, pick.name, default=pick.default))
     return FamilyWrapperInput(
         name=family.spec.name,
         doc=family.spec.doc,
@@ -356,9 +356,10 @@ def _family_wrapper_input(family: Family, source: str, made: _Made) -> FamilyWra
             WrapperMember(
                 _wrapper_input(member.spec, source, spec_sha256(member.spec), made.command, in_project=made.in_project),
                 member.suffix(family.spec.name),
-                tuple(member.values[name] for name, _ in family.picks),
+                tuple(value_of_call(member, name, pick) for name, pick in family.picks),
             )
             for member in family.members
         ),
+        inputs=tuple(inputs_of_members(family.members)),
         command=made.command,
     )

@@ -30,7 +30,6 @@ NOT_ON_A_PAGE = {
     "not-for-target",
     "tuned-for-another",
     "tuned-without-spec",
-    "unknown-member",
     "unreadable-file",
     "yaml-too-large",
 }

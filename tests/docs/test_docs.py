@@ -44,7 +44,7 @@ def test_specs_in_the_language_page_load() -> None:
 
 def test_family_in_the_page_about_families_and_the_mistake_shown_there() -> None:
     text = (_DOCS / "families.md").read_text(encoding="utf-8")
-    (family,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    family = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
     (shown,) = re.findall(r"```text\n(.*?)\n```", text, re.DOTALL)
     assert [member.name for member in loads_family(family).members] == [
         "scores_bf16_64",

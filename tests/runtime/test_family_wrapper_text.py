@@ -51,6 +51,35 @@ def test_text_is_as_a_formatter_would_write_it(dtypes: list[str], updated: bool,
     check_format(family_wrapper_module(family(*dtypes, updated=updated)), tmp_path)
 
 
+def optional(*dtypes: str) -> FamilyWrapperInput:
+    """Picked by a dtype, and by a keyword with a default; half of the members have two inputs more."""
+    plain = family(*dtypes)
+    extra = (WrapperTensor("mask", "bool", ("M", "N")), WrapperTensor("scales_of_the_layer", "f32", ("N",)))
+    members: list[WrapperMember] = []
+    for dtype, member in zip(dtypes, plain.members, strict=True):
+        kernel = member.kernel
+        more = (*kernel.inputs, *extra, *kernel.outputs)
+        for name, tensors in ((kernel.name, kernel.tensors), (f"{kernel.name}_more", more)):
+            members.append(WrapperMember(replace(kernel, name=name, tensors=tensors), name, (dtype, "nt")))
+    inputs = tuple(tensor.name for tensor in members[1].kernel.inputs)
+    picks = (WrapperPick("dtype", "inputs"), WrapperPick("keyword", "layout", default="nt"))
+    return replace(plain, picks=picks, members=tuple(members), inputs=inputs)
+
+
+@pytest.mark.parametrize("dtypes", [["f16"], ["f16", "bf16", "f4e2m1fn"]], ids=len)
+def test_text_with_optional_arguments_is_as_a_formatter_would_write_it(dtypes: list[str], tmp_path: Path) -> None:
+    check_format(family_wrapper_module(optional(*dtypes)), tmp_path)
+
+
+def test_inputs_that_not_all_members_have_are_optional_and_pick() -> None:
+    text = " ".join(family_wrapper_module(optional("f16", "bf16")).split())
+    assert "sums_so_far: Tensor, mask: Tensor | None = None, scales_of_the_layer: Tensor | None = None, *," in text
+    assert 'layout: Literal["nt"] = "nt"' in text
+    assert "_MEMBERS[inputs.dtype, layout, mask is not None, scales_of_the_layer is not None]" in text
+    assert "Tensor? mask, Tensor? scales_of_the_layer, str layout" in text.replace('" "', "")
+    assert "mask: None, or bool [M, N]; copied" in text
+
+
 def test_shapes_of_packed_types_are_those_of_torch() -> None:
     text = " ".join(family_wrapper_module(family("f16", "f4e2m1fn")).split())
     packed = "float4_e2m1fn_x2 [M, K] or [M, K // 2], 2 elements of f4e2m1fn in a byte, the first in the lowest bits;"

@@ -233,7 +233,7 @@ def test_members_of_a_family_have_the_same_scalars(tmp_path: Path) -> None:
     )
     family = loads_family(text, "f.wave.yaml", directory=tmp_path)
     assert [list(member.spec.scalars) for member in family.members] == [["beta", "alpha"]] * 2
-    with pytest.raises(WavespecError, match="one signature, but"):
+    with pytest.raises(WavespecError, match="differ in inputs alone, but"):
         loads_family(text.replace("default: 1}", "default: {{ 1 if T == 'f16' else 2 }}}"), "f.wave.yaml")
 
 

@@ -248,12 +248,6 @@ def test_name_of_two_loops_needs_that_of_the_loop(project: Path) -> None:
     assert child(project, "graph: {change: {more.a_tile: {read: a}}}\n")
 
 
-def test_family_is_no_base(project: Path) -> None:
-    text = "apiVersion: wavespec/v1\nkind: Family\nname: base\nparameters: {F: [1]}\ntemplate: x\n"
-    (project / "base.wave.yaml").write_text(text)
-    assert mistakes(project, "") == [f"{project}/child.wave.yaml:3:10: family-as-kernel"]
-
-
 def test_edit_without_a_base_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "alone.wave.yaml"
     path.write_text(BASE[: BASE.index("graph:")] + "graph: {remove: [x]}\n")

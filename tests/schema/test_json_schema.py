@@ -43,7 +43,7 @@ def test_families_validate_as_written(path: Path) -> None:
     validator.check_schema(family_json_schema())
     family = yaml.safe_load(path.read_text())
     validator.validate(family)
-    for wrong in ({"pick": {"DTYPE": "type(a)"}}, {"parameters": {"DTYPE": ["f 16"]}}, {"extends": "x.wave.yaml"}):
+    for wrong in ({"pick": {"DTYPE": "type(a)"}}, {"parameters": {"DTYPE": ["f 16"]}}, {"extends": "x.yaml"}):
         assert not validator.is_valid({**family, **wrong})
 
 

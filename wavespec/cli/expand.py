@@ -12,7 +12,6 @@ from wavespec.diagnostics import WavespecError, printable, quote_path
 
 if TYPE_CHECKING:
     from wavespec.schema.families.expand import Family
-    from wavespec.schema.language.family import Member
 
 _MARK = "# Expanded by wavespec from"
 
@@ -36,10 +35,7 @@ def expand(
 ) -> None:
     """Print the kernels of a family as its template gives them, or the kernel that a spec makes of what it extends,
     of parts and aliases; or write them as specs of their own."""
-    from wavespec.schema.families.expand import member_text, members_of_grid
-    from wavespec.schema.families.load_family import family_spec, is_family_file, is_template_file, load_family
-    from wavespec.schema.language.family import member_label
-    from wavespec.schema.reading.source_files import read_text
+    from wavespec.schema.families.load_family import is_family_file, load_family
 
     if not is_family_file(family):
         _expand_kernel(family, member, output)
@@ -47,21 +43,32 @@ def expand(
     if output is not None:
         _write(load_family(family), family, member, output)
         return
-    if not is_template_file(family):
+    try:
         loaded = load_family(family)
+    except WavespecError as error:
+        texts = {} if member else _texts_as_written(family)
+        if not texts:
+            raise error from None
+        name = family.name
+    else:
         chosen = [loaded.member(member, "--member")] if member else loaded.members
-        print("---\n".join(f"# {loaded.spec.name}: {one.label}\n{one.text}" for one in chosen), end="")
-        return
-    # Members are printed right or wrong: this is where one looks for what a template went wrong with.
-    spec = family_spec(read_text(family, None, follow_links=True), str(family))
-    grid = members_of_grid(spec)
-    if member:
-        wanted = load_family(family).member(member, "--member").values
-        grid = (wanted,)
-    texts = {member_label(values): member_text(spec, values) for values in grid}
-    if any(map(_has_base, texts.values())):
-        texts = {label: _whole_text(load_family(family).member(label)) for label in texts}
-    print("---\n".join(f"# {spec.name}: {label}\n{text.rstrip()}\n" for label, text in texts.items()), end="")
+        name, texts = loaded.spec.name, {one.label: one.text for one in chosen}
+    print("---\n".join(f"# {name}: {label}\n{text.rstrip()}\n" for label, text in texts.items()), end="")
+
+
+def _texts_as_written(file: Path) -> dict[str, str]:
+    """The members of a template that is wrong: this is where one looks for what went wrong with it."""
+    from wavespec.schema.families.load_family import family_spec, is_template_file
+    from wavespec.schema.families.members import Members, members_of_grid
+    from wavespec.schema.language.family import member_label
+    from wavespec.schema.reading.source_files import read_text
+    from wavespec.schema.reading.spec_file import SpecFile
+
+    if not is_template_file(file):
+        return {}
+    spec = family_spec(read_text(file, None, follow_links=True), str(file), file)
+    members = Members(spec, SpecFile.of(str(file), file))
+    return {member_label(values): members.text(values) for values in members_of_grid(spec)}
 
 
 def _expand_kernel(file: Path, member: str, folder: Path | None) -> None:
@@ -85,20 +92,8 @@ def _write(family: Family, source: Path, member: str, folder: Path) -> None:
     chosen = [family.member(member, "--member")] if member else family.members
     files: dict[Path, str] = {}
     for one in chosen:
-        text = _whole_text(one).rstrip()
-        files[folder / f"{one.name}{SPEC_SUFFIX}"] = f"{_MARK} {source.name} ({one.label}).\n{text}\n"
+        files[folder / f"{one.name}{SPEC_SUFFIX}"] = f"{_MARK} {source.name} ({one.label}).\n{one.text.rstrip()}\n"
     _write_files(files)
-
-
-def _has_base(text: str) -> bool:
-    return any(line.startswith("extends:") for line in text.splitlines())
-
-
-def _whole_text(member: Member) -> str:
-    """The template's text of a member, or all of the kernel: a base is a path from where the family is."""
-    from wavespec.schema.reading.spec_to_yaml import dump_yaml
-
-    return dump_yaml(member.spec) if _has_base(member.text) else member.text
 
 
 def _write_files(files: dict[Path, str]) -> None:

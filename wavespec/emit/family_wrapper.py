@@ -7,6 +7,7 @@ It shares the parts of its template, its context and its guards with the wrapper
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 from wavespec.emit.python_text import literal, render, tuple_text
@@ -19,16 +20,20 @@ Value = str | int
 
 @dataclass(frozen=True, slots=True)
 class WrapperPick:
-    """What of a call gives one value: the dtype of the input `name`, the size of its dim `axis`, which is `dim`, or
-    the keyword argument `name`."""
+    """What of a call gives one value: the dtype of the input `name`, the size of its dim `axis`, which is `dim`, the
+    keyword argument `name`, or whether the input `name` is given."""
 
-    what: Literal["dtype", "size", "keyword"]
+    what: Literal["dtype", "size", "keyword", "given"]
     name: str
     axis: int = 0
     dim: str = ""
+    default: str = ""
+    """Of a keyword that a call may leave out, as text."""
 
     @property
     def words(self) -> str:
+        if self.what == "given":
+            return f"argument '{self.name}'"
         if self.what == "dtype":
             return f"the dtype of '{self.name}'"
         return f"'{self.name}'" if self.what == "keyword" else f"the size {self.dim}"
@@ -36,16 +41,18 @@ class WrapperPick:
 
 @dataclass(frozen=True, slots=True)
 class WrapperMember:
-    """One kernel: `key` has a value for every pick, `folder` is below that of the family."""
+    """One kernel: `key` has a value for every pick, None for the dtype of an input that it does not have; `folder` is
+    below that of the family."""
 
     kernel: WrapperInput
     folder: str
-    key: tuple[Value, ...]
+    key: tuple[Value | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyWrapperInput:
-    """All that the wrapper says about a family, whose members have the same names of arguments."""
+    """All that the wrapper says about a family. Members may lack inputs that others have: those come last in `inputs`,
+    which are all of them."""
 
     name: str
     doc: str
@@ -53,6 +60,8 @@ class FamilyWrapperInput:
     sha256: str
     picks: tuple[WrapperPick, ...]
     members: tuple[WrapperMember, ...]
+    inputs: tuple[str, ...] = ()
+    """Absent: those of each member."""
     command: str = "wavespec build"
 
 
@@ -62,10 +71,16 @@ class Keyword:
 
     name: str
     values: tuple[Value, ...]
+    default: Value | None = None
 
     @property
     def type(self) -> str:
         return "int" if isinstance(self.values[0], int) else "str"
+
+    @property
+    def equals_default(self) -> str:
+        """Behind the type, as Python."""
+        return "" if self.default is None else f" = {literal(self.default)}"
 
 
 def family_wrapper_module(family: FamilyWrapperInput) -> str:
@@ -74,15 +89,18 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
     Errors: `ValueError` for a name that cannot be written as Python, or a kernel that a torch operator cannot
         express.
     """
+    family = _with_given(family)
     name, kernels = family.name, [member.kernel for member in family.members]
     whole = replace(
-        kernels[0], name=name, doc=family.doc, source=family.source, spec_sha256=family.sha256, command=family.command
+        kernels[0],
+        name=name,
+        doc=family.doc,
+        source=family.source,
+        spec_sha256=family.sha256,
+        command=family.command,
+        tensors=_tensors(family),
     )
-    keywords = [
-        Keyword(pick.name, tuple(dict.fromkeys(member.key[index] for member in family.members)))
-        for index, pick in enumerate(family.picks)
-        if pick.what == "keyword"
-    ]
+    keywords = [_keyword(family, index) for index, pick in enumerate(family.picks) if pick.what == "keyword"]
     arguments = tuple(WrapperTensor(keyword.name, "i32", ()) for keyword in keywords)
     for kernel in (*kernels, replace(whole, tensors=(*whole.tensors, *arguments))):
         check_input(kernel)
@@ -90,9 +108,15 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
         raise ValueError(f"{name} is picked by what is no input: {', '.join(sorted(strangers)):.80}.")
 
     # Members whose shapes are found the same way share what finds them.
-    shapes: dict[Shapes, str] = {}
-    fakes = [shapes.setdefault(shapes_of(kernel, name), f"_fake_of_{kernel.name}") for kernel in kernels]
-    of_call = [_of_call(name, pick) for pick in family.picks]
+    shapes: dict[tuple[Shapes, tuple[str, ...]], tuple[str, WrapperInput]] = {}
+    fakes = [
+        shapes.setdefault(
+            (shapes_of(kernel, name), tuple(one.name for one in kernel.inputs)), (f"_fake_of_{kernel.name}", kernel)
+        )[0]
+        for kernel in kernels
+    ]
+    optional = [tensor.name for tensor in whole.inputs if tensor.optional]
+    of_call = [_of_call(name, pick, pick.name in optional) for pick in family.picks]
     context = call_context(whole, kernels, keywords) | {
         "picks": [{"words": pick.words, "code": code} for pick, code in zip(family.picks, of_call, strict=True)],
         "looked_at": list(dict.fromkeys(pick.name for pick in family.picks if pick.what != "keyword")),
@@ -110,28 +134,79 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
             }
             for member, fake in zip(family.members, fakes, strict=True)
         ],
-        "fakes": {function: found for found, function in shapes.items()},
+        "fakes": [(function, found, kernel.inputs) for (found, _), (function, kernel) in shapes.items()],
     }
     new = ["_new"] if whole.outputs else []
     defines = ["__all__", "_FOLDER", "_MEMBERS", name, f"{name}_raw", "_member", *new, "_write"]
-    defines += [*shapes.values(), "_FAKES", f"_{name}_fake", *operators(whole)]
+    defines += [*(function for function, _ in shapes.values()), "_FAKES", f"_{name}_fake", *operators(whole)]
     return render("family.py.jinja", defines, context)
 
 
+def _with_given(family: FamilyWrapperInput) -> FamilyWrapperInput:
+    """The family, picked as well by which of its optional inputs are given, where no pick looks at them already."""
+    every = [{tensor.name for tensor in member.kernel.inputs} for member in family.members]
+    seen = {pick.name for pick in family.picks if pick.what == "dtype"}
+    for name in family.inputs:
+        if name in seen or all(name in inputs for inputs in every):
+            continue
+        members = tuple(
+            replace(member, key=(*member.key, name in inputs))
+            for member, inputs in zip(family.members, every, strict=True)
+        )
+        family = replace(family, picks=(*family.picks, WrapperPick("given", name)), members=members)
+    return family
+
+
+def _tensors(family: FamilyWrapperInput) -> tuple[WrapperTensor, ...]:
+    """The tensors of the function: each as the first member that has it says."""
+    kernels = [member.kernel for member in family.members]
+    if not family.inputs:
+        return kernels[0].tensors
+    found = {tensor.name: tensor for kernel in reversed(kernels) for tensor in kernel.inputs}
+    lacked = {name for kernel in kernels for name in found.keys() - {one.name for one in kernel.inputs}}
+    inputs = (replace(found[name], optional=name in lacked) for name in family.inputs)
+    return (*inputs, *kernels[0].outputs)
+
+
+def _keyword(family: FamilyWrapperInput, index: int) -> Keyword:
+    """The argument that is the pick number ``index``."""
+    pick = family.picks[index]
+    values = tuple(dict.fromkeys(value for member in family.members if (value := member.key[index]) is not None))
+    return Keyword(pick.name, values, next((one for one in values if pick.default and str(one) == pick.default), None))
+
+
 def _dtypes_of_one(family: FamilyWrapperInput) -> list[str]:
-    """The dtypes that torch has for the members, where they differ in nothing else; all arguments that pick are of one."""
-    alike = {(tuple(map(str, one.kernel.tensors)), tuple(promises(one.kernel))) for one in family.members}
-    if len(alike) > 1 or any(pick.what != "dtype" for pick in family.picks):
+    """The dtypes that torch has for the members, where all arguments that pick by theirs have the same one, and there is
+    a member for each of them with all else that picks; members then differ in nothing that the docstring does not say.
+    """
+    tensors = {str(tensor) for one in family.members for tensor in one.kernel.tensors}
+    named = {tensor.name for one in family.members for tensor in one.kernel.tensors}
+    if len(tensors) > len(named) or len({tuple(promises(one.kernel)) for one in family.members}) > 1:
         return []
-    if any(len(set(one.key)) != 1 for one in family.members):
+    if any(pick.what == "size" for pick in family.picks):
         return []
-    return [TORCH_DTYPES[str(one.key[0])] for one in family.members]
+    typed = [pick.what == "dtype" for pick in family.picks]
+    every: list[dict[Value | None, None]] = []
+    found: set[tuple[object, ...]] = set()
+    for one in family.members:
+        pairs = list(zip(one.key, typed, strict=True))
+        dtypes = {value for value, is_dtype in pairs if is_dtype and value is not None}
+        if len(dtypes) != 1:
+            return []
+        row = (*dtypes, *((value is None) if is_dtype else value for value, is_dtype in pairs))
+        every = every or [{} for _ in row]
+        for values, value in zip(every, row, strict=True):
+            values[value] = None
+        found.add(row)
+    return [TORCH_DTYPES[str(dtype)] for dtype in every[0]] if len(found) == prod(map(len, every)) else []
 
 
-def _of_call(name: str, pick: WrapperPick) -> str:
+def _of_call(name: str, pick: WrapperPick, is_optional: bool) -> str:
     """What of the arguments of the function `name` a pick looks at, as Python."""
+    if pick.what == "given":
+        return f"{pick.name} is not None"
     if pick.what == "dtype":
-        return f"{pick.name}.dtype"
+        return f"None if {pick.name} is None else {pick.name}.dtype" if is_optional else f"{pick.name}.dtype"
     if pick.what == "keyword":
         return pick.name
     return f"size_in({literal(name)}, {pick.name}, {literal(pick.name)}, {literal(pick.dim)}, {pick.axis})"
@@ -139,5 +214,11 @@ def _of_call(name: str, pick: WrapperPick) -> str:
 
 def _values(family: FamilyWrapperInput, member: WrapperMember, module: str = "") -> list[str]:
     """What picks a member, as Python; dtypes are those of `module`."""
-    pairs = zip(family.picks, member.key, strict=True)
-    return [module + TORCH_DTYPES[str(value)] if pick.what == "dtype" else literal(value) for pick, value in pairs]
+    return [
+        str(value)
+        if value is None or pick.what == "given"
+        else module + TORCH_DTYPES[str(value)]
+        if pick.what == "dtype"
+        else literal(value)
+        for pick, value in zip(family.picks, member.key, strict=True)
+    ]

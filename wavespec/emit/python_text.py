@@ -12,6 +12,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any, Protocol
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         by_name,
         defaulted,
         docstring,
+        given,
         listed,
         literal,
         literal_in_parts,
@@ -65,6 +67,7 @@ def _environment() -> Environment:
         tensor_type,
         tuple_text,
         typed,
+        typed_for_people,
     ):
         filters[function.__name__] = function
     return environment
@@ -145,8 +148,22 @@ def names(parameters: Iterable[Parameter]) -> str:
     return ", ".join(one.name for one in parameters)
 
 
+def given(tensors: Iterable[Parameter]) -> str:
+    """Tensors as a kernel takes them: without those that a call left out."""
+    texts: list[str] = []
+    for is_optional, some in groupby(tensors, lambda one: "None" in one.type):
+        joined = names(some)
+        texts.append(f"*given_tensors({joined})" if is_optional else joined)
+    return ", ".join(texts)
+
+
 def typed(parameters: Iterable[Parameter]) -> str:
     return ", ".join(f"{one.name}: {one.type}" for one in parameters)
+
+
+def typed_for_people(parameters: Iterable[Parameter]) -> str:
+    """Parameters that a call may leave out where they may be None."""
+    return ", ".join(f"{one.name}: {one.type}" + (" = None" if "None" in one.type else "") for one in parameters)
 
 
 class Scalar(Parameter, Protocol):

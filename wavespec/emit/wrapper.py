@@ -50,7 +50,7 @@ def call_context(
     written = tuple(replace(one, name="out") if len(whole.outputs) == 1 else one for one in whole.outputs)
     # What is written has a letter of its own in the schema of an operator.
     marks = {tensor.name: f"({chr(ord('a') + i)}!)" for i, tensor in enumerate((*whole.updated, *written))}
-    taken = [f"Tensor{marks.get(tensor.name, '')} {tensor.name}" for tensor in whole.inputs]
+    taken = [f"{tensor.schema_type}{marks.get(tensor.name, '')} {tensor.name}" for tensor in whole.inputs]
     taken += [f"{keyword.type} {keyword.name}" for keyword in keywords]
     outs = [f"Tensor{marks[tensor.name]} {tensor.name}" for tensor in written]
     numbers = [scalar.in_schema for scalar in whole.scalars]
@@ -88,6 +88,7 @@ def call_context(
         "scalars": whole.scalars,
         "arguments": (*whole.inputs, *keywords),
         "written": written,
+        "optional": [tensor.name for tensor in whole.inputs if tensor.optional],
         "described": described_as,
         "layout": layout_of,
         "zeroed": {tensor.name for kernel in kernels for tensor in kernel.outputs if tensor.zeroed},

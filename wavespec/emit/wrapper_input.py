@@ -6,7 +6,6 @@ import keyword as python_keywords
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from wavespec.runtime.artifact import Dim, Strides
 from wavespec.runtime.scalars import ScalarParameter
@@ -18,9 +17,9 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 class WrapperTensor:
     """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
     input that is changed in place, `zeroed` for an output that starts as zeros, `strides` as in the spec, `folded` where a
-    call may have any number of dims in place of the first one, `holds` what it is meant to hold, in words."""
+    call may have any number of dims in place of the first one, `holds` what it is meant to hold, in words, `optional`
+    where a call may leave it out."""
 
-    type: ClassVar[str] = "Tensor"
     name: str
     dtype: str
     dims: tuple[str | int, ...]
@@ -30,6 +29,16 @@ class WrapperTensor:
     strides: Strides = ""
     folded: bool = False
     holds: str = ""
+    optional: bool = False
+
+    @property
+    def type(self) -> str:
+        return "Tensor | None" if self.optional else "Tensor"
+
+    @property
+    def schema_type(self) -> str:
+        """In the schema of a torch operator, without the mark of what is written."""
+        return "Tensor?" if self.optional else "Tensor"
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(['...', *map(str, self.dims[1:])] if self.folded else map(str, self.dims))}]"
@@ -138,7 +147,7 @@ def check_input(kernel: WrapperInput) -> None:
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     # What the functions of the module call by these names must be that; the language reserves them.
     taken = {"PLAIN_TYPES", "any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member"}
-    taken |= {"size_in", "torch"}
+    taken |= {"given_tensors", "size_in", "torch"}
     for name in (*taken.intersection(names), *("out" for one in kernel.arguments if one.name == "out")):
         raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact, TensorMap, TensorParameter
     from wavespec.runtime.checks import PLAIN_TYPES, ArgumentError, ArgumentTypeError, no_backward
     from wavespec.runtime.code import ArtifactError, Binary
-    from wavespec.runtime.family import no_member, size_in
+    from wavespec.runtime.family import given_tensors, no_member, size_in
     from wavespec.runtime.kernel import Kernel
     from wavespec.runtime.kernel_set import KernelSet
     from wavespec.runtime.manifest import load_artifact, pack_artifact, save_artifact, unpack_artifact
@@ -34,6 +34,7 @@ _HOMES = {
     "TensorMap": "wavespec.runtime.artifact",
     "TensorParameter": "wavespec.runtime.artifact",
     "define_operator": "wavespec.runtime.torch_ops",
+    "given_tensors": "wavespec.runtime.family",
     "load_artifact": "wavespec.runtime.manifest",
     "no_backward": "wavespec.runtime.checks",
     "no_member": "wavespec.runtime.family",
@@ -60,6 +61,7 @@ __all__ = [
     "TensorMap",
     "TensorParameter",
     "define_operator",
+    "given_tensors",
     "load_artifact",
     "no_backward",
     "no_member",

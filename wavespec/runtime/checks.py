@@ -198,9 +198,9 @@ def tracing_context() -> str | None:
     return None
 
 
-def no_backward(kernel: str, **inputs: Tensor) -> ArgumentError:
-    """The error of calling a kernel that has no backward with an input that requires grad."""
-    name = next(name for name, tensor in inputs.items() if tensor.requires_grad)
+def no_backward(kernel: str, **inputs: Tensor | None) -> ArgumentError:
+    """The error of calling a kernel that has no backward with an input that requires grad; None was left out."""
+    name = next(name for name, tensor in inputs.items() if tensor is not None and tensor.requires_grad)
     return ArgumentError(
         f"{kernel}: argument '{name}' requires grad, but this kernel has no backward; "
         f"call it under torch.no_grad() or pass {name}.detach()."

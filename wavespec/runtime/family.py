@@ -22,6 +22,11 @@ def size_in(family: str, tensor: Tensor, argument: str, dim: str, axis: int) -> 
     return int(tensor.shape[axis])
 
 
+def given_tensors(*tensors: Tensor | None) -> tuple[Tensor, ...]:
+    """Of the tensors that a call may leave out, those that it gives."""
+    return tuple(tensor for tensor in tensors if tensor is not None)
+
+
 def no_member(family: str, members: Iterable[tuple[object, ...]], *found: tuple[str, object]) -> ArgumentError:
     """The error of a call that picks none of `members`, which are their values.
 
@@ -32,7 +37,7 @@ def no_member(family: str, members: Iterable[tuple[object, ...]], *found: tuple[
     for index, (words, value) in enumerate(found):
         expected = list(dict.fromkeys(key[index] for key in keys))
         if value not in expected:
-            kind = ArgumentTypeError if isinstance(expected[0], torch.dtype) else ArgumentError
+            kind = ArgumentTypeError if any(isinstance(one, torch.dtype) for one in expected) else ArgumentError
             return kind(f"{family}: {words} is {_shown(value)}, expected {_either(expected)}.")
     call = ", ".join(f"{words} is {_shown(value)}" for words, value in found)
     there = "; ".join(", ".join(map(_shown, key)) for key in keys[:_MOST_SHOWN])
@@ -46,4 +51,6 @@ def _either(values: list[object]) -> str:
 
 
 def _shown(value: object) -> str:
+    if value is None or isinstance(value, bool):  # of an input that not all members have
+        return "given" if value else "left out"
     return repr(value) if isinstance(value, str) else str(value)

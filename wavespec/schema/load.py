@@ -7,13 +7,14 @@ from pathlib import Path
 
 from wavespec.diagnostics import Diagnostic, WavespecError, Where, in_order, quote, raise_all
 from wavespec.schema.checking.check_spec import check_kernel
+from wavespec.schema.families.members import is_family, member_to_extend
 from wavespec.schema.language.errors import MissingField, WrongType
-from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.reading.dtype_members import name_of, named_member, parameters_of
 from wavespec.schema.reading.merge import finish, merge
 from wavespec.schema.reading.parts import expand_parts
-from wavespec.schema.reading.source_files import SPEC_SUFFIX, UnsafePath, extended_path, project_root, read_text
+from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
+from wavespec.schema.reading.spec_file import SpecFile
 from wavespec.schema.reading.tuned import (
     TunedAsSpec,
     TunedForAnother,
@@ -24,13 +25,12 @@ from wavespec.schema.reading.tuned import (
     tuned_path,
 )
 from wavespec.schema.reading.yaml_source import MappingNode, Node, ScalarNode, yaml_to_nodes
-from wavespec.schema.reading.yaml_to_spec import nodes_to_family, nodes_to_spec, nodes_to_tuned
-
-_MOST_EXTENDS = 8
+from wavespec.schema.reading.yaml_to_spec import nodes_to_spec, nodes_to_tuned
 
 
-class ExtendsCycle(WavespecError, code="extends-cycle"):
-    """A spec extends itself, directly or through others, or through too many."""
+class BaseIsOneKernel(WavespecError, code="not-a-family"):
+    def __init__(self, where: Where, base: str) -> None:
+        super().__init__(where, f"{quote(base)} is one kernel, not a family.", hints=["Leave 'member' out."])
 
 
 class FamilyAsKernel(WavespecError, code="family-as-kernel"):
@@ -89,21 +89,6 @@ def is_tuned_file(path: str | os.PathLike[str]) -> bool:
     except WavespecError:
         return False
     return _kind(node, "Tuned") is not None
-
-
-def family_from_text(text: str, name: str) -> FamilySpec | None:
-    """The family that a text has, not expanded; `None` where the text says that it is something else.
-
-    Raises:
-        WavespecError: with a diagnostic for every mistake of form.
-    """
-    node, found = yaml_to_nodes(text, name)
-    if _kind(node, "Family") is None:
-        return None
-    family, errors = nodes_to_family(node)
-    raise_all([*found, *errors])
-    assert family is not None
-    return family
 
 
 def load_tuned(path: str | os.PathLike[str]) -> tuple[KernelSpec, TunedSpec]:
@@ -213,9 +198,8 @@ def merged_node(node: Node, name: str, path: Path | None, errors: list[WavespecE
     Raises:
         WavespecError: a base that cannot be read, or a mistake in how they are put together.
     """
-    root = project_root(path) if path else None
     made: list[WavespecError] = []
-    node = finish(_with_base(node, name, path, root, errors, made, ()), made.append)
+    node = finish(_with_base(node, SpecFile.of(name, path), errors, made), made.append)
     if not made:
         node = expand_parts(node, made)
     # Of a kernel that was not put together, further mistakes would be about another one.
@@ -264,19 +248,11 @@ def _kind(node: Node, word: str) -> ScalarNode | None:
     return kind if isinstance(kind, ScalarNode) and kind.value == word else None
 
 
-def _with_base(
-    node: Node,
-    name: str,
-    path: Path | None,
-    root: Path | None,
-    errors: list[WavespecError],
-    made: list[WavespecError],
-    chain: tuple[Path, ...],
-) -> Node:
+def _with_base(node: Node, file: SpecFile, errors: list[WavespecError], made: list[WavespecError]) -> Node:
     """The tree over those that it extends; `errors` leave it usable, with those in `made` it is another kernel."""
     if not isinstance(node, MappingNode) or (extends := node.get("extends")) is None:
         return node
-    own = MappingNode(tuple(entry for entry in node.entries if entry.key != "extends"), node.span)
+    own = MappingNode(tuple(entry for entry in node.entries if entry.key not in ("extends", "member")), node.span)
     for field in ("apiVersion", "kind"):
         if own.get(field) is None:
             # A file says itself what it is: it is read by editors and by people without its base.
@@ -284,17 +260,10 @@ def _with_base(
     if not isinstance(extends, ScalarNode) or not isinstance(extends.value, str):
         errors.append(WrongType(extends.span, "a relative path", "something else"))
         return own
-    if path is None or root is None:
-        raise UnsafePath(extends.span, extends.value, "needs a file to start from")
-    real = extended_path(extends.value, extends.span, path, root)
-    chain = (*chain, path.resolve())
-    if real in chain:
-        raise ExtendsCycle(extends.span, f"{quote(extends.value)} extends this file, so neither can be read.")
-    if len(chain) > _MOST_EXTENDS:
-        raise ExtendsCycle(extends.span, f"Specs extend each other at most {_MOST_EXTENDS} times.")
-    base_name = os.path.normpath(os.path.join(os.path.dirname(name), extends.value))
-    base, found = yaml_to_nodes(read_text(real, extends.span, follow_links=False), base_name)
-    errors += found
-    if _kind(base, "Family") is not None:
-        raise FamilyAsKernel(extends.span)
-    return merge(_with_base(base, base_name, real, root, errors, made, chain), own, made.append)
+    member = node.get("member")
+    above, base = file.base(extends, errors)
+    if is_family(base):
+        base = member_to_extend(base, above, member, extends.span)
+    elif member is not None:
+        raise BaseIsOneKernel(member.span, extends.value)
+    return merge(_with_base(base, above, errors, made), own, made.append)

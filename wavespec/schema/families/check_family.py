@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wavespec.diagnostics import Related, WavespecError, Where, listing, quote
+from wavespec.diagnostics import WavespecError, Where, listing, quote
 from wavespec.schema.checking.check_graph import RedefinedName
 from wavespec.schema.checking.check_spec import size_problem
 from wavespec.schema.families.family_errors import in_members
-from wavespec.schema.language.errors import WrongType
+from wavespec.schema.language.errors import UnknownValue, WrongType
 from wavespec.schema.language.family import FamilySpec, Member, Pick, parse_pick
-from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.language.scalars import Scalar
 from wavespec.schema.resolve import UndefinedName
 
@@ -43,12 +43,21 @@ class AmbiguousSize(WavespecError, code="ambiguous-size"):
 
 
 class MembersDiffer(WavespecError, code="members-differ"):
-    def __init__(self, where: Where, first: Member, second: Member, related: Sequence[Related]) -> None:
+    def __init__(self, where: Where, first: Member, second: Member) -> None:
         super().__init__(
             where,
-            f"Members have one signature, but {first.label} is {_signature(first.spec)} "
+            f"Members differ in inputs alone, but {first.label} is {_signature(first.spec)} "
             f"and {second.label} is {_signature(second.spec)}.",
-            related=related,
+            hints=["Another result, or another number, is for a family of its own, which may extend this one."],
+        )
+
+
+class UnorderedInputs(WavespecError, code="unordered-inputs"):
+    def __init__(self, where: Where, member: Member, inputs: Sequence[str]) -> None:
+        super().__init__(
+            where,
+            f"{member.label} is {_signature(member.spec)}, but a call gives {listing(inputs, 'and')} in this order.",
+            hints=["Inputs that not all members have come behind those that all have, and everywhere in one order."],
         )
 
 
@@ -64,19 +73,31 @@ def check_spec(spec: FamilySpec) -> Iterator[WavespecError]:
             yield UndefinedName(where, name, "a parameter of the family", list(spec.parameters))
 
 
-def check_members(spec: FamilySpec, members: Sequence[Member]) -> Iterator[WavespecError]:
-    """Mistakes that show when each member is right by itself."""
+def check_members(
+    spec: FamilySpec, members: Sequence[Member], picks: Sequence[tuple[str, Pick]]
+) -> Iterator[WavespecError]:
+    """Mistakes that show when each member is right by itself.
+
+    Args:
+        picks: those of the family, and of the element types of its members.
+    """
     first = members[0]
     for member in members[1:]:
-        if _signature(member.spec) != _signature(first.spec):
+        if _apart_from_inputs(member.spec) != _apart_from_inputs(first.spec):
             span = first.spec.key_span_of("tensors")
-            yield MembersDiffer(spec.where("template") if span is None else span, first, member, [])
+            yield MembersDiffer(spec.where("template") if span is None else span, first, member)
             return
-    picks = {name: pick for name, text in spec.pick.items() if (pick := parse_pick(text)) is not None}
-    errors = [error for name, pick in picks.items() for error in _pick_errors(spec, name, pick, members)]
+    inputs = inputs_of_members(members)
+    for member in members:
+        its = [name for name, _ in _inputs(member.spec)]
+        if its != [name for name in inputs if name in its]:
+            yield UnorderedInputs(member.spec.where_key("tensors"), member, inputs)
+            return
+    own = {name: pick for name, text in spec.pick.items() if (pick := parse_pick(text)) is not None}
+    errors = [error for name, pick in own.items() for error in _pick_errors(spec, name, pick, members)]
     misfits = [
         (member.label, diagnostic)
-        for name, pick in ({} if errors else picks).items()
+        for name, pick in ({} if errors else own).items()
         for member in members
         for error in _misfits(name, pick, member)
         for diagnostic in error.diagnostics
@@ -85,7 +106,21 @@ def check_members(spec: FamilySpec, members: Sequence[Member]) -> Iterator[Waves
     if misfits:
         yield WavespecError.of(in_members(misfits, [member.label for member in members]))
     elif not errors:
-        yield from _ambiguities(spec, list(picks), members)
+        yield from _ambiguities(spec, picks, members)
+
+
+def inputs_of_members(members: Sequence[Member]) -> list[str]:
+    """The inputs of the function: those that all members have, then the others, which a call may leave out."""
+    every = list(dict.fromkeys(name for member in members for name, _ in _inputs(member.spec)))
+    return sorted(every, key=lambda name: any(name not in member.spec.tensors for member in members))
+
+
+def value_of_call(member: Member, parameter: str, pick: Pick) -> str | int | None:
+    """What of a call has to be what for this member; None for the dtype of an input that it does not have."""
+    if pick.what == "dtype":
+        tensor = member.spec.tensors.get(pick.name)
+        return None if tensor is None else tensor.dtype
+    return member.values[parameter]
 
 
 def place_of_size(members: Sequence[Member], dim: str) -> tuple[str, int] | None:
@@ -107,11 +142,13 @@ def place_of_size(members: Sequence[Member], dim: str) -> tuple[str, int] | None
 def _pick_errors(spec: FamilySpec, name: str, pick: Pick, members: Sequence[Member]) -> Iterator[WavespecError]:
     where = spec.where("pick", name)
     kernel = members[0].spec
-    inputs = [tensor for tensor, declared in kernel.tensors.items() if declared.role != "output"]
+    inputs = inputs_of_members(members)
     match pick.what:
         case "keyword":
             section = "scalars" if pick.name in kernel.scalars else "tensors"
-            if pick.name in getattr(kernel, section) or pick.name in ("out", spec.name):
+            if pick.default and pick.default not in map(str, spec.parameters[name]):
+                yield UnknownValue(where, pick.default, list(map(str, spec.parameters[name])), pick.name)
+            if pick.name in getattr(kernel, section) or pick.name in (*inputs, "out", spec.name):
                 yield RedefinedName(where, pick.name, "an argument", kernel.key_span_of(section, pick.name))
             first, *others = spec.parameters[name]
             for index, value in enumerate(others, 1):
@@ -138,7 +175,8 @@ def _pick_errors(spec: FamilySpec, name: str, pick: Pick, members: Sequence[Memb
 def _misfits(parameter: str, pick: Pick, member: Member) -> Iterator[WavespecError]:
     """Why a call that picks the member would not fit it."""
     value = member.values[parameter]
-    if pick.what == "dtype" and value != (dtype := member.spec.tensors[pick.name].dtype):
+    dtype = value_of_call(member, parameter, pick) if pick.what == "dtype" else None
+    if dtype is not None and value != dtype:
         yield UnreachableMember(
             member.spec.where("tensors", pick.name, "dtype"),
             f"Calls with {quote(pick.name)} of {value} pick this member, which takes {dtype}.",
@@ -151,17 +189,31 @@ def _misfits(parameter: str, pick: Pick, member: Member) -> Iterator[WavespecErr
         yield UnreachableMember(member.spec.where("dims", pick.name), message)
 
 
-def _ambiguities(spec: FamilySpec, picked: Sequence[str], members: Sequence[Member]) -> Iterator[WavespecError]:
-    taken: dict[tuple[str | int, ...], Member] = {}
+def _ambiguities(
+    spec: FamilySpec, picks: Sequence[tuple[str, Pick]], members: Sequence[Member]
+) -> Iterator[WavespecError]:
+    taken: dict[tuple[object, ...], Member] = {}
+    picked = {name for name, _ in picks}
     for member in members:
-        key = tuple(member.values[name] for name in picked)
+        given = frozenset(name for name, _ in _inputs(member.spec))
+        key = (given, *(value_of_call(member, name, pick) for name, pick in picks))
         if earlier := taken.get(key):
-            free = [
-                name for name in spec.parameters if name not in picked and earlier.values[name] != member.values[name]
-            ]
-            yield AmbiguousMembers(spec.where_key("pick"), earlier, member, free)
+            free = [name for name in member.values if earlier.values.get(name) != member.values[name]]
+            yield AmbiguousMembers(
+                spec.where_key("pick"), earlier, member, [name for name in free if name not in picked] or free
+            )
             return
         taken[key] = member
+
+
+def _inputs(spec: KernelSpec) -> Iterator[tuple[str, Tensor]]:
+    return ((name, tensor) for name, tensor in spec.tensors.items() if tensor.role != "output")
+
+
+def _apart_from_inputs(spec: KernelSpec) -> object:
+    """What all members have: results, arguments that are changed, and scalars."""
+    written = [(name, tensor.role) for name, tensor in spec.tensors.items() if tensor.role != "input"]
+    return written, [*map(_described, spec.scalars.items())]
 
 
 def _signature(spec: KernelSpec) -> str:

@@ -17,7 +17,9 @@ from wavespec.schema.language.names import Name, name_problem
 
 MOST_MEMBERS = 256
 WORD_PATTERN = r"^[A-Za-z0-9_]{1,32}$"
-PICK_PATTERN = r"^(dtype|size|keyword)\([A-Za-z][A-Za-z0-9_]{0,63}\)$"
+PICK_PATTERN = (
+    r"^((dtype|size)\([A-Za-z][A-Za-z0-9_]{0,63}\)|keyword\([A-Za-z][A-Za-z0-9_]{0,63}(=[A-Za-z0-9_]{1,32})?\))$"
+)
 # Words that the template language uses itself.
 _TEMPLATE_WORDS = frozenset(("caller", "false", "loop", "none", "self", "true", "varargs", "kwargs"))
 
@@ -60,6 +62,8 @@ class FamilySpec(SpecModel):
     """The version of the language."""
     kind: Literal["Family"]
     """What the file describes."""
+    extends: Annotated[str, WithJsonSchema({"type": "string", "pattern": r"\.wave\.yaml$"})] = ""
+    """A kernel or a family to start from, each member from that of the same values: a relative path in the project."""
     name: Name
     """The name of the family and of its Python function; a member is called like it, with its values behind."""
     doc: Doc = ""
@@ -72,8 +76,8 @@ class FamilySpec(SpecModel):
     when: Annotated[tuple[Line, ...], Field(max_length=64)] = ()
     """Conditions on the parameters, as in `{% if %}`: a combination is a member where all of them hold."""
     pick: Annotated[dict[Parameter, PickText], Field(max_length=8)] = Field(default_factory=dict[str, str])
-    """What of a call gives the value of a parameter: `dtype(a)`, `size(D)`, or an argument `keyword(layout)`."""
-    template: Template
+    """What of a call gives a value: `dtype(a)`, `size(D)`, or an argument `keyword(layout)`, `keyword(layout=nt)`."""
+    template: Template = ""
     """A kernel with `{{ PARAMETER }}`, `{% if %}` and `{% for %}` in it, without `apiVersion`, `kind` and `name`."""
 
     def in_words(self, *path: str | int) -> str:
@@ -90,6 +94,8 @@ class Pick:
 
     what: Literal["dtype", "size", "keyword"]
     name: str
+    default: str = ""
+    """Of a keyword, as it was written: what it is where a call does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +124,22 @@ class MalformedPick(WavespecError, code="malformed-pick"):
         super().__init__(
             where,
             f"{quote(found)} is no way to pick a member.",
-            hints=["Write 'dtype(TENSOR)', 'size(DIM)', or 'keyword(NAME)' for an argument of its own."],
+            hints=[
+                "Write 'dtype(TENSOR)', 'size(DIM)', or 'keyword(NAME)' for an argument of its own, "
+                "'keyword(NAME=VALUE)' with a default."
+            ],
         )
 
 
 def parse_pick(text: str) -> Pick | None:
     """What a value of `pick` says; `None` where it is malformed."""
-    found = re.fullmatch(r"(dtype|size|keyword)\(\s*([^()\s]+)\s*\)", text.strip())
-    if found is None or name_problem(found[2]) is not None:
+    found = re.fullmatch(r"(dtype|size|keyword)\(\s*([^()\s=]+)\s*(?:=\s*([A-Za-z0-9_]+)\s*)?\)", text.strip())
+    if found is None or name_problem(found[2]) is not None or (found[3] and found[1] != "keyword"):
         return None
     what: Literal["dtype", "size", "keyword"] = (
         "dtype" if found[1] == "dtype" else "size" if found[1] == "size" else "keyword"
     )
-    return Pick(what, found[2])
+    return Pick(what, found[2], found[3] or "")
 
 
 def member_label(values: Mapping[str, str | int]) -> str:

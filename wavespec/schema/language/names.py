@@ -216,6 +216,7 @@ RESERVED = frozenset(
         "is_dynamo_compiling",
         "no_member",
         "PLAIN_TYPES",
+        "given_tensors",
         "size_in",
         "inf",
         "nan",

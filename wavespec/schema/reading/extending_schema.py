@@ -13,6 +13,7 @@ _NAMES: Schema = {"type": "array", "items": {"type": "string"}}
 _EDITED = {"graph": "Statement", "constraints": "Constraint", "cases": "Case"}
 _DOCS = {
     "extends": "A spec to start from: a relative path inside the project. This file goes over it.",
+    "member": "Where `extends` names a family: values of its parameters that tell one of its members from the others.",
     "let": "Names for expressions and mappings, which stand for these in the rest of the spec.",
     "parts": "Statements with inputs and outputs, which a graph uses as often as it likes: "
     "`name: {part: online_softmax, scores: products}`.",
@@ -39,6 +40,7 @@ def allow_extends(schema: Schema) -> None:
     }
     schema["required"] = ["apiVersion", "kind"]
     properties["extends"] = {"type": "string", "pattern": r"\.wave\.yaml$", "description": _DOCS["extends"]}
+    properties["member"] = _named({"type": ["integer", "string"]}, _DOCS["member"])
     properties["let"] = _named({"type": ["number", "string", "object"]}, _DOCS["let"])
     properties["parts"] = _named({"$ref": "#/$defs/Part"}, _DOCS["parts"])
     definitions["TargetOverride"]["properties"]["like"] = {"enum": list(TARGETS), "description": _DOCS["like"]}
@@ -48,6 +50,18 @@ def allow_extends(schema: Schema) -> None:
     _allow_removal(schema)
     schema["if"] = {"required": ["extends"]}
     schema["else"] = whole
+
+
+def allow_extending_family(schema: Schema) -> None:
+    """A family that extends another may leave out its parameters and its template, and edit the mappings."""
+    schema["required"].remove("parameters")
+    schema["if"] = {"required": ["extends"]}
+    schema["else"] = {"required": ["parameters", "template"]}
+    for field in ("parameters", "pick"):
+        table: Schema = schema["properties"][field]
+        ((pattern, one),) = table.pop("patternProperties").items()
+        table["patternProperties"] = {pattern.replace("^", "^(?!remove$)", 1): one}
+        table["properties"] = {"remove": {"anyOf": [_NAMES, one]}}
 
 
 def _add_parts(definitions: Schema) -> None:

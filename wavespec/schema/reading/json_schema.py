@@ -12,7 +12,7 @@ from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.names import NAME_PATTERN
 from wavespec.schema.ops import OPS, ValueOp
-from wavespec.schema.reading.extending_schema import allow_extends
+from wavespec.schema.reading.extending_schema import allow_extending_family, allow_extends
 
 SCHEMA_ID = "urn:wavespec:v1:kernel"
 FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
@@ -40,7 +40,9 @@ def json_schema() -> Schema:
 
 def family_json_schema() -> Schema:
     """The same for files with `kind: Family`, whose template is text to an editor."""
-    return {"$schema": _DIALECT, "$id": FAMILY_SCHEMA_ID, **_surface(FamilySpec.model_json_schema())}
+    schema: Schema = _surface(FamilySpec.model_json_schema())
+    allow_extending_family(schema)
+    return {"$schema": _DIALECT, "$id": FAMILY_SCHEMA_ID, **schema}
 
 
 def _worded(model: type[Worded], schema: Schema) -> Schema:
