@@ -2,10 +2,10 @@
 
     python benchmarks/cpu_calls.py [--seconds 6] [--write] [--only NAME ...]
 
-Everything runs in one process in the environment that it is started in, call by call: ours, the same through the worker
-threads of IREE's runtime, torch's own function, with one of torch's operators on other tensors between any two. ``best``
-is the fastest call; p50, p90 and p99 say how many times as long the median, the 90th and the 99th call of a hundred
-took.
+Everything runs in one process in the environment that it is started in, call by call: ours, the same through the
+worker threads of IREE's runtime, torch's own function, with one of torch's operators on other tensors between any two.
+``best`` is the fastest call; p50, p90 and p99 say how many times as long the median, the 90th and the 99th call of a
+hundred took.
 """
 
 from __future__ import annotations

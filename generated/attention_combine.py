@@ -29,7 +29,8 @@ def attention_combine(part: Tensor, total: Tensor, top: Tensor, *, out: Tensor |
 
     Args:
         part: float32 [B, H, S, M, E]; copied first where it is not contiguous.
-        total: float32 [B, H, S, M]; copied first where it is not contiguous.
+        total: float32 [B, H, S, M], meant to hold numbers of at least 0; copied first where it is not
+            contiguous.
         top: float32 [B, H, S, M]; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 

@@ -48,9 +48,11 @@ def attention_extend(
         v: bfloat16 [T, G, E]; copied first where it is not contiguous.
         keys: bfloat16 [S, G, D]; copied first where it is not contiguous.
         values: bfloat16 [S, G, E]; copied first where it is not contiguous.
-        starts: int32 [L]; copied first where it is not contiguous.
-        prefix_starts: int32 [L]; copied first where it is not contiguous.
-        slots: int32 [P]; copied first where it is not contiguous.
+        starts: int32 [L], meant to hold numbers from 0 to T, sorted along L; copied first where it is not
+            contiguous.
+        prefix_starts: int32 [L], meant to hold numbers from 0 to P, sorted along L; copied first where it is
+            not contiguous.
+        slots: int32 [P], meant to hold numbers from 0 to S - 1; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 
     Returns:

@@ -32,7 +32,7 @@ def attention_padded(q: Tensor, k: Tensor, v: Tensor, count: Tensor, *, out: Ten
         q: bfloat16 [B, H, M, D]; copied first where it is not contiguous.
         k: bfloat16 [B, H, N, D]; copied first where it is not contiguous.
         v: bfloat16 [B, H, N, E]; copied first where it is not contiguous.
-        count: int32 [B]; copied first where it is not contiguous.
+        count: int32 [B], meant to hold numbers from 0 to N; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 
     Returns:

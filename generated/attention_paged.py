@@ -40,8 +40,8 @@ def attention_paged(
         q: bfloat16 [B, H, M, D]; copied first where it is not contiguous.
         keys: bfloat16 [P, T, H, D]; copied first where it is not contiguous.
         values: bfloat16 [P, T, H, E]; copied first where it is not contiguous.
-        page: int32 [B, L]; copied first where it is not contiguous.
-        count: int32 [B]; copied first where it is not contiguous.
+        page: int32 [B, L], meant to hold numbers from 0 to P - 1; copied first where it is not contiguous.
+        count: int32 [B], meant to hold numbers from 0 to N; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 
     Returns:

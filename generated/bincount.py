@@ -27,8 +27,9 @@ def bincount(counts: Tensor, x: Tensor) -> Tensor:
     """counts[x[N]] += 1, values outside of counts left out; of zeros, torch.bincount(x, minlength=B).
 
     Args:
-        counts: int32 [B]; changed in place; contiguous, not overlapping another argument.
-        x: int32 [N]; copied first where it is not contiguous.
+        counts: int32 [B], meant to hold numbers of at least 0; changed in place; contiguous, not overlapping
+            another argument.
+        x: int32 [N], meant to hold numbers from 0 to B - 1; copied first where it is not contiguous.
 
     Returns:
         counts: the argument, changed.

@@ -28,7 +28,7 @@ def embedding(token: Tensor, table: Tensor, *, out: Tensor | None = None) -> Ten
     torch.nn.functional.embedding(token, table).
 
     Args:
-        token: int64 [T]; copied first where it is not contiguous.
+        token: int64 [T], meant to hold numbers from 0 to V - 1; copied first where it is not contiguous.
         table: bfloat16 [V, D]; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 

@@ -33,7 +33,8 @@ def grouped_gemm(x: Tensor, w: Tensor, offsets: Tensor, *, out: Tensor | None = 
     Args:
         x: bfloat16 [T, K]; copied first where it is not contiguous.
         w: bfloat16 [G, N, K]; copied first where it is not contiguous.
-        offsets: int32 [B]; copied first where it is not contiguous.
+        offsets: int32 [B], meant to hold numbers from 0 to T, sorted along B; copied first where it is not
+            contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 
     Returns:

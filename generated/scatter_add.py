@@ -28,7 +28,7 @@ def scatter_add(y: Tensor, row: Tensor, x: Tensor) -> Tensor:
 
     Args:
         y: float32 [V, D]; changed in place; contiguous, not overlapping another argument.
-        row: int64 [T]; copied first where it is not contiguous.
+        row: int64 [T], meant to hold numbers from 0 to V - 1; copied first where it is not contiguous.
         x: float32 [T, D]; copied first where it is not contiguous.
 
     Returns:

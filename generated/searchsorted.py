@@ -28,7 +28,7 @@ def searchsorted(table: Tensor, x: Tensor, *, out: Tensor | None = None) -> Tens
     bisection.
 
     Args:
-        table: float32 [N]; copied first where it is not contiguous.
+        table: float32 [N], meant to hold numbers, sorted along N; copied first where it is not contiguous.
         x: float32 [M]; copied first where it is not contiguous.
         out: written and returned where given; contiguous, not overlapping an input.
 
