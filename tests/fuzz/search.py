@@ -21,10 +21,8 @@ from tests.fuzz.random_specs import random_spec
 
 T = TypeVar("T")
 R = TypeVar("R")
-_Chunk = tuple[int, int, frozenset[str]]
+_Chunk = tuple[int, int, int, frozenset[str]]
 MOST_BYTES = 2 << 30
-_CHUNK = 100
-"""Texts that one process tries before it says what it found."""
 _CPU_EVERY = 16
 """One spec of so many is compiled for the CPU, which takes a hundred times as long as the rest."""
 
@@ -92,11 +90,17 @@ def _report(text: str, error: Exception, outcomes: Outcomes, tell: Callable[[str
 
 
 def search_mutations(
-    seed: int, goes_on: Callable[[int], bool], *, processes: int = 1, tell: Callable[[str], None] = print
+    seed: int,
+    goes_on: Callable[[int], bool],
+    *,
+    processes: int = 1,
+    chunk: int = 100,
+    tell: Callable[[str], None] = print,
 ) -> tuple[Outcomes, Found]:
-    """Try specs of the project with nodes changed, in chunks, each lowered for every target."""
+    """Try specs of the project with nodes changed, each lowered for every target; ``chunk``: so many in one process,
+    before it says what it found."""
     outcomes, found = Outcomes(), Found()
-    for counts, slowest, failed, builds in _in_chunks(_mutations, seed, goes_on, _CHUNK, processes):
+    for counts, slowest, failed, builds in _in_chunks(_mutations, seed, goes_on, chunk, processes):
         outcomes.counts.update(counts)
         outcomes.slowest_seconds = max(outcomes.slowest_seconds, slowest)
         BUILDS.update(builds)
@@ -113,8 +117,8 @@ def search_mutations(
 def _in_chunks(
     work: Callable[[_Chunk], R], seed: int, goes_on: Callable[[int], bool], size: int, processes: int
 ) -> Iterator[R]:
-    """What `work` makes of chunks, each a seed, the first of `size` numbers, and what is known to build by then."""
-    waiting = ((seed, first, frozenset(BUILDS)) for first in takewhile(goes_on, count(step=size)))
+    """What `work` makes of chunks, each a seed, the first of `size` numbers, `size`, and what is known to build by then."""
+    waiting = ((seed, first, size, frozenset(BUILDS)) for first in takewhile(goes_on, count(step=size)))
     running = [_in_a_process(work, chunk) for chunk in islice(waiting, processes)]
     while running:
         yield running.pop(0).result()
@@ -136,13 +140,13 @@ def _in_a_process(work: Callable[[T], R], chunk: T) -> Future[R]:
 
 
 def _mutations(chunk: _Chunk) -> tuple[Counter[str], float, list[tuple[str, str]], set[str]]:
-    """The outcomes of `_CHUNK` texts, the processor time of the slowest, the failures with their texts, and the keys of
+    """The outcomes of a chunk of texts, the processor time of the slowest, the failures with their texts, and the keys of
     what builds."""
-    seed, first, known = chunk
+    seed, first, size, known = chunk
     BUILDS.update(known)
     limit_memory()
     counts, slowest, failed = Counter[str](), 0.0, list[tuple[str, str]]()
-    for number in range(first, first + _CHUNK):
+    for number in range(first, first + size):
         text = mutated_spec(Random(seed * 1_000_003 + number))
         start = time.process_time()
         try:

@@ -37,7 +37,7 @@ def test_broken_texts_give_diagnostics(count: int) -> None:
 @pytest.mark.parametrize("count", often((25, 100), [25]))
 def test_specs_with_nodes_changed_build_or_give_diagnostics(count: int) -> None:
     limit = resource.getrlimit(resource.RLIMIT_AS)
-    outcomes, found = search_mutations(2026, lambda number: number < count)
+    outcomes, found = search_mutations(2026, lambda number: number < count, chunk=count)
     assert resource.getrlimit(resource.RLIMIT_AS) == limit, "tests behind this one get less memory"
     assert not found.texts, found.texts
     assert outcomes.counts["builds"] >= count // 20 and outcomes.counts["diagnosed"] > count // 5, str(outcomes)
