@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import mmap
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -20,6 +24,8 @@ from torch import Tensor
 from tests.runtime.standins import built, gemm_artifact, gemm_interface, gemm_kernel
 from wavespec.runtime import ArgumentError, Kernel, pack_artifact
 from wavespec.runtime import workgroups as module
+from wavespec.runtime.launch_plan import LaunchPlan
+from wavespec.runtime.loaded_code import LoadedCode
 from wavespec.runtime.workgroups import are_shared_out
 
 pytestmark = pytest.mark.skipif(not are_shared_out(), reason="needs Linux, x86-64, and a torch with OpenMP")
@@ -82,6 +88,39 @@ def test_stacks_are_large_whatever_those_of_the_callers_are() -> None:
     finally:
         threading.stack_size(before)
     assert torch.equal(found[0], a @ b.T)
+
+
+@pytest.mark.parametrize(("count", "local_bytes"), [(1, 4096), (3, 4096), (1, 6 << 20), (2, 6 << 20)])
+def test_stacks_and_local_memory_of_threads_lie_apart(
+    monkeypatch: pytest.MonkeyPatch, threads: None, count: int, local_bytes: int
+) -> None:
+    """A function in place of a kernel's looks at what each thread has, until all were seen."""
+    monkeypatch.setattr(module, "_free", [])
+    torch.set_num_threads(count)
+    places, guards = dict[int, list[range]](), set[int]()
+    all_here = threading.Barrier(count)
+
+    def look(environment: int, dispatch: int, workgroup: int) -> int:
+        _, _, _, number, local, size = struct.unpack("<IIHxxIQI", ctypes.string_at(workgroup, 28))
+        end = workgroup + 64
+        places[number] = [range(end - module.STACK_BYTES, end), range(local, local + size)]
+        assert size == local_bytes
+        ctypes.memset(local, 0xFF, size)
+        all_here.wait(30)
+        return 0
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address
+    plan = LaunchPlan({}, (), (), (count, 1, 1), count, ())
+    module.Workgroups("look", LoadedCode(address, local_bytes, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "---p" in line:
+            guards.update(range(*(int(end, 16) for end in line.split()[0].split("-")), mmap.PAGESIZE))
+    assert sorted(places) == [*range(count)]
+    assert all(stack.start in guards for stack, _ in places.values())
+    ranges = sorted((one.start, one.stop) for both in places.values() for one in both)
+    assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
 
 
 def test_calls_at_once_have_a_workspace_each() -> None:
@@ -234,7 +273,7 @@ sys.exit(ctypes.CDLL(None).regions_so_far() - before)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.rare
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_a_runtime_that_was_preloaded_runs_kernels_as_it_runs_torch(tmp_path: Path) -> None:
     """With two runtimes there would be two sets of threads for the same cores."""

@@ -88,7 +88,7 @@ _BODY: Final = bytes.fromhex(
 _ZERO: Final = bytes.fromhex("31c0c3")  # int number(void): xor eax, eax; ret
 
 # A workspace, as `_BODY` knows it.
-_FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, end of a stack, bytes of it, memory, threads
+_FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, stacks, bytes of one, memory, threads
 _CALL_AT: Final = _FIXED.size
 # Number of a thread; next workgroup and status, for themselves; how many, function, memory of a thread, x, y; and the
 # `dispatch_state` of IREE: size of a workgroup, constants, grid, threads, buffers, three addresses. Buffers and
@@ -123,10 +123,11 @@ class Workspace:
                 "torch.set_num_threads asks for fewer threads."
             ) from error
         base = self.address
-        first = base + stacks + STACK_BYTES
+        # fmt: off
         _FIXED.pack_into(
-            self.memory, 0, base + _ENVIRONMENT_AT, base + _STATE_AT, first, STACK_BYTES, base + local, threads
+            self.memory, 0, base + _ENVIRONMENT_AT, base + _STATE_AT, base + stacks, STACK_BYTES, base + local, threads
         )
+        # fmt: on
         # Kernels know the extents of their buffers by the sizes of dims.
         struct.pack_into("<256Q", self.memory, _LENGTHS_AT, *[(1 << 63) - 1] * 256)
 
