@@ -44,16 +44,15 @@ def load(code: bytes) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 200, 1000, 1500])
 def test_code_that_ends_early_is_one_clean_error(size: int) -> None:
-    code = vmfb()
     with pytest.raises(ArtifactError, match="gemm is no vmfb with a kernel for x86-64"):
-        load_code(code[: start() + size], "gemm", 3, 3)
+        load(vmfb()[: start() + size])
 
 
 def test_code_of_another_machine_or_another_kernel_is_refused() -> None:
     code = bytearray(vmfb())
     code[code.index(b"\x7fELF") + 18] = 183  # aarch64
     with pytest.raises(ArtifactError, match="its machine is number 183, expected 62"):
-        load_code(bytes(code), "gemm", 3, 3)
+        load(bytes(code))
     with pytest.raises(ArtifactError, match="its kernel takes 3 constants and 3 buffers, not 4 and 3"):
         load_code(vmfb(), "gemm", 4, 3)
     broken = replace(gemm_artifact(), binaries=(Binary("sm_90", "ptx", b".version 8.0"),))
@@ -76,7 +75,7 @@ def dynamic() -> dict[int, int]:
     return dict(struct.iter_unpack("<QQ", vmfb()[start() + table[2] : start() + table[2] + table[5]]))
 
 
-@pytest.mark.parametrize("number", [0, 1, 4096, 1 << 20, 1 << 47, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("number", [0, 1, 1 << 20, 1 << 47, 1 << 63, (1 << 64) - 1])
 def test_places_outside_of_the_library_are_one_clean_error(number: int) -> None:
     """Of relocations, of what they put there, of the symbol that is asked, of segments."""
     relocations, symbols = dynamic()[7], dynamic()[6]
@@ -92,17 +91,19 @@ def test_segments_without_memory_are_one_clean_error() -> None:
         load(with_numbers([one + field for one in table for field in (16, 32, 40)], 0))
 
 
-def test_damaged_tables_give_an_error_or_load() -> None:
-    """Anything but the machine code, and where it is taken from, may have any bytes."""
-    (code,) = (one for one in segments() if one[0] == 1 and one[1] & 1)
+def test_damaged_tables_give_an_error_or_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the bytes are: all but calling the code, which may then be anything."""
+
+    def exported(query: int, *_: object) -> tuple[int, int]:
+        return query, 0
+
+    monkeypatch.setattr(module, "_exported", exported)
     end = max(one[2] + one[5] for one in segments())
-    described = 64 + segments().index(code) * _SEGMENT.size
-    places = [*range(described), *range(described + _SEGMENT.size, code[2] - 8), *range(code[2] + code[5], end)]
     outcomes = {True: 0, False: 0}
     for seed in range(3000):
         draw, damaged = random.Random(seed), bytearray(vmfb())
         for _ in range(draw.choice([1, 1, 2, 8])):
-            place = start() + draw.choice(places)
+            place = start() + draw.randrange(end)
             numbers = [damaged[place] ^ 1 << draw.randrange(8), draw.randrange(1 << 64), draw.randrange(1 << 14)]
             number = draw.choice([*numbers, 0, 1 << 32, 1 << 63, (1 << 64) - 1])
             length = 1 if number < 256 else 8

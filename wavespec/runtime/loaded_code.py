@@ -73,7 +73,7 @@ def load_code(vmfb: bytes, name: str, constants: int, bindings: int) -> LoadedCo
     """
     try:
         return _load(vmfb, constants, bindings)
-    except (ValueError, IndexError, KeyError, OverflowError, struct.error) as error:
+    except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise ArtifactError(f"{name} is no vmfb with a kernel for x86-64: {error}.") from error
     except OSError as error:
         raise ArtifactError(f"{name} needs memory that can be executed; the system refuses: {error}.") from error
@@ -99,6 +99,8 @@ def _load(vmfb: bytes, constants: int, bindings: int) -> LoadedCode:
             raise ValueError("it ends too early")
         memory[address : address + length] = elf[offset : offset + length]
     dynamic = dict(_dynamic(memory, segments))
+    if not dynamic.keys() >= {_HASH, _STRINGS, _SYMBOLS}:
+        raise ValueError("it lacks a table of symbols")
     for address, kind, addend in _relocations(memory, dynamic):
         if kind != _RELATIVE:
             raise ValueError(f"it has a relocation of kind {kind}")
