@@ -1,10 +1,14 @@
-"""Kernels for CPUs on the threads of torch: how many there are, whose stacks, several callers, a fork, damaged code."""
+"""Kernels for CPUs on the threads of torch: how many there are, whose stacks, several callers, a fork, large grids."""
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import mmap
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -18,10 +22,10 @@ import torch
 from torch import Tensor
 
 from tests.runtime.standins import built, gemm_artifact, gemm_interface, gemm_kernel
-from wavespec.runtime import ArtifactError, Kernel, pack_artifact
+from wavespec.runtime import ArgumentError, Kernel, pack_artifact
 from wavespec.runtime import workgroups as module
-from wavespec.runtime.code import Binary
-from wavespec.runtime.loaded_code import load_code
+from wavespec.runtime.launch_plan import LaunchPlan
+from wavespec.runtime.loaded_code import LoadedCode
 from wavespec.runtime.workgroups import are_shared_out
 
 pytestmark = pytest.mark.skipif(not are_shared_out(), reason="needs Linux, x86-64, and a torch with OpenMP")
@@ -30,11 +34,6 @@ pytestmark = pytest.mark.skipif(not are_shared_out(), reason="needs Linux, x86-6
 @cache
 def gemm() -> Kernel:
     return Kernel(gemm_artifact())
-
-
-@cache
-def vmfb() -> bytes:
-    return gemm_artifact().binaries[0].data
 
 
 def integers(*shape: int) -> Tensor:
@@ -91,6 +90,40 @@ def test_stacks_are_large_whatever_those_of_the_callers_are() -> None:
     assert torch.equal(found[0], a @ b.T)
 
 
+@pytest.mark.parametrize(("count", "local_bytes"), [(1, 4096), (3, 4096), (1, 6 << 20), (2, 6 << 20)])
+def test_stacks_and_local_memory_of_threads_lie_apart(
+    monkeypatch: pytest.MonkeyPatch, threads: None, count: int, local_bytes: int
+) -> None:
+    """A function in place of a kernel's looks at what each thread has, until all were seen."""
+    monkeypatch.setattr(module, "_free", [])
+    torch.set_num_threads(count)
+    places, guards = dict[int, list[range]](), set[int]()
+    all_here = threading.Barrier(count)
+
+    def look(environment: int, dispatch: int, workgroup: int) -> int:
+        _, _, _, number, local, size = struct.unpack("<IIHxxIQI", ctypes.string_at(workgroup, 28))
+        end = workgroup + 64
+        places[number] = [range(end - module.STACK_BYTES, end), range(local, local + size)]
+        assert size == local_bytes
+        ctypes.memset(local, 0xFF, size)
+        all_here.wait(30)
+        return 0
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(look)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address
+    plan = LaunchPlan({}, (), (), (count, 1, 1), count, ())
+    module.Workgroups("look", LoadedCode(address, local_bytes, mmap.mmap(-1, 1)), 0, 0).run(plan, ())
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "---p" in line:
+            first, _, end = line.split()[0].partition("-")
+            guards.update(range(int(first, 16), int(end, 16), mmap.PAGESIZE))
+    assert sorted(places) == [*range(count)]
+    assert all(stack.start in guards for stack, _ in places.values())
+    ranges = sorted((one.start, one.stop) for both in places.values() for one in both)
+    assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
+
+
 def test_calls_at_once_have_a_workspace_each() -> None:
     """In the end there are as many as there were calls at a time, for all later ones."""
     wrong: list[int] = []
@@ -113,8 +146,8 @@ def test_calls_inside_of_hooks_of_backward_are_right() -> None:
     """Autograd's threads call as others do."""
     a, b, found = integers(64, 32), integers(64, 32), list[bool]()
     x = torch.ones(3, requires_grad=True)
-    x.register_hook(lambda grad: found.append(torch.equal(gemm()(a, b), a @ b.T)))
-    (x * 2).sum().backward()
+    x.register_hook(lambda _: found.append(torch.equal(gemm()(a, b), a @ b.T)))  # pyright: ignore
+    (x * 2).sum().backward()  # pyright: ignore
     assert found == [True]
 
 
@@ -143,24 +176,121 @@ def test_a_forked_child_computes_whether_its_parent_had_threads_or_not(tmp_path:
     assert run.returncode == 7
 
 
-@pytest.mark.parametrize("size", [0, 1, 63, 64, 200, 1000, 1500])
-def test_code_that_ends_early_is_one_clean_error(size: int) -> None:
-    code = vmfb()
-    start = code.index(b"\x7fELF")
-    with pytest.raises(ArtifactError, match="gemm is no vmfb with a kernel for x86-64"):
-        load_code(code[: start + size], "gemm", 3, 3)
+def test_a_fork_without_proc_is_taken_for_one_with_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that believed the contrary would wait for ever."""
+
+    def listdir(path: str) -> list[str]:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    monkeypatch.setattr(module, "_state", {"threads": False, "forked": False})
+    module._before_fork()  # pyright: ignore[reportPrivateUsage]
+    module._after_fork()  # pyright: ignore[reportPrivateUsage]
+    assert module._state["forked"]  # pyright: ignore[reportPrivateUsage]
 
 
-def test_code_of_another_machine_or_another_kernel_is_refused() -> None:
-    code = bytearray(vmfb())
-    code[code.index(b"\x7fELF") + 18] = 183  # aarch64
-    with pytest.raises(ArtifactError, match="its machine is number 183, expected 62"):
-        load_code(bytes(code), "gemm", 3, 3)
-    with pytest.raises(ArtifactError, match="its kernel takes 3 constants and 3 buffers, not 4 and 3"):
-        load_code(vmfb(), "gemm", 4, 3)
-    broken = replace(gemm_artifact(), binaries=(Binary("sm_90", "ptx", b".version 8.0"),))
-    with pytest.raises(ArtifactError, match="was built without a vmfb"):
-        Kernel(broken)(integers(4, 8), integers(3, 8))
+def with_grid(*grid: int) -> Kernel:
+    """The stand-in GEMM, all of whose workgroups but the first along x find nothing to do or do the same."""
+    return Kernel(replace(gemm_artifact(), grid=grid))
+
+
+@pytest.mark.parametrize(
+    ("grid", "count", "axis", "most"),
+    [
+        ((1, 1, 1 << 16), 1 << 16, "z", (1 << 16) - 1),
+        ((1 << 32, 1, 1), 1 << 32, "x", (1 << 32) - 1),
+        ((1, 1 << 32, 1), 1 << 32, "y", (1 << 32) - 1),
+    ],
+)
+def test_more_workgroups_than_there_are_numbers_are_refused_by_name(
+    grid: tuple[int, int, int], count: int, axis: str, most: int
+) -> None:
+    kernel, c = with_grid(*grid), torch.empty(4, 3)
+    message = f"gemm: M = 4, K = 8, N = 3 needs {count} workgroups along {axis}, a CPU has {most}."
+    for _ in range(3):  # each finds out in another way
+        with pytest.raises(ArgumentError, match=message):
+            kernel(integers(4, 8), integers(3, 8), out=c)
+    assert torch.equal(gemm()(torch.ones(4, 8), torch.ones(3, 8)), torch.full((4, 3), 8.0))
+
+
+def test_the_largest_number_of_workgroups_along_z_is_right(threads: None) -> None:
+    torch.set_num_threads(1)
+    a, b = integers(4, 1), integers(2, 1)
+    assert torch.equal(with_grid(1, 1, (1 << 16) - 1)(a, b), a @ b.T)
+
+
+def test_workgroups_have_their_place_in_a_grid_of_three_axes(threads: None) -> None:
+    """Row (z * 5 + y) * 3 + x of the result is that of the workgroup at x, y, z."""
+    interface = replace(gemm_interface(), grid=(3, 5, 7))
+    place = """%wy = hal.interface.workgroup.id[1] : index
+      %wz = hal.interface.workgroup.id[2] : index
+      %nx = hal.interface.workgroup.count[0] : index
+      %ny = hal.interface.workgroup.count[1] : index
+      %behind = arith.muli %wz, %ny : index
+      %line = arith.addi %behind, %wy : index
+      %before = arith.muli %line, %nx : index
+      %first = arith.addi %before, %w : index"""
+    kernel = gemm_kernel(interface).replace("%first = arith.muli %w, %c4 : index", place)
+    run = Kernel(built(interface, kernel.replace("arith.addi %first, %c4", "arith.addi %first, %c1")))
+    a, b = integers(105, 6), integers(9, 6)
+    for count in (1, 2, 8):
+        torch.set_num_threads(count)
+        assert torch.equal(run(a, b, out=torch.full((105, 9), torch.nan)), a @ b.T)
+
+
+def test_stacks_that_find_no_room_are_one_clean_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STACK_BYTES", 1 << 46)
+    with pytest.raises(MemoryError, match=r"3 threads need \d+ MiB of address space for stacks; .*refuses: .*12"):
+        module.Workspace(3, 0)
+
+
+def test_subnormal_numbers_are_kept_as_torch_keeps_them(threads: None) -> None:
+    a, b = torch.full((40, 1), 1e-30), torch.full((2, 1), 1e-10)
+    for count in (1, 4):
+        torch.set_num_threads(count)
+        assert torch.equal(gemm()(a, b), a * b.T) and (a * b.T).count_nonzero() == 80
+
+
+def test_misaligned_results_may_be_tensors_of_inference() -> None:
+    """As those may be that need no copy."""
+    with torch.inference_mode():
+        results = [torch.zeros(40)[start : start + 12].view(4, 3) for start in (0, 1)]
+    a, b = integers(4, 8), integers(3, 8)
+    for c in results:
+        assert torch.equal(gemm()(a, b, out=c), a @ b.T)
+
+
+_PRELOADED = """
+#include <stdio.h>
+static int regions;
+void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags) { regions++; body(data); }
+int omp_get_thread_num(void) { return 0; }
+int regions_so_far(void) { return regions; }
+"""
+_CALL = """
+import ctypes, sys, torch
+from pathlib import Path
+from wavespec.runtime import Kernel, unpack_artifact
+kernel = Kernel(unpack_artifact(Path(sys.argv[1]).read_bytes()))
+torch.set_num_threads(2)
+before = ctypes.CDLL(None).regions_so_far()
+found = kernel(torch.ones(60, 3), torch.ones(4, 3))
+assert found.tolist() == [[3.0] * 4] * 60
+sys.exit(ctypes.CDLL(None).regions_so_far() - before)
+"""
+
+
+@pytest.mark.rare
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_runtime_that_was_preloaded_runs_kernels_as_it_runs_torch(tmp_path: Path) -> None:
+    """With two runtimes there would be two sets of threads for the same cores."""
+    packed, library = tmp_path / "gemm.bin", tmp_path / "libpreloaded.so"
+    packed.write_bytes(pack_artifact(gemm_artifact()))
+    (tmp_path / "preloaded.c").write_text(_PRELOADED)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "preloaded.c"], check=True)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "LD_PRELOAD": str(library)}
+    run = subprocess.run([sys.executable, "-c", _CALL, str(packed)], env=environment, timeout=60, check=False)
+    assert run.returncode == 1
 
 
 @pytest.mark.skipif(shutil.which("llvm-objdump-22") is None, reason="needs LLVM's disassembler")

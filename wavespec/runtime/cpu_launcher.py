@@ -32,7 +32,7 @@ class CpuLauncher:
         buffers = len(artifact.tensors) + len(artifact.scratch_bytes)
         code = load_code(binary.data, f"{artifact.name}: '{binary.label}'", artifact.constant_count, buffers)
         self._is_written = tuple(tensor.written for tensor in artifact.tensors)
-        self._run = Workgroups(code, artifact.constant_count, buffers).run
+        self._run = Workgroups(artifact.name, code, artifact.constant_count, buffers).run
 
     def launch(self, tensors: Sequence[Tensor], addresses: Sequence[int], plan: LaunchPlan) -> None:
         """Run on inputs, then outputs, of the sizes and strides of `plan`, their memory at `addresses`."""
@@ -40,15 +40,16 @@ class CpuLauncher:
         if plan.scratch_bytes or not _are_aligned(places):
             self._launch_with_copies(tensors, places, plan)
         else:
-            self._run(plan.grid, plan.workgroups, places, plan.constants)
+            self._run(plan, places)
 
     def bind(self, addresses: Sequence[int], plan: LaunchPlan) -> Callable[[], object]:
         """The launch on memory at these addresses; one that needs memory of its own is left to `launch`."""
         places = _places(addresses, plan)
         if plan.scratch_bytes or not _are_aligned(places):
             return _launch_nothing
-        return partial(self._run, plan.grid, plan.workgroups, places, plan.constants)
+        return partial(self._run, plan, places)
 
+    @torch.inference_mode()  # what autograd thinks of tensors is for callers to ask, before the kernel runs
     def _launch_with_copies(self, tensors: Sequence[Tensor], places: tuple[int, ...], plan: LaunchPlan) -> None:
         """The launch with copies of the tensors that start between two places where a kernel's tensor may."""
         copies = {number: tensors[number].clone() for number, place in enumerate(places) if place % _ALIGNMENT_BYTES}
@@ -56,7 +57,7 @@ class CpuLauncher:
         taken = list(places)
         for number, copy in copies.items():
             taken[number] = copy.data_ptr()
-        self._run(plan.grid, plan.workgroups, (*taken, *(one.data_ptr() for one in scratch)), plan.constants)
+        self._run(plan, (*taken, *(one.data_ptr() for one in scratch)))
         for number, copy in copies.items():
             if self._is_written[number]:
                 tensors[number].copy_(copy)

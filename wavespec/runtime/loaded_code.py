@@ -29,6 +29,8 @@ _RELATIVE: Final = 8  # R_X86_64_RELATIVE
 
 _QUERY: Final = b"iree_hal_executable_library_query\0"
 _VERSION: Final = 6
+_ADDRESS: Final = struct.Struct("<Q")
+_COUNTS: Final = struct.Struct("<II")
 _LIBRARY: Final = struct.Struct("<QI4xQI4xQQ")  # header, imports (count, names), exports (count, functions, attributes)
 _ATTRIBUTES: Final = struct.Struct("<QHBB")  # flags, pages of local memory, constants, bindings
 _LOCAL_PAGE: Final = 4096
@@ -46,8 +48,8 @@ class LoadedCode:
     """What holds the code; it is there as long as this is."""
 
 
-def executable_memory(size: int) -> tuple[mmap.mmap, int]:
-    """Memory that can be made executable, and its address."""
+def new_memory(size: int) -> tuple[mmap.mmap, int]:
+    """Memory of the system, all zeros, and its address."""
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
@@ -66,12 +68,15 @@ def load_code(vmfb: bytes, name: str, constants: int, bindings: int) -> LoadedCo
         name: what errors call the module.
 
     Raises:
-        ArtifactError: for anything else than a vmfb with such a function for x86-64.
+        ArtifactError: for anything else than a vmfb with such a function for x86-64, and where the system gives no
+            memory that can be executed.
     """
     try:
         return _load(vmfb, constants, bindings)
-    except (ValueError, IndexError, KeyError, struct.error) as error:
+    except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise ArtifactError(f"{name} is no vmfb with a kernel for x86-64: {error}.") from error
+    except OSError as error:
+        raise ArtifactError(f"{name} needs memory that can be executed; the system refuses: {error}.") from error
 
 
 def _load(vmfb: bytes, constants: int, bindings: int) -> LoadedCode:
@@ -79,29 +84,37 @@ def _load(vmfb: bytes, constants: int, bindings: int) -> LoadedCode:
     elf = memoryview(vmfb)[start:]
     fields = _HEADER.unpack_from(elf)
     machine, place, size, count = fields[2], fields[5], fields[9], fields[10]
-    if machine != _X86_64 or size != _SEGMENT.size:
+    if machine != _X86_64:
         raise ValueError(f"its machine is number {machine}, expected {_X86_64}")
+    if size != _SEGMENT.size:
+        raise ValueError(f"its segments have {size} bytes each in the table of them, expected {_SEGMENT.size}")
     segments = [_SEGMENT.unpack_from(elf, place + number * size) for number in range(count)]
     loaded = [segment for segment in segments if segment[0] == _LOAD]
     end = max(address + extent for *_, address, _, _, extent, _ in loaded)
-    if end > len(vmfb) + (1 << 26):
-        raise ValueError("it wants more memory than code has")
-    memory, base = executable_memory(_whole_pages(end))
+    if not 0 < end <= len(vmfb) + (1 << 26):
+        raise ValueError(f"it wants {end} bytes of memory")
+    memory, base = new_memory(_whole_pages(end))
     for _, _, offset, address, _, length, extent, _ in loaded:
         if offset + length > len(elf) or length > extent:
             raise ValueError("it ends too early")
         memory[address : address + length] = elf[offset : offset + length]
     dynamic = dict(_dynamic(memory, segments))
+    if not dynamic.keys() >= {_HASH, _STRINGS, _SYMBOLS}:
+        raise ValueError("it lacks a table of symbols")
     for address, kind, addend in _relocations(memory, dynamic):
         if kind != _RELATIVE:
             raise ValueError(f"it has a relocation of kind {kind}")
+        if not 0 <= addend <= end:
+            raise ValueError("it refers to what is outside of it")
         memory[address : address + 8] = (base + addend).to_bytes(8, "little")
-    query = _symbol(memory, dynamic, _QUERY)
-    for _, flags, _, address, _, _, extent, _ in loaded:
-        if flags & _EXECUTABLE:
-            first = address - address % mmap.PAGESIZE
-            protect(base + first, _whole_pages(address + extent) - first, mmap.PROT_READ | mmap.PROT_EXEC)
-    function, pages = _exported(base + query, constants, bindings)
+    query = base + _symbol(memory, dynamic, _QUERY)
+    code = [range(base + one[3], base + one[3] + one[6]) for one in loaded if one[1] & _EXECUTABLE]
+    for one in code:
+        first = one.start - one.start % mmap.PAGESIZE
+        protect(first, _whole_pages(one.stop) - first, mmap.PROT_READ | mmap.PROT_EXEC)
+    _check_place(query, code)
+    function, pages = _exported(query, memory, base, constants, bindings)
+    _check_place(function, code)
     return LoadedCode(function, pages * _LOCAL_PAGE, memory)
 
 
@@ -123,9 +136,9 @@ def _relocations(memory: mmap.mmap, dynamic: dict[int, int]) -> Iterator[tuple[i
 
 def _symbol(memory: mmap.mmap, dynamic: dict[int, int], name: bytes) -> int:
     """Where a symbol is."""
-    _, count = struct.unpack_from("<II", memory, dynamic[_HASH])
+    _, count = _unpack(_COUNTS, memory, dynamic[_HASH])
     for number in range(1, count):
-        text, _, _, section, address, _ = _SYMBOL.unpack_from(memory, dynamic[_SYMBOLS] + number * _SYMBOL.size)
+        text, _, _, section, address, _ = _unpack(_SYMBOL, memory, dynamic[_SYMBOLS] + number * _SYMBOL.size)
         if not section:
             raise ValueError("it imports something")
         place = dynamic[_STRINGS] + text
@@ -134,15 +147,27 @@ def _symbol(memory: mmap.mmap, dynamic: dict[int, int], name: bytes) -> int:
     raise ValueError("it exports no kernel")
 
 
-def _exported(query: int, constants: int, bindings: int) -> tuple[int, int]:
+def _exported(query: int, memory: mmap.mmap, base: int, constants: int, bindings: int) -> tuple[int, int]:
     """The address of the function that a library exports, and how many pages of local memory it needs."""
     environment = ctypes.create_string_buffer(128)
     library = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p)(query)(_VERSION, environment)
     if not library:
         raise ValueError(f"it is of another version than {_VERSION}")
-    _, imports, _, count, functions, attributes = _LIBRARY.unpack(ctypes.string_at(library, _LIBRARY.size))
-    _, pages, *takes = _ATTRIBUTES.unpack(ctypes.string_at(attributes, _ATTRIBUTES.size))
+    _, imports, _, count, functions, attributes = _unpack(_LIBRARY, memory, library - base)
+    _, pages, *takes = _unpack(_ATTRIBUTES, memory, attributes - base)
     if imports or count != 1 or takes != [constants, bindings]:
         found = f"{takes[0]} constants and {takes[1]} buffers"
         raise ValueError(f"its kernel takes {found}, not {constants} and {bindings}")
-    return int.from_bytes(ctypes.string_at(functions, 8), "little"), pages
+    (function,) = _unpack(_ADDRESS, memory, functions - base)
+    return function, pages
+
+
+def _unpack(layout: struct.Struct, memory: mmap.mmap, place: int) -> tuple[Any, ...]:
+    if not 0 <= place <= len(memory) - layout.size:
+        raise ValueError("it refers to what is outside of it")
+    return layout.unpack_from(memory, place)
+
+
+def _check_place(function: int, code: list[range]) -> None:
+    if not any(function in one for one in code):
+        raise ValueError("its function is not in its code")

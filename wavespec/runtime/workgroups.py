@@ -20,8 +20,10 @@ from typing import Any, Final
 
 import torch
 
+from wavespec.runtime.checks import ArgumentError
 from wavespec.runtime.code import ArtifactError
-from wavespec.runtime.loaded_code import LoadedCode, executable_memory, protect
+from wavespec.runtime.launch_plan import LaunchPlan
+from wavespec.runtime.loaded_code import LoadedCode, new_memory, protect
 
 STACK_BYTES: Final = 4 << 20
 """Stack of a thread while it runs workgroups, however small its own is; kernels may keep tiles on it."""
@@ -86,7 +88,7 @@ _BODY: Final = bytes.fromhex(
 _ZERO: Final = bytes.fromhex("31c0c3")  # int number(void): xor eax, eax; ret
 
 # A workspace, as `_BODY` knows it.
-_FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, end of a stack, bytes of it, memory, threads
+_FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, stacks, bytes of one, memory, threads
 _CALL_AT: Final = _FIXED.size
 # Number of a thread; next workgroup and status, for themselves; how many, function, memory of a thread, x, y; and the
 # `dispatch_state` of IREE: size of a workgroup, constants, grid, threads, buffers, three addresses. Buffers and
@@ -98,6 +100,8 @@ _LENGTHS_AT: Final = 4096
 _ENVIRONMENT_AT: Final = _LENGTHS_AT + 256 * 8
 _STATUS_AT: Final = 72
 _HEAD_BYTES: Final = 8192
+_MOST: Final = (2**32 - 1, 2**32 - 1, 2**16 - 1)
+"""Workgroups along x, y, z, as many as their numbers have bits for."""
 _PROT_NONE: Final = 0
 
 
@@ -108,14 +112,22 @@ class Workspace:
         self.threads, self.local_bytes = threads, local_bytes
         stacks = _HEAD_BYTES
         local = stacks + threads * STACK_BYTES
-        self.memory = mmap.mmap(-1, local + threads * local_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self.address = base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
-        for number in range(threads):
-            protect(base + stacks + number * STACK_BYTES, _GUARD, _PROT_NONE)
-        first = base + stacks + STACK_BYTES
+        size = local + threads * local_bytes
+        try:
+            self.memory, self.address = new_memory(size)
+            for number in range(threads):
+                protect(self.address + stacks + number * STACK_BYTES, _GUARD, _PROT_NONE)
+        except OSError as error:
+            raise MemoryError(
+                f"{threads} threads need {size >> 20} MiB of address space for stacks; the system refuses: {error}. "
+                "torch.set_num_threads asks for fewer threads."
+            ) from error
+        base = self.address
+        # fmt: off
         _FIXED.pack_into(
-            self.memory, 0, base + _ENVIRONMENT_AT, base + _STATE_AT, first, STACK_BYTES, base + local, threads
+            self.memory, 0, base + _ENVIRONMENT_AT, base + _STATE_AT, base + stacks, STACK_BYTES, base + local, threads
         )
+        # fmt: on
         # Kernels know the extents of their buffers by the sizes of dims.
         struct.pack_into("<256Q", self.memory, _LENGTHS_AT, *[(1 << 63) - 1] * 256)
 
@@ -127,46 +139,57 @@ _state = {"threads": False, "forked": False}
 class Workgroups:
     """Runs one function on the threads of the caller's OpenMP runtime."""
 
-    def __init__(self, code: LoadedCode, constants: int, buffers: int) -> None:
-        self._code = code
+    def __init__(self, name: str, code: LoadedCode, constants: int, buffers: int) -> None:
+        """``name``: what errors call the function."""
+        self._name, self._code = name, code
         self._constants, self._buffers = constants, buffers
         self._call = struct.Struct(f"{_CALL}{buffers}Q{constants}i")
         self._constants_at = _BUFFERS_AT + 8 * buffers
         if _CALL_AT + self._call.size > _LENGTHS_AT:
-            raise ArtifactError(f"no kernel for a CPU takes {constants} constants and {buffers} buffers.")
+            raise ArtifactError(f"{name}: no kernel for a CPU takes {constants} constants and {buffers} buffers.")
 
-    def run(
-        self, grid: tuple[int, int, int], workgroups: int, addresses: tuple[int, ...], constants: tuple[int, ...]
-    ) -> None:
+    def run(self, plan: LaunchPlan, addresses: tuple[int, ...]) -> None:
         """Run all workgroups; returns when all are done.
 
         Args:
             addresses: of the buffers that the kernel takes.
 
         Raises:
-            RuntimeError: where one of them says that it failed.
+            ArgumentError: for more workgroups than their numbers have bits for.
+            MemoryError: where there is no room for the threads' stacks.
+            RuntimeError: where a workgroup says that it failed.
         """
-        threads = 1 if _state["forked"] else min(torch.get_num_threads(), workgroups)
+        threads = 1 if _state["forked"] else min(torch.get_num_threads(), plan.workgroups)
         entry = _entry()
         space = _workspace(threads, self._code.local_bytes)
-        base, (x, y, z) = space.address, grid
+        base, (x, y, z) = space.address, plan.grid
         # fmt: off
-        self._call.pack_into(
-            space.memory, _CALL_AT, entry.zero if threads == 1 else entry.number, 0, 0, workgroups, self._code.function,
-            self._code.local_bytes, x, y, 1, 1, 1, self._constants, x, y, z, min(threads, 255), self._buffers,
-            base + self._constants_at, base + _BUFFERS_AT, base + _LENGTHS_AT, *addresses, *constants,
-        )
-        # fmt: on
         try:
+            self._call.pack_into(
+                space.memory, _CALL_AT, entry.zero if threads == 1 else entry.number, 0, 0, plan.workgroups,
+                self._code.function, self._code.local_bytes, x, y, 1, 1, 1, self._constants, x, y, z, min(threads, 255),
+                self._buffers, base + self._constants_at, base + _BUFFERS_AT, base + _LENGTHS_AT, *addresses,
+                *plan.constants,
+            )
             if threads == 1:
                 entry.body(base)
             else:
                 entry.region(entry.address, base, threads, 0)
             (status,) = struct.unpack_from("<i", space.memory, _STATUS_AT)
+        except struct.error:
+            raise self._beyond(plan) from None
         finally:
             _free.append(space)
+        # fmt: on
         if status:
-            raise RuntimeError(f"a workgroup ended with status {status}")
+            raise RuntimeError(f"{self._name}: a workgroup ended with status {status}.")
+
+    def _beyond(self, plan: LaunchPlan) -> Exception:
+        for axis, count, most in zip("xyz", plan.grid, _MOST, strict=True):
+            if count > most:
+                sizes = ", ".join(f"{name} = {size}" for name, size in plan.sizes.items())
+                return ArgumentError(f"{self._name}: {sizes} needs {count} workgroups along {axis}, a CPU has {most}.")
+        return RuntimeError(f"{self._name}: takes other buffers or constants than the call has.")
 
 
 def _workspace(threads: int, local_bytes: int) -> Workspace:
@@ -184,11 +207,14 @@ def _workspace(threads: int, local_bytes: int) -> Workspace:
 def _openmp() -> Any:
     """The OpenMP runtime that torch's operators run on; None where it has none that is called like GNU's."""
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    try:
-        found = ctypes.CDLL(os.fspath(library))
-        return found if found.GOMP_parallel and found.omp_get_thread_num else None
-    except (OSError, AttributeError):
-        return None
+    for name in (None, os.fspath(library)):  # as the linker looks for torch: a runtime that was preloaded comes first
+        try:
+            found = ctypes.CDLL(name)
+            if found.GOMP_parallel and found.omp_get_thread_num:
+                return found
+        except (OSError, AttributeError):
+            pass
+    return None
 
 
 def are_shared_out() -> bool:
@@ -200,7 +226,7 @@ class _Entry:
     """What machine code is called by: `_BODY` itself, and the parallel region whose body it is."""
 
     def __init__(self, openmp: Any) -> None:
-        self.memory, self.address = executable_memory(mmap.PAGESIZE)
+        self.memory, self.address = new_memory(mmap.PAGESIZE)
         self.memory[: len(_BODY + _ZERO)] = _BODY + _ZERO
         self.zero = self.address + len(_BODY)
         protect(self.address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)
@@ -216,7 +242,10 @@ _entry = functools.cache(lambda: _Entry(_openmp()))
 
 def _before_fork() -> None:
     # Threads of the runtime do not survive a fork, and a region would wait for them.
-    _state["threads"] = _state["forked"] or len(os.listdir("/proc/self/task")) > 1
+    try:
+        _state["threads"] = _state["forked"] or len(os.listdir("/proc/self/task")) > 1
+    except OSError:  # no /proc, or no file left to open
+        _state["threads"] = True
 
 
 def _after_fork() -> None:
