@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from wavespec.ir.dtype import DTYPES
 
@@ -130,40 +131,7 @@ def _inverted(value: int) -> int:
     return not value if isinstance(value, bool) else ~value
 
 
-FUNCTION_VALUES: Mapping[str, Callable[..., Number]] = {
-    "add": lambda lhs, rhs: lhs + rhs,
-    "sub": lambda lhs, rhs: lhs - rhs,
-    "mul": lambda lhs, rhs: lhs * rhs,
-    "div": _divided,
-    "floor_divide": lambda lhs, rhs: lhs // rhs,
-    "remainder": lambda lhs, rhs: lhs % rhs,
-    "fmod": _fmod,
-    "pow": _power,
-    "atan2": math.atan2,
-    "hypot": math.hypot,
-    "logaddexp": _logaddexp,
-    "xlogy": _xlogy,
-    "copysign": math.copysign,
-    "maximum": _extreme(max),
-    "minimum": _extreme(min),
-    "fmax": _extreme(max, knows_nan=True),
-    "fmin": _extreme(min, knows_nan=True),
-    "lt": lambda lhs, rhs: lhs < rhs,
-    "le": lambda lhs, rhs: lhs <= rhs,
-    "gt": lambda lhs, rhs: lhs > rhs,
-    "ge": lambda lhs, rhs: lhs >= rhs,
-    "eq": lambda lhs, rhs: lhs == rhs,
-    "ne": lambda lhs, rhs: lhs != rhs,
-    "logical_and": lambda lhs, rhs: bool(lhs) and bool(rhs),
-    "logical_or": lambda lhs, rhs: bool(lhs) or bool(rhs),
-    "logical_xor": lambda lhs, rhs: bool(lhs) != bool(rhs),
-    "bitwise_and": lambda lhs, rhs: lhs & rhs,
-    "bitwise_or": lambda lhs, rhs: lhs | rhs,
-    "bitwise_xor": lambda lhs, rhs: lhs ^ rhs,
-    "bitwise_left_shift": lambda lhs, rhs: lhs << rhs if rhs < 64 else math.nan,
-    "bitwise_right_shift": lambda lhs, rhs: lhs >> rhs,
-    "fma": lambda lhs, rhs, addend: lhs * rhs + addend,
-    "clamp": _clamp,
+_OF_ONE: Mapping[str, Callable[[Any], Number]] = {
     "neg": lambda value: -value,
     "abs": abs,
     "sign": _sign,
@@ -213,4 +181,42 @@ FUNCTION_VALUES: Mapping[str, Callable[..., Number]] = {
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
 }
+_OF_TWO: Mapping[str, Callable[[Any, Any], Number]] = {
+    "add": lambda lhs, rhs: lhs + rhs,
+    "sub": lambda lhs, rhs: lhs - rhs,
+    "mul": lambda lhs, rhs: lhs * rhs,
+    "div": _divided,
+    "floor_divide": lambda lhs, rhs: lhs // rhs,
+    "remainder": lambda lhs, rhs: lhs % rhs,
+    "fmod": _fmod,
+    "pow": _power,
+    "atan2": math.atan2,
+    "hypot": math.hypot,
+    "logaddexp": _logaddexp,
+    "xlogy": _xlogy,
+    "copysign": math.copysign,
+    "maximum": _extreme(max),
+    "minimum": _extreme(min),
+    "fmax": _extreme(max, knows_nan=True),
+    "fmin": _extreme(min, knows_nan=True),
+    "lt": lambda lhs, rhs: lhs < rhs,
+    "le": lambda lhs, rhs: lhs <= rhs,
+    "gt": lambda lhs, rhs: lhs > rhs,
+    "ge": lambda lhs, rhs: lhs >= rhs,
+    "eq": lambda lhs, rhs: lhs == rhs,
+    "ne": lambda lhs, rhs: lhs != rhs,
+    "logical_and": lambda lhs, rhs: bool(lhs) and bool(rhs),
+    "logical_or": lambda lhs, rhs: bool(lhs) or bool(rhs),
+    "logical_xor": lambda lhs, rhs: bool(lhs) != bool(rhs),
+    "bitwise_and": lambda lhs, rhs: lhs & rhs,
+    "bitwise_or": lambda lhs, rhs: lhs | rhs,
+    "bitwise_xor": lambda lhs, rhs: lhs ^ rhs,
+    "bitwise_left_shift": lambda lhs, rhs: lhs << rhs if rhs < 64 else math.nan,
+    "bitwise_right_shift": lambda lhs, rhs: lhs >> rhs,
+}
+_OF_THREE: Mapping[str, Callable[[Any, Any, Any], Number]] = {
+    "fma": lambda lhs, rhs, addend: lhs * rhs + addend,
+    "clamp": _clamp,
+}
+FUNCTION_VALUES: Mapping[str, Callable[..., Number]] = {**_OF_ONE, **_OF_TWO, **_OF_THREE}
 """A row for each function of the language but `where`, which takes no notice of the operand it does not choose."""
