@@ -93,21 +93,25 @@ class _Laws:
         return _Broken(at, message, is_of_identity=True)
 
     def _of_triples(self, triples: Sequence[Sequence[Element]]) -> Iterator[_Broken]:
-        """What breaks a law; raises `_Unknown`."""
-        nothing = self.identity
+        """What breaks a law: `combine` before its identity, since a wrong one has no right identity as a rule.
+
+        Raises:
+            _Unknown: what is joined has no value.
+        """
         for a, b, c in triples:
-            for joined, words in (
-                (self._join(nothing, a), f"The identity joined with {self._text(a)} gives"),
-                (self._join(a, nothing), f"{self._text(a)} joined with the identity gives"),
-            ):
-                if (at := self._differs(joined, a)) is not None:
-                    yield _Broken(at, f"{words} {self._text(joined)}.", is_of_identity=True)
             first, last = self._join(self._join(a, b), c), self._join(a, self._join(b, c))
             if (at := self._differs(first, last)) is not None:
                 one, two, three = map(self._text, (a, b, c))
                 message = f"'combine' depends on what is joined first: {one} joined with {two}, then with {three}, "
                 message += f"gives {self._text(first)}; {one} joined with what {two} and {three} give, "
                 yield _Broken(at, f"{message}{self._text(last)}.", is_of_identity=False)
+        for a, *_ in triples:
+            for joined, words in (
+                (self._join(self.identity, a), f"The identity joined with {self._text(a)} gives"),
+                (self._join(a, self.identity), f"{self._text(a)} joined with the identity gives"),
+            ):
+                if (at := self._differs(joined, a)) is not None:
+                    yield _Broken(at, f"{words} {self._text(joined)}.", is_of_identity=True)
 
     def _draws(self) -> Iterator[list[tuple[Element, ...]]]:
         """Triples of elements, for one kind of numbers after the other; numbers of one kind that an element has for
@@ -177,13 +181,14 @@ class _Laws:
         op, name = self.op, [*self.op.carry][broken.at]
         if broken.is_of_identity:
             where = op.where("identity", name)
-            hint = "The identity is what fills tiles at edges: joined with anything, from either side, it leaves it "
-            hint += f"as it is. Of {quote(name)} it does not."
+            hint = "The identity fills tiles at edges: whatever it is joined with, from either side, stays as it is."
+            if any(map(math.isinf, self.identity)) and "nan" in broken.message:
+                hint = f"{hint} A finite one, such as -1e30, makes no NaN."
         else:
             last = [one for one in op.combine if getattr(one, "name", "") == name][-1]
             where = last.where_key("name")
-            hint = "Runs of elements are joined before they are joined to what comes before them. Carry what "
-            hint += f"{quote(name)} needs beside it, or walk over the dim with 'iterate'."
+            hint = "Runs of elements are joined before they are joined to what comes before them: carry what "
+            hint += f"{quote(name)} needs for that as a value of its own."
         return NotACombine(where, broken.message, hint)
 
 
