@@ -29,7 +29,7 @@ _WHOLE: tuple[tuple[Number, ...], ...] = ((2, 3, 5, 1, 7, 11, 4), (-2, -3, -5, -
 _PARTS = (0.5, 0.25, 0.75, 0.125, 0.625)
 """Kinds of numbers: counts and amounts, what is below 0, flags; and of floating point shares. Their sums and products
 are exact in f64, so that no comparison depends on rounding."""
-_TRIPLES = 24
+_TRIPLES = 16
 _MOST_APART = 3
 """Names that each have their kind of numbers; of more, those of a type have one."""
 _ALLOWED = 1e-4
