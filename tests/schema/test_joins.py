@@ -106,6 +106,19 @@ TAKEN = {
         {"low": (F, "-.inf"), "high": (F, ".inf")},
         *("bottom: clamp(low, next_low, next_high)", "high: clamp(high, next_low, next_high)", "low: bottom"),
     ),
+    "turns, of length 1": (
+        {"c": (F, 1), "s": (F, 0)},
+        *("x: c * next_c - s * next_s", "y: c * next_s + s * next_c", "r: rsqrt(x * x + y * y)", "c: x * r", "s: y * r"),
+    ),
+    "odds, of sum 1": (
+        {"p": (F, 0.5), "q": (F, 0.5)},
+        *("x: p * next_p", "y: q * next_q", "p: x / (x + y)", "q: y / (x + y)"),
+    ),
+    "logarithms with their signs": (
+        {"up": (F, 1), "log_of": (F, "-1e30")},
+        *("top: maximum(log_of, next_log_of)", "both: up * exp(log_of - top) + next_up * exp(next_log_of - top)"),
+        *("up: sign(both)", "log_of: top + log(abs(both))"),
+    ),
     "best sum of a run": (
         {"total": (F, 0), "front": (F, "-1e30"), "back": (F, "-1e30"), "best": (F, "-1e30")},
         *("best: maximum(maximum(best, next_best), back + next_front)", "front: maximum(front, total + next_front)"),

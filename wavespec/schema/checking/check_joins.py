@@ -29,6 +29,9 @@ _WHOLE: tuple[tuple[Number, ...], ...] = ((2, 3, 5, 1, 7, 11, 4), (-2, -3, -5, -
 _PARTS = (0.5, 0.25, 0.75, 0.125, 0.625)
 """Kinds of numbers: counts and amounts, what is below 0, flags; and of floating point shares. Their sums and products
 are exact in f64, so that no comparison depends on rounding."""
+_RELATIONS = ("any", "made", "falling", "rising")
+"""How numbers that an element has for several names are related: in no way, as in what `combine` makes, which scales
+or sorts them at times, or those of one kind by their order."""
 _TRIPLES = 16
 _MOST_APART = 3
 """Names that each have their kind of numbers; of more, those of a type have one."""
@@ -92,20 +95,22 @@ class _Laws:
         message = f"The identity joined with itself gives {self._text(made)}, not {self._text(self.identity)}."
         return _Broken(at, message, is_of_identity=True)
 
-    def _of_triples(self, triples: Sequence[Sequence[Element]]) -> Iterator[_Broken]:
+    def _of_triples(self, triples: Iterable[Sequence[Element]]) -> Iterator[_Broken]:
         """What breaks a law: `combine` before its identity, since a wrong one has no right identity as a rule.
 
         Raises:
             _Unknown: what is joined has no value.
         """
+        seen: list[Element] = []
         for a, b, c in triples:
+            seen.append(a)
             first, last = self._join(self._join(a, b), c), self._join(a, self._join(b, c))
             if (at := self._differs(first, last)) is not None:
                 one, two, three = map(self._text, (a, b, c))
                 message = f"'combine' depends on what is joined first: {one} joined with {two}, then with {three}, "
                 message += f"gives {self._text(first)}; {one} joined with what {two} and {three} give, "
                 yield _Broken(at, f"{message}{self._text(last)}.", is_of_identity=False)
-        for a, *_ in triples:
+        for a in seen:
             for joined, words in (
                 (self._join(self.identity, a), f"The identity joined with {self._text(a)} gives"),
                 (self._join(a, self.identity), f"{self._text(a)} joined with the identity gives"),
@@ -113,31 +118,38 @@ class _Laws:
                 if (at := self._differs(joined, a)) is not None:
                     yield _Broken(at, f"{words} {self._text(joined)}.", is_of_identity=True)
 
-    def _draws(self) -> Iterator[list[tuple[Element, ...]]]:
-        """Triples of elements, for one kind of numbers after the other; numbers of one kind that an element has for
-        several names in any order, and then in one and the other."""
+    def _draws(self) -> Iterator[Iterator[Sequence[Element]]]:
+        """Triples of elements, for one kind of numbers, and one relation between them, after the other."""
         kinds = [(*_WHOLE, _PARTS) if is_float(dtype) else _WHOLE for dtype in self.dtypes]
         groups = range(len(kinds)) if len(kinds) <= _MOST_APART else [int(is_float(dtype)) for dtype in self.dtypes]
         of_group = dict(zip(groups, kinds, strict=True))
-        for reverse in (None, True, False):
+        for relation in _RELATIONS:
             for chosen in product(*of_group.values()):
                 numbers = dict(zip(of_group, chosen, strict=True))
-                of_names, random = [numbers[group] for group in groups], Random(0)
-                places = [(0, 1, 2), *[(None,) * 3] * _TRIPLES]
-                yield [tuple(self._draw(of_names, random, place, reverse) for place in three) for three in places]
+                yield self._triples([numbers[group] for group in groups], relation)
 
-    def _draw(
-        self, numbers: Sequence[Sequence[Number]], random: Random, place: int | None, reverse: bool | None
-    ) -> Element:
-        """An element, of ``numbers`` for each name, at ``place`` or anywhere."""
-        places = [int(random.random() * len(one)) if place is None else place + at for at, one in enumerate(numbers)]
-        drawn = [one[at % len(one)] for one, at in zip(numbers, places, strict=True)]
-        for kind in {*numbers} if reverse is not None else ():
-            among = [at for at, one in enumerate(numbers) if one == kind]
-            if len(kind) > 2:  # flags in order are hardly ever different
-                for at, one in zip(among, sorted((drawn[at] for at in among), reverse=bool(reverse)), strict=True):
-                    drawn[at] = one
-        return tuple(converted(one, dtype) for one, dtype in zip(drawn, self.dtypes, strict=True))
+    def _triples(self, numbers: Sequence[Sequence[Number]], relation: str) -> Iterator[Sequence[Element]]:
+        """Of ``numbers`` for each name: the first ones, which are easy to follow, and then any."""
+        random, made = Random(0), list[Element]()
+        for triple in range(1 + _TRIPLES):
+            drawn = [
+                [
+                    one[(at + place) % len(one) if triple == 0 else int(random.random() * len(one))]
+                    for at, one in enumerate(numbers)
+                ]
+                for place in range(6 if relation == "made" else 3)
+            ]
+            if relation in ("falling", "rising"):
+                drawn = [_in_order(one, numbers, falling=relation == "falling") for one in drawn]
+            elements = [tuple(map(converted, one, self.dtypes)) for one in drawn]
+            if relation == "made":
+                elements = [self._join(*pair) for pair in zip(elements[::2], elements[1::2], strict=True)]
+                made += elements
+                if any(math.isnan(number) for element in elements for number in element):
+                    raise _Unknown
+            yield elements
+        if any(len({*of_name}) == 1 for of_name in zip(*made, strict=True)):  # laws of one number say nothing
+            raise _Unknown
 
     def _join(self, left: Element, right: Element) -> Element:
         """What `combine` makes of two elements."""
@@ -190,6 +202,16 @@ class _Laws:
             hint = "Runs of elements are joined before they are joined to what comes before them: carry what "
             hint += f"{quote(name)} needs for that as a value of its own."
         return NotACombine(where, broken.message, hint)
+
+
+def _in_order(element: Sequence[Number], numbers: Sequence[Sequence[Number]], *, falling: bool) -> list[Number]:
+    """An element in which numbers of one kind are in their order; flags, hardly ever different then, are as they are."""
+    result = [*element]
+    for kind in {*map(tuple, numbers)}:
+        among = [at for at, one in enumerate(numbers) if one == kind and len(kind) > 2]
+        for at, number in zip(among, sorted((element[at] for at in among), reverse=falling), strict=True):
+            result[at] = number
+    return result
 
 
 def _value(op: Elementwise, known: Mapping[str, Number], dtypes: Mapping[str, str]) -> tuple[Number, str]:
