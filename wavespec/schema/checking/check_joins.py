@@ -148,7 +148,7 @@ class _Laws:
                 if any(math.isnan(number) for element in elements for number in element):
                     raise _Unknown
             yield elements
-        if any(len({*of_name}) == 1 for of_name in zip(*made, strict=True)):  # laws of one number say nothing
+        if len({*made}) == 1:  # a law of one element says nothing
             raise _Unknown
 
     def _join(self, left: Element, right: Element) -> Element:
@@ -205,7 +205,7 @@ class _Laws:
 
 
 def _in_order(element: Sequence[Number], numbers: Sequence[Sequence[Number]], *, falling: bool) -> list[Number]:
-    """An element in which numbers of one kind are in their order; flags, hardly ever different then, are as they are."""
+    """An element in which numbers of one kind are in their order; but flags, which hardly ever differ then."""
     result = [*element]
     for kind in {*map(tuple, numbers)}:
         among = [at for at, one in enumerate(numbers) if one == kind and len(kind) > 2]
