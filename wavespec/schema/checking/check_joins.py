@@ -1,9 +1,9 @@
 """The statements of a `combine` and its identity go in; out comes which law of joining they break, with numbers.
 
 Elements are joined in runs, which depend on tiles and machines. Results depend on neither where `combine` is
-associative and its identity changes nothing, itself included.  The laws are tried on a few fixed numbers, in f64 and in whole
-numbers that wrap.  What numbers values may be is not known, and a combine may be one of such numbers alone (`maximum`
-with 0 of those that are not negative; two numbers in their order), so what holds for one kind of numbers is taken.
+associative and its identity changes nothing, itself included. The laws are tried on a few fixed numbers, in f64 and in
+whole numbers that wrap. What numbers values may be is not known, and a combine may be one of such numbers alone
+(`maximum` with 0 of those that are not negative; two numbers in their order), so what holds for one kind is taken.
 """
 
 from __future__ import annotations
