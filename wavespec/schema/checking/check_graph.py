@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote, raise_all
 from wavespec.schema.checking.check_in_place import check_in_place
+from wavespec.schema.checking.check_joins import check_joins
 from wavespec.schema.checking.check_places import check_place
 from wavespec.schema.language.constraints import Tiling
 from wavespec.schema.language.dtypes import DType
@@ -84,7 +85,7 @@ def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
     scope = _GraphScope(spec, broken, is_whole)
     scope.run(spec.graph)
     if is_whole and not scope.errors:
-        scope.errors += check_in_place(spec)
+        scope.errors += [*check_in_place(spec), *check_joins(spec.graph, scope.types, scope.plain)]
         for name, tensor in spec.tensors.items():
             where = spec.where_key("tensors", name)
             if tensor.role != "input" and name not in scope.used:
