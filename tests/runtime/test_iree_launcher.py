@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -46,8 +47,6 @@ def test_tensors_that_start_anywhere_are_copied() -> None:
 
 
 def test_damaged_code_is_one_clean_error() -> None:
-    from dataclasses import replace
-
     artifact = gemm_artifact()
     broken = replace(artifact, binaries=(replace(artifact.binaries[0], code=b"not a vmfb" * 100),))
     with pytest.raises(ArtifactError, match="IREE cannot load 'x86_64_v3'"):

@@ -99,8 +99,8 @@ def cholesky16(a: Tensor) -> list[Tensor]:
     return [cast(Tensor, torch.linalg.cholesky(a))]  # pyright: ignore[reportUnknownMemberType]
 
 
-def triangular_solve16(l: Tensor, b: Tensor) -> list[Tensor]:  # noqa: E741
-    return [cast(Tensor, torch.linalg.solve_triangular(l, b, upper=False))]  # pyright: ignore[reportUnknownMemberType]
+def triangular_solve16(lower: Tensor, b: Tensor) -> list[Tensor]:
+    return [cast(Tensor, torch.linalg.solve_triangular(lower, b, upper=False))]  # pyright: ignore[reportUnknownMemberType]
 
 
 def route_experts(logits: Tensor) -> list[Tensor]:

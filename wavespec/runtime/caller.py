@@ -54,6 +54,11 @@ class Launcher(Protocol):
         ...
 
 
+def launch_nothing() -> bool:
+    """What `Launcher.bind` gives where only `launch` can run the kernel."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """What was found out about one call, and holds for all calls with tensors of the same description."""

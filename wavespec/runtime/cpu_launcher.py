@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from wavespec.runtime.artifact import KernelArtifact
-from wavespec.runtime.code import ArtifactError, Binary
+from wavespec.runtime.caller import launch_nothing
+from wavespec.runtime.code import Binary
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.loaded_code import load_code
 from wavespec.runtime.workgroups import Workgroups
@@ -27,8 +28,6 @@ class CpuLauncher:
     """Launches one kernel; calls return when the results are in memory."""
 
     def __init__(self, artifact: KernelArtifact, binary: Binary) -> None:
-        if binary.format != "vmfb":
-            raise ArtifactError(f"{artifact.name}: a CPU needs a vmfb, '{binary.label}' is a {binary.format}.")
         buffers = len(artifact.tensors) + len(artifact.scratch_bytes)
         code = load_code(binary.data, f"{artifact.name}: '{binary.label}'", artifact.constant_count, buffers)
         self._is_written = tuple(tensor.written for tensor in artifact.tensors)
@@ -46,7 +45,7 @@ class CpuLauncher:
         """The launch on memory at these addresses; one that needs memory of its own is left to `launch`."""
         places = _places(addresses, plan)
         if plan.scratch_bytes or not _are_aligned(places):
-            return _launch_nothing
+            return launch_nothing
         return partial(self._run, plan, places)
 
     @torch.inference_mode()  # what autograd thinks of tensors is for callers to ask, before the kernel runs
@@ -70,7 +69,3 @@ def _places(addresses: Sequence[int], plan: LaunchPlan) -> tuple[int, ...]:
 
 def _are_aligned(places: tuple[int, ...]) -> bool:
     return not reduce(int.__or__, places, 0) % _ALIGNMENT_BYTES
-
-
-def _launch_nothing() -> bool:
-    return True

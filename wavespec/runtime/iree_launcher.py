@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.utils.dlpack import to_dlpack
 
 from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.caller import launch_nothing
 from wavespec.runtime.checks import DTYPES
 from wavespec.runtime.code import ArtifactError, Binary
 from wavespec.runtime.launch_plan import LaunchPlan
@@ -99,10 +100,6 @@ def _memory_of(tensor: Tensor, start: int, size: int) -> Tensor:
     return bytes_.set_(tensor.untyped_storage(), first, (start + size,), (1,))
 
 
-def _launch_nothing() -> bool:
-    return True
-
-
 class IreeLauncher:
     """Launches one kernel on one device; calls return when the results are in memory."""
 
@@ -169,7 +166,7 @@ class IreeLauncher:
         starts, sizes = plan.starts or (0,) * len(addresses), plan.tensor_bytes(self._artifact.tensors)
         movable = any(place % _IMPORT_ALIGNMENT_BYTES for place in map(sub, addresses, starts))
         if movable or plan.scratch_bytes or self._hip_device is not None or _state["forked"]:
-            return _launch_nothing
+            return launch_nothing
         device, context, function = self._place(plan)
         arguments = iree.VmVariantList(len(addresses) + len(plan.constants))
         for address, start, size in zip(addresses, starts, sizes, strict=True):
