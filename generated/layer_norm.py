@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, ScalarParameter, define_operator, no_backward, no_member
+from wavespec.runtime import (
+    PLAIN_TYPES,
+    KernelSet,
+    ScalarParameter,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["layer_norm", "layer_norm_raw"]
 
@@ -113,6 +121,8 @@ def _member(x: Tensor, weight: Tensor, bias: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[x.dtype, weight.dtype, bias.dtype]
+    except AttributeError:
+        raise no_tensor("layer_norm", x=x, weight=weight, bias=bias) from None
     except KeyError:
         raise no_member(
             "layer_norm",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["matmul_layouts", "matmul_layouts_raw"]
 
@@ -101,6 +101,8 @@ def _member(a: Tensor, b: Tensor, layout: str) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[a.dtype, layout]
+    except AttributeError:
+        raise no_tensor("matmul_layouts", a=a) from None
     except KeyError:
         raise no_member(
             "matmul_layouts",

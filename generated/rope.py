@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["rope", "rope_raw"]
 
@@ -96,6 +96,8 @@ def _member(x: Tensor, cos: Tensor, sin: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[x.dtype, cos.dtype, sin.dtype]
+    except AttributeError:
+        raise no_tensor("rope", x=x, cos=cos, sin=sin) from None
     except KeyError:
         raise no_member(
             "rope",

@@ -19,7 +19,7 @@ from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
 from wavespec.generate import family_files, write_files
 from wavespec.pipeline import build
-from wavespec.runtime import ArgumentError
+from wavespec.runtime import ArgumentError, ArgumentTypeError
 from wavespec.runtime.manifest import pack_artifact
 from wavespec.schema.families.load_family import loads_family
 from wavespec.schema.language.family import Member
@@ -103,6 +103,29 @@ def test_call_that_picks_no_member_says_why(matmul: Any, layout: str, dtype: tor
     with pytest.raises(ArgumentError, match=message) as raised:
         matmul(a.to(dtype), b, layout=layout)
     assert isinstance(raised.value, TypeError) == (dtype == torch.float64)
+
+
+@pytest.mark.parametrize("form", ["new", "out", "raw", "operator"])
+def test_argument_that_picks_has_to_be_a_tensor(matmul: Any, scores: ModuleType, form: str) -> None:
+    """torch's dispatcher passes None on; a size and a dtype are looked at before a kernel checks anything."""
+    b, module = torch.zeros(40, 64).half(), import_module("generated.matmul_layouts")
+    picked_by_dtype = {
+        "new": lambda: matmul(None, b, layout="nt"),
+        "out": lambda: matmul(None, b, layout="nt", out=torch.zeros(40, 40)),
+        "raw": lambda: module.matmul_layouts_raw(None, b, torch.zeros(40, 40), layout="nt"),
+        "operator": lambda: module._matmul_layouts_op(None, b, "nt"),
+    }
+    results = torch.zeros(40, 40), torch.zeros(40, 40)
+    picked_by_size = {
+        "new": lambda: scores.scores(None, b, half=0),
+        "out": lambda: scores.scores(None, b, half=0, out=results),
+        "raw": lambda: scores.scores_raw(None, b, *results, half=0),
+        "operator": lambda: scores._scores_op(None, b, 0),
+    }
+    for family, argument, call in (("matmul_layouts", "a", picked_by_dtype), ("scores", "q", picked_by_size)):
+        message = f"{family}: argument '{argument}' is of type NoneType, expected a torch.Tensor."
+        with pytest.raises(ArgumentTypeError, match=message):
+            call[form]()
 
 
 def test_other_arguments_are_checked_by_the_member(matmul: Any) -> None:

@@ -116,10 +116,12 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
         for kernel in kernels
     ]
     optional = [tensor.name for tensor in whole.inputs if tensor.optional]
+    looked_at = list(dict.fromkeys(pick.name for pick in family.picks if pick.what != "keyword"))
     of_call = [_of_call(name, pick, pick.name in optional) for pick in family.picks]
     context = call_context(whole, kernels, keywords) | {
         "picks": [{"words": pick.words, "code": code} for pick, code in zip(family.picks, of_call, strict=True)],
-        "looked_at": list(dict.fromkeys(pick.name for pick in family.picks if pick.what != "keyword")),
+        "looked_at": looked_at,
+        "needed": [name for name in looked_at if name not in optional],
         "sizes_pick": any(pick.what == "size" for pick in family.picks),
         "key": tuple_text(of_call)[1:-1] or "()",
         "of_one_dtype": _dtypes_of_one(family),

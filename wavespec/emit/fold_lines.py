@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 LINE_LENGTH = 110
+_IMPORT = re.compile(r"(from \S+ import) (.*)")
 _CONDITION = re.compile(r"( *)if (.*):")
 _BRACKETS_AND_STRINGS = re.compile(r"""[()\[\]{},]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
@@ -30,6 +31,9 @@ def _folded(line: str) -> list[str]:
     if line.startswith("# "):
         first, _, rest = line.partition(". ")
         return [f"{first}.", f"# {rest}"]
+    if found := _IMPORT.fullmatch(line):
+        start, names = found.groups()
+        return [f"{start} (", *(f"    {name}," for name in names.split(", ")), ")"]
     if found := _CONDITION.fullmatch(line):
         space, condition = found.groups()
         first, *others = _conjuncts(condition)

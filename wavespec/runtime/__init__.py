@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact, TensorMap, TensorParameter
     from wavespec.runtime.checks import PLAIN_TYPES, ArgumentError, ArgumentTypeError, no_backward
     from wavespec.runtime.code import ArtifactError, Binary
-    from wavespec.runtime.family import given_tensors, no_member, size_in
+    from wavespec.runtime.family import given_tensors, no_member, no_tensor, size_in
     from wavespec.runtime.kernel import Kernel
     from wavespec.runtime.kernel_set import KernelSet
     from wavespec.runtime.manifest import load_artifact, pack_artifact, save_artifact, unpack_artifact
@@ -38,6 +38,7 @@ _HOMES = {
     "load_artifact": "wavespec.runtime.manifest",
     "no_backward": "wavespec.runtime.checks",
     "no_member": "wavespec.runtime.family",
+    "no_tensor": "wavespec.runtime.family",
     "pack_artifact": "wavespec.runtime.manifest",
     "save_artifact": "wavespec.runtime.manifest",
     "size_in": "wavespec.runtime.family",
@@ -65,6 +66,7 @@ __all__ = [
     "load_artifact",
     "no_backward",
     "no_member",
+    "no_tensor",
     "pack_artifact",
     "save_artifact",
     "size_in",

@@ -27,6 +27,12 @@ def given_tensors(*tensors: Tensor | None) -> tuple[Tensor, ...]:
     return tuple(tensor for tensor in tensors if tensor is not None)
 
 
+def no_tensor(family: str, **arguments: object) -> ArgumentTypeError:
+    """The error of a call where one of the `arguments` that pick the member is no tensor, such as None."""
+    name, given = next((name, one) for name, one in arguments.items() if not isinstance(one, Tensor))
+    return ArgumentTypeError(f"{family}: argument '{name}' is of type {type(given).__name__}, expected a torch.Tensor.")
+
+
 def no_member(family: str, members: Iterable[tuple[object, ...]], *found: tuple[str, object]) -> ArgumentError:
     """The error of a call that picks none of `members`, which are their values.
 

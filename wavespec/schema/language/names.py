@@ -215,6 +215,7 @@ RESERVED = frozenset(
         "no_backward",
         "is_dynamo_compiling",
         "no_member",
+        "no_tensor",
         "PLAIN_TYPES",
         "given_tensors",
         "size_in",
