@@ -7,6 +7,7 @@ from pathlib import Path
 
 from wavespec.diagnostics import Diagnostic, WavespecError, Where, in_order, quote, raise_all
 from wavespec.schema.checking.check_spec import check_kernel
+from wavespec.schema.checking.one_cause import said_once
 from wavespec.schema.families.members import is_family, member_to_extend
 from wavespec.schema.language.errors import MissingField, WrongType
 from wavespec.schema.language.models import KernelSpec
@@ -187,7 +188,7 @@ def node_to_spec(
     spec = result.spec.with_own_schedule(False) if result.spec and is_plain else result.spec
     if spec is not None:
         errors += check_kernel(spec, result.broken, is_whole=not errors)
-    raise_all(errors)
+    raise_all(said_once(errors))
     assert spec is not None
     return spec, in_order(diagnostic for error in errors for diagnostic in error.diagnostics)
 
@@ -203,7 +204,7 @@ def merged_node(node: Node, name: str, path: Path | None, errors: list[WavespecE
     if not made:
         node = expand_parts(node, made)
     # Of a kernel that was not put together, further mistakes would be about another one.
-    raise_all([*errors, *made] if made else [])
+    raise_all(said_once([*errors, *made]) if made else [])
     return node
 
 

@@ -90,7 +90,8 @@ def check_tilings(spec: KernelSpec) -> Iterator[WavespecError]:
         settings = next((entry for name, entry in spec.targets.items() if name == target), None)
         for override in (settings, *settings.cases) if settings is not None else ():
             tiled = {one.dim for one in override.constraints or () if isinstance(one, Tiling)}
-            for loop in _loops(spec.graph) if override.constraints is not None else ():
+            is_spelt = override.constraints is not None and tiled <= spec.dims.keys()
+            for loop in _loops(spec.graph) if is_spelt else ():
                 if loop.dim not in tiled:
                     owner = target if override is settings else f"this case of {target}"
                     yield DimNotTiled(override.where("constraints"), loop.dim, owner, loop.span_of("dim"))
@@ -135,10 +136,10 @@ def _check(
             yield from check_place(spec, constraint.end, constraint.where("end"), broken, types.get, [*types])
         if subject not in spec.dims and subject not in broken:
             yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))
-    if not is_whole:
+    split = {constraint.dim for constraint in constraints if isinstance(constraint, Workgroup | Tiling)}
+    if not is_whole or not split <= spec.dims.keys():  # a dim that is spelt in another way may be any of them
         return
     yield from _splits(spec, [one for one in first.values() if not isinstance(one, Hardware | Assume)])
-    split = {constraint.dim for constraint in constraints if isinstance(constraint, Workgroup | Tiling)}
     for constraint in constraints:
         if isinstance(constraint, Wave) and constraint.dim not in split and constraint.dim in spec.dims:
             yield WaveWithoutWorkgroup(constraint.where("dim"), constraint.dim)

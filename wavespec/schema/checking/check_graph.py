@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote, raise_all
+from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, nearest, quote, raise_all
 from wavespec.schema.checking.check_in_place import check_in_place
 from wavespec.schema.checking.check_joins import check_joins
 from wavespec.schema.checking.check_places import check_place
@@ -109,7 +109,7 @@ def _names_of_bounds(spec: KernelSpec) -> Iterator[str]:
 
 class _Frame:
     """The names of one body. `incoming` are the carried names, and those that must have been meant to be carried, once
-    this was reported; `makes` are the names of its results; `walked` is the dim of its loop, if it is one's."""
+    this was reported, which are `meant`; `makes` are the names of its results; `walked` is the dim of its loop, if it is one's."""
 
     def __init__(
         self, incoming: dict[str, ValueType | None], makes: frozenset[str] = frozenset(), walked: str = ""
@@ -117,6 +117,7 @@ class _Frame:
         self.incoming, self.makes, self.walked = incoming, makes, walked
         self.defined: dict[str, ValueType | None] = {}
         self.spans: dict[str, Span | None] = {}
+        self.meant: set[str] = set()
 
 
 class _GraphScope:
@@ -152,6 +153,8 @@ class _GraphScope:
                         self.report(RedefinedName(op.where(field), name, "a value", op.key_span_of("name")))
                     frame.spans[name] = op.key_span_of(field) if field == "name" else op.span_of(field)
                 self.define(op.name, result)
+                for name in names.values():
+                    frame.defined.setdefault(name, None)  # a further result of what has a mistake
                 if not op.is_value:
                     self.loop_names.add(op.name)
 
@@ -169,6 +172,7 @@ class _GraphScope:
             self.report(self._undefined(op.where(*path), reference))
             if frame := self._made_later(reference):
                 frame.incoming[reference] = None
+                frame.meant.add(reference)
         return None
 
     def tensor(self, op: Op, *path: str | int) -> Tensor | None:
@@ -219,7 +223,8 @@ class _GraphScope:
         constraints = [*self.spec.constraints]
         for override in self.spec.targets.values():
             constraints += override.constraints or ()
-        return not self.is_whole or any(isinstance(c, Tiling) and c.dim == dim for c in constraints)
+        tiled = {one.dim for one in constraints if isinstance(one, Tiling)}
+        return not self.is_whole or dim in tiled or not tiled <= self.spec.dims.keys()
 
     def report(self, error: WavespecError) -> None:
         self.errors.append(error)
@@ -236,9 +241,10 @@ class _GraphScope:
     ) -> dict[str, ValueType | None]:
         self.frames.append(_Frame(carried, frozenset(name for op in body for name in _results(op).values()), walked))
         self.run(body)
-        defined = self.frames.pop().defined
-        # A statement that could not be read may have redefined the name.
-        return defined if self.is_whole else {**dict.fromkeys(carried), **defined}
+        frame = self.frames.pop()
+        # A statement that could not be read may have redefined the name, or one that is carried under another one.
+        lost = [name for name in carried if not self.is_whole or nearest(name, frame.meant)]
+        return {**dict.fromkeys(lost), **frame.defined}
 
     def loops(self) -> tuple[str, ...]:
         return tuple(op.dim for op in self.around if isinstance(op, Iterate))
@@ -322,7 +328,11 @@ class _GraphScope:
 
     def _undefined(self, where: Where, reference: str) -> WavespecError:
         message = f"{quote(reference)} is not a value of the graph at this point."
-        visible = self._visible()
+        visible, head = self._visible(), reference.partition(".")[0]
+        heads = {name.partition(".")[0] for name in visible if "." in name}
+        if head != reference and head not in heads:
+            message = f"{quote(head)} is not a loop or a branch in front of this, whose results have its name."
+            return UndefinedValue(where, message, hints=name_hints(head, heads, "The loops and branches here are"))
         results = [name for name in visible if name.endswith(f".{reference}")]
         if reference in self.spec.tensors:
             hints = (f"It is a tensor: read it first, as in '- {reference}_tile: {{read: {reference}}}'.",)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
-from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, enumeration, in_order, quote
+from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
 from wavespec.schema.checking.check_assumptions import check_assumptions
 from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import check_constraints, check_tilings
@@ -16,6 +15,7 @@ from wavespec.schema.checking.check_schedules import check_schedules
 from wavespec.schema.checking.check_strides import check_strides
 from wavespec.schema.checking.check_tiles import check_tiles
 from wavespec.schema.checking.check_values import check_values
+from wavespec.schema.checking.one_cause import said_once
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.dtypes import PACKED
@@ -109,7 +109,8 @@ def check_kernel(
 
     A spec that is not whole has lost parts to such reports, so that nothing is called missing in it.
     """
-    errors = [*_names(spec), *_tensors(spec, broken), *_dims(spec, broken), *_overrides(spec, broken)]
+    errors = [*_names(spec), *_tensors(spec, broken, is_whole), *_dims(spec, broken)]
+    errors += _overrides(spec, broken, is_whole)
     errors += check_scalars(spec)
     errors += _workloads(spec, broken)
     errors += _divisors(spec)
@@ -117,7 +118,7 @@ def check_kernel(
     errors += check_values(spec, broken)
     errors += check_constraints(spec, broken, is_whole=is_whole)
     errors += check_assumptions(spec)
-    errors += check_cases(spec, broken)
+    errors += check_cases(spec, broken, is_whole=is_whole)
     errors += check_tiles(spec, broken)
     of_graph = check_graph(spec, broken, is_whole=is_whole)
     errors += of_graph
@@ -130,34 +131,13 @@ def check_kernel(
 
 
 def _of_one_cause(errors: Sequence[WavespecError], *, is_whole: bool) -> list[WavespecError]:
-    """The errors without those that follow from others.
-
-    1. A name that is not there is said once, with the lines of its other uses.
-    2. What is written to no output is the output that is missing; where roles may have been lost, it may be one.
-    """
+    """The errors without those that follow from others: what is written to no output is the output that is missing;
+    where roles may have been lost, it may be one."""
     writes = [error for error in errors if error.code == WriteToInput.code]
     errors = [error for error in errors if not (error.code == NoOutput.code and writes)]
     if not is_whole:
         errors = [error for error in errors if error not in writes]
-    first: dict[str, WavespecError] = {}
-    others: dict[str, list[Span]] = {}
-    kept: list[WavespecError] = []
-    for error in errors:
-        (found,) = error.diagnostics[:1]
-        name = found.message if error.code == UndefinedName.code and found.span else ""
-        if name in first and found.span:
-            others.setdefault(name, []).append(found.span)
-        else:
-            kept.append(error)
-            if name:
-                first[name] = error
-    for name, spans in others.items():
-        (found,) = first[name].diagnostics
-        lines = sorted({span.line for span in spans} - {found.span.line if found.span else 0})
-        if lines:
-            also = f"It is in line{'s' if lines[1:] else ''} {enumeration(map(str, lines))} as well."
-            first[name].diagnostics = (replace(found, notes=(*found.notes, also)),)
-    return kept
+    return said_once(errors)
 
 
 def check_spec(spec: KernelSpec) -> tuple[Diagnostic, ...]:
@@ -190,9 +170,9 @@ def _space(tensor: Tensor, space: str, where: Where, name: str) -> Iterator[Wave
         yield NothingToStream(where, name, tensor.role)
 
 
-def _tensors(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+def _tensors(spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> Iterator[WavespecError]:
     for name, tensor in spec.tensors.items():
-        yield from _space(tensor, tensor.space, spec.where("tensors", name, "space"), name)
+        yield from _space(tensor, tensor.space, spec.where("tensors", name, "space"), name) if is_whole else ()
         if tensor.dtype in PACKED:
             yield from _packed(spec, name, tensor)
         for index, dim in enumerate(tensor.shape):
@@ -285,7 +265,7 @@ def _divisor(node: Expression) -> Expression | None:
             return None
 
 
-def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+def _overrides(spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> Iterator[WavespecError]:
     sections: tuple[tuple[str, str, Mapping[str, object]], ...] = (
         ("params", "a parameter of the kernel", spec.params),
         ("tensors", "a tensor of the kernel", spec.tensors),
@@ -298,7 +278,7 @@ def _overrides(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
                     if name not in known and name not in broken:
                         yield UndefinedName(_key(override, section, name, target), name, what, list(known))
             for name, tensor in override.tensors.items():
-                if name in spec.tensors:
+                if name in spec.tensors and is_whole:
                     yield from _space(spec.tensors[name], tensor.space, tensor.where("space"), name)
 
 
@@ -315,7 +295,8 @@ def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
                     yield UndefinedName(spec.where_key("workloads", index, name), name, "a dim", list(spec.dims))
             elif problem := size_problem(dim, size):
                 yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
-        for name, dim in spec.dims.items():
+        # A size under another name is that of a dim which seems to have none.
+        for name, dim in spec.dims.items() if spec.dims.keys() >= workload.keys() else ():
             if name not in workload and dim.value is None and dim.equals is None:
                 yield IncompleteWorkload(spec.where("workloads", index), name)
 

@@ -101,7 +101,8 @@ def _errors(
                     yield SizeOfNoDim(_part(op.where("at", dim), argument), str(argument))
             elif isinstance(node, Binary) and node.op in ("//", "%") and _may_be_none(node.right, dims, scope):
                 yield NoDivisor(_part(op.where("at", dim), node.right), str(node.right))
-    for dim in shape:
+    # A dim that is spelt in another way is missing there, and not too much here.
+    for dim in shape if at.keys() <= {*shape} else ():
         if dim not in at and dim not in dims and not scope.is_broken(dim):
             yield NotPlaced(op.where(), name, dim)
 

@@ -53,8 +53,10 @@ def parameters_of(root: Node) -> DtypeParameters | None:
 
     data = cast("dict[str, object]", node_to_data(root))
     parameters = read_dtypes(data["dtypes"], place, key_place)
-    errors = list(names_and_inputs(parameters, data, key_place, lambda *path: _key_at(root, path)))
-    raise_all([*errors, *unknown_names(root, [*parameters.choices, *parameters.derived])])
+    unknown = list(unknown_names(root, [*parameters.choices, *parameters.derived]))
+    found = names_and_inputs(parameters, data, key_place, lambda *path: _key_at(root, path))
+    # What is spelt in another way somewhere may be what no input is said to be.
+    raise_all([*(error for error in found if not (unknown and isinstance(error, UntoldDtype))), *unknown])
     return parameters
 
 

@@ -76,7 +76,11 @@ def expand_parts(root: Node, errors: list[WavespecError]) -> Node:
         return root
     parts, aliases = root.get("parts"), root.get("let")
     rest = MappingNode(tuple(one for one in root.entries if one.key not in ("parts", "let")), root.span)
-    expander = _Expander(errors, dict(_read_parts(parts, errors)) if parts else {})
+    mistakes: list[WavespecError] = []
+    expander = _Expander(errors, dict(_read_parts(parts, mistakes)) if parts else {})
+    errors += mistakes
+    if mistakes:  # what uses the parts would seem to be wrong as well
+        return rest
     rest = _with(rest, ("graph",), lambda node, _: expander.statements(node, ()))
     if aliases is None:
         return rest

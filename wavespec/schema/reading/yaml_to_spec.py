@@ -131,7 +131,8 @@ class _Reader:
             if entry.key == skip:
                 continue
             name: str | None = entry.key
-            if name not in allowed:
+            is_spelt, found = name in allowed, len(self.errors) + 1
+            if not is_spelt:
                 self.errors.append(UnknownField(entry.key_span, entry.key, allowed, _owner(model)))
                 # Read on as if it were spelt right, so that nothing is called missing for it.
                 name = nearest(entry.key, allowed)
@@ -139,6 +140,8 @@ class _Reader:
                     continue
             positions[(name,)] = Position(entry.value.span, entry.key_span)
             fields[name] = self._value(entry.value, kinds[name], positions, (name,))
+            if not is_spelt:  # Nor were parts and names of dtypes put into it before.
+                del self.errors[found:]
         return fields, positions
 
     def _value(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:

@@ -1,0 +1,44 @@
+"""Errors of one spec go in; those that have a cause of their own come out, each once, with the lines of its others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wavespec.diagnostics import Span, WavespecError, enumeration
+
+_BY_NAME = "undefined-name"
+_BY_MESSAGE = ("dim-not-tiled", "unknown-part", "unknown-output")
+"""Codes of errors that say the same at every use of what is not there."""
+
+
+def said_once(errors: Sequence[WavespecError]) -> list[WavespecError]:
+    """The errors, a name that is not there said once, with the lines of its other uses."""
+    first: dict[tuple[str, str], WavespecError] = {}
+    others: dict[tuple[str, str], list[Span]] = {}
+    kept: list[WavespecError] = []
+    for error in errors:
+        cause, span = _cause(error), error.diagnostics[0].span
+        if cause is None or span is None:
+            kept.append(error)
+        elif cause in first:
+            others.setdefault(cause, []).append(span)
+        else:
+            first[cause] = error
+            kept.append(error)
+    for cause, spans in others.items():
+        (found,) = first[cause].diagnostics
+        lines = sorted({span.line for span in spans} - {found.span.line if found.span else 0})
+        if lines:
+            also = f"It is in line{'s' if lines[1:] else ''} {enumeration(map(str, lines))} as well."
+            first[cause].diagnostics = (replace(found, notes=(*found.notes, also)),)
+    return kept
+
+
+def _cause(error: WavespecError) -> tuple[str, str] | None:
+    """What is wrong, where that may be said at several places."""
+    message = error.diagnostics[0].message
+    if error.code == _BY_NAME:  # as a dim here and as a parameter there: one definition is missing
+        name, _, _ = message.partition(" is not ")
+        return error.code, name
+    return (error.code, message) if error.code in _BY_MESSAGE else None
