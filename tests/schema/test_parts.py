@@ -164,7 +164,7 @@ def test_mistake_of_a_use_is_shown_at_the_use(old: str, new: str, expected: str)
         ("inputs: [x,", "inputs: [part, x,", "11:14: error[alias-taken]"),
         ("inputs: [x,", "inputs: [3, x,", "11:14: error[wrong-type]"),
         ("inputs: [x,", "inputs: [for, x,", "11:14: error[bad-name]"),
-        ("    body:", "    bodies:", "10:3: error[missing-field]"),
+        ("    body:", "    bodies:", "13:5: error[unknown-field]"),
         ("  shifted:", "  class:", "10:3: error[bad-name]"),
     ],
 )

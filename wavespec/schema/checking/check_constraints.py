@@ -113,6 +113,8 @@ def _check(
     for op in spec.graph:
         if isinstance(op, Read) and (tensor := spec.tensors.get(op.tensor)) is not None:
             types[op.name] = tensor.dtype
+        elif isinstance(op, Read):
+            broken |= {op.name}
     for constraint in constraints:
         if isinstance(constraint, Assume):
             yield from check_condition(spec, constraint.condition, constraint.where("condition"), broken)
@@ -132,7 +134,7 @@ def _check(
                 yield from check_place(spec, bound, constraint.where(field), broken)
         if isinstance(constraint, Workgroup) and constraint.order is not None:
             yield from check_order_names(spec, constraint.order, constraint.where("order"), broken)
-        if isinstance(constraint, Workgroup) and constraint.end is not None:
+        if isinstance(constraint, Workgroup) and constraint.end is not None and is_whole:
             yield from check_place(spec, constraint.end, constraint.where("end"), broken, types.get, [*types])
         if subject not in spec.dims and subject not in broken:
             yield UndefinedName(constraint.where("dim"), subject, "a dim", list(spec.dims))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, nearest, quote, raise_all
+from wavespec.diagnostics import Related, Span, WavespecError, Where, name_hints, quote, raise_all
 from wavespec.schema.checking.check_in_place import check_in_place
 from wavespec.schema.checking.check_joins import check_joins
 from wavespec.schema.checking.check_places import check_place
@@ -144,8 +145,12 @@ class _GraphScope:
                 where = op.where_key(field) if field == "name" else op.where(field)
                 self._refuse_redefinition(where, name)
             self.around.append(op)
+            found = len(self.errors)
             result = op.infer(self)
             self.around.pop()
+            if not isinstance(op, Structured) and len(self.errors) > found:
+                self.errors[found:] = _of_one_operand(op, self.errors[found:])
+                result = None  # a guess would not fit what the next statements make of it
             if isinstance(op, ValueOp):
                 frame = self.frames[-1]
                 for field, name in names.items():
@@ -243,8 +248,8 @@ class _GraphScope:
         self.run(body)
         frame = self.frames.pop()
         # A statement that could not be read may have redefined the name, or one that is carried under another one.
-        lost = [name for name in carried if not self.is_whole or nearest(name, frame.meant)]
-        return {**dict.fromkeys(lost), **frame.defined}
+        is_sure = self.is_whole and not frame.meant
+        return frame.defined if is_sure else {**dict.fromkeys(carried), **frame.defined}
 
     def loops(self) -> tuple[str, ...]:
         return tuple(op.dim for op in self.around if isinstance(op, Iterate))
@@ -351,6 +356,21 @@ class _GraphScope:
     def _visible(self) -> list[str]:
         names = [name for frame in self.frames for name in (*frame.incoming, *frame.defined)]
         return [name for name in dict.fromkeys(names) if name not in self.loop_names]
+
+
+_QUOTED = re.compile(r"'([^']*)'")
+_OF_TYPES = ("dims-mismatch", "dtype-mismatch", "number-out-of-range")
+
+
+def _of_one_operand(op: Op, errors: Sequence[WavespecError]) -> Iterator[WavespecError]:
+    """The errors of one statement, of those about the type of the same operand the first."""
+    seen: set[str] = set()
+    for error in errors:
+        found = error.diagnostics[0]
+        names = {*_QUOTED.findall(" ".join((found.message, *found.notes)))} - {op.word}
+        if error.code not in _OF_TYPES or seen.isdisjoint(names):
+            yield error
+        seen |= names if error.code in _OF_TYPES else set()
 
 
 def _names(body: Sequence[AnyOp]) -> Iterator[str]:

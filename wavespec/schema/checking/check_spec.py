@@ -112,7 +112,7 @@ def check_kernel(
     errors = [*_names(spec), *_tensors(spec, broken, is_whole), *_dims(spec, broken)]
     errors += _overrides(spec, broken, is_whole)
     errors += check_scalars(spec)
-    errors += _workloads(spec, broken)
+    errors += _workloads(spec, broken, is_whole)
     errors += _divisors(spec)
     errors += check_strides(spec)
     errors += check_values(spec, broken)
@@ -286,7 +286,8 @@ def _key(override: SpecModel, section: str, name: str, target: str) -> Where:
     return override.key_span_of(section, name) or f"targets.{target}.{section}.{name}"
 
 
-def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
+def _workloads(spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> Iterator[WavespecError]:
+    used = {dim for tensor in spec.tensors.values() for dim in tensor.shape}
     for index, workload in enumerate(spec.workloads):
         for name, size in workload.items():
             dim = spec.dims.get(name)
@@ -295,9 +296,10 @@ def _workloads(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecErr
                     yield UndefinedName(spec.where_key("workloads", index, name), name, "a dim", list(spec.dims))
             elif problem := size_problem(dim, size):
                 yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
-        # A size under another name is that of a dim which seems to have none.
-        for name, dim in spec.dims.items() if spec.dims.keys() >= workload.keys() else ():
-            if name not in workload and dim.value is None and dim.equals is None:
+        # A size under another name is that of a dim which seems to have none, and what gives one may be what was lost.
+        is_sure = is_whole and spec.dims.keys() >= workload.keys()
+        for name, dim in spec.dims.items() if is_sure else ():
+            if name not in workload and name in used and dim.value is None and dim.equals is None:
                 yield IncompleteWorkload(spec.where("workloads", index), name)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from wavespec.diagnostics import Span, WavespecError, enumeration
 
 _BY_NAME = "undefined-name"
-_BY_MESSAGE = ("dim-not-tiled", "unknown-part", "unknown-output")
+_BY_MESSAGE = ("dim-not-tiled", "incomplete-workload", "unknown-part", "unknown-output")
 """Codes of errors that say the same at every use of what is not there."""
 
 

@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
-from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.structured import Structured, left
 
 if TYPE_CHECKING:
     from wavespec.schema.ops import AnyOp
@@ -58,9 +58,9 @@ class Branch(Structured):
             scope.report(NoCondition(self.where("condition"), str(self.condition)))
         scope.place(self, "condition")
         first = {name: scope.value(self, "carry", name) for name in self.carry}
-        defined = self.inside(scope, first, self.body) | self.inside(scope, first, self.otherwise)
+        defined = [self.inside(scope, first, body) for body in (self.body, self.otherwise)]
         for name, before in first.items():
-            if name not in defined:
+            if not any(name in one for one in defined):
                 scope.report(CarryUnchanged(self.where_key("carry", name), name))
-            scope.define(f"{self.name}.{name}", before)
+            scope.define(f"{self.name}.{name}", left(before, *(one.get(name, before) for one in defined)))
         return None

@@ -11,7 +11,7 @@ from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.expressions import EvaluationError, Expression
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Scope, ValueType
-from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.structured import Structured, left
 from wavespec.schema.ops.until import check_until
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Iterate(Structured):
         for name, before in first.items():
             if name not in defined:
                 scope.report(CarryNotRedefined(self.where_key("carry", name), name))
-            scope.define(f"{self.name}.{name}", before)
+            scope.define(f"{self.name}.{name}", left(before, defined.get(name)))
         return None
 
 

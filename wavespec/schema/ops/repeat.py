@@ -12,7 +12,7 @@ from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueType
 from wavespec.schema.ops.iterate import CarryNotRedefined
-from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.structured import Structured, left
 from wavespec.schema.ops.until import check_until
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Repeat(Structured):
         for name, before in first.items():
             if name not in defined:
                 scope.report(CarryNotRedefined(self.where_key("carry", name), name))
-            scope.define(f"{self.name}.{name}", before)
+            scope.define(f"{self.name}.{name}", left(before, defined.get(name)))
         return None
 
 

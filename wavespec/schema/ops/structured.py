@@ -33,11 +33,16 @@ class Structured(ValueOp):
 
     def inside(
         self, scope: Scope, first: dict[str, ValueType | None], body: tuple[Op, ...], walked: str = ""
-    ) -> frozenset[str]:
-        """Infer a body, of a loop over `walked` if it has one; returns the carried names it redefines."""
+    ) -> dict[str, ValueType | None]:
+        """Infer a body, of a loop over `walked` if it has one; returns what it defines."""
         defined = scope.inside(first, body, walked)
         for name, before in first.items():
             after = defined.get(name)
             if before and after and before != after:
                 scope.report(CarryTypeMismatch(self.where("carry", name), name, self.what, before, after))
-        return frozenset(defined)
+        return defined
+
+
+def left(before: ValueType | None, *after: ValueType | None) -> ValueType | None:
+    """The type of a carried name behind a body; None where that leaves it as another one, or as nobody knows what."""
+    return before if all(one == before for one in after) else None

@@ -9,6 +9,7 @@ from typing import cast
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote, raise_all
 from wavespec.schema.language.dtype_parameters import DtypeParameters, Places, Types, read_dtypes
 from wavespec.schema.language.family import member_name
+from wavespec.schema.checking.one_cause import said_once
 from wavespec.schema.reading.with_dtypes import node_with_dtypes, unknown_names
 from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode
 
@@ -56,7 +57,7 @@ def parameters_of(root: Node) -> DtypeParameters | None:
     unknown = list(unknown_names(root, [*parameters.choices, *parameters.derived]))
     found = names_and_inputs(parameters, data, key_place, lambda *path: _key_at(root, path))
     # What is spelt in another way somewhere may be what no input is said to be.
-    raise_all([*(error for error in found if not (unknown and isinstance(error, UntoldDtype))), *unknown])
+    raise_all(said_once([*(error for error in found if not (unknown and isinstance(error, UntoldDtype))), *unknown]))
     return parameters
 
 

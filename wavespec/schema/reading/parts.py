@@ -114,10 +114,11 @@ def _read_part(entry: Entry, errors: list[WavespecError]) -> _Part | None:
     if not isinstance(entry.value, MappingNode):
         errors.append(WrongType(entry.value.span, "a part (a mapping)", "something else"))
         return None
-    for one in entry.value.entries:
-        if one.key not in _FIELDS:
-            errors.append(UnknownField(one.key_span, one.key, _FIELDS, "A part"))
+    strangers = [one for one in entry.value.entries if one.key not in _FIELDS]
+    errors += (UnknownField(one.key_span, one.key, _FIELDS, "A part") for one in strangers)
     body = entry.value.get("body")
+    if body is None and strangers:  # one of them may be meant
+        return None
     if body is None:
         errors.append(MissingField(entry.key_span, "body", "A part"))
         return None
@@ -210,7 +211,7 @@ class _Expander:
             return None
         given = [entry for entry in use.entries if entry.key != "part"]
         missing = [one for one in part.inputs if use.get(one) is None]
-        if missing:
+        if missing and not any(entry.key not in part.inputs for entry in given):
             message = f"The part {quote(name)} needs {listing(missing)} as well."
             self.errors.append(WrongInputs(used.span, message, part.inputs_at))
         for entry in given:
