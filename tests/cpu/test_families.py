@@ -123,7 +123,7 @@ def test_argument_that_picks_has_to_be_a_tensor(matmul: Any, scores: ModuleType,
         "operator": lambda: scores._scores_op(None, b, 0),
     }
     for family, argument, call in (("matmul_layouts", "a", picked_by_dtype), ("scores", "q", picked_by_size)):
-        message = f"{family}: argument '{argument}' is of type NoneType, expected a torch.Tensor."
+        message = rf"{family}: argument '{argument}' is of type NoneType, expected a torch\.Tensor\."
         with pytest.raises(ArgumentTypeError, match=message):
             call[form]()
 

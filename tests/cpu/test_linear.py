@@ -89,7 +89,7 @@ def test_calls_that_no_member_is_for_say_why(module: ModuleType) -> None:
     with pytest.raises(ArgumentError, match="'bias' requires grad"):
         small(x, w, bias.clone().requires_grad_())
     for given in (None, bias):
-        with pytest.raises(ArgumentTypeError, match="'w' is of type NoneType, expected a torch.Tensor"):
+        with pytest.raises(ArgumentTypeError, match=r"'w' is of type NoneType, expected a torch\.Tensor"):
             small(x, None, given)
     with pytest.raises((TypeError, RuntimeError), match="'bias'"):
         small(x, w, [1.0])

@@ -110,7 +110,8 @@ def _names_of_bounds(spec: KernelSpec) -> Iterator[str]:
 
 class _Frame:
     """The names of one body. `incoming` are the carried names, and those that must have been meant to be carried, once
-    this was reported, which are `meant`; `makes` are the names of its results; `walked` is the dim of its loop, if it is one's."""
+    this was reported, which are `meant`; `makes` are the names of its results; `walked` is the dim of its loop, if it
+    is one's."""
 
     def __init__(
         self, incoming: dict[str, ValueType | None], makes: frozenset[str] = frozenset(), walked: str = ""
