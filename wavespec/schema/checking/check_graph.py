@@ -149,7 +149,7 @@ class _GraphScope:
             found = len(self.errors)
             result = op.infer(self)
             self.around.pop()
-            if not isinstance(op, Structured) and len(self.errors) > found:
+            if not isinstance(op, Structured) and any(one.severity == "error" for one in self.errors[found:]):
                 self.errors[found:] = _of_one_operand(op, self.errors[found:])
                 result = None  # a guess would not fit what the next statements make of it
             if isinstance(op, ValueOp):
