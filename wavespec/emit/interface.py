@@ -54,6 +54,8 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         if memory.space == "global"
     ]
     used = {dim for tensor in tensors for dim in tensor.dims} | {dim for dim, size in kernel.sizes if not size.is_const}
+    for name, expression in reversed(resolved.equals.items()):  # behind what it follows from
+        used.update(expression.names() if name in used else ())
 
     def described(name: str) -> Dim:
         size, multiple = kernel.size(name), asked[name].multiple_of

@@ -41,7 +41,7 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
         if memory in packed:
             convert = _unpacked if op.is_(LOAD) else _shared
             return tuple(convert(op, packed[memory], count))
-        if memory not in flags:
+        if memory not in flags or op.is_(BULK_COPY):  # a copy moves bytes as they are
             return (op,)
         if op.is_(LOAD):
             loaded = as_bytes(op.result, op.result.vector.elements)

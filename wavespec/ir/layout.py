@@ -280,4 +280,5 @@ def swizzled_slabs(dims: tuple[str, str], extents: tuple[int, int], element_bits
     slab, chunk = row_bytes * 8 // element_bits, _CHUNK_BYTES * 8 // element_bits
     digits = (Digit(column, width // slab, slab, height * slab), Digit(row, height, 1, slab), Digit(column, slab, 1, 1))
     swizzle = Swizzle(row, column, chunk, row_bytes // _CHUNK_BYTES, _SLAB_BYTES // row_bytes)
-    return Arrangement(tuple(d for d in digits if d.extent > 1), swizzle if swizzle.width > 1 else None)
+    swizzles = swizzle.width > 1 and height > 1  # a single row is where it is
+    return Arrangement(tuple(d for d in digits if d.extent > 1), swizzle if swizzles else None)
