@@ -275,7 +275,7 @@ KERNELS: dict[str, Row] = {
         sized("M", (9,), (1,), (0,), (5000,)),
         sized("M", (257,), (70000,)),
         special={  # about half are ignored
-            "loss": lambda draw: torch.rand(draw.shape, generator=draw.random) * 8,
+            "loss": lambda draw: (torch.rand(draw.shape, generator=draw.random) * 8).to(draw.dtype),
             "target": lambda draw: draw.integers(-1, 1) * 100,
         },
     ),
