@@ -41,6 +41,19 @@ def test_parts_of_a_tile_follow_the_first_of_all() -> None:
     assert "places = ([at_N + lane],)" in text and "value = 8.0" in text
 
 
+def test_distances_of_places_follow_the_first_as_well() -> None:
+    """Of 2 rows to 2 columns, three numbers: what is the same for all is converted once."""
+    body = f"""{PLACES}    %rows = coordinates {{places = ([lane], [lane + 8],)}} : i32x2
+    %away = elementwise %at, %rows {{function = "sub"}} : i32x2
+    %one = slice %away {{size = 1, start = 1}} : i32x1
+    %both = broadcast %one : i32x2
+    %all = pack %away, %both : i32x4
+    %far = cast %all : f32x4
+{STORE}"""
+    text = HEAD.after(CountInFloats(), NVIDIA, body)
+    assert text.count(" = cast ") == 1 and "places = ([at_N],)" in text
+
+
 @pytest.mark.parametrize(
     "change",
     [("0..15999992", "0..16777216"), ("+ lane + 8]", "+ lane*2]")],

@@ -50,7 +50,7 @@ def test_a_step_holds_up_to_the_bound_and_not_behind(function: str, turned: bool
         elementwise(sign, limit, sums, M),
         elementwise(function, flag, *sides),
     ]
-    (bound,) = holds_until(ops, "N", "at_N").values()
+    (bound,) = holds_until(ops, "N", "at_N", {}).values()
     least = 1 if function in ("lt", "gt") else 0
     for group, head, size in itertools.product((0, 3), (0, 2), (20, 41)):
         end = bound.evaluate({"wg0": group, "wg1": head, "S": size})
@@ -69,12 +69,21 @@ def test_what_holds_from_somewhere_on_does_from_that_step(function: str, least: 
     """N against M - S: a window of S rows."""
     first, flag = value("first", "i32", "M"), value("flag", "bool", "M", "N")
     ops = [*PLACES, elementwise("sub", first, M, S), elementwise(function, flag, N, first)]
-    assert holds_until(ops, "N", "at_N") == {}
-    (bound,) = holds_from(ops, "N", "at_N").values()
+    assert holds_until(ops, "N", "at_N", {}) == {}
+    (bound,) = holds_from(ops, "N", "at_N", {}).values()
     for group, size in itertools.product((0, 3), (2, 20)):
         start = bound.evaluate({"wg0": group, "S": size})
         last = group * 4 + 3  # of the rows, the one that needs most
         assert start - (last - size) == least
+
+
+def test_numbers_from_outside_are_what_their_symbols_stand_for() -> None:
+    """N below what was loaded: it holds up to there, whatever that is."""
+    present, flag = value("present", "i32"), value("flag", "bool", "N")
+    ops = [*PLACES, elementwise("lt", flag, N, present)]
+    assert holds_until(ops, "N", "at_N", {}) == {}
+    (bound,) = holds_until(ops, "N", "at_N", {"present": symbol("loaded", -(2**31), 2**31 - 1)}).values()
+    assert bound.evaluate({"loaded": 77}) == 77
 
 
 def test_beyond_the_edge_no_row_that_there_is_sees_anything() -> None:

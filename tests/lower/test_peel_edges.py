@@ -111,7 +111,27 @@ def test_tiles_in_front_of_where_a_window_is_whole_are_a_loop_of_their_own() -> 
     loops = [line for line in text.splitlines() if " = iterate " in line]
     start = "min(N, (wg0//16)*64 + 64)"
     assert f"extent = [{start}]" in loops[0] and f"lower = [{start}]" in loops[1]
-    assert [line.count('"where"') for line in text.split(" = iterate ")[1:]] == [1, 0, 1]
+    assert [line.count('"where"') for line in text.split(" = iterate ")[1:]] == [1, 0, 0]
+
+
+def test_edges_of_a_window_that_is_longer_than_a_step_check_one_bound_each() -> None:
+    """A window of 200 rows: in front of its whole steps no key comes too late, and so none lies outside; behind them
+    none comes too early."""
+    window = """%n = index {dim = "N", origin = (("N", [at_N],),)} : tile<N: 64, i32>
+      %m = index {dim = "M", origin = (("M", [wg0*4],),)} : tile<M: 4, i32>
+      %wide = register {value = 200} : tile<i32>
+      %first = elementwise %m, %wide {function = "sub"} : tile<M: 4, i32>
+      %early = elementwise %n, %first {function = "gt"} : tile<M: 4, N: 64, bool>
+      %late = elementwise %n, %m {function = "le"} : tile<M: 4, N: 64, bool>
+      %no = register {value = 0.0} : tile<f32>
+      %some = elementwise %early, %s, %no {function = "where"} : tile<M: 4, N: 64, f32>
+      %seen = elementwise %late, %some, %no {function = "where"} : tile<M: 4, N: 64, f32>
+      %acc.1 = reduce %seen, %acc"""
+    roles = SHARED.changed(("    grid", "    producers 1\n    grid"))
+    for wide, checks in ((200, [1, 0, 1]), (65, [2, 0, 1])):
+        body = PRODUCT.replace("%acc.1 = reduce %s, %acc", window.replace("200", str(wide)))
+        steps = roles.after(PeelEdges(), NVIDIA, body).split(" = iterate ")[1:]
+        assert [step.count('"where"') for step in steps] == checks, wide
 
 
 def test_loops_of_products_stay_where_every_wave_copies() -> None:

@@ -72,3 +72,12 @@ def test_all_lanes_have_seen_a_buffer_that_is_given_back_unused() -> None:
     unused = [op.body.ops for op in consumer.walk() if op.name == "if" and op.body.ops[0].name == "signal_wait"]
     assert len(unused) == 2, "one of two buffers of K, and of V"
     assert all([op.name for op in ops] == ["signal_wait", "barrier", "if"] for ops in unused)
+
+
+@pytest.mark.parametrize("name", ["attention_ragged_full", "attention_ragged_causal"])
+def test_tiles_of_many_short_batches_are_walked_over(name: str) -> None:
+    """Six of them, some empty, of 500 rows in all: rounds of buffers and tiles go on from batch to batch."""
+    (ragged,) = (subject for subject in ATTENTIONS if subject.name == name)
+    kernel = lower(ragged.cases("sm_90")[1].spec, HOPPER)
+    check(ragged, kernel, {"D": 72, "T": 500, "S": 600, "L": 7})
+    assert any(op.name == "bulk_store" for op in kernel.walk()) and len(kernel.grid) == 1

@@ -84,6 +84,10 @@ class CudaLanes(LaneOperations):
         if function == "mul" and dtype.name in self.machine.packed_products:
             # IREE makes a product of f32 of the dialect-neutral form.
             return self.text.op(f"llvm.fmul {', '.join(names)} : {vector_type(dtype, size)}")
+        if instruction := self.machine.approximations.get(function):
+            assert (dtype.name, size) == ("f32", 1), "registers of floating point are scalars"
+            code = f'asm_dialect = att "{instruction} $0, $1;", "=f,f" {names[0]} : (f32) -> f32'
+            return self.text.op(f"llvm.inline_asm {code}")
         return super().step(function, names, dtype, size)
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:

@@ -57,6 +57,7 @@ Flag = Literal[
     "direct",
     "divided",
     "everywhere",
+    "fast",
     "fresh",
     "mapped",
     "once",

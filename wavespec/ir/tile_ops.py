@@ -70,12 +70,17 @@ SCALAR: Final = _declare(
 ELEMENTWISE: Final = _declare(
     "elementwise",
     "tile ... -> tile",
-    "`function` of the elements at the same place; `skips_nan`: of an extreme, NaN may count as nothing",
+    "`function` of the elements at the same place; `skips_nan`: of an extreme, NaN may count as nothing; `fast`: it "
+    "may be off by 2^-10 of its largest value",
     Trait.PURE,
     Trait.ALIKE,
     operands=(1, 4),
     results=1,
-    attributes={"function": Kind.TEXT, "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan")},
+    attributes={
+        "function": Kind.TEXT,
+        "skips_nan": Attribute(Kind.FLAG, absent="false", set_by="skip-nan"),
+        "fast": Attribute(Kind.FLAG, absent="false"),
+    },
 )
 CAST: Final = _declare(
     "cast",

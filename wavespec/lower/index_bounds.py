@@ -16,22 +16,24 @@ _AT_LEAST: Final = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
 """By comparison: the sign of right minus left, and the least that it may then be."""
 
 
-def holds_until(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
+def holds_until(ops: Iterable[Op], dim: str, induction: str, outside: Mapping[str, Expr]) -> dict[str, Expr]:
     """By the name of a flag: the first place along ``dim`` such that it holds for all elements of steps that end there.
 
-    Only for flags that hold up to somewhere along the dim, whose steps begin at the symbol ``induction``.
+    Only for flags that hold up to somewhere along the dim, whose steps begin at the symbol ``induction``.  ``outside``:
+    symbols that stand for numbers which the steps use, by the name of the value.
     """
-    return {name: bound for name, (slope, bound) in _bounds(ops, dim, induction).items() if slope < 0}
+    return {name: bound for name, (slope, bound) in _bounds(ops, dim, induction, outside).items() if slope < 0}
 
 
-def holds_from(ops: Iterable[Op], dim: str, induction: str) -> dict[str, Expr]:
+def holds_from(ops: Iterable[Op], dim: str, induction: str, outside: Mapping[str, Expr]) -> dict[str, Expr]:
     """The same for flags that hold from somewhere on: for all elements of steps that begin there or behind."""
-    return {name: bound for name, (slope, bound) in _bounds(ops, dim, induction).items() if slope > 0}
+    return {name: bound for name, (slope, bound) in _bounds(ops, dim, induction, outside).items() if slope > 0}
 
 
-def _bounds(ops: Iterable[Op], dim: str, induction: str) -> dict[str, tuple[int, Expr]]:
+def _bounds(ops: Iterable[Op], dim: str, induction: str, outside: Mapping[str, Expr]) -> dict[str, tuple[int, Expr]]:
     """By the name of a flag: whether it begins (1) or ceases (-1) to hold, and where."""
-    known, found = dict[str, _Linear](), dict[str, tuple[int, Expr]]()
+    known: dict[str, _Linear] = {name: ({}, one) for name, one in outside.items()}
+    found = dict[str, tuple[int, Expr]]()
     for op in ops:
         if len(op.results) != 1 or op.region is not None:
             continue

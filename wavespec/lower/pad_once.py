@@ -12,7 +12,7 @@ from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, PAD, REDUCE, REGISTER, SIZE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.index_bounds import fails_beyond
-from wavespec.lower.tile_properties import edges_are_masked
+from wavespec.lower.tile_properties import accesses_are_masked
 from wavespec.ops.reduce import identity
 from wavespec.targets.machine import Machine
 
@@ -36,8 +36,7 @@ class PadOnce(Pass):
     """
 
     name: ClassVar[str] = "pad-once"
-    requires = (edges_are_masked,)
-    drops = (edges_are_masked,)
+    requires = (accesses_are_masked,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         inside = dict[str, _Range]()

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.tile_ops import COPY, ELEMENTWISE, ITERATE, MMA, REDUCE
+from wavespec.ir.tile_ops import BIND, COPY, ELEMENTWISE, ITERATE, MMA, READ, REDUCE
 from wavespec.lower.base import Pass, fresh_names
-from wavespec.lower.index_bounds import holds_from, holds_until
+from wavespec.lower.index_bounds import fails_beyond, holds_from, holds_until
 from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
 from wavespec.targets.machine import Machine
+
+_Bounds = Callable[[Iterable[Op], str, str, Mapping[str, Expr]], dict[str, Expr]]
 
 
 class PeelEdges(Pass):
@@ -27,16 +29,19 @@ class PeelEdges(Pass):
             consumers, whose steps overlap later, and where a machine has no such waves lanes would compare places in
             every step: there the first loop ends where comparisons of indices begin to fail, too,
             and takes for granted that they hold; where some hold from a place on, as those of a window do, one more
-            loop is in front of it, which ends there and stays as it was.  Copies of other waves stay as they are.
+            loop is in front of it, which ends there.  A loop takes for granted what holds in all of its steps; for the
+            rest it stays as it was.  Copies of other waves stay as they are.
     """
 
     name: ClassVar[str] = "peel-edges"
     requires = (tiles_are_placed, edges_are_masked)
     ensures = (whole_steps_check_nothing,)
+    drops = (edges_are_masked,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
         fresh = fresh_names(kernel)
+        bound = {op.operands[0].name: kernel.symbol(op["symbol"]) for op in kernel.body if op.is_(BIND)}
 
         def change(op: Op) -> tuple[Op, ...]:
             if not op.is_(ITERATE) or op.node in scheduled or op["unroll"] == 0:
@@ -55,7 +60,7 @@ class PeelEdges(Pass):
 
             before, holds = dict[str, Expr](), dict[str, Expr]()
             if stand_twice and kernel.distribution.split == 1:
-                before, holds = (_chosen(op, bounds) for bounds in (holds_from, holds_until))
+                before, holds = (_chosen(op, bounds, bound) for bounds in (holds_from, holds_until))
             elif has_products or (op.get("lower") is not None and kernel.distribution.split == 1):
                 return (op,)
             if not before and not holds and not any(map(is_checked, inside)):
@@ -64,9 +69,16 @@ class PeelEdges(Pass):
             flags = before | holds
             if start is None:
                 return _peeled(op, _end(kernel, op), flags, holds, is_checked, fresh)
-            edge = copied(op, fresh, {}).with_(extent=start)
+            names = dict[str, Value]()
+            edge = copied(op, fresh, names).with_(extent=start)
+            held = {names[name].name for name in _held_before(before, holds, op["step"].value)}
+            edge = _granted(edge, held)
+            if not held.isdisjoint(fails_beyond(edge.body.ops, op["dim"], kernel.all_sizes)):
+                # What is copied is checked all the same: nobody reads outside for a flag that holds.
+                edge = _whole(edge, op, lambda inner: is_checked(inner) and not inner.is_(COPY, READ))
             rest = replace(op.with_(lower=start), operands=edge.results)
-            return edge, *_peeled(rest, _end(kernel, op), flags, holds, is_checked, fresh)
+            whole, last = _peeled(rest, _end(kernel, op), flags, holds, is_checked, fresh)
+            return edge, whole, _granted(last, before)  # no step of it begins earlier
 
         return replace(kernel, body=rewrite(kernel.body, change))
 
@@ -78,15 +90,15 @@ def _end(kernel: Kernel, loop: Op) -> Expr:
     return minimum(extent, size) if extent.divisor % loop["step"].value == 0 else extent
 
 
-def _chosen(loop: Op, bounds: Callable[[Iterable[Op], str, str], dict[str, Expr]]) -> dict[str, Expr]:
+def _chosen(loop: Op, bounds: _Bounds, outside: Mapping[str, Expr]) -> dict[str, Expr]:
     """The flags by which elements are chosen in a loop and that hold up to, or from, somewhere along its dim, and where
-    that is."""
+    that is; ``outside``: symbols of numbers."""
     chosen = {
         op.operands[0].name
         for op in loop.body.ops
         if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[1].tile.dims == op.result.tile.dims
     }
-    held = bounds(loop.body.ops, loop["dim"], loop["induction"])
+    held = bounds(loop.body.ops, loop["dim"], loop["induction"], outside)
     return {name: bound for name, bound in held.items() if name in chosen}
 
 
@@ -97,6 +109,33 @@ def _start(loop: Op, end: Expr, before: Mapping[str, Expr]) -> Expr | None:
     lower, step = loop.get("lower") or const(0), loop["step"]
     away = maximum(functools.reduce(maximum, before.values()) - lower, 0)
     return minimum(lower + ceildiv(away, step.value) * step, maximum(end, lower))
+
+
+def _held_before(before: Mapping[str, Expr], holds: Mapping[str, Expr], step: int) -> list[str]:
+    """The flags of ``holds`` that hold in all steps in front of those in which ``before`` do: such a step ends less
+    than a step behind the last of these places."""
+    return [
+        name
+        for name, until in holds.items()
+        if all((room := until.beyond(place)) is not None and room >= step - 1 for place in before.values())
+    ]
+
+
+def _granted(loop: Op, flags: Container[str]) -> Op:
+    """The loop in whose steps these flags hold for all elements."""
+
+    def change(op: Op) -> tuple[Op, ...]:
+        if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[0].name in flags:
+            return (Op("cast", op.operands[1:2], op.results, span=op.span, node=op.node),)
+        return (op,)
+
+    return replace(loop, region=replace(loop.body, ops=rewrite(loop.body.ops, change)))
+
+
+def _whole(loop: Op, written: Op, is_checked: Callable[[Op], bool]) -> Op:
+    """The loop, as it is ``written``, over steps that lie inside of its dim."""
+    ops = rewrite(loop.body.ops, lambda op: (_unmasked(op, written) if is_checked(op) else op,))
+    return replace(loop, region=replace(loop.body, ops=ops))
 
 
 def _peeled(
@@ -113,15 +152,7 @@ def _peeled(
     span = maximum(span, 0) if span.low is None or span.low < 0 else span
     whole = lower + span - span % loop["step"]
     first = copied(loop, fresh, names).with_(extent=whole)
-    held = {names[name].name for name in flags}
-
-    def change(op: Op) -> tuple[Op, ...]:
-        if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[0].name in held:
-            return (Op("cast", op.operands[1:2], op.results, span=op.span, node=op.node),)
-        return (_unmasked(op, loop) if is_checked(op) else op,)
-
-    ops = rewrite(first.body.ops, change)
-    first = replace(first, region=replace(first.body, ops=ops))
+    first = _whole(_granted(first, {names[name].name for name in flags}), loop, is_checked)
     return first, replace(loop.with_(lower=whole), operands=first.results)
 
 

@@ -80,7 +80,8 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
-    context = TileContext(fresh_names(empty), to_tile, tensors, sizes, expressions, bounds, params, scalars)
+    names, fast = fresh_names(empty), resolved.fast_math
+    context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast)
     for name, scalar in computation.scalars.items():
         scalar_to_tile(name, scalar, context)
     for statement in computation.statements:

@@ -50,12 +50,14 @@ class TileContext:
         bounds: Mapping[str, Mapping[str, Expr]],
         params: Mapping[str, int],
         scalars: Mapping[str, Expr],
+        fast_math: frozenset[str],
     ) -> None:
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
         self.expressions, self.bounds, self.params, self.scalars = expressions, bounds, params, scalars
+        self.fast_math = fast_math
 
     def nested(self) -> TileContext:
         inner = TileContext(
@@ -67,6 +69,7 @@ class TileContext:
             self.bounds,
             self.params,
             self.scalars,
+            self.fast_math,
         )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner

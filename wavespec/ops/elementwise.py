@@ -168,6 +168,8 @@ MEANINGS: dict[str, Meaning] = {
     "gelu_tanh": _meaning(functions.gelu_tanh, "nn.functional.gelu", approximate="tanh"),
 }
 """A row for each row of `FUNCTIONS` in `wavespec/schema/ops/elementwise.py`."""
+FAST: dict[str, Callable[..., Value]] = {"tanh": functions.fast_tanh}
+"""Fewer steps for functions that may be approximate, a row for each name that `fast_math` takes."""
 _INTERNAL = {**ranks.STEPS, **parts_of_numbers.STEPS, **{word: _plain(word) for word in OF_NUMBERS.values()}}
 
 
@@ -189,7 +191,10 @@ def to_tile(statement: Elementwise, context: TileContext) -> None:
     dims = shared_dims(value.tile.dims for value in known.values())
     made = DTYPES["bool"] if statement.function.result == "bool" else dtype
     result = context.tile(statement.name, dims, made)
-    context.add("elementwise", tuple(operands), (result,), statement.span, node=statement.name, function=statement.word)
+    attributes: dict[str, Any] = {"function": statement.word}
+    if statement.word in context.fast_math:
+        attributes["fast"] = True
+    context.add("elementwise", tuple(operands), (result,), statement.span, node=statement.name, **attributes)
     context.names[statement.name] = result
 
 
@@ -204,6 +209,8 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     of_language = MEANINGS.get(word) if not is_of_numbers else None
     meaning = of_language or _meaning(_INTERNAL[word], word, exact=True)
 
+    if op.get("fast"):
+        meaning = replace(meaning, steps=_plain(word) if word in context.machine.approximations else FAST[word])
     if word == "mul" and dtype.name in context.machine.packed_products and context.factors:
         # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
         # memory, and have no registers to spare for pairs.

@@ -20,20 +20,21 @@ from wavespec.ops.staged_writes import without_lane, write_staged
 class Moved:
     """Where a tile is in a tensor.
 
-    ``tensor``: with the names that its dims have in the tile; ``places``: of an element, along each of them;
-    ``outside``: what is above 0 from some row on, whose elements the mapping moves out of the tensor.
+    ``tensor``: with the names that its dims have in the tile; ``dims``: those of the tile; ``places``: of an element,
+    along each of them; ``outside``: what is above 0 from some row on, whose elements the mapping moves out of the
+    tensor.
     """
 
     tensor: Memory
+    dims: tuple[str, str]
     places: Mapping[str, Expr]
     outside: tuple[Expr, ...]
 
     @property
     def tile(self) -> Memory:
         """The tensor with the dims of the tile alone."""
-        rows, column = (dim for dim in self.tensor.dims if index_of(dim).args[0] in self.places[dim].symbols)
         sizes = dict(zip(self.tensor.dims, self.tensor.shape, strict=True))
-        return replace(self.tensor, dims=(rows, column), shape=(sizes[rows], sizes[column]))
+        return replace(self.tensor, dims=self.dims, shape=tuple(sizes[dim] for dim in self.dims))
 
 
 def moved(op: Op, kernel: Kernel) -> Moved | None:
@@ -48,9 +49,10 @@ def moved(op: Op, kernel: Kernel) -> Moved | None:
             return None
         places[found.dim or dim] = found.place
         outside += found.outside
-    if tuple(places)[-2:] != tile.dims:
+    rows, column = tile.dims
+    if rows not in places or tuple(places)[-1] != column:
         return None
-    return Moved(replace(tensor, dims=tuple(places)), places, tuple(outside))
+    return Moved(replace(tensor, dims=tuple(places)), (rows, column), places, tuple(outside))
 
 
 def write_moved(op: Op, staged: list[Memory], layout: Layout, context: ThreadContext) -> None:

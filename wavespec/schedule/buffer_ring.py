@@ -147,7 +147,7 @@ def rings_outside(kernel: Kernel) -> dict[int, BufferRing]:
         none, one = const(0), const(1)
         arrivals = _full_arrivals(kernel, kernel.body, filled)
         found[0] = BufferRing(_joined(filled), filled, 1, none, (), none, none, one, arrivals, 0, everywhere=False)
-    for loop in kernel.body:
+    for loop in kernel.walk():
         around_loops = loop.is_(FOR) and any(filled_by(kernel, inner) for inner in loop.walk() if inner is not loop)
         if around_loops and (filled := _filled_once(kernel, loop.body.ops)):
             found[id(loop)] = _ring(kernel, loop, (), _joined(filled), filled)
@@ -193,7 +193,7 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str, filled: f
     stages = max(kernel.memory(name).buffers for name in filled)
     done, lets, whole_rounds = const(0), tuple[Op, ...](), False
     if around and not _is_counted(loop, around):
-        in_step = len(around) == 1 and TURN not in dict(kernel.waves) and kernel.distribution.cluster == 1
+        in_step = TURN not in dict(kernel.waves) and kernel.distribution.cluster == 1
         if not in_step:
             raise StepsNotCounted(loop.span, loop.node)
         done, whole_rounds = symbol(f"done_{name}", 0, 1), True

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, ceildiv, const
 from wavespec.ir.kernel import Op, Region, Value, VectorType, attribute_pairs
+from wavespec.ir.thread_ops import BIND, FOR
 from wavespec.schedule.buffer_ring import BufferRing, only_if
 
 _COUNT = VectorType(DTYPES["i32"], 1)
 
 
-def carrying_rounds(
-    loop: Op, ops: Sequence[Op], rings: Iterable[BufferRing], fresh: Callable[[str], str]
+def with_rounds(
+    loop: Op, ops: Sequence[Op], rings: Mapping[int, Sequence[BufferRing]], fresh: Callable[[str], str]
 ) -> tuple[Op, ...]:
-    """The loop over tiles with these operations; each count of rounds, modulo two, starts from 0, is what its symbol
-    stands for in a tile, and goes on by the rounds of the tile."""
+    """A loop around others with these operations in place of its own: it carries the rounds of the rings of loops that
+    it has itself, and hands on those that loops in it carry.  ``rings``: those of each loop as it was, by its `id`."""
+    own = [ring for op in loop.body.ops for ring in rings.get(id(op), ())]
+    inner = [ring for op in loop.body.ops for one in op.walk() if one is not op for ring in rings.get(id(one), ())]
+    *before, loop = _handing_on(loop, ops, inner, fresh)
+    return *before, *_carrying(loop, own, fresh)
+
+
+def _carrying(loop: Op, rings: Iterable[BufferRing], fresh: Callable[[str], str]) -> tuple[Op, ...]:
+    """The loop over tiles with counts of rounds, modulo two; each starts from 0, is what its symbol stands for in a
+    tile, and goes on by the rounds of the tile."""
     counts = {ring.done: ring for ring in rings if ring.whole_rounds and ring.ends}
     before, binds, after = list[Op](), list[Op](), list[Op]()
     arguments, yields, results = list[Value](), list[Value](), list[Value]()
@@ -30,9 +40,38 @@ def carrying_rounds(
         arguments.append(here)
         yields.append(behind)
         results.append(end)
-    region = Region((*loop.body.arguments, *arguments), (*binds, *ops, *after), (*loop.body.yields, *yields))
+    region = Region((*loop.body.arguments, *arguments), (*binds, *loop.body.ops, *after), (*loop.body.yields, *yields))
     operands = (*loop.operands, *(op.result for op in before))
     return *before, replace(loop, operands=operands, results=(*loop.results, *results), region=region)
+
+
+def _handing_on(
+    loop: Op, ops: Sequence[Op], rings: Iterable[BufferRing], fresh: Callable[[str], str]
+) -> tuple[Op, ...]:
+    """The loop around one among ``ops`` that carries rounds of these rings: it begins each time with the rounds that it
+    ended with the last time."""
+    counts = {ring.done.args[0] for ring in rings if ring.whole_rounds and ring.ends}
+    place = next((n for n, op in enumerate(ops) if op.is_(FOR) and _counted(op, counts)), None)
+    if place is None:
+        return (replace(loop, region=replace(loop.body, ops=tuple(ops))),)
+    inner = ops[place]
+    starts = {operand.name: operand for operand in (inner.operands[number] for number in _counted(inner, counts))}
+    before = tuple(op for op in ops if not starts.keys().isdisjoint(value.name for value in op.results))
+    here = {name: replace(value, name=fresh(name)) for name, value in starts.items()}
+    inside = [op for op in ops if op not in before]
+    operands = tuple(here.get(value.name, value) for value in inner.operands)
+    inside[inside.index(inner)] = replace(inner, operands=operands)
+    yields = tuple(inner.results[number] for number in _counted(inner, counts))
+    results = tuple(replace(value, name=fresh(value.name)) for value in yields)
+    region = Region((*loop.body.arguments, *here.values()), tuple(inside), (*loop.body.yields, *yields))
+    loop = replace(loop, operands=(*loop.operands, *starts.values()), results=(*loop.results, *results), region=region)
+    return *before, loop
+
+
+def _counted(loop: Op, counts: Container[str]) -> list[int]:
+    """The places of what a loop carries that these symbols stand for in it."""
+    bound = {op.operands[0].name for op in loop.body.ops if op.is_(BIND) and op["symbol"] in counts}
+    return [number for number, argument in enumerate(loop.body.arguments) if argument.name in bound]
 
 
 def left_of_round(ring: BufferRing, ops: Callable[[Expr, Expr], Sequence[Op]]) -> list[Op]:

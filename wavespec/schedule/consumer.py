@@ -34,7 +34,7 @@ from wavespec.schedule.buffer_ring import (
     readers,
     step_of,
 )
-from wavespec.schedule.carried_rounds import carrying_rounds, left_of_round
+from wavespec.schedule.carried_rounds import left_of_round, with_rounds
 from wavespec.schedule.decode_ahead import decode_ahead
 from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
@@ -82,11 +82,10 @@ class Consumer:
             if op.region is not None:
                 inner = (*around, op) if op.is_(FOR) else around
                 kept = self._kept(op.region.ops, inner, self.outside.get(id(op)))
-                rings = [ring for one in op.region.ops for ring in self.rings.get(id(one), ())]
                 if self.turn is not None and op.is_(FOR) and _walks(op, around):  # every other tile
                     late = (op["lower"] + self.turn) % WAVES_IN_TURN if op.get("counts_on") else self.turn
                     op = op.with_(lower=op["lower"] + op["step"] * late, step=op["step"] * WAVES_IN_TURN)
-                result += carrying_rounds(op, kept, rings, self.fresh)
+                result += with_rounds(op, kept, self.rings, self.fresh)
             elif is_copy(self.kernel, op):
                 raise StagedOutsideLoop(op.span, op["memory"].partition(".")[0])
             else:

@@ -95,8 +95,9 @@ class _Step:
             for argument, value in zip(loop.body.arguments, loop.body.yields, strict=True)
             if value.name in sums
         }
-        handed = _used(product, others)
         added_to = tuple(_added_to(value, product) for value in wait.operands)
+        # Where nothing changes the sums of the step before, the product adds to what the loop carries.
+        handed = (*_used(product, others), *(one for one in loop.body.arguments if one.name in _names(added_to)))
         if not _names(added_to) <= _names(handed):
             return None
         factors = _names(value for op in product if op.is_(MMA_ASYNC) for value in op.operands[:-1])

@@ -21,7 +21,7 @@ from wavespec.schedule.buffer_ring import (
     make,
     only_if,
 )
-from wavespec.schedule.carried_rounds import carrying_rounds, left_of_round
+from wavespec.schedule.carried_rounds import left_of_round, with_rounds
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
 
@@ -38,7 +38,7 @@ class Producer:
     ) -> None:
         self.kernel, self.rings, self.outside, self.fresh = kernel, rings, outside, fresh
         blocks = [(op.body.ops, filled) for op in kernel.walk() if (filled := filled_by(kernel, op))]
-        bodies = {id(op): op.body.ops for op in kernel.body if op.is_(FOR)} | {0: kernel.body}
+        bodies = {id(op): op.body.ops for op in kernel.walk() if op.is_(FOR)} | {0: kernel.body}
         blocks += [(bodies[block], ring.filled) for block, ring in outside.items()]
         self.by_lanes = any(is_by_lanes(op, filled) for ops, filled in blocks for op in ops)
 
@@ -93,9 +93,8 @@ class Producer:
             tuple(values[number] for number in sorted(carried))
             for values in (body.arguments, body.yields, loop.operands, loop.results)
         )
-        bare = replace(loop, operands=operands, results=results, region=Region(arguments, (), yields))
-        inside = [ring for inner in body.ops for ring in self.rings.get(id(inner), ())]
-        return carrying_rounds(bare, ops, inside, self.fresh)
+        bare = replace(loop, operands=operands, results=results, region=Region(arguments, body.ops, yields))
+        return with_rounds(bare, ops, self.rings, self.fresh)
 
     def _loop(self, loop: Op, rings: Sequence[BufferRing]) -> list[Op]:
         carried, body, behind = {value.name for value in loop.body.arguments}, list[Op](), list[Op]()

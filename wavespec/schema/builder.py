@@ -121,11 +121,17 @@ class KernelBuilder(GraphBuilder):
     def wave(self, dim: Symbol | str, tile: Symbol | int, axis: int = 0) -> None:
         self._constrain("wave", dim=str(dim), tile=as_symbol(tile).expression, axis=axis)
 
-    def hardware(self, mma: str | None = None, vector: Mapping[str, Symbol | int] | None = None) -> None:
-        """Features of the machine; `vector`: neighbours along dims that each lane takes together."""
+    def hardware(
+        self,
+        mma: str | None = None,
+        vector: Mapping[str, Symbol | int] | None = None,
+        fast_math: Sequence[str] = (),
+    ) -> None:
+        """Features of the machine; `vector`: neighbours along dims that each lane takes together; `fast_math`:
+        functions that may be approximate."""
         vectors = {dim: as_symbol(count).expression for dim, count in (vector or {}).items()}
         chosen = {} if mma is None else {"mma": mma}
-        self._constrain("hardware", settings={**chosen, "vector": vectors})
+        self._constrain("hardware", settings={**chosen, "vector": vectors, "fast_math": tuple(fast_math)})
 
     def assume(self, condition: Symbol) -> None:
         self._constrain("assume", condition=condition.expression)

@@ -117,6 +117,8 @@ class ResolvedKernel:
     loops: tuple[Tiles, ...]
     waves: tuple[Tiles, ...]
     vectors: tuple[Tiles, ...]
+    fast_math: frozenset[str]
+    """Functions that may be approximate."""
     instruction: str
     instruction_span: Span | None
     schedule: Schedule
@@ -180,6 +182,7 @@ def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:
             Tiles(dim, constant(count, hardware.where("vector", dim)), span=hardware.span_of("vector", dim))
             for dim, count in hardware.vector.items()
         ),
+        fast_math=frozenset(hardware.fast_math),
         instruction=hardware.mma or "auto",
         instruction_span=hardware.span_of("mma"),
         schedule=plain.schedule or Schedule(),

@@ -53,6 +53,10 @@ def _exp2(x: Array) -> Array:
     return np.exp2(x.astype(np.float64))
 
 
+def _tanh(x: Array) -> Array:
+    return np.tanh(x.astype(np.float64))
+
+
 def _fma(a: Array, b: Array, c: Array) -> Array:
     """Of f32 the product is exact in f64, and the sum is rounded twice, which shows in about one of 2^28 results; of
     f64 the product is kept in two numbers, of factors from 1/2 to 1, whose parts neither overflow nor vanish."""
@@ -107,6 +111,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "round": np.rint,
     "sqrt": np.sqrt,
     "exp2": _exp2,
+    "tanh": _tanh,
     "fma": _fma,
     "lt": np.less,
     "le": np.less_equal,

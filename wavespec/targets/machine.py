@@ -271,6 +271,8 @@ class Machine:
     """What the backend needs to be told: features, architecture name, target attribute."""
     masked_bits: int = 0
     """The smallest elements that an instruction leaves out of a vector one by one; 0 = of any size."""
+    approximations: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Instructions for functions of f32 that are off by 2^-10 of the largest value at most, by the function's name."""
     close_powers: bool = False
     """Whether powers of 2 by the machine's instruction are as close as its libraries have them, which are made of it;
     else powers of e take a polynomial."""

@@ -57,6 +57,8 @@ class _Subject:
     rows: tuple[MatrixInstruction, ...]
     splits: Mapping[str, Workgroup]
     kept: tuple[AnyConstraint, ...]
+    hardware: HardwareSettings
+    """What the spec asks of the machine."""
 
     def product(self, sizes: Mapping[str, int]) -> Product:
         return Product(sizes[self.m], sizes[self.n], sizes[self.k])
@@ -110,7 +112,8 @@ def _subject(spec: KernelSpec, machine: Machine) -> _Subject:
         hints = ["A product is tuned where constraints split m and n over workgroups and walk over k."]
         raise NothingToTune(spec.where("constraints"), f"{spec.name} does not split its product.", hints=hints)
     kept = tuple(c for c in spec.constraints if not (isinstance(c, Hardware) or getattr(c, "dim", "") in (m, n, k)))
-    return _Subject(m, n, k, _rows(first, spec, machine), splits, kept)
+    written = next((c.settings for c in spec.constraints if isinstance(c, Hardware)), HardwareSettings())
+    return _Subject(m, n, k, _rows(first, spec, machine), splits, kept, written)
 
 
 def _rows(op: Op, spec: KernelSpec, machine: Machine) -> tuple[MatrixInstruction, ...]:
@@ -215,7 +218,7 @@ def _candidate(subject: _Subject, split: Split, schedule: Mapping[str, Any], cos
         words.append(f"waves {wave_m}x{wave_n}")
     if named:
         words.append(mma)
-    constraints.append(Hardware(settings=HardwareSettings(mma=mma)))
+    constraints.append(Hardware(settings=subject.hardware.model_copy(update={"mma": mma})))
     words += _schedule_in_words(schedule)
     chosen = Schedule.model_validate(dict(schedule)) if schedule else None
     settings = Override(constraints=(*constraints, *subject.kept), schedule=chosen)

@@ -102,6 +102,9 @@ class HardwareSettings(SpecModel):
     """The matrix instruction of every `mma`, or `auto` for the best one of the target; absent: `auto`."""
     vector: dict[Name, SpecExpression] = Field(default_factory=dict)
     """Of kernels without products: neighbours along a dim that each lane takes together; absent: a widest access."""
+    fast_math: Annotated[tuple[Literal["tanh"], ...], Field(exclude_if=lambda value: not value)] = ()
+    """Functions that may be off by 2^-10 of their largest value: the machine's own approximate instruction where it
+    has one, else fewer steps; absent: none."""
 
 
 class Hardware(Constraint):
