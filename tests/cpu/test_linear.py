@@ -78,7 +78,9 @@ def test_calls_that_no_member_is_for_say_why(module: ModuleType) -> None:
         small(x, w, bias.bfloat16())
     with pytest.raises(ArgumentError, match=r"'w' is torch.bfloat16, the dtype of 'bias' is left out; there are"):
         small(x, w.bfloat16())
-    with pytest.raises(ArgumentTypeError, match=r"dtype of 'bias' is torch.float64, expected .*torch.float32.*left out"):
+    with pytest.raises(
+        ArgumentTypeError, match=r"dtype of 'bias' is torch.float64, expected .*torch.float32.*left out"
+    ):
         small(x, w, bias.double())
     with pytest.raises(ArgumentError, match="'activation' is 'tanh', expected 'gelu' or 'none'"):
         small(x, w, activation="tanh")
