@@ -135,8 +135,8 @@ class CpuMemory(Emitter):
         access(op["mask"], value)
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
-        bytes_ = self.indices.integer(offset * memory.dtype.bytes, 64)
-        address = self.text.op(f"arith.addi {self._start(memory)}, {bytes_} : i64")
+        start, bytes_ = self._start(memory), self.indices.integer(offset * memory.dtype.bytes, 64)
+        address = self.text.op(f"arith.addi {start}, {bytes_} : i64")
         return self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr"), "!llvm.ptr"
 
     def _start(self, memory: Memory) -> str:
