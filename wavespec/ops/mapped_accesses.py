@@ -124,7 +124,7 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     once: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}
     for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
         width, offset, mask, valid = key
-        if key not in once:
+        if key not in once or context.kernel.lanes > 1:  # lanes of a wave have few of a tile, and few registers
             once[key] = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
         value = once[key]
         count = len(list(group))
