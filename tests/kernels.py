@@ -247,6 +247,12 @@ KERNELS: dict[str, Row] = {
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "conv2d_nchw": _CONVOLUTION,
     "conv2d_nhwc": replace(_CONVOLUTION, small=(*_CONVOLUTION.small, *sized("N H W C O R S", (1, 7, 5, 3, 9, 3, 2)))),
+    "conv2d_nhwc_f32": _CONVOLUTION,
+    "conv2d_depthwise": Row(
+        sized("N H W C R S", (1, 5, 4, 8, 3, 3), (2, 1, 2, 33, 1, 2), (0, 4, 4, 8, 3, 3), (1, 2, 3, 0, 2, 2)),
+        sized("N H W C R S", (2, 14, 13, 24, 3, 3), (1, 9, 61, 64, 3, 3), (3, 9, 30, 64, 1, 5)),
+        exact=True,
+    ),
     "cross_entropy": Row(
         sized("M N", (9, 700), (3, 1), (1, 513), (0, 4), (2, 4100)),
         sized("M N", (17, 127), (33, 257), (5, 4000)),

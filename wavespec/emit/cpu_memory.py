@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 from wavespec.emit.function import Emitter, Function
@@ -15,6 +16,8 @@ from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
 
+_ZERO_ACCESSES = 4
+"""Accesses side by side that may read zeros together."""
 _LOCAL = "#iree_codegen.workgroup_local"
 
 
@@ -31,6 +34,7 @@ class CpuMemory(Emitter):
         super().__init__(function)
         self.lanes, self.buffers = lanes, buffers
         self.addresses: dict[str, str] = {}
+        self.zeros = ""
 
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""
@@ -53,6 +57,9 @@ class CpuMemory(Emitter):
                 self.function.methods[op.name](op if masked else op.with_(mask=()))
             return []
 
+        if all(self._may_read_zeros(op) for op in ops):
+            self._chosen(ops)
+            return
         condition = self.indices.holds(_all_inside(ops))
         result = self.function.either(condition, lambda: form(masked=False), lambda: form(masked=True), types)
         for number, op in enumerate(op for op in ops if op.results):
@@ -60,6 +67,9 @@ class CpuMemory(Emitter):
 
     def emit_load(self, op: Op) -> None:
         memory, elements = self.function.memory_of(op), op.result.vector.elements
+        if self._may_read_zeros(op):
+            self._chosen([op])
+            return
         if _bounded(op):
             self.values[op.result.name] = (Part(self._access(op, memory, masked=True), elements),)
             return
@@ -125,11 +135,14 @@ class CpuMemory(Emitter):
         access(op["mask"], value)
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
+        start, bytes_ = self._start(memory), self.indices.integer(offset * memory.dtype.bytes, 64)
+        address = self.text.op(f"arith.addi {start}, {bytes_} : i64")
+        return self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr"), "!llvm.ptr"
+
+    def _start(self, memory: Memory) -> str:
         if memory.name not in self.addresses:
             self.addresses[memory.name] = self.text.address(*self.buffers[memory.name], depth=0)
-        bytes_ = self.indices.integer(offset * memory.dtype.bytes, 64)
-        address = self.text.op(f"arith.addi {self.addresses[memory.name]}, {bytes_} : i64")
-        return self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr"), "!llvm.ptr"
+        return self.addresses[memory.name]
 
     def _access(self, op: Op, memory: Memory, *, masked: bool) -> str:
         """One load (returns the value) or store (returns nothing of use)."""
@@ -141,6 +154,53 @@ class CpuMemory(Emitter):
             return self._plain(memory, offset, size)
         self._store_whole(memory, offset, Part(value, size))
         return ""
+
+    def _may_read_zeros(self, op: Op) -> bool:
+        """Whether a load takes all of its elements or none, at a place of a mapping: neighbours differ in what they
+        check, so that one test of all of them seldom passes."""
+        if not op.is_(LOAD) or op["valid"] is not None or not op["mask"]:
+            return False
+        memory = self.function.memory_of(op)
+        return memory.mapped and not memory.dtype.is_packed
+
+    def _chosen(self, ops: Sequence[Op]) -> None:
+        """Loads that read zeros where there is nothing: addresses are chosen, so that no branch is mispredicted and no
+        mask is made; one for those that are checked alike and lie side by side."""
+        first, start = ops[0], ""
+        for op in ops:
+            memory, vector = self.function.memory_of(op), op.result.vector
+            size, mask = memory.dtype.bytes, _of_blocks(op["mask"])
+            alike = op["memory"] == first["memory"] and mask == _of_blocks(first["mask"])
+            behind = op["offset"].beyond(first["offset"]) if start and alike else None
+            if behind is None or not 0 <= behind <= self._zeros_bytes // size - vector.elements:
+                first, behind = op, 0
+                start = self._address_or_zeros(memory, op["offset"], mask)
+            address = self.text.op(f"arith.addi {start}, {self.text.constant(behind * size, 'i64')} : i64")
+            pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
+            how, type_ = f"<{{alignment = {size} : i64}}>", vector_type(vector.dtype, vector.elements)
+            name = self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {type_}')
+            self.values[op.result.name] = (Part(name, vector.elements),)
+
+    def _address_or_zeros(self, memory: Memory, offset: Expr, mask: Mask) -> str:
+        address = self._start(memory)
+        for part, depth in self.indices.addends(offset * memory.dtype.bytes):
+            address = self.text.op(f"arith.addi {address}, {self.indices.integer(part, 64)} : i64", depth)
+        return self.text.op(f"arith.select {self.indices.inside(mask)}, {address}, {self._zeros()} : i64")
+
+    @property
+    def _zeros_bytes(self) -> int:
+        return _ZERO_ACCESSES * self.machine.globals.access_bytes
+
+    def _zeros(self) -> str:
+        """The address of zeros, which are made in front of everything."""
+        if not self.zeros:
+            buffer, type_ = local_memory(self.text, self._zeros_bytes, "i8", 0)
+            vector = f"vector<{self._zeros_bytes}xi8>"
+            value = self.text.op(f"arith.constant dense<0> : {vector}", 0)
+            start = self.text.op("arith.constant 0 : index", 0)
+            self.text.do(f"vector.store {value}, {buffer}[{start}] : {type_}, {vector}", 0)
+            self.zeros = self.text.address(buffer, type_, depth=0)
+        return self.zeros
 
     def _masked(self, memory: Memory, offset: Expr, size: int, mask: Mask, valid: Expr | None, store: str = "") -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
@@ -213,6 +273,17 @@ def _joins(first: Op, other: Op) -> bool:
 
 def _bounded(op: Op) -> bool:
     return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
+
+
+def _of_blocks(mask: Mask) -> Mask:
+    """The checks of the first elements of blocks, where tensors end with whole blocks: the same for all of a block."""
+
+    def first(left: Expr, right: Expr) -> Expr:
+        inside = left.constant_part()
+        block = math.gcd((left - inside).divisor, right.divisor)
+        return left - inside % block if block else left
+
+    return tuple((first(left, right), right) for left, right in mask)
 
 
 def _all_inside(ops: Sequence[Op]) -> tuple[tuple[Expr, Expr], ...]:

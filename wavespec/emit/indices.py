@@ -4,6 +4,8 @@ computed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import mul
 from typing import Any, NamedTuple
 
 from wavespec.emit.mlir_text import MlirText
@@ -110,16 +112,59 @@ class Indices:
             )
         return result
 
+    def addends(self, expr: Expr) -> list[tuple[Expr, int]]:
+        """Expressions whose sum is ``expr``, each with the depth of the outermost block where it can be computed, the
+        outermost first: what an inner loop does not change is added up around it."""
+        depths: dict[int, Expr] = {}
+        for part in self._distributed(expr):
+            depth = self.depth_of(part.symbols)
+            depths[depth] = depths.get(depth, const(0)) + part
+        return [(depths[depth], depth) for depth in sorted(depths)]
+
+    def _distributed(self, expr: Expr) -> list[Expr]:
+        """Terms of a sum, products with sums of different depths multiplied out."""
+        if expr.kind == "sum":
+            parts = [part * factor for factor, term in expr.terms() for part in self._distributed(term)]
+            return [*parts, const(expr.constant_part())]
+        for number, factor in enumerate(expr.args if expr.kind == "product" else ()):
+            inner = self._distributed(factor)
+            if len({self.depth_of(part.symbols) for part in inner}) > 1:
+                others = [other for place, other in enumerate(expr.args) if place != number]
+                return [part for one in inner for part in self._distributed(reduce(mul, others, one))]
+        return [expr]
+
+    def inside(self, pairs: tuple[tuple[Expr, Expr], ...]) -> str:
+        """What `holds` says, with ``-1 < place`` and ``place < size`` in one comparison: as an unsigned number, what is
+        less than nothing is more than any size."""
+        places = {right for left, right in pairs if left == const(-1)}
+        both = [(left, right) for left, right in pairs if left in places and right.low is not None and right.low >= 0]
+        found = {place for place, _ in both}
+        rest = [pair for pair in pairs if pair not in both and not (pair[0] == const(-1) and pair[1] in found)]
+        result, depth = "", 0
+        for name, at in [*(self._between(*pair) for pair in both), *(self._less(*pair) for pair in rest)]:
+            depth = max(depth, at)
+            result = self.text.op(f"arith.andi {result}, {name} : i1", depth) if result else name
+        return result
+
+    def _between(self, place: Expr, size: Expr) -> tuple[str, int]:
+        a, b = self._alike(place, size)
+        depth = max(a.depth, b.depth)
+        return self.text.op(f"arith.cmpi ult, {a.name}, {b.name} : i{a.bits}", depth), depth
+
     def _less(self, left: Expr, right: Expr) -> tuple[str, int]:
-        a, b = self._value(left), self._value(right)
-        bits = max(a.bits, b.bits)
-        a, b = self._widened(left, a, bits), self._widened(right, b, bits)
+        a, b = self._alike(left, right)
         depth = max(a.depth, b.depth)
         key = (left - right, -2)
         if key not in self._done[depth]:
-            name = self.text.op(f"arith.cmpi slt, {a.name}, {b.name} : i{bits}", depth)
+            name = self.text.op(f"arith.cmpi slt, {a.name}, {b.name} : i{a.bits}", depth)
             self._done[depth][key] = Integer(name, 1, depth)
         return self._done[depth][key].name, depth
+
+    def _alike(self, left: Expr, right: Expr) -> tuple[Integer, Integer]:
+        """Both in the bits of the wider one."""
+        a, b = self._value(left), self._value(right)
+        bits = max(a.bits, b.bits)
+        return self._widened(left, a, bits), self._widened(right, b, bits)
 
     def _value(self, expr: Expr) -> Integer:
         return self._compute(expr, 64 if _wide(expr) else self.narrowest)

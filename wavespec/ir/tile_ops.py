@@ -153,6 +153,7 @@ COPY: Final = _declare(
         "memory": Kind.MEMORY,
         "origin": Kind.PLACES,
         **_MAPPED,
+        "clamped": Attribute(Kind.NAMES, absent="none"),
         "through": Attribute(Kind.TABLE, absent="no values"),
         "bias": _BIAS,
         "layout": _later(Kind.LAYOUT, "distribute-copies"),

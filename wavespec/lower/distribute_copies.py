@@ -26,6 +26,7 @@ from wavespec.targets.machine import Machine
 
 _MAPPED = ("at", "over", "through")
 Box = tuple[tuple[int, int], ...]
+_VECTORS_OF_ROW = 4  # that a mapping finds side by side, checked and placed together, on the same machines
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
 
 
@@ -233,6 +234,9 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
         lines -= 1
     while sizes[column] % width:
         width //= 2
+    if not packed and op.get("at"):
+        known = math.gcd(kernel.memory(op["source"]).shape[-1].divisor, sizes[column])
+        width = max(width, math.gcd(known, _VECTORS_OF_ROW * width))
     loops: list[tuple[Expr, Expr, Expr]] = []
     symbols: list[Expr] = []
     base: list[tuple[str, Expr]] = []

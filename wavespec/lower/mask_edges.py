@@ -8,11 +8,11 @@ from typing import ClassVar
 from wavespec.ir.declarations import Kind
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
-from wavespec.ir.tile_ops import TILE_OPS
+from wavespec.ir.tile_ops import MMA, TILE_OPS, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.empty_dims import dims_found_empty
 from wavespec.lower.tile_properties import accesses_are_masked, edges_are_masked, tiles_are_placed
-from wavespec.ops.index_map import dims_of
+from wavespec.ops.index_map import dims_of, index_of
 from wavespec.targets.machine import Machine
 
 
@@ -24,7 +24,8 @@ class MaskEdges(Pass):
             whose size is not known to be a multiple of the tile; with a mapping, dims of the tile.  A promise in the
             spec (``multiple_of``, a fixed size) removes it, unless workgroups find the dim empty.  A read in place has
             ``clamped`` too, dims of the result: beyond their edge it may read the last element again, because what is
-            computed there is never stored, and needs no check.  ``reduce``, ``topk``, ``pad`` and ``join`` have
+            computed there is never stored, and needs no check; one with a mapping checks its places, and reads any
+            element or 0.  ``reduce``, ``topk``, ``pad`` and ``join`` have
             ``masked`` where elements beyond the edge have to be left out.
     """
 
@@ -44,6 +45,10 @@ class MaskEdges(Pass):
             sizes = zip(memory.dims, memory.shape, strict=True)
             return tuple(dim for dim, size in sizes if is_partial(dim, size))
 
+        # Where one lane has a whole tile every check is made for each of its accesses.
+        of_results = {split.dim for split in plan.workgroup} if machine.lanes == 1 else set[str]()
+        of_results -= {op["k"] for op in kernel.walk() if op.is_(MMA)}
+
         def change(op: Op) -> tuple[Op, ...]:
             declared = TILE_OPS[op.name].attributes.get("masked")
             if declared is None:
@@ -56,7 +61,10 @@ class MaskEdges(Pass):
                 return (op,)
             if op.get("at"):
                 sizes = kernel.all_sizes
-                return (op.with_(masked=tuple(dim for dim in dims_of(op) if is_partial(dim, sizes[dim]))),)
+                edges = tuple(dim for dim in dims_of(op) if is_partial(dim, sizes[dim]))
+                beyond = tuple(dim for dim in edges if dim in of_results & _checked_by_places(op))
+                op = op.with_(masked=tuple(dim for dim in edges if dim not in beyond))
+                return (op.with_(clamped=beyond) if beyond else op,)
             edges, clamped = masked(kernel.memory(name)), op.get("clamped")
             if clamped is None:
                 return (op.with_(masked=edges),)
@@ -64,3 +72,11 @@ class MaskEdges(Pass):
             return (op.with_(masked=tuple(dim for dim in edges if dim not in beyond), clamped=beyond),)
 
         return replace(kernel, body=rewrite(kernel.body, change))
+
+
+def _checked_by_places(op: Op) -> set[str]:
+    """Dims of a tile that is read with a mapping whose indices stand in computed places alone, which are checked by
+    themselves."""
+    if op.is_(WRITE) or op.operands or op.get("through"):
+        return set()
+    return {*dims_of(op)} - {dim for dim, place in op["at"] if place is index_of(dim)}

@@ -120,9 +120,13 @@ def _loaded_tile(op: Op, layout: Layout, context: ThreadContext) -> tuple[Value,
     memory, name = context.kernel.memory(op["memory"]), op.result.name
     pieces = _pieces(op, layout, op.operands, _widest(op, context), context)
     loaded: list[Value] = []
-    # Neighbours may be one and the same element, such as the scale of a block.
-    for (width, offset, mask, valid), group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
-        value = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
+    # Elements may be one and the same: neighbours, such as the scale of a block, or those that windows share.
+    once: dict[tuple[int, Expr, Mask, Expr | None], Value] = {}
+    for key, group in groupby(pieces, lambda p: (p.width, p.offset, p.mask, p.valid)):
+        width, offset, mask, valid = key
+        if key not in once or context.kernel.lanes > 1:  # lanes of a wave have few of a tile, and few registers
+            once[key] = context.build.load(memory.name, memory.dtype, width, offset, mask=mask, valid=valid, hint=name)
+        value = once[key]
         count = len(list(group))
         loaded += [context.build.broadcast(value, count, name)] if width == 1 else [value] * count
     fragments = regroup(context.build, loaded, layout.fragment_elements, name)

@@ -1,0 +1,77 @@
+"""Convolutions on this machine's CPU: odd images, strides, paddings and dilations, exact on whole numbers."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+import torch.nn.functional as functional
+
+from tests.kernels import SPECS
+from wavespec.pipeline import compile
+from wavespec.runtime.kernel import Kernel
+from wavespec.schema import loads
+from wavespec.schema.language.expressions import Num
+
+WINDOWS = [(1, 0, 1), (2, 3, 2)]
+"""Stride, padding and dilation; `tests/kernels.py` has the usual ones."""
+TYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
+PRODUCTS = {"conv2d_nhwc": "bf16", "conv2d_nhwc_f32": "f32"}
+LAYERS = {
+    "whole cache lines": ((2, 9, 11, 64), (70, 3, 3)),
+    "two of them": ((1, 13, 7, 128), (32, 3, 3)),
+    "parts of them": ((1, 8, 17, 24), (40, 3, 1)),
+    "single channels": ((1, 9, 8, 5), (9, 3, 3)),
+    "single pixels": ((3, 7, 7, 192), (33, 1, 1)),
+}
+"""Images N, H, W, C and filters O, R, S."""
+DEPTHWISE = {
+    "3 x 3": ((2, 9, 11, 64), (3, 3)),
+    "odd channels": ((1, 13, 7, 37), (3, 3)),
+    "wide": ((1, 12, 61, 32), (5, 3)),
+    "single pixels": ((2, 6, 5, 3), (1, 1)),
+}
+"""Images N, H, W, C and filters R, S."""
+
+
+@cache
+def kernel(name: str, windows: tuple[int, int, int], dtype: str = "bf16") -> Kernel:
+    text = (SPECS / f"{name}.wave.yaml").read_text().replace("[bf16, f16, f32]", f"[{dtype}]")
+    spec = loads(text, f"{name}.wave.yaml", SPECS)
+    params = {**spec.params, **dict(zip(("STRIDE", "PAD", "DILATION"), map(Num, windows), strict=True))}
+    return compile(spec.model_copy(update={"params": params}))
+
+
+def whole(*shape: int, dtype: str) -> torch.Tensor:
+    return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(0)).to(TYPES[dtype])
+
+
+def assert_is_conv2d(
+    got: torch.Tensor, x: torch.Tensor, w: torch.Tensor, windows: tuple[int, int, int], groups: int = 1
+) -> None:
+    stride, padding, dilation = windows
+    exact = functional.conv2d(
+        x.double(), w.double(), stride=stride, padding=padding, dilation=dilation, groups=groups
+    ).to(x.dtype)
+    torch.testing.assert_close(got, exact, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_over_windows_are_exact(name: str, windows: tuple[int, int, int]) -> None:
+    for images, filters in LAYERS.values():
+        x, w = (whole(*shape, dtype=PRODUCTS[name]) for shape in (images, (*filters, images[3])))
+        got = kernel(name, windows)(x, w)
+        assert isinstance(got, torch.Tensor)
+        assert_is_conv2d(got.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), windows)
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_depthwise_windows_are_exact(dtype: str, windows: tuple[int, int, int]) -> None:
+    for images, taps in DEPTHWISE.values():
+        x, w = whole(*images, dtype=dtype), whole(images[3], *taps, dtype=dtype)
+        got = kernel("conv2d_depthwise", windows, dtype)(x, w)
+        assert isinstance(got, torch.Tensor)
+        assert_is_conv2d(got.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), w[:, None], windows, images[3])
