@@ -9,9 +9,11 @@ import yaml
 
 from tests.kernels import Subject, subjects
 from tests.rungs import often
-from tests.sim.plan_variations import Variation
+from tests.sim.plan_variations import Variation, Varied, simulated
 from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import lower
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.targets.machine import Machine, machines
 
 TARGETS = ("sm_90", "gfx942", "gfx950")
 _ROWS_AHEAD = {"rows.load": 0, "weights.load": 0, "rows.store": 1, "weights.store": 1, "rows": 2, "weights": 2}
@@ -82,3 +84,17 @@ def test_a_place_of_every_step(target: str, schedule: dict[str, Any]) -> None:
     changes = (("D: {max: 256}", "D: {max: 64}"), ("BLOCK_D: 256", "BLOCK_D: 64"), ("BLOCK_E: 256", "BLOCK_E: 64"))
     one = varied("attention_paged", target, schedule, *changes)
     check(one, {"B": 2, "H": 1, "M": 3, "P": 9, "T": 8, "L": 13, "N": 104, "D": 24, "E": 20})
+
+
+@pytest.mark.parametrize("machine", machines("cpu"), ids=lambda machine: machine.variant)
+def test_places_of_an_operand_that_is_not_staged(machine: Machine) -> None:
+    """Products of two keys a step read the rows of those two, not of the first two of the tile."""
+    subject: Subject = next(one for one in subjects("cpu") if one.name == "attention_paged_decode")
+    spec = yaml.safe_load(dump_yaml(subject.spec))
+    spec["targets"] = {"cpu": spec["targets"]["cpu"]}
+    spec["tensors"]["values"]["space"] = "global"
+    one = Varied(subject.file, subject.name, yaml.safe_dump(spec, sort_keys=False))
+    sizes = {"B": 2, "H": 1, "M": 3, "P": 5, "T": 4, "L": 3, "D": 8, "E": 4}
+    inputs = one.inputs(sizes, whole=True)
+    results = simulated(one, lower(one.spec, machine), machine, one.complete(sizes), [value.clone() for value in inputs])
+    one.compare(one.expected(inputs), results, sizes, whole=True)

@@ -10,7 +10,7 @@ from typing import ClassVar
 from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
-from wavespec.ir.tile_ops import COPY, EXTRACT, MMA, READ, WRITE
+from wavespec.ir.tile_ops import BITCAST, CAST, COPY, ELEMENTWISE, EXTRACT, MMA, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import of_grid
@@ -40,7 +40,8 @@ class SplitReduction(Pass):
     After:  the three inside an ``iterate`` over k, ``step`` deep; ``unroll`` is 0 where the machine wants
             straight-line code and 1 where the loop stays.
             What the matrix unit reads itself takes no registers and stays whole.  A read around a loop is repeated
-            inside it where nothing writes to its memory there.
+            inside it where nothing writes to its memory there.  Places that a read takes from values are made inside
+            as well, of a step alone; where they are not made element by element, there is one step.
     Errors: ``too-many-instructions`` at the loop's tile.
     """
 
@@ -60,6 +61,7 @@ class _Splitter:
 
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
         self.kernel, self.machine, self.fresh = kernel, machine, fresh_names(kernel)
+        self.makers = {value.name: op for op in kernel.walk() if op.region is None for value in op.results}
         self.symbols: dict[str, tuple[int, int]] = {}
 
     def block(self, ops: tuple[Op, ...], around: dict[str, Op]) -> tuple[Op, ...]:
@@ -88,6 +90,8 @@ class _Splitter:
         step = min(depth, depth_of_round(mma, row, self.machine) if unrolled else row.k * row.unroll)
         while depth % step:
             step -= row.k
+        if not all(self._is_made_apart(one, k) for value in mma.operands[:2] for one in reads[value.name].operands):
+            step = depth
         names = (f"in_{k}{number or ''}" for number in itertools.count())
         induction = next(name for name in names if self.symbols.get(name, (depth, step)) == (depth, step))
         self.symbols[induction] = (depth, step)
@@ -95,16 +99,7 @@ class _Splitter:
         inner: list[Op] = []
         operands: list[Value] = []
         for value in mma.operands[:2]:
-            read, tile = reads[value.name], value.tile
-            sliced = TileType(
-                tile.dims,
-                tuple(step if d == k else e for d, e in zip(tile.dims, tile.extents, strict=True)),
-                tile.dtype,
-            )
-            part = Value(self.fresh(value.name), sliced)
-            origin = tuple((dim, expr + at if dim == k else expr) for dim, expr in read["origin"])
-            inner.append(replace(read.with_(origin=origin), results=(part,)))
-            operands.append(part)
+            operands.append(self._part(value, reads[value.name], k, step, at, inner))
         argument, product = Value(self.fresh(acc.name), acc.type), Value(self.fresh(acc.name), acc.type)
         inner.append(replace(mma, operands=(*operands, argument), results=(product,)))
         extent = const(depth) if self.machine.most_unrolled else remaining(self.kernel, k, depth, step)
@@ -123,6 +118,28 @@ class _Splitter:
             Region((argument,), tuple(inner), (product,)),
             mma.span,
         )
+
+    def _is_made_apart(self, value: Value, k: str) -> bool:
+        """Whether what a read takes its places from can be made for some elements of ``k`` alone."""
+        if k not in value.tile.dims:
+            return True
+        maker = self.makers.get(value.name)
+        made = maker is not None and maker.is_(READ | EXTRACT | ELEMENTWISE | CAST | BITCAST)
+        return made and all(self._is_made_apart(one, k) for one in maker.operands)
+
+    def _part(self, value: Value, maker: Op, k: str, step: int, at: Expr, inner: list[Op]) -> Value:
+        """``step`` elements of a value from place ``at`` along ``k``; what makes them goes to `inner`."""
+        tile = value.tile
+        extents = tuple(step if d == k else e for d, e in zip(tile.dims, tile.extents, strict=True))
+        part = Value(self.fresh(value.name), TileType(tile.dims, extents, tile.dtype))
+        operands = tuple(
+            self._part(one, self.makers[one.name], k, step, at, inner) if k in one.tile.dims else one
+            for one in maker.operands
+        )
+        if maker.is_(READ | EXTRACT):
+            maker = maker.with_(origin=tuple((d, expr + at if d == k else expr) for d, expr in maker["origin"]))
+        inner.append(replace(maker, operands=operands, results=(part,)))
+        return part
 
 
 def _without_unused(ops: tuple[Op, ...]) -> tuple[Op, ...]:
