@@ -96,5 +96,7 @@ def test_places_of_an_operand_that_is_not_staged(machine: Machine) -> None:
     one = Varied(subject.file, subject.name, yaml.safe_dump(spec, sort_keys=False))
     sizes = {"B": 2, "H": 1, "M": 3, "P": 5, "T": 4, "L": 3, "D": 8, "E": 4}
     inputs = one.inputs(sizes, whole=True)
-    results = simulated(one, lower(one.spec, machine), machine, one.complete(sizes), [value.clone() for value in inputs])
+    results = simulated(
+        one, lower(one.spec, machine), machine, one.complete(sizes), [value.clone() for value in inputs]
+    )
     one.compare(one.expected(inputs), results, sizes, whole=True)

@@ -54,7 +54,7 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         if memory.space == "global"
     ]
     used = {dim for tensor in tensors for dim in tensor.dims} | {dim for dim, size in kernel.sizes if not size.is_const}
-    for name, expression in reversed(resolved.equals.items()):  # behind what it follows from
+    for name, expression in reversed(tuple(resolved.equals.items())):  # behind what it follows from
         used.update(expression.names() if name in used else ())
 
     def described(name: str) -> Dim:

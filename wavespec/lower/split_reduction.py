@@ -124,8 +124,9 @@ class _Splitter:
         if k not in value.tile.dims:
             return True
         maker = self.makers.get(value.name)
-        made = maker is not None and maker.is_(READ | EXTRACT | ELEMENTWISE | CAST | BITCAST)
-        return made and all(self._is_made_apart(one, k) for one in maker.operands)
+        if maker is None or not maker.is_(READ | EXTRACT | ELEMENTWISE | CAST | BITCAST):
+            return False
+        return all(self._is_made_apart(one, k) for one in maker.operands)
 
     def _part(self, value: Value, maker: Op, k: str, step: int, at: Expr, inner: list[Op]) -> Value:
         """``step`` elements of a value from place ``at`` along ``k``; what makes them goes to `inner`."""
