@@ -178,7 +178,10 @@ class CpuMemory(Emitter):
             address = self.text.op(f"arith.addi {start}, {self.text.constant(behind * size, 'i64')} : i64")
             pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
             how, type_ = f"<{{alignment = {size} : i64}}>", vector_type(vector.dtype, vector.elements)
-            name = self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {type_}')
+            bits = type_.replace(vector.dtype.name, f"i{vector.dtype.bits}")  # LLVM would round bf16 by a library
+            name = self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {bits}')
+            if bits != type_:
+                name = self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
             self.values[op.result.name] = (Part(name, vector.elements),)
 
     def _address_or_zeros(self, memory: Memory, offset: Expr, mask: Mask) -> str:
