@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["add_broadcast", "add_broadcast_raw"]
 
@@ -86,6 +86,8 @@ def _member(x: Tensor, b: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[x.dtype, b.dtype]
+    except AttributeError:
+        raise no_tensor("add_broadcast", x=x, b=b) from None
     except KeyError:
         raise no_member(
             "add_broadcast",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["cross_entropy_mean", "cross_entropy_mean_raw"]
 
@@ -93,6 +93,8 @@ def _member(loss: Tensor, target: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[loss.dtype,]
+    except AttributeError:
+        raise no_tensor("cross_entropy_mean", loss=loss) from None
     except KeyError:
         raise no_member("cross_entropy_mean", _MEMBERS, ("the dtype of 'loss'", loss.dtype)) from None
 

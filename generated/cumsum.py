@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["cumsum", "cumsum_raw"]
 
@@ -82,6 +82,8 @@ def _member(x: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[x.dtype,]
+    except AttributeError:
+        raise no_tensor("cumsum", x=x) from None
     except KeyError:
         raise no_member("cumsum", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
 

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, ScalarParameter, define_operator, no_backward, no_member
+from wavespec.runtime import (
+    PLAIN_TYPES,
+    KernelSet,
+    ScalarParameter,
+    define_operator,
+    no_backward,
+    no_member,
+    no_tensor,
+)
 
 __all__ = ["dropout", "dropout_raw"]
 
@@ -99,6 +107,8 @@ def _member(x: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[x.dtype,]
+    except AttributeError:
+        raise no_tensor("dropout", x=x) from None
     except KeyError:
         raise no_member("dropout", _MEMBERS, ("the dtype of 'x'", x.dtype)) from None
 

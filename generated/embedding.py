@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["embedding", "embedding_raw"]
 
@@ -87,6 +87,8 @@ def _member(token: Tensor, table: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[table.dtype,]
+    except AttributeError:
+        raise no_tensor("embedding", table=table) from None
     except KeyError:
         raise no_member("embedding", _MEMBERS, ("the dtype of 'table'", table.dtype)) from None
 

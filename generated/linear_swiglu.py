@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["linear_swiglu", "linear_swiglu_raw"]
 
@@ -84,6 +84,8 @@ def _member(x: Tensor, a: Tensor, b: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[x.dtype, a.dtype, b.dtype]
+    except AttributeError:
+        raise no_tensor("linear_swiglu", x=x, a=a, b=b) from None
     except KeyError:
         raise no_member(
             "linear_swiglu",

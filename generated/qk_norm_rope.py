@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["qk_norm_rope", "qk_norm_rope_raw"]
 
@@ -100,6 +100,8 @@ def _member(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
         return _MEMBERS[x.dtype, weight.dtype, cos.dtype, sin.dtype]
+    except AttributeError:
+        raise no_tensor("qk_norm_rope", x=x, weight=weight, cos=cos, sin=sin) from None
     except KeyError:
         raise no_member(
             "qk_norm_rope",
