@@ -19,7 +19,7 @@ from wavespec.diagnostics import WavespecError
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.schema import loads
 
-SEED, TRANSPOSE = 73, 10
+SEED, TRANSPOSE = 73, 20
 """The number of a kernel that is soon computed, on a CPU and on sm_90."""
 
 

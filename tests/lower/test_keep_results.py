@@ -22,7 +22,7 @@ def loops(name: str, machine: Machine, changes: dict[str, str] | None = None) ->
     for old, new in (changes or {}).items():
         assert old in text
         text = text.replace(old, new)
-    spec = loads(text, "rows.wave.yaml")
+    spec = loads(text, "rows.wave.yaml", SPECS)
     kernel = lower(spec_for_target(spec, machine.target), machine, after="keep-results")
     return [[word(op) for op in loop.body.ops] for loop in kernel.body if loop.name == "iterate"]
 

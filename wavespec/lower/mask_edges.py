@@ -47,7 +47,7 @@ class MaskEdges(Pass):
 
         # Where one lane has a whole tile every check is made for each of its accesses.
         of_results = {split.dim for split in plan.workgroup} if machine.lanes == 1 else set[str]()
-        of_results -= {op["k"] for op in kernel.walk() if op.is_(MMA)}
+        of_results -= {op["k"] for op in kernel.walk() if op.is_(MMA)} | empty
 
         def change(op: Op) -> tuple[Op, ...]:
             declared = TILE_OPS[op.name].attributes.get("masked")

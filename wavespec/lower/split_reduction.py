@@ -90,7 +90,7 @@ class _Splitter:
         step = min(depth, depth_of_round(mma, row, self.machine) if unrolled else row.k * row.unroll)
         while depth % step:
             step -= row.k
-        if not all(self._is_made_apart(one, k) for value in mma.operands[:2] for one in reads[value.name].operands):
+        if not all(self._is_made_apart(value, k, reads[value.name]) for value in mma.operands[:2]):
             step = depth
         names = (f"in_{k}{number or ''}" for number in itertools.count())
         induction = next(name for name in names if self.symbols.get(name, (depth, step)) == (depth, step))
@@ -119,14 +119,13 @@ class _Splitter:
             mma.span,
         )
 
-    def _is_made_apart(self, value: Value, k: str) -> bool:
-        """Whether what a read takes its places from can be made for some elements of ``k`` alone."""
-        if k not in value.tile.dims:
+    def _is_made_apart(self, value: Value, k: str, maker: Op | None) -> bool:
+        """Whether a value, with what a read takes its places from, can be made for some elements of ``k`` alone."""
+        if k not in value.tile.dims or (maker is not None and maker.is_(EXTRACT)):
             return True
-        maker = self.makers.get(value.name)
-        if maker is None or not maker.is_(READ | EXTRACT | ELEMENTWISE | CAST | BITCAST):
+        if maker is None or not maker.is_(READ | ELEMENTWISE | CAST | BITCAST):
             return False
-        return all(self._is_made_apart(one, k) for one in maker.operands)
+        return all(self._is_made_apart(one, k, self.makers.get(one.name)) for one in maker.operands)
 
     def _part(self, value: Value, maker: Op, k: str, step: int, at: Expr, inner: list[Op]) -> Value:
         """``step`` elements of a value from place ``at`` along ``k``; what makes them goes to `inner`."""
@@ -135,11 +134,11 @@ class _Splitter:
         part = Value(self.fresh(value.name), TileType(tile.dims, extents, tile.dtype))
         operands = tuple(
             self._part(one, self.makers[one.name], k, step, at, inner) if k in one.tile.dims else one
-            for one in maker.operands
+            for one in (() if maker.is_(EXTRACT) else maker.operands)
         )
         if maker.is_(READ | EXTRACT):
             maker = maker.with_(origin=tuple((d, expr + at if d == k else expr) for d, expr in maker["origin"]))
-        inner.append(replace(maker, operands=operands, results=(part,)))
+        inner.append(replace(maker, operands=operands or maker.operands, results=(part,)))
         return part
 
 

@@ -131,7 +131,8 @@ class KernelBuilder(GraphBuilder):
         functions that may be approximate."""
         vectors = {dim: as_symbol(count).expression for dim, count in (vector or {}).items()}
         chosen = {} if mma is None else {"mma": mma}
-        self._constrain("hardware", settings={**chosen, "vector": vectors, "fast_math": tuple(fast_math)})
+        fast = {"fast_math": tuple(fast_math)} if fast_math else {}
+        self._constrain("hardware", settings={**chosen, "vector": vectors, **fast})
 
     def assume(self, condition: Symbol) -> None:
         self._constrain("assume", condition=condition.expression)

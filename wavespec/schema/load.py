@@ -7,10 +7,10 @@ from pathlib import Path
 
 from wavespec.diagnostics import Diagnostic, WavespecError, Where, in_order, quote, raise_all
 from wavespec.schema.checking.check_spec import check_kernel
-from wavespec.schema.checking.one_cause import said_once
 from wavespec.schema.families.members import is_family, member_to_extend
 from wavespec.schema.language.errors import MissingField, WrongType
 from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.one_cause import said_once
 from wavespec.schema.reading.dtype_members import name_of, named_member, parameters_of
 from wavespec.schema.reading.merge import finish, merge
 from wavespec.schema.reading.parts import expand_parts

@@ -15,7 +15,6 @@ from wavespec.schema.checking.check_schedules import check_schedules
 from wavespec.schema.checking.check_strides import check_strides
 from wavespec.schema.checking.check_tiles import check_tiles
 from wavespec.schema.checking.check_values import check_values
-from wavespec.schema.checking.one_cause import said_once
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.dtypes import PACKED
@@ -24,6 +23,7 @@ from wavespec.schema.language.expressions import Binary, Call, EvaluationError, 
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.language.names import ENTRY_POINTS
+from wavespec.schema.language.one_cause import said_once
 from wavespec.schema.ops.write import WriteToInput
 from wavespec.schema.resolve import (
     CyclicParams,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote, raise_all
-from wavespec.schema.checking.one_cause import said_once
 from wavespec.schema.language.dtype_parameters import DtypeParameters, Places, Types, read_dtypes
 from wavespec.schema.language.family import member_name
+from wavespec.schema.language.one_cause import said_once
 from wavespec.schema.reading.with_dtypes import node_with_dtypes, unknown_names
 from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode
 
