@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.masked_words import MaskedWords, are_words
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import Part, vector_type
-from wavespec.ir.expr import Expr
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
@@ -175,7 +176,7 @@ class CpuMemory(Emitter):
             if behind is None or not 0 <= behind <= self._zeros_bytes // size - vector.elements:
                 first, behind = op, 0
                 start = self._address_or_zeros(memory, op["offset"], mask)
-            address = self.text.op(f"arith.addi {start}, {self.text.constant(behind * size, 'i64')} : i64")
+            address = self._beyond(start, const(behind * size), self.text.depth) if behind else start
             pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
             how, type_ = f"<{{alignment = {size} : i64}}>", vector_type(vector.dtype, vector.elements)
             bits = type_.replace(vector.dtype.name, f"i{vector.dtype.bits}")  # LLVM would round bf16 by a library
@@ -185,10 +186,14 @@ class CpuMemory(Emitter):
             self.values[op.result.name] = (Part(name, vector.elements),)
 
     def _address_or_zeros(self, memory: Memory, offset: Expr, mask: Mask) -> str:
-        address = self._start(memory)
-        for part, depth in self.indices.addends(offset * memory.dtype.bytes):
-            address = self.text.op(f"arith.addi {address}, {self.indices.integer(part, 64)} : i64", depth)
+        address, so_far = self._start(memory), const(0)
+        for part in self.indices.addends(offset * memory.dtype.bytes):
+            so_far += part
+            address = self.indices.once(f"address of {memory.name}", so_far, partial(self._beyond, address, part))
         return self.text.op(f"arith.select {self.indices.inside(mask)}, {address}, {self._zeros()} : i64")
+
+    def _beyond(self, address: str, bytes_: Expr, depth: int) -> str:
+        return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64", depth)
 
     @property
     def _zeros_bytes(self) -> int:

@@ -112,14 +112,14 @@ class Indices:
             )
         return result
 
-    def addends(self, expr: Expr) -> list[tuple[Expr, int]]:
-        """Expressions whose sum is ``expr``, each with the depth of the outermost block where it can be computed, the
-        outermost first: what an inner loop does not change is added up around it."""
+    def addends(self, expr: Expr) -> list[Expr]:
+        """Expressions whose sum is ``expr``, what can be computed in an outer block first: what an inner loop does not
+        change is added up around it."""
         depths: dict[int, Expr] = {}
         for part in self._distributed(expr):
             depth = self.depth_of(part.symbols)
             depths[depth] = depths.get(depth, const(0)) + part
-        return [(depths[depth], depth) for depth in sorted(depths)]
+        return [depths[depth] for depth in sorted(depths)]
 
     def _distributed(self, expr: Expr) -> list[Expr]:
         """Terms of a sum, products with sums of different depths multiplied out."""
