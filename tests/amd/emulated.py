@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from tests.amd.amd_gemms import AnyGemm, built, loaded
-from tests.kernels import array_to_tensor, tensor_to_array
+from tests.kernels import Sizes, Subject, array_to_tensor, tensor_to_array
 from wavespec.emit.interface import scalar_parameters
 from wavespec.ir.dtype import DTYPES
 from wavespec.runtime.launch_plan import LaunchPlan, make_plan
@@ -18,6 +19,26 @@ from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.partly_written import partly_written
 from wavespec.sim.elements import poisoned
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The kernel of a subject that is for some sizes; equal to that for all other sizes of the same case."""
+
+    subject: Subject
+    target: str
+    number: int
+    dtype: str = ""
+    tile: tuple[int, int, int] = (1, 1, 1)
+
+    @property
+    def spec(self) -> KernelSpec:
+        return self.subject.cases(self.target)[self.number].spec
+
+    def run(self, sizes: Sizes, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+        """What a call writes; the emulator raises at a race or an access out of bounds."""
+        held = emulated(self, sizes, inputs)
+        return [held[name] for name in self.subject.written]
 
 
 def emulated(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.amd.amd_gemms import figures, require_emulator
+from tests.amd.emulated import Case
 from tests.kernels import subjects
 
 require_emulator()
-from tests.amd.test_kernels import Case  # noqa: E402  # without the emulator a second import of it is an error
-
 pytestmark = pytest.mark.amd
 
 SUBJECTS = {subject.name: subject for subject in subjects("gfx942", "gfx950")}

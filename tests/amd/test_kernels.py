@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
-from torch import Tensor
 
 from tests.amd.amd_gemms import figures, require_emulator
-from tests.amd.emulated import emulated
+from tests.amd.emulated import Case
 from tests.edges import EDGES, Edge
-from tests.kernels import Sizes, Subject, subjects
+from tests.kernels import Subject, subjects
 from tests.rungs import often
-from wavespec.schema import KernelSpec
 
 require_emulator()
 pytestmark = pytest.mark.amd
@@ -35,26 +31,6 @@ def _is_often(case: tuple[str, Subject]) -> bool:
 
 def _name(value: object) -> str:
     return value.name if isinstance(value, Subject) else str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """The kernel of a subject that is for some sizes; equal to that for all other sizes of the same case."""
-
-    subject: Subject
-    target: str
-    number: int
-    dtype: str = ""
-    tile: tuple[int, int, int] = (1, 1, 1)
-
-    @property
-    def spec(self) -> KernelSpec:
-        return self.subject.cases(self.target)[self.number].spec
-
-    def run(self, sizes: Sizes, inputs: tuple[Tensor, ...]) -> list[Tensor]:
-        """What a call writes; the emulator raises at a race or an access out of bounds."""
-        held = emulated(self, sizes, inputs)
-        return [held[name] for name in self.subject.written]
 
 
 @pytest.mark.parametrize(("target", "subject"), often(EACH, _is_often), ids=_name)

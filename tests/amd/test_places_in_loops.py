@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from tests.amd.amd_gemms import require_emulator
+from tests.amd.emulated import Case
 from tests.kernels import subjects
 from tests.sim.test_places_in_loops import varied
 from wavespec.schema import KernelSpec, loads
 
 require_emulator()
-from tests.amd.test_kernels import Case  # noqa: E402  # without the emulator a second import of it is an error
-
 pytestmark = pytest.mark.amd
 
 

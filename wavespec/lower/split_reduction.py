@@ -132,13 +132,15 @@ class _Splitter:
         tile = value.tile
         extents = tuple(step if d == k else e for d, e in zip(tile.dims, tile.extents, strict=True))
         part = Value(self.fresh(value.name), TileType(tile.dims, extents, tile.dtype))
-        operands = tuple(
-            self._part(one, self.makers[one.name], k, step, at, inner) if k in one.tile.dims else one
-            for one in (() if maker.is_(EXTRACT) else maker.operands)
-        )
         if maker.is_(READ | EXTRACT):
             maker = maker.with_(origin=tuple((d, expr + at if d == k else expr) for d, expr in maker["origin"]))
-        inner.append(replace(maker, operands=operands or maker.operands, results=(part,)))
+        if not maker.is_(EXTRACT):  # which takes a part of all of its operand
+            operands = [
+                self._part(one, self.makers[one.name], k, step, at, inner) if k in one.tile.dims else one
+                for one in maker.operands
+            ]
+            maker = replace(maker, operands=tuple(operands))
+        inner.append(replace(maker, results=(part,)))
         return part
 
 
