@@ -46,7 +46,7 @@ def test_specs_with_nodes_changed_build_or_give_diagnostics(count: int) -> None:
 @pytest.mark.rare
 def test_valid_variations_are_computed_right() -> None:
     """On a CPU and a simulated GPU alike; the second one also as machine code of AMD, where its emulator is there."""
-    summary = search_variations(2027, lambda number: number < 2)
+    summary = search_variations(2028, lambda number: number < 2)
     assert summary.findings == []
     assert summary.compared == 2 and summary.calls.total() >= 12, str(summary)
 

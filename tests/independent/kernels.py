@@ -34,7 +34,7 @@ def spec_of(name: str) -> KernelSpec:
     elif word == "conv2d":
         text = _conv2d(*rest.split())
     elif word == "embedding":
-        text = _of_specs(word).replace("bf16", "f32").replace("{multiple_of: 8}", "{}")
+        text = _of_type(_of_specs(word), "f32").replace("{multiple_of: 8}", "{}")
     elif word == "reductions":
         text = _reductions()
     elif word[:-1] == "unary":
@@ -65,8 +65,10 @@ def _topk(k: str, largest: str, dtype: str) -> str:
 
 
 def _of_type(text: str, dtype: str) -> str:
-    """A kernel of f32 with elements of another type."""
-    text = text.replace("f32", dtype)
+    """A kernel with elements of one type in place of those of its list."""
+    listed = re.search(r"(?m)^dtypes:\n  (\w+): \[.*\]\n", text)
+    assert listed is not None
+    text = text.replace(listed[0], "").replace(f"dtype: {listed[1]}", f"dtype: {dtype}")
     return text.replace("-.inf", str(1 - 2**63)) if dtype == "i64" else text
 
 
