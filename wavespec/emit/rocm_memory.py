@@ -252,7 +252,8 @@ class RocmMemory(Emitter):
                 base = base + term * coefficient
             else:
                 lane = lane + term * coefficient
-        if lane.low is None or lane.low < 0:  # the range check takes the lane's own offset for itself
+        # The range check takes the lane's own offset for itself, and what is added to it is a number without a sign.
+        if any(one.low is None or one.low < 0 for one in (lane, moving)):
             lane, moving = lane + moving, const(0)
             varying = self.symbols.varying | (lane.symbols - self.symbols.outside)
             if not base.is_const and (least := lower_bound(lane, varying)) is not None:  # below the base are elements
