@@ -27,7 +27,7 @@ def _is_split(subject: Subject, number: int) -> bool:
 @pytest.mark.parametrize(("subject", "number"), CASES, ids=lambda value: getattr(value, "name", str(value)))
 def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> None:
     case = subject.cases("sm_90")[number]
-    sizes = {"A": 2, "N": 1040, "B": 36} if subject.file == "sum_dim" else {"M": 2, "N": 504}
+    sizes = {"A": 2, "N": 1040, "B": 40} if subject.file == "sum_dim" else {"M": 2, "N": 504}
     if "op='%'" not in str(case.when):
         sizes["N"] -= 3
     kernel = lower(case.spec, HOPPER)
