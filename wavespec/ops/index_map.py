@@ -61,6 +61,11 @@ def mapped(
     return values, {"at": tuple(places.items()), "over": tuple(dims)}
 
 
+def size_from(expression: Expression, known: Mapping[str, Expr]) -> Expr:
+    """The size of a dim that follows from others, and from parameters."""
+    return _computed(expression, known, known, _IN_KERNELS)
+
+
 def dims_of(op: Op) -> tuple[str, ...]:
     """The dims of what an access with a mapping moves, in the graph: the tile has those of which there is more than
     one element."""
