@@ -39,9 +39,8 @@ def _followed(resolved: ResolvedKernel, sizes: Mapping[str, Expr]) -> Iterator[t
     """The dims that follow from others alone, each behind those, and what they follow from."""
     params = {name: const(value) for name, value in resolved.computation.params.items()}
     for name, expression in resolved.equals.items():
-        known = {**params, **sizes}
-        if known.keys() >= set(expression.names()):
-            yield name, size_from(expression, known)
+        if (size := size_from(expression, {**params, **sizes})) is not None:
+            yield name, size
 
 
 def own_size(resolved: ResolvedKernel, name: str) -> Expr:
