@@ -111,15 +111,7 @@ def _attention_decode_fake(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Ten
                 q.shape[0],
                 q.shape[1],
                 torch.sym_max(
-                    (
-                        torch.sym_min(
-                            (-(-k.shape[2] // 128)),
-                            (
-                                ((-(-((q.shape[0] * q.shape[1]) * k.shape[2]) // (2048 * 1056))) * 1056)
-                                // (torch.sym_max((q.shape[0] * q.shape[1]), 1))
-                            ),
-                        )
-                    ),
+                    (torch.sym_min((-(-k.shape[2] // 128)), (((-(-((q.shape[0] * q.shape[1]) * k.shape[2]) // (2048 * 1056))) * 1056) // (torch.sym_max((q.shape[0] * q.shape[1]), 1))))),
                     1,
                 ),
                 q.shape[2],
@@ -132,15 +124,7 @@ def _attention_decode_fake(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Ten
                 q.shape[0],
                 q.shape[1],
                 torch.sym_max(
-                    (
-                        torch.sym_min(
-                            (-(-k.shape[2] // 128)),
-                            (
-                                ((-(-((q.shape[0] * q.shape[1]) * k.shape[2]) // (2048 * 1056))) * 1056)
-                                // (torch.sym_max((q.shape[0] * q.shape[1]), 1))
-                            ),
-                        )
-                    ),
+                    (torch.sym_min((-(-k.shape[2] // 128)), (((-(-((q.shape[0] * q.shape[1]) * k.shape[2]) // (2048 * 1056))) * 1056) // (torch.sym_max((q.shape[0] * q.shape[1]), 1))))),
                     1,
                 ),
                 q.shape[2],
@@ -152,15 +136,7 @@ def _attention_decode_fake(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Ten
                 q.shape[0],
                 q.shape[1],
                 torch.sym_max(
-                    (
-                        torch.sym_min(
-                            (-(-k.shape[2] // 128)),
-                            (
-                                ((-(-((q.shape[0] * q.shape[1]) * k.shape[2]) // (2048 * 1056))) * 1056)
-                                // (torch.sym_max((q.shape[0] * q.shape[1]), 1))
-                            ),
-                        )
-                    ),
+                    (torch.sym_min((-(-k.shape[2] // 128)), (((-(-((q.shape[0] * q.shape[1]) * k.shape[2]) // (2048 * 1056))) * 1056) // (torch.sym_max((q.shape[0] * q.shape[1]), 1))))),
                     1,
                 ),
                 q.shape[2],

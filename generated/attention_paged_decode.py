@@ -140,18 +140,7 @@ def _attention_paged_decode_fake(
                 q.shape[0],
                 q.shape[1],
                 torch.sym_max(
-                    (
-                        torch.sym_min(
-                            (-(-(page.shape[1] * keys.shape[1]) // 128)),
-                            (
-                                (
-                                    (-(-((q.shape[0] * q.shape[1]) * (page.shape[1] * keys.shape[1])) // (2048 * 1056)))
-                                    * 1056
-                                )
-                                // (torch.sym_max((q.shape[0] * q.shape[1]), 1))
-                            ),
-                        )
-                    ),
+                    (torch.sym_min((-(-(page.shape[1] * keys.shape[1]) // 128)), (((-(-((q.shape[0] * q.shape[1]) * (page.shape[1] * keys.shape[1])) // (2048 * 1056))) * 1056) // (torch.sym_max((q.shape[0] * q.shape[1]), 1))))),
                     1,
                 ),
                 q.shape[2],
@@ -164,18 +153,7 @@ def _attention_paged_decode_fake(
                 q.shape[0],
                 q.shape[1],
                 torch.sym_max(
-                    (
-                        torch.sym_min(
-                            (-(-(page.shape[1] * keys.shape[1]) // 128)),
-                            (
-                                (
-                                    (-(-((q.shape[0] * q.shape[1]) * (page.shape[1] * keys.shape[1])) // (2048 * 1056)))
-                                    * 1056
-                                )
-                                // (torch.sym_max((q.shape[0] * q.shape[1]), 1))
-                            ),
-                        )
-                    ),
+                    (torch.sym_min((-(-(page.shape[1] * keys.shape[1]) // 128)), (((-(-((q.shape[0] * q.shape[1]) * (page.shape[1] * keys.shape[1])) // (2048 * 1056))) * 1056) // (torch.sym_max((q.shape[0] * q.shape[1]), 1))))),
                     1,
                 ),
                 q.shape[2],
@@ -187,18 +165,7 @@ def _attention_paged_decode_fake(
                 q.shape[0],
                 q.shape[1],
                 torch.sym_max(
-                    (
-                        torch.sym_min(
-                            (-(-(page.shape[1] * keys.shape[1]) // 128)),
-                            (
-                                (
-                                    (-(-((q.shape[0] * q.shape[1]) * (page.shape[1] * keys.shape[1])) // (2048 * 1056)))
-                                    * 1056
-                                )
-                                // (torch.sym_max((q.shape[0] * q.shape[1]), 1))
-                            ),
-                        )
-                    ),
+                    (torch.sym_min((-(-(page.shape[1] * keys.shape[1]) // 128)), (((-(-((q.shape[0] * q.shape[1]) * (page.shape[1] * keys.shape[1])) // (2048 * 1056))) * 1056) // (torch.sym_max((q.shape[0] * q.shape[1]), 1))))),
                     1,
                 ),
                 q.shape[2],

@@ -41,7 +41,9 @@ def bincount(counts: Tensor, x: Tensor) -> Tensor:
     """
     if not is_dynamo_compiling() and _KERNELS.direct.write(counts, x):
         return counts
-    if torch.is_grad_enabled() and (getattr(counts, "requires_grad", False) or getattr(x, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(counts, "requires_grad", False) or getattr(x, "requires_grad", False)
+    ):
         raise no_backward("bincount", counts=counts, x=x)
     _bincount_op(counts, x)
     return counts

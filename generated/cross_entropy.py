@@ -69,7 +69,9 @@ def cross_entropy(x: Tensor, target: Tensor, *, out: Tensor | None = None) -> Te
                 return made
         elif _member(x, target).direct.write(x, target, out):
             return out
-    if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(target, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(x, "requires_grad", False) or getattr(target, "requires_grad", False)
+    ):
         raise no_backward("cross_entropy", x=x, target=target)
     if out is None:
         return _cross_entropy_op(x, target)

@@ -74,7 +74,9 @@ def cross_entropy_mean(
                 return made
         elif _member(loss, target).direct.write(loss, target, *out):
             return out
-    if torch.is_grad_enabled() and (getattr(loss, "requires_grad", False) or getattr(target, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(loss, "requires_grad", False) or getattr(target, "requires_grad", False)
+    ):
         raise no_backward("cross_entropy_mean", loss=loss, target=target)
     if out is None:
         return _cross_entropy_mean_op(loss, target)

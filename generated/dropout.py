@@ -31,9 +31,9 @@ _MEMBERS = {
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/dropout.wave.yaml",
         scalars=(
-            ScalarParameter("p", "f32", 0.5, 0, 1, False),
-            ScalarParameter("seed", "i64", 0, None, None, False),
-        ),
+        ScalarParameter("p", "f32", 0.5, 0, 1, False),
+        ScalarParameter("seed", "i64", 0, None, None, False),
+    ),
     ),
     (torch.float16,): KernelSet(
         "dropout_f16",
@@ -42,9 +42,9 @@ _MEMBERS = {
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/dropout.wave.yaml",
         scalars=(
-            ScalarParameter("p", "f32", 0.5, 0, 1, False),
-            ScalarParameter("seed", "i64", 0, None, None, False),
-        ),
+        ScalarParameter("p", "f32", 0.5, 0, 1, False),
+        ScalarParameter("seed", "i64", 0, None, None, False),
+    ),
     ),
     (torch.bfloat16,): KernelSet(
         "dropout_bf16",
@@ -53,9 +53,9 @@ _MEMBERS = {
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/dropout.wave.yaml",
         scalars=(
-            ScalarParameter("p", "f32", 0.5, 0, 1, False),
-            ScalarParameter("seed", "i64", 0, None, None, False),
-        ),
+        ScalarParameter("p", "f32", 0.5, 0, 1, False),
+        ScalarParameter("seed", "i64", 0, None, None, False),
+    ),
     ),
 }
 

@@ -68,7 +68,9 @@ def embedding(token: Tensor, table: Tensor, *, out: Tensor | None = None) -> Ten
                 return made
         elif _member(token, table).direct.write(token, table, out):
             return out
-    if torch.is_grad_enabled() and (getattr(token, "requires_grad", False) or getattr(table, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(token, "requires_grad", False) or getattr(table, "requires_grad", False)
+    ):
         raise no_backward("embedding", token=token, table=table)
     if out is None:
         return _embedding_op(token, table)

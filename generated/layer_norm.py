@@ -30,7 +30,9 @@ _MEMBERS = {
         spec_sha256="3da0b9a577c0c2247eda1edbe3a6f172926f2e025a5909ddd163f7ef6499e0a6",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
-        scalars=(ScalarParameter("eps", "f32", 1e-05, None, None, False),),
+        scalars=(
+        ScalarParameter("eps", "f32", 1e-05, None, None, False),
+    ),
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "layer_norm_f16",
@@ -38,7 +40,9 @@ _MEMBERS = {
         spec_sha256="caf077224ff0ef957a03eb8402272c2853aa35403da21a57b32402d4cc59ac98",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
-        scalars=(ScalarParameter("eps", "f32", 1e-05, None, None, False),),
+        scalars=(
+        ScalarParameter("eps", "f32", 1e-05, None, None, False),
+    ),
     ),
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "layer_norm_bf16",
@@ -46,7 +50,9 @@ _MEMBERS = {
         spec_sha256="90586ad07012cb6fd9e786467dc5516e16449369d1a23d97d1ac1612e3bfb806",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
-        scalars=(ScalarParameter("eps", "f32", 1e-05, None, None, False),),
+        scalars=(
+        ScalarParameter("eps", "f32", 1e-05, None, None, False),
+    ),
     ),
 }
 

@@ -30,7 +30,9 @@ _MEMBERS = {
         spec_sha256="f10d016cfa01bac37219c5fac9d8cf09ae21a3b21feb5c5191689eed91b811b9",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/rms_norm.wave.yaml",
-        scalars=(ScalarParameter("eps", "f32", 1e-06, None, None, False),),
+        scalars=(
+        ScalarParameter("eps", "f32", 1e-06, None, None, False),
+    ),
     ),
     (torch.float16, torch.float16): KernelSet(
         "rms_norm_f16",
@@ -38,7 +40,9 @@ _MEMBERS = {
         spec_sha256="df101ed821a808b010459800056b92363547bb21abb09f97ee6e3bf4356a839e",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/rms_norm.wave.yaml",
-        scalars=(ScalarParameter("eps", "f32", 1e-06, None, None, False),),
+        scalars=(
+        ScalarParameter("eps", "f32", 1e-06, None, None, False),
+    ),
     ),
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "rms_norm_bf16",
@@ -46,7 +50,9 @@ _MEMBERS = {
         spec_sha256="707b49ff99944ddf75e211441caf254fc6d800ca279434ae32bd63d2d3127034",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/rms_norm.wave.yaml",
-        scalars=(ScalarParameter("eps", "f32", 1e-06, None, None, False),),
+        scalars=(
+        ScalarParameter("eps", "f32", 1e-06, None, None, False),
+    ),
     ),
 }
 
@@ -83,7 +89,9 @@ def rms_norm(x: Tensor, weight: Tensor, *, eps: float = 1e-06, out: Tensor | Non
                 return made
         elif _member(x, weight).direct.write(x, weight, out, scalars=(eps,)):
             return out
-    if torch.is_grad_enabled() and (getattr(x, "requires_grad", False) or getattr(weight, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(x, "requires_grad", False) or getattr(weight, "requires_grad", False)
+    ):
         raise no_backward("rms_norm", x=x, weight=weight)
     if out is None:
         return _rms_norm_op(x, weight, eps)

@@ -47,7 +47,9 @@ def searchsorted(table: Tensor, x: Tensor, *, out: Tensor | None = None) -> Tens
                 return made
         elif _KERNELS.direct.write(table, x, out):
             return out
-    if torch.is_grad_enabled() and (getattr(table, "requires_grad", False) or getattr(x, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(table, "requires_grad", False) or getattr(x, "requires_grad", False)
+    ):
         raise no_backward("searchsorted", table=table, x=x)
     if out is None:
         return _searchsorted_op(table, x)

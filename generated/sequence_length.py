@@ -47,7 +47,9 @@ def sequence_length(tokens: Tensor, stop: Tensor, *, out: Tensor | None = None) 
                 return made
         elif _KERNELS.direct.write(tokens, stop, out):
             return out
-    if torch.is_grad_enabled() and (getattr(tokens, "requires_grad", False) or getattr(stop, "requires_grad", False)):
+    if torch.is_grad_enabled() and (
+        getattr(tokens, "requires_grad", False) or getattr(stop, "requires_grad", False)
+    ):
         raise no_backward("sequence_length", tokens=tokens, stop=stop)
     if out is None:
         return _sequence_length_op(tokens, stop)
