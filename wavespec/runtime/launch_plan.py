@@ -9,6 +9,7 @@ from math import prod
 
 from wavespec.ir.strided import offset_of, span_elements, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
+from wavespec.runtime.checks import LARGEST_SIZE
 from wavespec.runtime.size_expr import evaluate, names_in
 
 
@@ -54,7 +55,10 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     it lacks the words of scalars."""
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
-    sizes = _sizes_in(taken, sizes)
+    own = _sizes_in(taken, sizes)
+    if any(own[name] > LARGEST_SIZE for name in taken.dynamic_dims):
+        member, taken, own = len(artifact.cases), artifact, dict(sizes)
+    sizes = own
     strided = [(tensor, tensor.is_strided) for tensor in artifact.tensors] if artifact.numbers else []
     x, y, z = (evaluate(expression, sizes) for expression in taken.grid)
     return LaunchPlan(
@@ -74,7 +78,8 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
 
 
 def _sizes_in(taken: KernelArtifact, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes with those dims that the kernel of a case makes of others in a way of its own."""
+    """The sizes with those dims that the kernel of a case makes of others in a way of its own, such as room beside the
+    rows of an image."""
     known = dict(sizes)
     follow = {dim.name: dim.equals for dim in taken.dims if dim.equals is not None}
     while follow:
