@@ -86,7 +86,6 @@ def test_one_step_of_products_is_no_loop_where_waves_run_one_after_another() -> 
     assert "iterate" not in found and "mma %a, %b, %acc " in found
 
 
-
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)
 @pytest.mark.parametrize("sizes", [(5, 64), (4, 13), (3, 1), (2, 0)], ids=str)
 def test_result_is_the_same(machine: Machine, sizes: tuple[int, int]) -> None:

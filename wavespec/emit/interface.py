@@ -55,16 +55,22 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         if memory.space == "global"
     ]
     used = {dim for tensor in tensors for dim in tensor.dims} | {dim for dim, size in kernel.sizes if not size.is_const}
-    unnamed = {dim: expr_to_size(size) for dim, size in dim_sizes(resolved).items() if dim not in kernel.all_sizes}
+    unnamed = {
+        dim: size.value if size.is_const else dim_of_size(size.args[0])
+        for dim, size in dim_sizes(resolved).items()
+        if dim not in kernel.all_sizes
+    }
+    values: dict[str, SizeExpr] = {**resolved.values, **unnamed}
     for name, expression in reversed(tuple(resolved.equals.items())):  # behind what it follows from
-        used.update({unnamed.get(one, one) for one in expression.names()} if name in used else ())
+        if name in used:
+            used |= {str(unnamed.get(one, one)) for one in expression.names()}
 
     def described(name: str) -> Dim:
         size, multiple = kernel.size(name), asked[name].multiple_of
         if size.is_const or name not in resolved.equals:
             is_leading = asked[name].fold is not None
             return Dim(name, multiple, size.value if size.is_const else None, leading=is_leading)
-        return Dim(name, multiple, None, expression_to_size(resolved.equals[name], resolved.values | unnamed))
+        return Dim(name, multiple, None, expression_to_size(resolved.equals[name], values))
 
     grid = [expr_to_size(extent) for extent in kernel.grid] + [1, 1, 1]
     return KernelArtifact(
