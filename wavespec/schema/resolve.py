@@ -145,6 +145,12 @@ def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
     return merged
 
 
+def spec_as_on(spec: KernelSpec, target: str) -> KernelSpec:
+    """The whole spec with the parameters that it has on `target`: what a call of any case is to compute there."""
+    override = _override_of(spec, target)
+    return spec if override is None else spec_with_override(spec, Override(params=override.params))
+
+
 def resolve_params(spec: KernelSpec) -> dict[str, int]:
     """Every parameter's integer value.
 
@@ -167,6 +173,20 @@ def names_behind(spec: KernelSpec, names: Iterable[str]) -> frozenset[str]:
             reached.add(name)
             pending += spec.params[name].names()
     return frozenset(reached)
+
+
+def parameters_of_sizes(spec: KernelSpec) -> dict[str, frozenset[str]]:
+    """The parameters that decide the sizes of dims which follow from others, through other dims as well; none where
+    dims follow from themselves, which is reported as such."""
+    found: dict[str, frozenset[str]] = {}
+    try:
+        following = derivations(spec)
+    except CyclicParams:
+        return found
+    for dim, expression in following:
+        names = expression.names()
+        found[dim] = names_behind(spec, names).union(*(found[name] for name in names if name in found))
+    return found
 
 
 def constant_values(spec: KernelSpec) -> dict[str, int]:
