@@ -14,8 +14,9 @@ from wavespec.ir.tile_ops import COPY, MMA
 from wavespec.ops.index_map import dims_of, index_of
 from wavespec.targets.machine import Machine
 
-Window = tuple[int, int, Expr]
-"""Along a dim of a tensor: where the first window starts, from each to the next, and how many there are."""
+Window = tuple[int, int, Expr, Expr]
+"""Along a dim of a tensor: where the first window starts, from each to the next, how many there are, and how far behind
+its start the farthest element of one is."""
 
 
 def as_matrix(op: Op, kernel: Kernel) -> Memory | None:
@@ -71,17 +72,64 @@ def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Wind
     sizes = (const(1), *(digit.args[1] for digit in counts))
     if len(split) != len(found) or images not in _counts(index_of(row), [images, *counts], sizes):
         return None
-    if any(
-        not 1 <= step <= machine.globals.bulk_box_steps or not -reach <= first < reach for _, step, first, _ in split
-    ):
+    windows = [(first, step, digit.args[1], _farthest(offset, kernel)) for digit, step, first, offset in split]
+    extents = zip(windows, memory.shape[1:-1], strict=True)
+    if not all(_are_in_reach(one, size, reach, machine.globals.bulk_box_steps) for one, size in extents):
         return None
     if index_of(row).args[0] in last.symbols or not _in_one_place(op, [offset for *_, offset in split], last, shared):
         return None
     return Windows(
         (images, *(digit * step + first for digit, step, first, _ in split), last),
-        tuple((first, step, digit.args[1]) for digit, step, first, _ in split),
+        tuple((*one, farthest) for *one, farthest in windows if farthest is not None),
         tuple(offset for *_, offset in split),
     )
+
+
+def limits_of_windows(window: Window, size: Expr, reach: int) -> Iterator[tuple[str, Expr, int]]:
+    """What windows that move over a dim of this ``size`` have to be for a machine to copy them, in words, as a number
+    and as the most that it may be.
+
+    Of as many bits as its instructions have for a dim, offsets use one more than the corners between which windows
+    start: the first one's, and the last one's from the last element on.
+    """
+    first, step, count, farthest = window
+    last = const(first) + (count - 1) * step - (size - 1)
+    yield f"have elements at most {2 * reach - 1} behind their start", farthest, 2 * reach - 1
+    yield f"start at most {reach - 1} behind the last element", last, reach - 1
+    yield f"start up to at most {reach} before the last element", -last, reach
+
+
+def _are_in_reach(window: tuple[int, int, Expr, Expr | None], size: Expr, reach: int, most_steps: int) -> bool:
+    """Whether there are sizes for which the machine reaches every element."""
+    first, step, count, farthest = window
+    if farthest is None or not 1 <= step <= most_steps or not -reach <= first < reach:
+        return False
+    limits = limits_of_windows((first, step, count, farthest), size, reach)
+    return all(number.low is None or number.low <= most for _, number, most in limits)
+
+
+def _farthest(offset: Expr, kernel: Kernel) -> Expr | None:
+    """The most that an offset may be, in sizes of dims; None where it does not follow from them."""
+    sizes = kernel.all_sizes
+    ends = {index_of(dim).args[0]: size - 1 for dim, size in sizes.items()}
+    if offset.symbols <= frozenset[str]().union(*(size.symbols for size in sizes.values())):
+        return offset
+    if offset.kind == "symbol":
+        return ends.get(offset.args[0])
+    if offset.kind == "sum":
+        parts = [(by, _farthest(term, kernel)) for by, term in offset.terms()]
+        grows = all(by > 0 for by, _ in parts)
+        known = [part * by for by, part in parts if part is not None]
+        return (
+            reduce(operator.add, known, const(offset.constant_part())) if grows and len(known) == len(parts) else None
+        )
+    if offset.kind not in ("mod", "floordiv") or not ends.keys().isdisjoint(offset.args[1].symbols):
+        return None
+    number, divisor = offset.args
+    most, least = _farthest(number, kernel), _farthest(divisor, kernel)
+    if most is None or least is None:
+        return None
+    return minimum(most, divisor - 1) if offset.kind == "mod" else most // divisor
 
 
 def _whole_tensor(op: Op, kernel: Kernel) -> Memory | None:
