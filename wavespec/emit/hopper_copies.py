@@ -15,8 +15,8 @@ from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import SEND
-from wavespec.ops.tensor_views import Window as CopiedWindow
-from wavespec.ops.tensor_views import limits_of_windows
+from wavespec.ir.windows import Window as CopiedWindow
+from wavespec.ir.windows import limits_of_windows
 from wavespec.runtime.artifact import Assumption, TensorMap, Window
 
 _ZERO = const(0)

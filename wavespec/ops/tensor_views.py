@@ -11,12 +11,9 @@ from typing import Any
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.tile_ops import COPY, MMA
+from wavespec.ir.windows import Window, limits_of_windows
 from wavespec.ops.index_map import dims_of, index_of
 from wavespec.targets.machine import Machine
-
-Window = tuple[int, int, Expr, Expr]
-"""Along a dim of a tensor: where the first window starts, from each to the next, how many there are, and how far behind
-its start the farthest element of one is."""
 
 
 def as_matrix(op: Op, kernel: Kernel) -> Memory | None:
@@ -83,20 +80,6 @@ def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Wind
         tuple((*one, farthest) for *one, farthest in windows if farthest is not None),
         tuple(offset for *_, offset in split),
     )
-
-
-def limits_of_windows(window: Window, size: Expr, reach: int) -> Iterator[tuple[str, Expr, int]]:
-    """What windows that move over a dim of this ``size`` have to be for a machine to copy them, in words, as a number
-    and as the most that it may be.
-
-    Of as many bits as its instructions have for a dim, offsets use one more than the corners between which windows
-    start: the first one's, and the last one's from the last element on.
-    """
-    first, step, count, farthest = window
-    last = const(first) + (count - 1) * step - (size - 1)
-    yield f"have elements at most {2 * reach - 1} behind their start", farthest, 2 * reach - 1
-    yield f"start at most {reach - 1} behind the last element", last, reach - 1
-    yield f"start up to at most {reach} before the last element", -last, reach
 
 
 def _are_in_reach(window: tuple[int, int, Expr, Expr | None], size: Expr, reach: int, most_steps: int) -> bool:
