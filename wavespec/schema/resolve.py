@@ -21,7 +21,7 @@ from wavespec.targets.names import TARGETS
 class CyclicParams(WavespecError, code="cyclic-params"):
     def __init__(self, where: Where, cycle: list[str]) -> None:
         chain = " -> ".join([*cycle, cycle[0]])
-        super().__init__(where, f"The value of {quote(cycle[0])} depends on itself.", notes=[chain])
+        super().__init__(where, f"The value of {quote(cycle[0])} depends on itself.", notes=[chain], about=cycle)
 
 
 class NotForTarget(WavespecError, code="not-for-target"):
@@ -40,7 +40,7 @@ class NoConstantValue(WavespecError, code="no-constant-value"):
 class UndefinedName(WavespecError, code="undefined-name"):
     def __init__(self, where: Where, name: str, what: str, known: list[str]) -> None:
         hints = name_hints(name, known, "Known here are")
-        super().__init__(where, f"{quote(name)} is not {what}.", hints=hints)
+        super().__init__(where, f"{quote(name)} is not {what}.", hints=hints, about=[name])
 
 
 class ContradictoryCase(WavespecError, code="contradictory-case"):
@@ -265,10 +265,10 @@ def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, va
         if name in spec.dims:
             hint = f"Give the dim a size ({name}: {{value: ...}}), or use a parameter."
             message = f"{quote(name)} is a dim of any size, known only when the kernel is called."
-            raise NoConstantValue(place, message, hints=[hint])
+            raise NoConstantValue(place, message, hints=[hint], about=[name])
         if name in spec.scalars:
             message = f"{quote(name)} is a scalar, known only when the kernel is called."
-            raise NoConstantValue(place, message, hints=["Use a parameter."])
+            raise NoConstantValue(place, message, hints=["Use a parameter."], about=[name])
         raise UndefinedName(place, name, "a parameter", [*spec.params, *fixed_dims(spec)])
     try:
         return expression.evaluate(values)

@@ -84,7 +84,7 @@ class NoOutput(WavespecError, code="no-output"):
 
 class IncompleteWorkload(WavespecError, code="incomplete-workload"):
     def __init__(self, where: Where, dim: str) -> None:
-        super().__init__(where, f"The workload has no size for {quote(dim)}.")
+        super().__init__(where, f"The workload has no size for {quote(dim)}.", about=[dim])
 
 
 class ImpossibleSize(WavespecError, code="impossible-size"):
