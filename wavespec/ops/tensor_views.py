@@ -69,48 +69,46 @@ def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Wind
     sizes = (const(1), *(digit.args[1] for digit in counts))
     if len(split) != len(found) or images not in _counts(index_of(row), [images, *counts], sizes):
         return None
-    windows = [(first, step, digit.args[1], _farthest(offset, kernel)) for digit, step, first, offset in split]
-    extents = zip(windows, memory.shape[1:-1], strict=True)
-    if not all(_are_in_reach(one, size, reach, machine.globals.bulk_box_steps) for one, size in extents):
-        return None
+    windows: list[Window] = []
+    for (digit, step, first, offset), size in zip(split, memory.shape[1:-1], strict=True):
+        farthest = _farthest(offset, kernel)
+        if farthest is None or not 1 <= step <= machine.globals.bulk_box_steps or not -reach <= first < reach:
+            return None
+        windows.append((first, step, digit.args[1], farthest))
+        limits = limits_of_windows(windows[-1], size, reach)
+        if any(number.low is not None and number.low > most for _, number, most in limits):
+            return None  # whatever sizes are
     if index_of(row).args[0] in last.symbols or not _in_one_place(op, [offset for *_, offset in split], last, shared):
         return None
     return Windows(
         (images, *(digit * step + first for digit, step, first, _ in split), last),
-        tuple((*one, farthest) for *one, farthest in windows if farthest is not None),
+        tuple(windows),
         tuple(offset for *_, offset in split),
     )
-
-
-def _are_in_reach(window: tuple[int, int, Expr, Expr | None], size: Expr, reach: int, most_steps: int) -> bool:
-    """Whether there are sizes for which the machine reaches every element."""
-    first, step, count, farthest = window
-    if farthest is None or not 1 <= step <= most_steps or not -reach <= first < reach:
-        return False
-    limits = limits_of_windows((first, step, count, farthest), size, reach)
-    return all(number.low is None or number.low <= most for _, number, most in limits)
 
 
 def _farthest(offset: Expr, kernel: Kernel) -> Expr | None:
     """The most that an offset may be, in sizes of dims; None where it does not follow from them."""
     sizes = kernel.all_sizes
     ends = {index_of(dim).args[0]: size - 1 for dim, size in sizes.items()}
-    if offset.symbols <= frozenset[str]().union(*(size.symbols for size in sizes.values())):
+    known = frozenset[str]().union(*(size.symbols for size in sizes.values()))
+    if offset.symbols <= known:
         return offset
     if offset.kind == "symbol":
         return ends.get(offset.args[0])
     if offset.kind == "sum":
-        parts = [(by, _farthest(term, kernel)) for by, term in offset.terms()]
-        grows = all(by > 0 for by, _ in parts)
-        known = [part * by for by, part in parts if part is not None]
-        return (
-            reduce(operator.add, known, const(offset.constant_part())) if grows and len(known) == len(parts) else None
-        )
-    if offset.kind not in ("mod", "floordiv") or not ends.keys().isdisjoint(offset.args[1].symbols):
+        most = const(offset.constant_part())
+        for by, term in offset.terms():
+            part = _farthest(term, kernel) if by > 0 else None
+            if part is None:
+                return None
+            most += part * by
+        return most
+    if offset.kind not in ("mod", "floordiv") or not offset.args[1].symbols <= known:
         return None
     number, divisor = offset.args
-    most, least = _farthest(number, kernel), _farthest(divisor, kernel)
-    if most is None or least is None:
+    most = _farthest(number, kernel)
+    if most is None:
         return None
     return minimum(most, divisor - 1) if offset.kind == "mod" else most // divisor
 
