@@ -21,7 +21,7 @@ from wavespec.targets.names import TARGETS
 class CyclicParams(WavespecError, code="cyclic-params"):
     def __init__(self, where: Where, cycle: list[str]) -> None:
         chain = " -> ".join([*cycle, cycle[0]])
-        super().__init__(where, f"The value of {quote(cycle[0])} depends on itself.", notes=[chain])
+        super().__init__(where, f"The value of {quote(cycle[0])} depends on itself.", notes=[chain], about=cycle)
 
 
 class NotForTarget(WavespecError, code="not-for-target"):
@@ -40,7 +40,7 @@ class NoConstantValue(WavespecError, code="no-constant-value"):
 class UndefinedName(WavespecError, code="undefined-name"):
     def __init__(self, where: Where, name: str, what: str, known: list[str]) -> None:
         hints = name_hints(name, known, "Known here are")
-        super().__init__(where, f"{quote(name)} is not {what}.", hints=hints)
+        super().__init__(where, f"{quote(name)} is not {what}.", hints=hints, about=[name])
 
 
 class ContradictoryCase(WavespecError, code="contradictory-case"):
@@ -145,6 +145,12 @@ def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
     return merged
 
 
+def spec_as_on(spec: KernelSpec, target: str) -> KernelSpec:
+    """The whole spec with the parameters that it has on `target`: what a call of any case is to compute there."""
+    override = _override_of(spec, target)
+    return spec if override is None else spec_with_override(spec, Override(params=override.params))
+
+
 def resolve_params(spec: KernelSpec) -> dict[str, int]:
     """Every parameter's integer value.
 
@@ -167,6 +173,20 @@ def names_behind(spec: KernelSpec, names: Iterable[str]) -> frozenset[str]:
             reached.add(name)
             pending += spec.params[name].names()
     return frozenset(reached)
+
+
+def parameters_of_sizes(spec: KernelSpec) -> dict[str, frozenset[str]]:
+    """The parameters that decide the sizes of dims which follow from others, through other dims as well; none where
+    dims follow from themselves, which is reported as such."""
+    found: dict[str, frozenset[str]] = {}
+    try:
+        following = derivations(spec)
+    except CyclicParams:
+        return found
+    for dim, expression in following:
+        names = expression.names()
+        found[dim] = names_behind(spec, names).union(*(found[name] for name in names if name in found))
+    return found
 
 
 def constant_values(spec: KernelSpec) -> dict[str, int]:
@@ -245,10 +265,10 @@ def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, va
         if name in spec.dims:
             hint = f"Give the dim a size ({name}: {{value: ...}}), or use a parameter."
             message = f"{quote(name)} is a dim of any size, known only when the kernel is called."
-            raise NoConstantValue(place, message, hints=[hint])
+            raise NoConstantValue(place, message, hints=[hint], about=[name])
         if name in spec.scalars:
             message = f"{quote(name)} is a scalar, known only when the kernel is called."
-            raise NoConstantValue(place, message, hints=["Use a parameter."])
+            raise NoConstantValue(place, message, hints=["Use a parameter."], about=[name])
         raise UndefinedName(place, name, "a parameter", [*spec.params, *fixed_dims(spec)])
     try:
         return expression.evaluate(values)
