@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from wavespec.diagnostics import Span, WavespecError
@@ -118,8 +118,8 @@ def _node(node: Node, types: Types, is_dtype: bool) -> Node:
         case MappingNode(entries, span):
             inner = (Entry(e.key, e.key_span, _node(e.value, types, e.key == "dtype")) for e in entries)
             return MappingNode(tuple(inner), span)
-        case SequenceNode(items, span):
-            return SequenceNode(tuple(_node(item, types, False) for item in items), span)
+        case SequenceNode(items):
+            return replace(node, items=tuple(_node(item, types, False) for item in items))
         case ScalarNode(str(value), span) if is_dtype:
             return ScalarNode(types.get(value, value), span)
         case ScalarNode(str(value), span):
