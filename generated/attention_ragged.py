@@ -11,23 +11,37 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from wavespec.runtime import KernelSet, define_operator, no_backward, no_member
+from wavespec.runtime import PLAIN_TYPES, KernelSet, define_operator, no_backward, no_member, no_tensor
 
 __all__ = ["attention_ragged", "attention_ragged_raw"]
 
 _FOLDER = Path(__file__).with_name("attention_ragged.artifacts")
 _MEMBERS = {
-    ("causal",): KernelSet(
+    ("causal", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_causal",
         _FOLDER / "causal",
         spec_sha256="b0d3d107bc38bee34db6174cb0319e74ffe6031e700f8d8b09cd31170abbc823",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
     ),
-    ("full",): KernelSet(
+    ("causal", torch.float16, torch.float16, torch.float16): KernelSet(
+        "attention_ragged_causal_f16",
+        _FOLDER / "causal_f16",
+        spec_sha256="745d0fda90cf924589482d6a9d74688eeec6669a790ddb17deefeef29f8343c8",
+        inputs=5,
+        spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
+    ),
+    ("full", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_full",
         _FOLDER / "full",
         spec_sha256="79184229750107a1db2b4ce0caf24bdd3eb5bc8321de2e9c499b6475d05683e1",
+        inputs=5,
+        spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
+    ),
+    ("full", torch.float16, torch.float16, torch.float16): KernelSet(
+        "attention_ragged_full_f16",
+        _FOLDER / "full_f16",
+        spec_sha256="b3d01291bcf021a9aeff8c967456025fb4c90d3b474a535488cd614d574f0782",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
     ),
@@ -51,9 +65,9 @@ def attention_ragged(
     sees no key, gets 0 (of no batch: in out what it was); batches must not overlap.
 
     Args:
-        q: bfloat16 [T, H, D]; copied first where it is not contiguous.
-        k: bfloat16 [S, G, D]; copied first where it is not contiguous.
-        v: bfloat16 [S, G, E]; copied first where it is not contiguous.
+        q: bfloat16 or float16 [T, H, D]; copied first where it is not contiguous.
+        k: bfloat16 or float16 [S, G, D]; copied first where it is not contiguous.
+        v: bfloat16 or float16 [S, G, E]; copied first where it is not contiguous.
         q_starts: int32 [L], meant to hold numbers from 0 to T, sorted along L; copied first where it is not
             contiguous.
         k_starts: int32 [L], meant to hold numbers from 0 to S, sorted along L; copied first where it is not
@@ -62,20 +76,30 @@ def attention_ragged(
         out: written and returned where given; contiguous, not overlapping an input.
 
     Returns:
-        o: bfloat16 [T, H, E]; elements that nothing is written to are 0, in out what they were.
+        o: bfloat16 or float16 [T, H, E]; elements that nothing is written to are 0, in out what they were.
 
-    Kernels, picked by 'mask':
-        "causal": q[T, H, D], k[S, G, D], v[S, G, E], q_starts[L], k_starts[L] -> o[T, H, E]; B is L - 1; M is
-            T; N is S; D <= 256; L >= 1; H % G == 0.
-        "full": q[T, H, D], k[S, G, D], v[S, G, E], q_starts[L], k_starts[L] -> o[T, H, E]; B is L - 1; M is
-            T; N is S; D <= 256; L >= 1; H % G == 0.
+    Dtypes:
+        q, k and v have the same: bfloat16 or float16.
+
+    Sizes:
+        B is L - 1.
+        M is T.
+        N is S.
+        D <= 256.
+        L >= 1.
+        H % G == 0.
 
     Raises:
         ArgumentError: a shape, size or device is wrong, or an input requires grad; the text names it.
         ArgumentTypeError: a dtype is wrong.
         ArtifactError: nothing was built for the device.
     """
-    if not is_dynamo_compiling():
+    if (
+        not is_dynamo_compiling()
+        and q.__class__ in PLAIN_TYPES
+        and k.__class__ in PLAIN_TYPES
+        and v.__class__ in PLAIN_TYPES
+    ):
         if out is None:
             made = _member(q, k, v, q_starts, k_starts, mask).direct.new(q, k, v, q_starts, k_starts)
             if made is not None:
@@ -108,9 +132,18 @@ def attention_ragged_raw(
 def _member(q: Tensor, k: Tensor, v: Tensor, q_starts: Tensor, k_starts: Tensor, mask: str) -> KernelSet:
     """The kernels for a call with such arguments."""
     try:
-        return _MEMBERS[mask,]
+        return _MEMBERS[mask, q.dtype, k.dtype, v.dtype]
+    except AttributeError:
+        raise no_tensor("attention_ragged", q=q, k=k, v=v) from None
     except KeyError:
-        raise no_member("attention_ragged", _MEMBERS, ("'mask'", mask)) from None
+        raise no_member(
+            "attention_ragged",
+            _MEMBERS,
+            ("'mask'", mask),
+            ("the dtype of 'q'", q.dtype),
+            ("the dtype of 'k'", k.dtype),
+            ("the dtype of 'v'", v.dtype),
+        ) from None
 
 
 def _new(q: Tensor, k: Tensor, v: Tensor, q_starts: Tensor, k_starts: Tensor, mask: str) -> Tensor:
@@ -160,9 +193,42 @@ def _fake_of_attention_ragged_causal(
     return q.new_empty((q.shape[0], q.shape[1], v.shape[2]), dtype=torch.bfloat16)
 
 
+def _fake_of_attention_ragged_causal_f16(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_starts: Tensor,
+    k_starts: Tensor,
+) -> Tensor:
+    torch._check(q.dim() == 3, lambda: "attention_ragged: argument 'q' needs 3 dims.")
+    torch._check(k.dim() == 3, lambda: "attention_ragged: argument 'k' needs 3 dims.")
+    torch._check(
+        k.shape[2] == q.shape[2],
+        lambda: "attention_ragged: argument 'k' has another D in dim 2 than 'q'.",
+    )
+    torch._check(v.dim() == 3, lambda: "attention_ragged: argument 'v' needs 3 dims.")
+    torch._check(
+        v.shape[0] == k.shape[0],
+        lambda: "attention_ragged: argument 'v' has another S in dim 0 than 'k'.",
+    )
+    torch._check(
+        v.shape[1] == k.shape[1],
+        lambda: "attention_ragged: argument 'v' has another G in dim 1 than 'k'.",
+    )
+    torch._check(q_starts.dim() == 1, lambda: "attention_ragged: argument 'q_starts' needs 1 dims.")
+    torch._check(k_starts.dim() == 1, lambda: "attention_ragged: argument 'k_starts' needs 1 dims.")
+    torch._check(
+        k_starts.shape[0] == q_starts.shape[0],
+        lambda: "attention_ragged: argument 'k_starts' has another L in dim 0 than 'q_starts'.",
+    )
+    return q.new_empty((q.shape[0], q.shape[1], v.shape[2]), dtype=torch.float16)
+
+
 _FAKES = {
     "attention_ragged_causal": _fake_of_attention_ragged_causal,
+    "attention_ragged_causal_f16": _fake_of_attention_ragged_causal_f16,
     "attention_ragged_full": _fake_of_attention_ragged_causal,
+    "attention_ragged_full_f16": _fake_of_attention_ragged_causal_f16,
 }
 
 
@@ -190,13 +256,13 @@ def _attention_ragged_out_fake(
 
 
 _attention_ragged_op = define_operator(
-    "wavespec_d3791209::attention_ragged",
+    "wavespec_543881a9::attention_ragged",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask) -> Tensor",
     _new,
     _attention_ragged_fake,
 )
 _attention_ragged_out_op = define_operator(
-    "wavespec_d3791209::attention_ragged_out",
+    "wavespec_543881a9::attention_ragged_out",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask, Tensor(a!) out) -> ()",
     _write,
     _attention_ragged_out_fake,

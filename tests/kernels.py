@@ -381,6 +381,11 @@ class Subject:
     def row(self) -> Row:
         return row_of(self.file, self.name)
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether it proves little that another one does not: a variant of attention in its second type."""
+        return self.file.startswith("attention_") and self.name.endswith("_f16")
+
     def cases(self, target: str) -> tuple[TargetCase, ...]:
         """The kernels for `target`; the last one is for all sizes."""
         return _cases(self, target)

@@ -11,6 +11,7 @@ from wavespec.pipeline import best_variant, build, lower
 from wavespec.runtime.manifest import artifact_to_manifest, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.language.constraints import Assume
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import cases_for_target
@@ -79,6 +80,26 @@ def test_conditions_are_promises_of_offset_and_strides(conditions: list[str], ex
 def test_accesses_are_as_wide_as_the_alignment_allows(elements: int) -> None:
     kernel = lower(spec("N % 4 == 0", *[f"alignment(x) % {elements} == 0"] * (elements > 1)), machines("sm_90")[0])
     assert {op.result.vector.elements for op in kernel.walk() if op.get("memory") == "x" and op.results} == {elements}
+
+
+def test_alignment_of_no_tensor_is_that_of_each_that_has_strides() -> None:
+    cases = 'targets: {cpu: {cases: [{when: [alignment() % 4 == 0, "M > 8 * alignment ( )"]}]}}\n'
+    two = TEXT.replace("strides: contiguous", "strides: any").replace(
+        "graph:", "  - {assume: alignment() % 2 == 0}\ngraph:"
+    )
+    given = loads(two + cases)
+    assert [str(one) for one in given.targets["cpu"].cases[0].when] == [
+        "alignment(x) % 4 == 0",
+        "alignment(y) % 4 == 0",
+        "M > 8 * alignment(x)",
+        "M > 8 * alignment(y)",
+    ]
+    assumed = [str(one.condition) for one in given.constraints if isinstance(one, Assume)]
+    assert assumed == ["alignment(x) % 2 == 0", "alignment(y) % 2 == 0"]
+    assert [str(one) for one in loads(TEXT + cases).targets["cpu"].cases[0].when] == [
+        "alignment(x) % 4 == 0",
+        "M > 8 * alignment(x)",
+    ]
 
 
 def test_what_a_case_promises_is_in_its_text() -> None:

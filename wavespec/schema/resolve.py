@@ -301,12 +301,13 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
 
 def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
     """Conditions on strides and alignments, which no dim can promise, where the spec does not assume them itself."""
-    assumed = [one.condition for one in spec.constraints if isinstance(one, Assume)]
+    known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
     for condition in when:
-        if not spec.numbers.keys().isdisjoint(condition.names()):
-            if not are_implied([condition], assumed, spec.dims | spec.numbers, constant_values(spec)):
-                assumed.append(condition)
-                yield Assume(condition=condition)
+        if spec.numbers.keys().isdisjoint(condition.names()):
+            continue
+        if not are_implied([condition], known, spec.dims | spec.numbers, constant_values(spec)):
+            known.append(condition)
+            yield Assume(condition=condition)
 
 
 def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:
