@@ -14,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from wavespec.assembled_figures import with_assembled_figures
 from wavespec.build_kernels import KernelToBuild, Place, build_kernels
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError, quote_path
 from wavespec.earlier_code import with_code_of
 from wavespec.emit.family_wrapper import FamilyWrapperInput, WrapperMember, WrapperPick, family_wrapper_module
 from wavespec.emit.interface import expression_to_size, scalar_parameters, size_assumptions
+from wavespec.emit.ptxas import find_ptxas
 from wavespec.emit.wrapper import wrapper_module
 from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory, wrapper_scalars
 from wavespec.pipeline import build_variant, join_cases, join_variants
@@ -146,7 +148,7 @@ def project_files(root: Path, *, code: bool = True, report: Callable[[str], None
     specs = {f"specs/{path.name}": load_spec(path) for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}"))}
     kernels = [one for spec in specs.values() for one in kernels_in(spec)]
     built = build_kernels(kernels, TARGETS, code=code, report=report)
-    made = _Made("wavespec generate", built, in_project=True, earlier=None if code else root / "generated")
+    made = _Made("wavespec generate", built, project=root / "generated", has_code=code)
     for source, spec in specs.items():
         if isinstance(spec, Family):
             of_spec = _files_of_family(spec, source, made)
@@ -214,14 +216,28 @@ def kernels_in(spec: KernelSpec | Family) -> list[KernelToBuild]:
 class _Made:
     """What files are written of: artifacts, and if asked for the files with their assembly.
 
-    ``earlier``: where manifests have the machine code of artifacts that have none.
+    ``project``: where what a project made earlier is; artifacts without code take it from there, others the figures
+    of the same code.
     """
 
     command: str
     built: Mapping[Place, KernelArtifact]
     texts: Mapping[Place, Mapping[str, bytes]] = field(default_factory=dict[Place, Mapping[str, bytes]])
-    in_project: bool = False
-    earlier: Path | None = None
+    project: Path | None = None
+    has_code: bool = True
+
+    @property
+    def in_project(self) -> bool:
+        return self.project is not None
+
+    def artifact(self, place: Place, folder: str) -> KernelArtifact:
+        artifact = self.built[place]
+        if self.project is None:
+            return artifact
+        manifest = self.project / folder / manifest_name(artifact)
+        if not self.has_code:
+            return with_code_of(artifact, manifest)
+        return with_assembled_figures(artifact, manifest, find_ptxas())
 
 
 def _made(
@@ -265,13 +281,11 @@ def _artifact_files(spec: KernelSpec, folder: str, made: _Made) -> dict[PurePosi
         files |= {PurePosixPath(folder, name): data for name, data in made.texts.get(place, {}).items()}
         if place not in made.built:
             continue
-        artifact = replace(made.built[place], spec_sha256=digest)
-        if made.earlier is None:
+        artifact = replace(made.artifact(place, folder), spec_sha256=digest)
+        if made.has_code:
             files |= {PurePosixPath(folder, name): data for name, data in artifact_files(artifact).items()}
         else:
-            name = manifest_name(artifact)
-            artifact = with_code_of(artifact, made.earlier / folder / name)
-            files[PurePosixPath(folder, name)] = manifest_text(artifact)
+            files[PurePosixPath(folder, manifest_name(artifact))] = manifest_text(artifact)
     return files
 
 

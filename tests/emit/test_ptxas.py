@@ -11,11 +11,13 @@ import pytest
 
 from tests.lower.gemms import Gemm
 from tests.runtime.standins import gemm_interface
+from wavespec.assembled_figures import with_assembled_figures
 from wavespec.cache import CompileCache
 from wavespec.emit.compiler import CompilerFailure
 from wavespec.emit.ptxas import assemble, find_ptxas, ptxas_version, with_cubins
 from wavespec.pipeline import build, compile
 from wavespec.runtime import ArtifactCase, Assumption, Binary
+from wavespec.runtime.manifest import save_artifact
 
 SERIALIZED = "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized in function 'gemm'"
 REPORT = f"""\
@@ -81,6 +83,22 @@ def test_cubins_come_before_the_ptx_of_every_case(standin: Path) -> None:
         assert (cubin.label, cubin.format, cubin.data) == ("sm_90_code", "cubin", b"-v -arch=sm_90a")
         assert kept == ptx
     assert len(artifact.members) == 2
+
+
+def test_figures_of_code_that_is_known_stay_and_others_are_asked_for(standin: Path, tmp_path: Path) -> None:
+    ptx = Binary("sm_90", "ptx", KERNEL.encode(), figures=(("instructions", 1),))
+    kernel = replace(gemm_interface(), backend="cuda", target="sm_90", architecture="sm_90a", binaries=(ptx,))
+    other = replace(kernel, binaries=(replace(ptx, code=KERNEL.encode() + b"\n"),))
+    case = ArtifactCase((Assumption("M <= 64", ("le", "M", 64)),), other)
+    manifest = save_artifact(replace(kernel, binaries=(replace(ptx, figures=(("registers", 7),)),)), tmp_path)[-1]
+
+    def figures(ptxas: Path | None) -> list[dict[str, int]]:
+        found = with_assembled_figures(replace(kernel, cases=(case,)), manifest, ptxas)
+        return [dict(member.binaries[0].figures) for member in found.members]
+
+    asked = {"instructions": 1, "registers": 168, "spilled_bytes": 64, "warnings": 2}
+    assert figures(standin) == [asked, {"registers": 7}]
+    assert figures(None) == [{"instructions": 1}, {"registers": 7}]
 
 
 @pytest.mark.compiles

@@ -94,7 +94,9 @@ def test_members_edit_those_of_the_same_values(project: Path) -> None:
 
 def test_member_of_another_value_names_where_it_starts(project: Path) -> None:
     text = "extends: scaled.wave.yaml\nparameters: {SCALE: [1, 5]}\nwhen: []\ntemplate: |\n"
-    found = family(project, text + "  {% if SCALE == 5 %}\n  member: {SCALE: 1}\n  params: {BLOCK: 96}\n  {% endif %}\n")
+    found = family(
+        project, text + "  {% if SCALE == 5 %}\n  member: {SCALE: 1}\n  params: {BLOCK: 96}\n  {% endif %}\n"
+    )
     assert {one.label: str(one.spec.params["BLOCK"]) for one in found.members} == {
         "BIAS=bias,SCALE=1": "32",
         "BIAS=bias,SCALE=5": "96",

@@ -108,7 +108,13 @@ TAKEN = {
     ),
     "turns, of length 1": (
         {"c": (F, 1), "s": (F, 0)},
-        *("x: c * next_c - s * next_s", "y: c * next_s + s * next_c", "r: rsqrt(x * x + y * y)", "c: x * r", "s: y * r"),
+        *(
+            "x: c * next_c - s * next_s",
+            "y: c * next_s + s * next_c",
+            "r: rsqrt(x * x + y * y)",
+            "c: x * r",
+            "s: y * r",
+        ),
     ),
     "odds, of sum 1": (
         {"p": (F, 0.5), "q": (F, 0.5)},
@@ -201,7 +207,9 @@ graph:
     numbers=st.tuples(*[st.integers(-3, 3)] * 4),
     dtype=st.sampled_from(["f64", "f32", "bf16", "i64", "i32", "i8"]),
 )
-def test_bilinear_combines_are_taken_just_where_they_are_associative(numbers: tuple[int, int, int, int], dtype: str) -> None:
+def test_bilinear_combines_are_taken_just_where_they_are_associative(
+    numbers: tuple[int, int, int, int], dtype: str
+) -> None:
     """`w + x * a + y * b + z * a * b`, with 0 for its identity, is associative where ``w`` is 0 and ``x`` and ``y`` are
     1, whatever ``z`` is."""
     w, x, y, z = numbers

@@ -38,7 +38,9 @@ def lowered(number: int, windows: Windows) -> Kernel:
     return lower(cases(windows)[number].spec, HOPPER)
 
 
-WITH_WINDOWS = [number for number, case in enumerate(cases((1, 1, 1))) if case.spec.schedule and case.spec.schedule.waves.producers]
+WITH_WINDOWS = [
+    number for number, case in enumerate(cases((1, 1, 1))) if case.spec.schedule and case.spec.schedule.waves.producers
+]
 
 
 def run(

@@ -275,9 +275,7 @@ class RocmMemory(Emitter):
             row_elements = row_elements * extent
         mask: Mask = extra
         for left, right in op["mask"]:
-            beyond_end = (
-                memory.shape and at_most(memory.shape[0], right) and at_most(left * row_elements, op["offset"])
-            )
+            beyond_end = memory.shape and at_most(memory.shape[0], right) and at_most(left * row_elements, op["offset"])
             rows = self._rows(left, memory.shape[0]) if beyond_end and not memory.is_strided else None
             if rows is None:
                 mask += ((left, right),)

@@ -103,9 +103,7 @@ def _rounded(bound: Bound, dtype: torch.dtype) -> Bound:
     return torch.tensor(float(bound), dtype=torch.float64).to(dtype).double().item()
 
 
-def _between(
-    least: Bound, most: Bound, shape: Sequence[int], dtype: torch.dtype, random: torch.Generator
-) -> Tensor:
+def _between(least: Bound, most: Bound, shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     if least is not None and most is not None:
         share = torch.rand(tuple(shape), generator=random, dtype=dtype, device=random.device)
         return (least * (1 - share) + most * share).clamp(least, most)
@@ -115,9 +113,7 @@ def _between(
     return least + normal.abs() if least is not None else (most or 0) - normal.abs()
 
 
-def _integers(
-    least: Bound, most: Bound, shape: Sequence[int], dtype: torch.dtype, random: torch.Generator
-) -> Tensor:
+def _integers(least: Bound, most: Bound, shape: Sequence[int], dtype: torch.dtype, random: torch.Generator) -> Tensor:
     if dtype == torch.bool:
         low, high, smallest, largest = 0, 1, 0, 1
     elif dtype.is_floating_point:
@@ -148,9 +144,7 @@ def _matrices(shape: Sequence[int], axes: tuple[int, ...], random: torch.Generat
     )
 
 
-def _outside(
-    name: str, numbers: Tensor, outside: Tensor, least: Bound, most: Bound
-) -> str:
+def _outside(name: str, numbers: Tensor, outside: Tensor, least: Bound, most: Bound) -> str:
     if least is not None and most is not None:
         limits = f"from {_number(least)} to {_number(most)}"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from wavespec.diagnostics import Related, WavespecError, Where, quote
 from wavespec.schema.checking.check_constraints import check_condition
@@ -25,19 +26,26 @@ class UnreachableCase(WavespecError, code="unreachable-case"):
 
 def check_cases(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> Iterator[WavespecError]:
     for settings in spec.targets.values():
-        sound: list[Case] = []
+        sound: list[_Valued] = []
         for case in settings.cases:
-            errors = list(_conditions(spec, case, broken))
-            yield from errors
-            if not errors and (problem := _contradiction(spec, settings, case)):
-                errors.append(problem)
+            if errors := list(_conditions(spec, case, broken)):
+                yield from errors
+                continue
+            valued = _Valued(case, _values(spec, settings, case))
+            if problem := _contradiction(spec, valued):
                 yield problem
-            if errors:
                 continue
             # A condition that could not be read may be what tells the cases apart.
-            if is_whole and (covering := next((one for one in sound if _covers(spec, settings, one, case)), None)):
-                yield UnreachableCase(case.where("when"), case, covering)
-            sound.append(case)
+            if is_whole and (covering := next((one for one in sound if _covers(spec, one, valued)), None)):
+                yield UnreachableCase(case.where("when"), case, covering.case)
+            sound.append(valued)
+
+
+class _Valued(NamedTuple):
+    """A case and its parameters; `None` where they have no values, which is reported as such."""
+
+    case: Case
+    values: dict[str, int] | None
 
 
 def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterator[WavespecError]:
@@ -45,27 +53,28 @@ def _conditions(spec: KernelSpec, case: Case, broken: frozenset[str]) -> Iterato
         yield from check_condition(spec, condition, case.where("when", index), broken)
 
 
-def _contradiction(spec: KernelSpec, settings: TargetOverride, case: Case) -> WavespecError | None:
-    values = _values(spec, settings, case)
+def _contradiction(spec: KernelSpec, valued: _Valued) -> WavespecError | None:
+    case, values = valued
     dims = narrowed_dims(spec.dims | spec.numbers, case.when, values) if values is not None else None
     if not isinstance(dims, Expression):
         return None
     return ContradictoryCase(case.where("when", case.when.index(dims)), dims)
 
 
-def _covers(spec: KernelSpec, settings: TargetOverride, earlier: Case, case: Case) -> bool:
-    """Whether every call of `case` is one of `earlier` too."""
-    values = _values(spec, settings, case)
-    names = {name for condition in (*earlier.when, *case.when) for name in condition.names()}
-    # A parameter that is not the same in both cases says nothing about one in terms of the other.
+def _covers(spec: KernelSpec, earlier: _Valued, later: _Valued) -> bool:
+    """Whether every call of `later` is one of `earlier` too."""
+    conditions, others = earlier.case.when, later.case.when
     sizes = spec.dims | spec.numbers
-    if values is None or (not names <= sizes.keys() and values != _values(spec, settings, earlier)):
+    # A parameter that is not the same in both cases says nothing about one in terms of the other.
+    if later.values is None or (
+        later.values != earlier.values
+        and any(name not in sizes for condition in (*conditions, *others) for name in condition.names())
+    ):
         return False
-    return are_implied(earlier.when, case.when, sizes, values)
+    return are_implied(conditions, others, sizes, later.values)
 
 
 def _values(spec: KernelSpec, settings: TargetOverride, case: Case) -> dict[str, int] | None:
-    """The parameters of a case; `None` where they have no values, which is reported as such."""
     try:
         return constant_values(spec_with_override(spec_with_override(spec, settings), case))
     except WavespecError:

@@ -54,9 +54,7 @@ class Family:
         wanted = set(text.replace(" ", "").split(","))
         found = [member for member in self.members if member.name == text]
         found = found or [
-            member
-            for member in self.members
-            if wanted <= {f"{name}={value}" for name, value in member.values.items()}
+            member for member in self.members if wanted <= {f"{name}={value}" for name, value in member.values.items()}
         ]
         if len(found) != 1:
             labels = [member.label for member in found or self.members]

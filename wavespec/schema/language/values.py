@@ -20,9 +20,7 @@ def _number_to_expression(data: object) -> object:
 
 
 _BOUND_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string", "minLength": 1, "maxLength": LONGEST_EXPRESSION}]}
-BoundExpression = Annotated[
-    SpecExpression, BeforeValidator(_number_to_expression), WithJsonSchema({**_BOUND_SCHEMA})
-]
+BoundExpression = Annotated[SpecExpression, BeforeValidator(_number_to_expression), WithJsonSchema({**_BOUND_SCHEMA})]
 """A number, or an expression of dims, parameters and scalars."""
 _Bound = Annotated[BoundExpression | None, Field(exclude_if=lambda value: value is None)]
 
