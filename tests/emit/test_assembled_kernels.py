@@ -34,12 +34,10 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 SPILLS = {
     "matmul_mxf4": {1: 32},
-    "attention_alibi": {0: 8, 2: 12},
-    "attention_masked_causal": {2: 92},
-    "attention_masked_window": {2: 112},
-    "attention_extend": {2: 364},
-    "attention_paged": {0: 32},
-    "attention_ragged_causal": {0: 132, 1: 120},
+    **dict.fromkeys(("attention_masked_causal", "attention_masked_causal_f16"), {2: 92}),
+    **dict.fromkeys(("attention_masked_window", "attention_masked_window_f16"), {2: 112}),
+    **dict.fromkeys(("attention_extend", "attention_extend_f16"), {2: 440}),
+    **dict.fromkeys(("attention_ragged_causal", "attention_ragged_causal_f16"), {0: 132, 1: 120}),
     "conv2d_nhwc": {17: 16},
     "cross_entropy": {7: 16, 9: 40},
     "cross_entropy_bf16": {9: 104, 10: 128, 11: 80},

@@ -93,11 +93,12 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
         except EvaluationError:  # It divides by an empty dim.
             return False
 
-    numbers = _numbers_of_contiguous(cases[-1].spec.tensors, sizes)
+    numbers = numbers_of_contiguous(cases[-1].spec.tensors, sizes)
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
-def _numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
+def numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Offsets, strides and alignments of contiguous tensors where they may be others, by their names."""
     found: dict[str, int] = {}
     for name, tensor in tensors.items():
         if tensor.strides == "any":
