@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import numbers_of_tensor
 from wavespec.schema.language.base import Path, Position
-from wavespec.schema.language.conditions import narrowed_dims
+from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Hardware
 from wavespec.schema.language.errors import UnknownTarget
 from wavespec.schema.language.expressions import EvaluationError, Expression
@@ -93,11 +93,12 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
         except EvaluationError:  # It divides by an empty dim.
             return False
 
-    numbers = _numbers_of_contiguous(cases[-1].spec.tensors, sizes)
+    numbers = numbers_of_contiguous(cases[-1].spec.tensors, sizes)
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
-def _numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
+def numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Offsets, strides and alignments of contiguous tensors where they may be others, by their names."""
     found: dict[str, int] = {}
     for name, tensor in tensors.items():
         if tensor.strides == "any":
@@ -309,9 +310,25 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
     dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
     if isinstance(dims, Expression):
         raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
-    # The workloads are those of all cases.
-    narrowed = changed.with_promises(dims).model_copy(update={"workloads": ()})
+    narrowed = changed.model_copy(
+        update={
+            "dims": {name: dim for name, dim in dims.items() if name in plain.dims},
+            "constraints": (*changed.constraints, *_promises_of_numbers(changed, case.when)),
+            "workloads": (),  # Those of all cases.
+        }
+    )
     return TargetCase(case.when, narrowed.with_own_schedule(case.schedule is not None), case)
+
+
+def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
+    """Conditions on strides and alignments, which no dim can promise, where the spec does not assume them itself."""
+    known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
+    for condition in when:
+        if spec.numbers.keys().isdisjoint(condition.names()):
+            continue
+        if not are_implied([condition], known, spec.dims | spec.numbers, constant_values(spec)):
+            known.append(condition)
+            yield Assume(condition=condition)
 
 
 def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:
