@@ -351,7 +351,7 @@ def _wrapper_input(
         in_project=in_project,
         scalars=wrapper_scalars(scalar_parameters(spec), [one.doc for one in spec.scalars.values()]),
         assumptions=(
-            *(promise.text for promise in size_assumptions(spec.dims, used)),
+            *(promise.text for promise in size_assumptions(spec.dims, used, {})),
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),
         ),
     )

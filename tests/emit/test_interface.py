@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.lower.gemms import AMD, NVIDIA, Gemm
-from wavespec.lower.spec_to_tile import LARGEST_EXTENT
+from wavespec.ops.dim_sizes import LARGEST_EXTENT
 from wavespec.pipeline import emit
 from wavespec.runtime.checks import LARGEST_SIZE
 from wavespec.runtime.size_expr import evaluate

@@ -139,6 +139,30 @@ def test_sums_that_start_elsewhere_are_loaded_into_tiles() -> None:
     assert count(module, "llvm.x86.tileloadd64") == 8
 
 
+def test_sums_leave_tiles_row_by_row() -> None:
+    rounded = """apiVersion: wavespec/v1
+kind: Kernel
+name: rounded
+dims: {M: {}, N: {}, K: {max: 64}}
+tensors:
+  a: {shape: [M, K], dtype: bf16, space: shared}
+  b: {shape: [N, K], dtype: bf16, space: shared}
+  c: {shape: [M, N], dtype: bf16, role: output}
+constraints:
+  - {workgroup: M, tile: 32, axis: 0}
+  - {workgroup: N, tile: 32, axis: 1}
+  - {tiling: K, tile: 64}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - sums: {iterate: K, carry: {acc: zero}, body: [a_tile: {read: a}, b_tile: {read: b}, acc: {mma: [a_tile, b_tile, acc]}]}
+  - result: bf16(sums.acc)
+  - {write: result, to: c}
+"""
+    stores = emit(loads(rounded), AMX).text.split("vector<32xbf16>\n")[1:]
+    before = [len(re.findall("arith.cmpf uno", one)) for one in stores]
+    assert max(before) <= 2, "no more than one row is in registers at a time"
+
+
 def test_operands_that_are_not_staged_go_through_scratch_memory() -> None:
     module = text(AMX, "bf16", spaces=("global", "shared"))
     assert count(module, "llvm.x86.tileloadd64") == 4

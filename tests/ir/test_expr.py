@@ -9,7 +9,7 @@ import sys
 import pytest
 import sympy
 
-from wavespec.ir.expr import Expr, at_most, ceildiv, const, less, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, at_most, ceildiv, const, joined, less, maximum, minimum, settled, symbol
 from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.expr_sympy import from_sympy, to_sympy
 from wavespec.ir.tokens import IRSyntaxError
@@ -155,3 +155,21 @@ def test_multiples_leave_a_quotient_whose_rest_never_carries() -> None:
     pages = symbol("pages", 32, None, 32)
     assert (at + lane) // pages == at // pages
     assert (at + lane) % pages == at % pages + lane
+
+
+def test_quotient_and_remainder_of_one_number_are_that_number() -> None:
+    x, base = symbol("x"), symbol("base", 1)
+    assert joined(x // base, x % base, base) is x
+    assert joined(x // base + 1, x % base, base) == (x // base + 1) * base + x % base
+    assert joined(x // base, x % base + 1, base) == x // base * base + x % base + 1
+
+
+def test_what_never_carries_is_left_out_of_quotients_by_numbers() -> None:
+    at, step = symbol("at", 0, None, 576), symbol("step", 0, 544, 32)
+    inner = (at + step + 5) // 64 % 3
+    assert settled(inner) == (at + step) // 64 % 3
+    assert settled((at + step + 5) % 64 + 2) == (at + step) % 64 + 7
+    assert settled((at + step + 35) // 64) == (at + step + 32) // 64
+    for number in range(0, 2048, 7):
+        known = {"at": number // 576 * 576, "step": number % 576 // 32 * 32}
+        assert settled(inner).evaluate(known) == inner.evaluate(known)

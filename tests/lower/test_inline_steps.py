@@ -65,17 +65,25 @@ def test_loop_stays_that(body: str) -> None:
     assert InlineSteps()(kernel, NVIDIA) is kernel
 
 
-def test_loops_of_products_stay() -> None:
-    kernel = SHORT.kernel("""
-        %acc = register {value = 0.0} : tile<M: 4, D: 4, f32>
-        %b = register {value = 1.0} : tile<D: 4, N: 64, f32>
-        %sum = iterate %acc {dim = "N", extent = [N], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, D: 4, f32> (%c : tile<M: 4, D: 4, f32>) do
-          %a = read {memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, f32>
-          %c.1 = mma %a, %b, %c {instruction = "fma_f32_32x64x4", k = "N", m = "M", n = "D"} : tile<M: 4, D: 4, f32>
-          yield %c.1
-        end
-    """)
+PRODUCTS = """
+    %acc = register {value = 0.0} : tile<M: 4, D: 4, f32>
+    %b = register {value = 1.0} : tile<D: 4, N: 64, f32>
+    %sum = iterate %acc {dim = "N", extent = [N], induction = "at_N", step = [64], unroll = 1} : tile<M: 4, D: 4, f32> (%c : tile<M: 4, D: 4, f32>) do
+      %a = read {memory = "x", origin = (("M", [wg0*4],), ("N", [at_N],),)} : tile<M: 4, N: 64, f32>
+      %c.1 = mma %a, %b, %c {instruction = "fma_f32_32x64x4", k = "N", m = "M", n = "D"} : tile<M: 4, D: 4, f32>
+      yield %c.1
+    end
+"""
+
+
+def test_loops_of_products_stay_where_their_steps_overlap() -> None:
+    kernel = SHORT.kernel(PRODUCTS)
     assert InlineSteps()(kernel, NVIDIA) is kernel
+
+
+def test_one_step_of_products_is_no_loop_where_waves_run_one_after_another() -> None:
+    found = SHORT.after(InlineSteps(), CPU, PRODUCTS)
+    assert "iterate" not in found and "mma %a, %b, %acc " in found
 
 
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)

@@ -6,11 +6,12 @@ import re
 from functools import cache
 
 from tests.kernels import SPECS
+from wavespec.ir.expr import const
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import LOAD
+from wavespec.ir.thread_ops import FOR, LOAD, STORE
 from wavespec.pipeline import emit, lower
 from wavespec.schema import KernelSpec, loads
-from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
 from wavespec.targets.machine import machines
 
 AMX = machines("cpu")[0]
@@ -20,6 +21,12 @@ AMX = machines("cpu")[0]
 def first_case(name: str) -> KernelSpec:
     text = (SPECS / f"{name}.wave.yaml").read_text().replace("[bf16, f16, f32]", "[f32]")
     return cases_for_target(loads(text, f"{name}.wave.yaml", SPECS), "cpu")[0].spec
+
+
+def case_for(name: str, **sizes: int) -> KernelSpec:
+    """The spec of the kernel for calls of these sizes."""
+    spec = loads((SPECS / f"{name}.wave.yaml").read_text(), f"{name}.wave.yaml", SPECS)
+    return case_for_sizes(cases_for_target(spec, "cpu"), complete_sizes(spec, sizes)).spec
 
 
 @cache
@@ -44,10 +51,34 @@ def test_pixels_that_windows_share_are_read_once() -> None:
     assert len(loads_of("conv2d_depthwise", "x")) == pixels * 2 < windows * 2, "32 channels are two registers"
 
 
+SIZES = {"N": 1, "H": 9, "W": 9, "C": 128, "O": 64}
+
+
 def test_what_is_outside_of_an_image_is_read_from_zeros() -> None:
-    text = emit(first_case("conv2d_nhwc"), AMX).text
+    text = emit(case_for("conv2d_nhwc", **SIZES, R=5, S=5), AMX).text
     pixels, weights, lines = 16, 16, 2
     assert "vector.maskedload" not in text
     assert text.count('"llvm.load"') == pixels * lines + weights
     assert len(re.findall(r"arith.select .* : i64", text)) == pixels + weights, "one address for the lines of a pixel"
     assert text.count("arith.cmpi ult") >= 2 * pixels, "a row and a column, each by one comparison"
+
+
+def test_pixels_that_taps_of_a_row_share_are_staged_once() -> None:
+    kernel = lower(case_for("conv2d_nhwc", **SIZES, R=3, S=3), AMX)
+    rows, taps, channels = 36, 3, 64
+    assert kernel.memory("pixels.shared").elements.value < (rows + taps) * taps * channels
+    (stores,) = (op for op in kernel.walk() if op.is_(FOR) and op["induction"] == "copy.pixels.shared.K")
+    assert stores["step"] == const(taps * channels)
+
+
+def test_results_of_images_are_checked_and_placed_without_quotients() -> None:
+    kernel = lower(case_for("conv2d_nhwc", **SIZES, R=5, S=5), AMX)
+    stores = [op for op in kernel.walk() if op.is_(STORE) and op["memory"] == "y"]
+    used = [node.kind for op in stores for expr in op.expressions() for node in expr.walk()]
+    assert stores and not {"floordiv", "mod"} & {*used}
+
+
+def test_sums_of_one_step_are_carried_nowhere() -> None:
+    assert [m.name for m in lower(case_for("conv2d_nhwc", **SIZES, R=5, S=5), AMX).memories if m.space == "private"]
+    short = lower(case_for("conv2d_nhwc", **SIZES, R=1, S=1), AMX)
+    assert not [m.name for m in short.memories if m.space == "private"]

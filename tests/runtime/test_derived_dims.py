@@ -12,14 +12,14 @@ from wavespec.emit.interface import launch_interface
 from wavespec.emit.shape_checks import size_text
 from wavespec.emit.wrapper import wrapper_module
 from wavespec.generate import _wrapper_input  # pyright: ignore[reportPrivateUsage]
-from wavespec.pipeline import lower
+from wavespec.pipeline import join_cases, lower
 from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.manifest import artifact_to_manifest
 from wavespec.schema import load, loads
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import complete_sizes
+from wavespec.schema.resolve import cases_for_target, complete_sizes
 from wavespec.schema.resolved import resolve
 from wavespec.targets.machine import machines
 
@@ -144,3 +144,50 @@ def test_a_case_that_divides_without_a_number_is_not_that_of_the_call() -> None:
     plain = interface(HALVES)
     artifact = replace(plain, cases=(ArtifactCase((condition,), plain),))
     assert [artifact.member_for({"M": 2, "H": 1, "K": k}) for k in (8, 10, 11)] == [1, 0, 1]
+
+
+# Where rows are long, every second one of T has no place in the result.
+ROOM = """apiVersion: wavespec/v1
+kind: Kernel
+name: room
+dims: {M: {}, N: {}, T: {equals: M * TIMES}}
+params: {TIMES: 1}
+tensors:
+  a: {shape: [M, N], dtype: f32}
+  c: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: T, tile: 4, axis: 0}
+  - {workgroup: N, tile: 16, axis: 1}
+graph:
+  - part: {read: a, dims: [T, N], at: {M: T // TIMES}}
+  - {write: part, to: c, at: {M: T // TIMES + T % TIMES * size(M)}}
+targets:
+  cpu: {cases: [{when: [N % 16 == 0], params: {TIMES: 2}}]}
+"""
+
+
+def test_a_dim_that_is_as_long_as_another_one_has_its_size() -> None:
+    (machine,) = machines("gfx942")
+    kernel = lower(loads(ROOM), machine)
+    assert kernel.size("T") is kernel.size("M")
+    assert "T" in {dim.name for dim in interface(ROOM).dims}, "of the grid"
+
+
+def with_room() -> KernelArtifact:
+    machine, cases = machines("cpu")[0], cases_for_target(loads(ROOM), "cpu")
+    kernels = [launch_interface(lower(one.spec, machine), machine, resolve(one.spec, "cpu")) for one in cases]
+    return join_cases(cases, kernels)
+
+
+def test_sizes_follow_in_a_case_as_its_parameters_say() -> None:
+    kernel = with_room()
+    plans = {n: make_plan(kernel, check_inputs(kernel, (torch.zeros(5, n),))) for n in (8, 16)}
+    assert {n: (plan.member, plan.grid[0], plan.constants) for n, plan in plans.items()} == {
+        8: (1, 2, (5, 8, 5)),
+        16: (0, 3, (5, 16, 10)),
+    }
+
+
+def test_a_case_whose_own_sizes_are_too_long_is_left_out() -> None:
+    plan = make_plan(with_room(), {"M": 2**30, "N": 16, "T": 2**30})
+    assert (plan.member, plan.constants) == (1, (2**30, 16, 2**30))

@@ -159,7 +159,7 @@ def sizes_in_words(sizes: Mapping[str, int]) -> str:
 
 
 def _size_errors(spec: KernelSpec, sizes: Mapping[str, int], option: str) -> list[WavespecError]:
-    from wavespec.lower.spec_to_tile import LARGEST_EXTENT
+    from wavespec.ops.dim_sizes import LARGEST_EXTENT
 
     problems: list[tuple[str, str]] = []
     for name, dim in spec.dims.items():

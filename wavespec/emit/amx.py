@@ -126,6 +126,18 @@ class Tiles(Emitter):
         else:
             self._keep(op.result, replace(known, start=known.start + op["start"]))
 
+    def emit_pack(self, op: Op) -> None:
+        """Neighbours are read where they are used, next to each other: a store of a row has a register or two."""
+        known = [self.sums.get(value.name) for value in op.operands]
+        first, at = known[0], 0
+        for one, value in zip(known, op.operands, strict=True):
+            if first is None or one is None or one != replace(first, start=first.start + at):
+                self.lanes.emit_pack(op)
+                return
+            at += value.vector.elements
+        assert first is not None
+        self._keep(op.result, first)
+
     def emit_cast(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
         if known is None or known.dtype != op.operands[0].vector.dtype:  # what was rounded stays rounded

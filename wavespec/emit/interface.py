@@ -9,6 +9,7 @@ from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size
 from wavespec.ir.strided import number_of
+from wavespec.ops.dim_sizes import dim_sizes, smallest_sizes
 from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.scalars import ScalarParameter
 from wavespec.runtime.size_expr import SizeExpr
@@ -54,15 +55,22 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         if memory.space == "global"
     ]
     used = {dim for tensor in tensors for dim in tensor.dims} | {dim for dim, size in kernel.sizes if not size.is_const}
+    unnamed = {
+        dim: size.value if size.is_const else dim_of_size(size.args[0])
+        for dim, size in dim_sizes(resolved).items()
+        if dim not in kernel.all_sizes
+    }
+    values: dict[str, SizeExpr] = {**resolved.values, **unnamed}
     for name, expression in reversed(tuple(resolved.equals.items())):  # behind what it follows from
-        used.update(expression.names() if name in used else ())
+        if name in used:
+            used |= {str(unnamed.get(one, one)) for one in expression.names()}
 
     def described(name: str) -> Dim:
         size, multiple = kernel.size(name), asked[name].multiple_of
         if size.is_const or name not in resolved.equals:
             is_leading = asked[name].fold is not None
             return Dim(name, multiple, size.value if size.is_const else None, leading=is_leading)
-        return Dim(name, multiple, None, expression_to_size(resolved.equals[name], resolved.values))
+        return Dim(name, multiple, None, expression_to_size(resolved.equals[name], values))
 
     grid = [expr_to_size(extent) for extent in kernel.grid] + [1, 1, 1]
     return KernelArtifact(
@@ -78,7 +86,10 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         workgroup_size=(kernel.threads if machine.concurrent_waves else 1, 1, 1),
         binaries=(),
         shared_memory_bytes=0,
-        assumptions=(*size_assumptions(asked, used), *_assumptions(resolved.assumptions, resolved.values)),
+        assumptions=(
+            *size_assumptions(asked, used, smallest_sizes(resolved)),
+            *_assumptions(resolved.assumptions, resolved.values),
+        ),
     )
 
 
@@ -135,13 +146,16 @@ def case_conditions(case: TargetCase, interface: KernelArtifact) -> tuple[Assump
     return _assumptions(case.when, values)
 
 
-def size_assumptions(dims: Mapping[str, AskedDim], used: Container[str]) -> tuple[Assumption, ...]:
-    """The smallest and largest sizes that are promised of dynamic dims in ``used``."""
+def size_assumptions(
+    dims: Mapping[str, AskedDim], used: Container[str], smallest: Mapping[str, int]
+) -> tuple[Assumption, ...]:
+    """The smallest and largest sizes that are promised of dynamic dims in ``used``, but what follows of others."""
     bounds = [
         (name, word, sign, bound)
         for name, dim in dims.items()
         if name in used and dim.value is None
         for word, sign, bound in (("ge", ">=", dim.min or None), ("le", "<=", dim.max))
+        if word == "le" or smallest.get(name, 0) < (dim.min or 0)
     ]
     return tuple(
         Assumption(f"{name} {sign} {bound}", (word, name, bound))
@@ -154,7 +168,7 @@ def _assumptions(conditions: Iterable[Expression], values: Mapping[str, int]) ->
     return tuple(Assumption(str(condition), expression_to_size(condition, values)) for condition in conditions)
 
 
-def expression_to_size(expression: Expression, values: Mapping[str, int]) -> SizeExpr:
+def expression_to_size(expression: Expression, values: Mapping[str, SizeExpr]) -> SizeExpr:
     """An expression of the spec, parameters replaced by their values, as the nested tuples that the runtime
     evaluates."""
     match expression:

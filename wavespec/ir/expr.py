@@ -167,6 +167,30 @@ def total(parts: Iterable[tuple[Expr, int]]) -> Expr:
     return _sum(*parts)
 
 
+def joined(high: Expr, low: Expr, base: Expr) -> Expr:
+    """``high · base + low``; what was taken apart into quotient and remainder is whole again."""
+    if low.kind == "mod" and low.args[1] is base and high is low.args[0] // base:
+        return low.args[0]
+    return high * base + low
+
+
+@lru_cache(maxsize=1 << 12)
+def settled(expr: Expr) -> Expr:
+    """The same, with what never carries into a quotient by a number left out of it: ``(8·x + 3) // 16`` as
+    ``8·x // 16``, and the remainder as ``8·x % 16 + 3``."""
+    if expr.kind == "sum":
+        return _sum((const(expr.args[0]), 1), *((settled(term), coefficient) for coefficient, term in expr.args[1]))
+    if expr.kind in ("const", "symbol"):
+        return expr
+    left, right = map(settled, expr.args) if len(expr.args) == 2 else (None, None)
+    if left is None or right is None or expr.kind not in ("floordiv", "mod") or not right.is_const:
+        return reduce(_BUILD[expr.kind], map(settled, expr.args))
+    loose = _excess(left, right)
+    if expr.kind == "floordiv":
+        return _floordiv(left - loose, right)
+    return _mod(left - loose, right) + loose
+
+
 def at_most(left: Expr, right: Expr) -> bool:
     """True when ``left <= right`` follows from the known ranges."""
     difference = right - left

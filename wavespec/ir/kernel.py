@@ -15,7 +15,7 @@ from typing import Literal
 
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.expr import Expr, const, joined, symbol
 from wavespec.ir.expr import total as total_of
 from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
@@ -106,7 +106,7 @@ class Memory:
             )
         total = const(0)
         for dim, extent in zip(self.dims, self.shape, strict=True):
-            total = total * extent + coordinates[dim]
+            total = joined(total, coordinates[dim], extent)
         return total
 
     def unswizzled_offset(self, coordinates: Mapping[str, Expr]) -> Expr:

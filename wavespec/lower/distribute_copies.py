@@ -16,6 +16,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.lane_order import copies_in_lane_order, copy_width
+from wavespec.lower.shifted_rows import shift_of
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.tile_properties import copies_are_distributed, tiles_are_placed
 from wavespec.lower.turned_tiles import turned_blocks_of
@@ -241,13 +242,16 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     symbols: list[Expr] = []
     base: list[tuple[str, Expr]] = []
     read = _read_extents(kernel, shared, machine)
+    shift = shift_of(shared)  # of what is there once, the first of several rows is copied
+    steps = {column: shift.depth} if shift and width == shift.width else {}
     for dim, block in ((row, lines), (column, width)):
-        granule = math.lcm(block, read.get(dim, 1))
-        at = symbol(f"copy.{shared.name}.{dim}", 0, sizes[dim] - block, block)
+        step = steps.get(dim, block)
+        granule = math.lcm(step, read.get(dim, 1))
+        at = symbol(f"copy.{shared.name}.{dim}", 0, sizes[dim] - step, step)
         base.append((dim, at))
         if not at.is_const:
             symbols.append(at)
-            loops.append((at, remaining(kernel, dim, sizes[dim], granule), const(block)))
+            loops.append((at, remaining(kernel, dim, sizes[dim], granule), const(step)))
     axes = (RegisterAxis(lines, ((row, 1),)), RegisterAxis(width, ((column, 1),)))
     layout = Layout(tuple(base), axes, 2 if packed else 1)
     transpose = (lines, width // unit, unit) if packed else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -23,8 +23,8 @@ class InlineSteps(Pass):
             with the induction as 0, what the loop started from as the carried values, and what they became as its
             results.  Folding nothing into a number leaves the number, so that a dim of size 0 needs no care; steps
             over no dim, of which there may be none, stay, and so do loops that start later or count their tiles:
-            workgroups may share them out.  Loops
-            of matrix products, and those that a schedule names, stay: other passes overlap their steps.
+            workgroups may share them out.  Loops that a schedule names stay, and so do those of matrix products where
+            waves run at the same time: other passes overlap their steps.
     """
 
     name: ClassVar[str] = "inline-steps"
@@ -33,30 +33,33 @@ class InlineSteps(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
-        return replace(kernel, body=_block(kernel.body, {}, scheduled))
+
+        def stays(op: Op) -> bool:
+            overlaps = machine.concurrent_waves and any(inner.is_(MMA) for inner in op.walk())
+            return overlaps or op.node in scheduled or not _has_one_step(op)
+
+        return replace(kernel, body=_block(kernel.body, {}, stays))
 
 
-def _block(ops: Sequence[Op], names: dict[str, Value], scheduled: set[str]) -> tuple[Op, ...]:
+def _block(ops: Sequence[Op], names: dict[str, Value], stays: Callable[[Op], bool]) -> tuple[Op, ...]:
     """The operations without loops of one step; ``names`` says what became of values."""
     result: list[Op] = []
     for op in ops:
-        if not _has_one_step(op, scheduled):
+        if not op.is_(ITERATE) or stays(op):
             op = renamed(op, names)
             if op.region:
-                op = replace(op, region=replace(op.region, ops=_block(op.region.ops, {}, scheduled)))
+                op = replace(op, region=replace(op.region, ops=_block(op.region.ops, {}, stays)))
             result.append(op)
             continue
         first = [names.get(value.name, value) for value in op.operands]
         names |= {argument.name: value for argument, value in zip(op.body.arguments, first, strict=True)}
-        result += _block([substituted(inner, {op["induction"]: const(0)}) for inner in op.body.ops], names, scheduled)
+        result += _block([substituted(inner, {op["induction"]: const(0)}) for inner in op.body.ops], names, stays)
         last = [names.get(value.name, value) for value in op.body.yields]
         names |= {made.name: value for made, value in zip(op.results, last, strict=True)}
     return tuple(result)
 
 
-def _has_one_step(op: Op, scheduled: set[str]) -> bool:
-    if not op.is_(ITERATE) or op.node in scheduled or any(inner.is_(MMA) for inner in op.walk()):
-        return False
+def _has_one_step(op: Op) -> bool:
     if any(op.get(key) is not None for key in ("lower", "stride", "goes_on")):
         return False
     if not op["dim"] and (op["extent"].low or 0) < 1:  # a branch, or steps that are part of what is computed

@@ -18,6 +18,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part
 from wavespec.lower.empty_dims import may_be_empty
+from wavespec.lower.shifted_rows import shifted_rows, with_shifted_rows
 from wavespec.lower.tile_properties import (
     products_have_instructions,
     reads_are_for_one_use,
@@ -276,6 +277,11 @@ class _Staging:
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)
             if turned is not None:
                 return self._added(replace(shared, arrangement=turned), op)
+        if fragment is not None and fragment.staging == "rows" and op.get("at"):
+            places = [place for _, place in op["at"]]
+            rows = shifted_rows(places, *dims) if self.machine.shared.private_rows else None
+            if rows and (once := with_shifted_rows(shared, rows)):
+                return self._added(once, op)
         return self._added(arrange_staged(shared, product, fragment, self.machine, source.span), op)
 
     def _added(self, shared: Memory, op: Op) -> Memory:

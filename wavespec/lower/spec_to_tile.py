@@ -12,7 +12,6 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Op, Split, WaveRoles
-from wavespec.ir.names import size_name
 from wavespec.ir.rewriting import without_unused
 from wavespec.ir.strided import alignment_of, most_alignment, offset_of, stride_of, symbol_of
 from wavespec.ir.tile_ops import ITERATE, MMA
@@ -22,16 +21,13 @@ from wavespec.lower.expression_to_index import ExpressionToIndex
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops import to_tile
 from wavespec.ops.contexts import TileContext
+from wavespec.ops.dim_sizes import dim_sizes, own_size
 from wavespec.ops.iterate import counted
 from wavespec.ops.scalar import scalar_places
 from wavespec.ops.scalar import to_tile as scalar_to_tile
 from wavespec.schema.checking import permutations
 from wavespec.schema.language.models import Schedule
 from wavespec.schema.resolved import ResolvedKernel, Tiles
-
-LARGEST_EXTENT = 2**31 - 2**16
-"""Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing.  Calls
-with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
 
 ENSURES = (is_of_tiles,)
 """What the first pass may build on."""
@@ -56,7 +52,8 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
         WavespecError: a place that no kernel can compute, or a graph beyond the limits.
     """
     computation = resolved.computation
-    sizes = {name: _size(resolved, name) for name in computation.dims}
+    sizes = dim_sizes(resolved)
+    own = {name: own_size(resolved, name) for name in sizes}
     memories = tuple(
         Memory(
             name,
@@ -75,7 +72,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     )
     scalars = scalar_places(computation.scalars)
     placed = (place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides))
-    symbols = tuple(size for size in (*sizes.values(), *placed) if not size.is_const)
+    symbols = tuple(size for size in (*own.values(), *placed) if not size.is_const)
     empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
@@ -88,11 +85,15 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
         to_tile(statement, context)
     for tiles in resolved.workgroup:
         _end_tiles(tiles, context)
-    shaped = {dim for tensor in computation.tensors.values() for dim in tensor.shape}
-    others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped)
     body = without_unused(context.ops, _only_makes_values)
+    shaped = {dim for tensor in computation.tensors.values() for dim in tensor.shape}
+    tiled = {dim for op in body for one in op.walk() for value in one.results for dim in value.tile.dims}
+    unnamed = {dim for dim, size in sizes.items() if size is not own[dim]} - shaped - tiled
+    others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped | unnamed)
     arguments = tuple((name, DTYPES[scalar.dtype]) for name, scalar in computation.scalars.items())
-    kernel = replace(empty, body=body, distribution=_distribution(resolved), sizes=others, scalars=arguments)
+    symbols = tuple(symbol for symbol in symbols if symbol not in [own[dim] for dim in unnamed])
+    distribution = _distribution(resolved)
+    kernel = replace(empty, symbols=symbols, body=body, distribution=distribution, sizes=others, scalars=arguments)
     mapped = {op["memory"] for op in kernel.walk() if op.get("memory") and op.get("at")}
     kernel = replace(kernel, memories=tuple(replace(m, mapped=True) if m.name in mapped else m for m in memories))
     used = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
@@ -134,14 +135,6 @@ def _bounds(
             bounds[one.dim]["extent"] = counted(extent, [extent] if extent.symbols & numbers else [])
             bounds[one.dim]["stride"] = const(1)  # the tiles that are counted are these
     return bounds
-
-
-def _size(resolved: ResolvedKernel, name: str) -> Expr:
-    if name in resolved.sizes:
-        return const(resolved.sizes[name])
-    dim = resolved.promised[name]
-    most = LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)
-    return symbol(size_name(name), dim.min, most, dim.multiple_of)
 
 
 def _placement(resolved: ResolvedKernel, name: str) -> dict[str, Any]:

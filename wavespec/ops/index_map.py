@@ -61,6 +61,18 @@ def mapped(
     return values, {"at": tuple(places.items()), "over": tuple(dims)}
 
 
+def size_from(expression: Expression, known: Mapping[str, Expr]) -> Expr | None:
+    """The size of a dim that follows from others, and from parameters; None where kernels cannot compute it of what is
+    known: of an argument, or by an exact division."""
+    signs = (node.op for node in expression.walk() if isinstance(node, Binary | Compare))
+    if not known.keys() >= set(expression.names()) or any(sign not in _IN_KERNELS for sign in signs):
+        return None
+    try:
+        return _computed(expression, known, known, _IN_KERNELS)
+    except ValueError:  # divides by nothing, which is said of a call
+        return None
+
+
 def dims_of(op: Op) -> tuple[str, ...]:
     """The dims of what an access with a mapping moves, in the graph: the tile has those of which there is more than
     one element."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import groupby, islice, pairwise, takewhile
 from typing import NamedTuple
 
-from wavespec.ir.expr import Expr, const, less, minimum
+from wavespec.ir.expr import Expr, const, less, minimum, settled
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.names import operand_name
@@ -28,12 +28,13 @@ class MappedTensor:
     """A tensor as the elements of a tile see it.
 
     ``at``: the place of an element, for every dim of the tensor.  ``edges``: dims of the tile whose last tile may be
-    partial, with their sizes.
+    partial, with their sizes.  ``is_whole``: one lane has a whole tile, and would divide for each of its rows.
     """
 
     memory: Memory
     at: tuple[tuple[str, Expr], ...]
     edges: tuple[tuple[str, Expr], ...]
+    is_whole: bool = False
 
     def element(self, tile: Coordinates, values: Coordinates) -> _Element:
         """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
@@ -46,22 +47,32 @@ class MappedTensor:
                 places[dim] = tile[dim]
                 continue
             used = [(name, known[name]) for name in expr.symbols if name in known]
-            places[dim], checks = _place(expr, size, tuple(used))
+            places[dim], checks = _place(expr, size, tuple(used), is_whole=self.is_whole)
             mask += checks
         return _Element(self.memory.offset(places), tuple(mask))
 
 
 # Elements of a tile share their places along some of the dims.
 @lru_cache(maxsize=1 << 12)
-def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...]) -> tuple[Expr, Mask]:
-    """Where an element is along one dim, and the checks that it is inside."""
+def _place(expr: Expr, size: Expr, known: tuple[tuple[str, Expr], ...], *, is_whole: bool) -> tuple[Expr, Mask]:
+    """Where an element is along one dim, and the checks that it is inside: of quotients in a whole tile, of what is
+    divided."""
     place = expr.substitute(dict(known))
+    if is_whole:
+        place = settled(place)
     mask: list[tuple[Expr, Expr]] = []
     if place.low is None or place.low < 0:
         mask.append((const(-1), place))
     if not _is_below(place, size):
-        mask.append((place, size))
+        mask.append(_undivided(place, size) if is_whole else (place, size))
     return place, tuple(mask)
+
+
+def _undivided(place: Expr, size: Expr) -> tuple[Expr, Expr]:
+    """``x // d < n`` as ``x < n · d``."""
+    while place.kind == "floordiv" and (place.args[1].low or 0) >= 1 and not place.args[1].is_const:
+        place, size = place.args[0], size * place.args[1]
+    return place, size
 
 
 class _Element(NamedTuple):
@@ -81,7 +92,8 @@ class MappedPiece:
 
 
 def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTensor:
-    return MappedTensor(memory, op["at"], tuple((dim, context.kernel.size(dim)) for dim in op.get("masked", ())))
+    edges = tuple((dim, context.kernel.size(dim)) for dim in op.get("masked", ()))
+    return MappedTensor(memory, op["at"], edges, is_whole=context.kernel.lanes == 1)
 
 
 def mapped_pieces(

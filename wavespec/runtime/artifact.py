@@ -203,7 +203,10 @@ class KernelArtifact:
                 all((k.name, k.tensors, k.scalars) == (self.name, self.tensors, self.scalars) for k in kernels),
                 "a case is of another kernel",
             ),
-            (all(dim.name in dims for c in self.cases for dim in c.kernel.dims), "a case has a dim of its own"),
+            (
+                all(dim.name in dims or dim.equals is not None for c in self.cases for dim in c.kernel.dims),
+                "a case has a dim of its own",
+            ),
             (
                 not any(dim in self.leading_dims for tensor in self.tensors for dim in tensor.dims[1:]),
                 "a dim that stands for leading ones is not the first of a tensor",

@@ -9,7 +9,8 @@ from math import prod
 
 from wavespec.ir.strided import offset_of, span_elements, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
-from wavespec.runtime.size_expr import evaluate
+from wavespec.runtime.checks import LARGEST_SIZE
+from wavespec.runtime.size_expr import evaluate, names_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     it lacks the words of scalars."""
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
+    own = _sizes_in(taken, sizes)
+    if any(own[name] > LARGEST_SIZE for name in taken.dynamic_dims):
+        member, taken, own = len(artifact.cases), artifact, dict(sizes)
+    sizes = own
     strided = [(tensor, tensor.is_strided) for tensor in artifact.tensors] if artifact.numbers else []
     x, y, z = (evaluate(expression, sizes) for expression in taken.grid)
     return LaunchPlan(
@@ -70,6 +75,17 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
         starts=tuple(sizes[offset_of(t.name)] * DTYPE_BYTES[t.dtype] if is_one else 0 for t, is_one in strided),
         strides=tuple(_strides(tensor, sizes) if is_one else () for tensor, is_one in strided),
     )
+
+
+def _sizes_in(taken: KernelArtifact, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes with those dims that the kernel of a case makes of others in a way of its own, such as room beside the
+    rows of an image."""
+    known = dict(sizes)
+    follow = {dim.name: dim.equals for dim in taken.dims if dim.equals is not None}
+    while follow:
+        ready = [name for name, equals in follow.items() if follow.keys().isdisjoint(names_in(equals))]
+        known |= {name: evaluate(follow.pop(name), known) for name in ready}
+    return known
 
 
 def _strides(tensor: TensorParameter, sizes: Mapping[str, int]) -> tuple[int, ...]:

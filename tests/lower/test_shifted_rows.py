@@ -1,0 +1,64 @@
+"""Rows of a staged tile that steps along its depth shift: found in places, laid down once, copied once."""
+
+from __future__ import annotations
+
+import pytest
+
+from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.kernel import Memory
+from wavespec.lower.shifted_rows import ShiftedRows, shift_of, shifted_rows, with_shifted_rows
+from wavespec.ops.index_map import index_of
+
+M, K = index_of("M"), index_of("K")
+WIDTH = symbol("P", 1)
+PIXEL = M + K // 64 % 3
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ((PIXEL // WIDTH, PIXEL % WIDTH - 1, K % 64), ShiftedRows(64, 3)),
+        ((PIXEL // WIDTH + K // 192 % 3, PIXEL % WIDTH, K % 64 + K // 576 * 64), ShiftedRows(64, 3)),
+        ((PIXEL // WIDTH, M % WIDTH, K % 64), None),
+        ((PIXEL // WIDTH, PIXEL % WIDTH + K // 64 % 3, K % 64), None),
+        ((PIXEL // WIDTH, PIXEL % WIDTH, K % 128), None),
+        ((PIXEL // WIDTH, PIXEL % WIDTH, K // 64), None),
+        ((PIXEL // WIDTH, (M + K // 192) % WIDTH, K % 64), None),
+        ((2 * M + K // 64 % 3, K % 64), None),
+        ((M // WIDTH, M % WIDTH, K), None),
+    ],
+    ids=[
+        "one row of taps",
+        "several, and parts of the channels",
+        "a row that is not shifted",
+        "a column that is shifted again",
+        "channels of two taps",
+        "a channel for each tap",
+        "two shifts",
+        "every second row",
+        "no shift",
+    ],
+)
+def test_shifts_are_found_in_places(places: tuple[Expr, ...], expected: ShiftedRows | None) -> None:
+    assert shifted_rows(places, "M", "K") == expected
+
+
+def test_a_step_along_the_depth_is_the_next_row() -> None:
+    tile = Memory("tile", DTYPES["bf16"], ("M", "K"), (const(32), const(576)), "shared", staged=True)
+    staged = with_shifted_rows(tile, ShiftedRows(64, 3))
+    assert staged is not None and shift_of(staged) == ShiftedRows(64, 3)
+
+    def place(m: int, k: int) -> int:
+        return staged.offset({"M": const(m), "K": const(k)}).value
+
+    assert place(3, 5) == place(2, 64 + 5) == place(1, 128 + 5)
+    rows = {place(m, k) for m in range(34) for k in (0, 192, 384)}
+    assert len(rows) == 34 * 3, "rows of different taps below each other are apart"
+    assert {place(m, k) for m in range(32) for k in range(0, 576, 64)} <= rows, "and all that is read is copied"
+    assert max(place(m, k) for m in range(36) for k in range(576)) < staged.elements.value
+
+
+def test_a_depth_that_ends_within_a_shift_is_staged_as_it_is() -> None:
+    tile = Memory("tile", DTYPES["bf16"], ("M", "K"), (const(32), const(288)), "shared", staged=True)
+    assert with_shifted_rows(tile, ShiftedRows(64, 3)) is None

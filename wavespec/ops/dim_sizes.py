@@ -1,0 +1,52 @@
+"""A kernel, resolved for its target, in; the sizes of its dims as index expressions out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.names import size_name
+from wavespec.ops.index_map import size_from
+from wavespec.schema.resolved import ResolvedKernel
+
+LARGEST_EXTENT = 2**31 - 2**16
+"""Sizes of dims arrive in kernels as 32-bit integers; the room above keeps a size plus a tile from overflowing.  Calls
+with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
+
+
+def dim_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
+    """The size of every dim: a symbol, or a number.
+
+    One that follows from others and is as long as one of them, or as a number, for the parameters of this kernel, is
+    that: places in one are places in the other.
+    """
+    sizes = {name: own_size(resolved, name) for name in resolved.computation.dims}
+    for name, same in _followed(resolved, sizes):
+        own = sizes[name]
+        is_as_promised = same.divisor % own.divisor == 0 and (same.low or 0) >= (own.low or 0)
+        if same.kind in ("symbol", "const") and is_as_promised:
+            sizes[name] = same
+    return sizes
+
+
+def smallest_sizes(resolved: ResolvedKernel) -> dict[str, int]:
+    """Of dims that follow from others, the least that they are if those are as long as is promised."""
+    sizes = {name: own_size(resolved, name) for name in resolved.computation.dims}
+    return {name: size.low for name, size in _followed(resolved, sizes) if size.low is not None}
+
+
+def _followed(resolved: ResolvedKernel, sizes: Mapping[str, Expr]) -> Iterator[tuple[str, Expr]]:
+    """The dims that follow from others alone, each behind those, and what they follow from."""
+    params = {name: const(value) for name, value in resolved.computation.params.items()}
+    for name, expression in resolved.equals.items():
+        if (size := size_from(expression, {**params, **sizes})) is not None:
+            yield name, size
+
+
+def own_size(resolved: ResolvedKernel, name: str) -> Expr:
+    """The size of a dim as its own symbol, or the number that it always is."""
+    if name in resolved.sizes:
+        return const(resolved.sizes[name])
+    dim = resolved.promised[name]
+    most = LARGEST_EXTENT if dim.max is None else min(dim.max, LARGEST_EXTENT)
+    return symbol(size_name(name), dim.min, most, dim.multiple_of)
