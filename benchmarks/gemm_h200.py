@@ -119,19 +119,20 @@ def main() -> None:
 
 
 def build_all(folder: Path, specs: Sequence[Path]) -> None:
-    """Compile every spec of one kernel into ``folder``, one file each."""
+    """Compile every spec that is no template into ``folder``, one file for each kernel."""
+    from wavespec.generate import kernels_in, load_spec
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
-    from wavespec.schema import load
-    from wavespec.schema.families.load_family import is_family_file
+    from wavespec.schema.families.load_family import is_template_file
 
     folder.mkdir(parents=True, exist_ok=True)
     for path in specs:
-        if is_family_file(path):
+        if is_template_file(path):
             continue
-        target = folder / path.name.replace(".wave.yaml", ".wavespec")
-        target.write_bytes(pack_artifact(build(load(path), "sm_90")))
-        print(target, flush=True)
+        for kernel in kernels_in(load_spec(path)):
+            target = folder / f"{kernel.name}.wavespec"
+            target.write_bytes(pack_artifact(build(kernel.spec, "sm_90")))
+            print(target, flush=True)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -315,8 +315,7 @@ KERNELS: dict[str, Row] = {
     "linear_silu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "linear_swiglu": Row(_PRODUCTS, _FEW_PRODUCTS.on_cpu),
     "log_softmax": _ROWS,
-    "matmul_bf16": _FEW_PRODUCTS,
-    "matmul_f16": _FEW_PRODUCTS,
+    "matmul": _FEW_PRODUCTS,
     "matmul_f8": Row(sized("M N K", (5, 8, 0), (33, 40, 48), (66, 72, 64)), exact=True),
     # Rounds of steps and what is left of one; places along N in two blocks
     "matmul_f8_blocks": Row(
@@ -381,6 +380,11 @@ class Subject:
     @property
     def row(self) -> Row:
         return row_of(self.file, self.name)
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether it proves little that another one does not: a variant of attention in its second type."""
+        return self.file.startswith("attention_") and self.name.endswith("_f16")
 
     def cases(self, target: str) -> tuple[TargetCase, ...]:
         """The kernels for `target`; the last one is for all sizes."""

@@ -99,6 +99,8 @@ class Diagnostic:
     severity: Literal["error", "warning"] = "error"
     targets: tuple[str, ...] = ()
     """The machines that it stops the kernel from being built for; none where it is one on any machine."""
+    about: tuple[str, ...] = ()
+    """What is not as it should be, by its names: several mistakes about the same may have one cause."""
 
     @property
     def span(self) -> Span | None:
@@ -143,10 +145,14 @@ class WavespecError(Exception):
         notes: Sequence[str] = (),
         hints: Sequence[str] = (),
         related: Sequence[Related] = (),
+        about: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.diagnostics = (
-            Diagnostic(self.code, message, where, label, tuple(notes), tuple(hints), tuple(related), self.severity),
+            Diagnostic(
+                *(self.code, message, where, label, tuple(notes), tuple(hints), tuple(related), self.severity),
+                about=tuple(about),
+            ),
         )
 
     @staticmethod

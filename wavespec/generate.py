@@ -39,7 +39,7 @@ from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.values import in_words
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
-from wavespec.schema.resolve import cases_for_target, constant_values, derivations, targets_of
+from wavespec.schema.resolve import cases_for_target, constant_values, derivations, parameters_of_sizes, targets_of
 from wavespec.targets.machine import machines
 from wavespec.targets.names import TARGETS
 
@@ -334,7 +334,12 @@ def _wrapper_input(
         for name, d in spec.dims.items()
         if name in used - derived.keys()
     ]
-    following = [Dim(name, 1, None, expression_to_size(equals, values)) for name, equals in derived.items()]
+    replaced = {name for one in spec.targets.values() for name in one.params}
+    following = [
+        Dim(name, 1, None, expression_to_size(equals, values))
+        for name, equals in derived.items()
+        if replaced.isdisjoint(parameters_of_sizes(spec)[name])  # the others are no dims of tensors
+    ]
     return WrapperInput(
         name=spec.name,
         doc=spec.doc,

@@ -233,7 +233,8 @@ def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
 def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> KernelArtifact:
     """One artifact of what was built for each of `cases`, whose last one is for all sizes."""
     *some, every = built
-    conditions = [case_conditions(case, every) for case in cases]
+    limits = [tuple(one for one in kernel.assumptions if one.of_machine) for kernel in built]
+    conditions = [(*case_conditions(case, every), *own) for case, own in zip(cases, limits, strict=True)]
     scalars = shaped_by(every.scalars, cases)
     # What a case is chosen by needs no second check.
     kernels = [

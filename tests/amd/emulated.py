@@ -18,6 +18,7 @@ from wavespec.runtime.launch_plan import LaunchPlan, make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.partly_written import partly_written
+from wavespec.schema.resolve import numbers_of_contiguous
 from wavespec.sim.elements import poisoned
 
 
@@ -48,7 +49,8 @@ def emulated(
     scalars: Mapping[str, bool | int | float] | None = None,
 ) -> dict[str, Tensor]:
     """The tensors of ``case`` behind the call.  The emulator raises at a race or an access out of bounds."""
-    return run_emulated(loaded(case)[0], case.spec, make_plan(built(case), sizes), inputs, scalars)
+    plan = make_plan(built(case), {**numbers_of_contiguous(case.spec.tensors, sizes), **sizes})
+    return run_emulated(loaded(case)[0], case.spec, plan, inputs, scalars)
 
 
 def run_emulated(

@@ -131,6 +131,40 @@ def test_wrong_sizes_are_bad_input(wavespec: Command, small: Path, dims: list[st
     assert message in result.err
 
 
+BLOCKED = """apiVersion: wavespec/v1
+kind: Kernel
+name: blocked
+dims: {M: {}, N: {}, B: {equals: "ceildiv(N, BLOCK)"}, C: {equals: BLOCK}}
+params: {BLOCK: 16}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 1, axis: 0}
+  - {workgroup: B, tile: 1, axis: 1}
+  - {tiling: C, tile: 32}
+graph:
+  - blocks:
+      iterate: C
+      body:
+        - v: {read: x, dims: [M, B, C], at: {N: B * size(C) + C}}
+        - u: v * 2 + f32(BLOCK)
+        - {write: u, to: y, at: {N: B * size(C) + C}}
+targets: {cpu: {params: {BLOCK: 32}}}
+workloads: [{M: 3, N: 70}]
+"""
+
+
+@pytest.mark.compiles
+def test_sizes_and_the_reference_are_those_of_the_target(wavespec: Command, tmp_path: Path) -> None:
+    spec = tmp_path / "blocked.wave.yaml"
+    spec.write_text(BLOCKED)
+    for options, block in ((("--repeats", "1"), 32), (("--simulate",), 32), (("--simulate", "--target", "sm_90"), 16)):
+        result = wavespec("run", spec, *options, "--json")
+        (row,) = result.data["results"]
+        assert (result.code, row["sizes"]["B"], row["sizes"]["C"]) == (0, -(-70 // block), block)
+
+
 @pytest.mark.compiles
 def test_a_machine_that_is_not_here_is_said(wavespec: Command, small: Path) -> None:
     if torch.cuda.is_available():

@@ -8,6 +8,7 @@ import pytest
 
 from tests.edges import EDGES, Edge
 from tests.kernels import KERNELS, Subject, subjects, tensors_of
+from tests.rungs import often
 from tests.specs import FAMILIES
 from tests.specs import KERNELS as SPECS
 from wavespec.pipeline import best_variant, build
@@ -24,7 +25,9 @@ def test_every_spec_has_a_row() -> None:
     assert sorted(KERNELS) == files, "add the new kernel to tests/kernels.py"
 
 
-@pytest.mark.parametrize("subject", subjects("cpu"), ids=lambda subject: subject.name)
+@pytest.mark.parametrize(
+    "subject", often(subjects("cpu"), lambda one: not one.is_alike), ids=lambda subject: subject.name
+)
 def test_every_size(subject: Subject) -> None:
     row = subject.row
     runs = [*((sizes, row.exact) for sizes in (*row.small, *row.on_cpu)), *((sizes, False) for sizes in row.normal)]

@@ -34,11 +34,9 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 SPILLS = {
     "matmul_mxf4": {1: 32},
-    "attention_alibi": {0: 8, 2: 12},
     "attention_masked_causal": {2: 92},
     "attention_masked_window": {2: 112},
-    "attention_extend": {2: 364},
-    "attention_paged": {0: 32},
+    "attention_extend": {2: 440},
     "attention_ragged_causal": {0: 132, 1: 120},
     "conv2d_nhwc": {17: 16},
     "cross_entropy": {7: 16, 9: 40},
@@ -58,7 +56,7 @@ SPILLS = {
     "softmax_f16": {4: 8, 10: 16, 11: 56, 12: 64},
     "sparsemax": {0: 16},
 }
-"""Bytes, by the case.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
+"""Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
 tiles gives way to the sums of one, loaded once a tile, never in a step; places of rows that the copies of keys and of
 values both need wait from one to the other; rows of which lanes hold a part leave few registers, and half of them where
 two workgroups share a processor: their times were measured with this, of rows of 16 bits not yet."""
@@ -82,7 +80,7 @@ def test_there_is_a_manifest_for_every_kernel() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_what_fits_and_spills_nothing(kernel: KernelArtifact) -> None:
-    allowed = SPILLS.get(kernel.name, {})
+    allowed = SPILLS.get(kernel.name) or SPILLS.get(kernel.name.removesuffix("_f16"), {})
     for number, case in enumerate(kernel.members):
         figures = figures_of(case)
         assert case.shared_memory_bytes <= MACHINE.shared.bytes

@@ -25,6 +25,7 @@ from wavespec.pipeline import kernel_to_module, lower
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.kernel import Kernel
 from wavespec.runtime.launch_plan import make_plan
+from wavespec.schema.resolve import numbers_of_contiguous
 from wavespec.schema.resolved import ResolvedKernel, resolve
 from wavespec.targets.machine import Machine
 
@@ -114,7 +115,8 @@ def run_in_emulator(one: Accepted, built: KernelArtifact) -> Run:
 
     def run(sizes: Sizes, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         try:
-            held = run_emulated(code, one.subject.spec, make_plan(built, sizes), inputs)
+            known = {**numbers_of_contiguous(one.subject.spec.tensors, sizes), **sizes}
+            held = run_emulated(code, one.subject.spec, make_plan(built, known), inputs)
         except failure as error:
             raise _of_emulator(error) from error
         return [held[name] for name in one.subject.written]

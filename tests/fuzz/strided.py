@@ -36,6 +36,8 @@ def strided(spec: RandomSpec, random: Random) -> RandomSpec:
         for name, count in columns.items()
         if name in inputs and count % _UNIT == 0 and random.random() < 0.6
     ]
+    if promises and len(promises) == len(columns):  # all of them in one
+        promises = [re.sub(r"alignment\(\w+\)", "alignment()", promises[0])]
     at = lines.index("constraints:") + 1
     return replace(spec, text="\n".join([*lines[:at], *promises, *lines[at:]]) + "\n", columns=columns)
 

@@ -26,7 +26,9 @@ def spec_of(name: str) -> KernelSpec:
     """The spec of a kernel that a plan names, or of one in ``specs/``."""
     word, _, rest = name.partition(" ")
     if word == "matmul":
-        text = _of_specs("batched_matmul").replace("bf16", "f32")
+        text = _of_type(_of_specs("batched_matmul"), "f32")
+    elif word in ("matmul_bf16", "matmul_f16"):
+        text = _of_type(_of_specs("matmul"), word.removeprefix("matmul_"))
     elif word == "topk":
         text = _topk(*rest.split())
     elif word == "argmax":

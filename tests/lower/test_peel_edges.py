@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.kernels import SPECS
 from tests.lower.gemms import AMD, CPU, NVIDIA
 from tests.lower.ir_text import ROWS, Text, lines
 from tests.ops.rows import Rows
 from wavespec.lower.peel_edges import PeelEdges
 from wavespec.pipeline import lower
+from wavespec.schema import load
+from wavespec.schema.language.models import Dim
+from wavespec.schema.resolve import cases_for_target
 from wavespec.targets.machine import Machine
 
 SUM = """
@@ -152,3 +156,12 @@ def test_results_are_exact_at_every_edge(dim: str, machine: Machine) -> None:
         report, expected = Rows(dim=dim, tile=(8, 64), wave=(1, 64) if dim == "N" else (8, 64)).run(machine, sizes)
         assert report.ok, report.render()
         assert np.array_equal(report.tensors["y"], expected)
+
+
+@pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.target)
+@pytest.mark.parametrize("keys", [16, 77, 100, 128])
+def test_a_fixed_number_of_keys_keeps_every_contract(machine: Machine, keys: int) -> None:
+    spec = load(SPECS / "attention.wave.yaml")
+    fixed = spec.model_copy(update={"dims": {**spec.dims, "N": Dim(value=keys)}})
+    for case in cases_for_target(fixed, machine.target):
+        assert lower(case.spec, machine).level == "thread"  # contracts are checked in tests

@@ -44,6 +44,24 @@ def test_nothing_is_staged_that_is_not_asked_for() -> None:
     assert shared(Gemm(spaces=("global", "global")), AMD) == []
 
 
+@pytest.mark.parametrize(
+    ("dtype", "order", "is_staged"), [("bf16", "N, K", True), ("bf16", "K, N", True), ("f32", "K, N", False)]
+)
+def test_what_an_instruction_takes_side_by_side_and_lies_apart_is_staged_on_cpus(
+    dtype: str, order: str, is_staged: bool
+) -> None:
+    """A register for each of 1024 pairs, with a check of its own, was ten times as much code as a copy in a loop."""
+    gemm = Gemm(
+        dtype,
+        tile=(24, 64, 8),
+        wave=(None, None),
+        spaces=("global", "global"),
+        orders=("M, K", order, "M, N"),
+        mma="dot2_bf16_12x32x2" if dtype == "bf16" else "fma_f32_12x32x1",
+    )
+    assert [name.split()[1] for name in shared(gemm, CPU)] == (["@b.shared"] if is_staged else [])
+
+
 def test_rows_are_swizzled_so_that_all_banks_serve_a_column() -> None:
     assert shared(Gemm(tile=(32, 64, 64), spaces=("shared", "global")), NVIDIA) == [
         "memory @a.shared : f16 (M: [32], K: [64]) shared staged [M/1: 32 by 64, K/1: 64 by 1; swizzle K 8 x 8 by M//1]"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import Expr, const, symbol
+from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, attribute_pairs
 from wavespec.ir.layout import swizzled_slabs
 from wavespec.ops.index_map import index_of
@@ -18,7 +18,7 @@ from wavespec.targets.machine import machines
 M, K = index_of("M"), index_of("K")
 N, H, W = (symbol(name, 1, 1 << 20) for name in "NHW")
 OH, OW, S = (symbol(name, 1, 1 << 20) for name in ("OH", "OW", "S"))
-C = symbol("C", 64, 1 << 20, 64)
+C, K_SIZE = symbol("C", 64, 1 << 20, 64), symbol("K", 64, 1 << 30, 64)
 SHARED = Memory(
     "x.shared", DTYPES["bf16"], ("M", "K"), (const(128), const(64)), "shared",
     arrangement=swizzled_slabs(("M", "K"), (128, 64), 2), staged=True,
@@ -29,7 +29,7 @@ COUNTED = {"N": M // (H * W), "H": M // W % H, "W": M % W, "C": K}
 
 
 def kernel(tensor: Memory, **sizes: Expr) -> Kernel:
-    known = {"M": symbol("M", 0, 1 << 30), "K": symbol("K", 64, 1 << 30, 64), **sizes}
+    known = {"M": symbol("M", 0, 1 << 30), "K": K_SIZE, "OH": OH, "OW": OW, "S": S, **sizes}
     return Kernel("test", "tile", "sm_90", (), (tensor, SHARED), (), sizes=tuple(known.items()))
 
 
@@ -45,7 +45,7 @@ def test_windows_have_their_first_start_step_and_number() -> None:
     row, column = symbol("row", 0, 1 << 20), symbol("column", 0, 1 << 20)
     assert windows.attributes({"M": row, "K": column}) == {
         "corner": (row // OW // OH, row // OW % OH * 2 - 1, row % OW, column % C),
-        "windows": ((-1, 2, OH), (0, 1, OW)),
+        "windows": ((-1, 2, OH, (K_SIZE - 64) // C // S * 3), (0, 1, OW, minimum((K_SIZE - 64) // C, S - 1))),
         "offsets": (column // C // S * 3, column // C % S),
     }
 
@@ -67,6 +67,19 @@ def test_windows_have_their_first_start_step_and_number() -> None:
 )
 def test_other_places_are_left_to_lanes(changed: dict[str, Expr]) -> None:
     assert as_windows(copy({**PLACES, **changed}), kernel(IMAGES), SHARED, HOPPER) is None
+
+
+def test_windows_that_end_too_far_from_the_image_are_left_to_lanes() -> None:
+    for height, first, is_in_reach in ((12, 0, True), (140, 0, False), (2, 119, True), (2, 120, False)):
+        images = replace(IMAGES, shape=(N, const(height), W, C))
+        place = M // OW % 10 + first + K // C // S
+        windows = as_windows(copy({**PLACES, "N": M // OW // 10, "H": place}), kernel(images), SHARED, HOPPER)
+        assert (windows is not None) == is_in_reach, (height, first)
+
+
+def test_places_that_numbers_of_a_call_move_are_left_to_lanes() -> None:
+    moved = {**PLACES, "H": PLACES["H"] + symbol("gap", 0, 100)}
+    assert as_windows(copy(moved), kernel(IMAGES), SHARED, HOPPER) is None
 
 
 def test_windows_need_whole_tiles_of_channels_and_images_with_elements() -> None:

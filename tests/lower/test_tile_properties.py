@@ -28,6 +28,7 @@ TILES = Text("""
     memory @s : f16 (M: [32], K: [32]) shared [M/1: 32 by 32, K/1: 32 by 1]
 """)
 WHOLE = TILES.changed(("M in 0..4096 by 1", "M in 0..4096 by 32"), ("K in 0..4096 by 8", "K in 0..4096 by 32"))
+FIXED = TILES.changed(("symbol K in 0..4096 by 8\n", ""), ("K: [K]", "K: [100]"))
 SPLIT = TILES.changed(("group 0", "group 0 split 2"))
 BATCHES = TILES.changed(("workgroup M 32", "workgroup M 1"))
 NAMED = TILES.changed(
@@ -242,6 +243,7 @@ def test_a_kernel_that_has_it_and_one_that_has_not(one: Property) -> None:
         (properties.edges_are_masked, TILES.kernel(masked('("M",)', end="K - K%32"))),
         (properties.edges_are_masked, TILES.kernel(masked('("M",)', end="min(K, wg0 + 1) - min(K, wg0 + 1)%32"))),
         (properties.edges_are_masked, WHOLE.kernel(masked("()"))),
+        (properties.edges_are_masked, FIXED.kernel(masked('("M",)', end="96"))),
         (properties.whole_steps_check_nothing, TILES.kernel(masked('("M", "K",)', extra="lower = [64], "))),
         (properties.nothing_is_computed_twice, NAMED.kernel(ONES + ONES.replace("%one", "%two"))),
     ],
@@ -257,6 +259,8 @@ def test_what_it_leaves_alone(one: Property, kernel: Kernel) -> None:
         (properties.products_have_instructions, TILES.kernel(A + B + SUM + MMA), "it names no instruction"),
         (properties.edges_are_masked, TILES.kernel(masked('("K",)')), "no bounds along 'M'"),
         (properties.edges_are_masked, TILES.kernel(masked('("M",)', end="K - K%16")), "no bounds along 'K'"),
+        (properties.edges_are_masked, FIXED.kernel(masked('("M",)', end="100")), "no bounds along 'K'"),
+        (properties.edges_are_masked, FIXED.kernel(masked('("M",)', end="128")), "no bounds along 'K'"),
         (properties.products_read_their_operands, TILES.kernel(ACC + STAGED.replace("{", "{direct = true, ") + OTHER + PRODUCT), "%a is made by 'read'"),
         (properties.nothing_is_computed_twice, TILES.kernel(ONES + masked('("M", "K",)').replace("  yield", ONES.replace("%one", "%two") + "  yield")), "%two is there already"),
     ],

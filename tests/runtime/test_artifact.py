@@ -96,6 +96,7 @@ _CONVOLUTION = replace(
     name="convolution",
     tensors=(_IMAGES, *_GEMM.tensors[1:]),
     tensor_maps=(TensorMap("images", (128, 32), 128, windows=(Window(-1, 2, ("ceildiv", "N", 2)),)),),
+    assumptions=(Assumption("windows in reach", ("le", "N", 255), of_machine=True),),
 )
 
 

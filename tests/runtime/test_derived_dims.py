@@ -129,6 +129,16 @@ def test_a_traced_call_asks_for_a_size_that_divides() -> None:
     assert "H is M / 2." in text
 
 
+def test_a_traced_call_asks_nothing_that_targets_have_of_their_own() -> None:
+    inner = HALVES.replace("K: {}}", "K: {}, I: {equals: M / P}}").replace("tensors:", "params: {P: 4}\ntensors:")
+    parted = inner + "targets: {cpu: {params: {P: 2}}}\n"
+    texts = [
+        wrapper_module(_wrapper_input(loads(one), "halves.wave.yaml", "0" * 64, "wavespec build"))
+        for one in (inner, parted)
+    ]
+    assert ["% 4 == 0" in text for text in texts] == [True, False]
+
+
 def test_a_case_that_divides_without_a_number_is_not_that_of_the_call() -> None:
     condition = Assumption("K / 2 > 4", ("gt", ("div", "K", 2), 4))
     plain = interface(HALVES)

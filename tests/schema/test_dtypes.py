@@ -146,6 +146,22 @@ def test_several_names_make_all_combinations() -> None:
     assert family.member("T=bf16,W=f16").spec.tensors["weight"].dtype == "f16"
 
 
+def test_a_name_with_the_types_in_it_has_those_of_every_kernel(tmp_path: Path) -> None:
+    family = loads_family(SCALED.replace("name: scaled", "name: scaled_T_rows"))
+    assert [member.name for member in family.members] == ["scaled_f32_rows", "scaled_bf16_rows"]
+    assert family.spec.name == "scaled_rows" and family.plain is family.members[0]
+    pairs = SCALED.replace("name: scaled", "name: scaled_W_U").replace("  S:", "  W: [f32, f16]\n  S:")
+    pairs = pairs.replace("weight: {shape: [N], dtype: T", "weight: {shape: [N], dtype: W")
+    names = ["scaled_f32_U", "scaled_f16_U", "scaled_f32_U_bf16", "scaled_f16_U_bf16"]
+    assert [member.name for member in loads_family(pairs).members] == names
+    path = tmp_path / "scaled.wave.yaml"
+    path.write_text(SCALED.replace("name: scaled", "name: scaled_T"))
+    settings = path_of_member(path, "scaled", "scaled_bf16").with_name("scaled_bf16.tuned.yaml")
+    settings.write_text(TUNED)
+    assert load_tuned(settings)[0].name == "scaled_bf16"
+    assert [len(member.spec.targets["cpu"].cases) for member in load_family(path).members] == [1, 2]
+
+
 def test_python_makes_the_kernels_of_the_yaml() -> None:
     k = KernelBuilder("copied", doc="b = a + 1")
     t, s = k.dtype("T", "f32", "bf16"), k.dtype("S", "accumulator(T)")
@@ -206,6 +222,19 @@ def test_a_spec_that_extends_one_has_its_types(tmp_path: Path) -> None:
     child.write_text("apiVersion: wavespec/v1\nkind: Kernel\nextends: base.wave.yaml\nname: child\n")
     assert is_family_file(child) and [one.name for one in load_family(child).members] == ["child", "child_bf16"]
     assert load(child).name == "child"
+
+
+def test_a_spec_may_extend_the_kernel_of_one_type(tmp_path: Path) -> None:
+    (tmp_path / "base.wave.yaml").write_text(SCALED.replace("M: {fold: leading}", "M: {}"))
+    child = tmp_path / "child.wave.yaml"
+    head = "apiVersion: wavespec/v1\nkind: Kernel\nextends: base.wave.yaml\nname: child\n"
+    child.write_text(head + "member: {T: bf16}\ntensors: {most: {strides: any}}\n")
+    spec = load(child)
+    assert not is_family_file(child) and spec.name == "child" and spec.tensors["most"].strides == "any"
+    assert (spec.tensors["x"].dtype, spec.tensors["bias"].dtype, str(spec.params["COLUMNS"])) == ("bf16", "f32", "256")
+    child.write_text(head + "member: {T: f16}\n")
+    with pytest.raises(WavespecError, match=r"'T=f16' is no member of scaled.\n(.*\n)*.*T=f32; T=bf16"):
+        load(child)
 
 
 def test_settings_of_each_kernel_are_beside_the_spec(tmp_path: Path) -> None:

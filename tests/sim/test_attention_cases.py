@@ -15,7 +15,11 @@ from wavespec.pipeline import lower
 from wavespec.targets.machine import machines
 
 HOPPER = replace(machines("sm_90")[0], processors=2)
-ATTENTIONS = [subject for subject in subjects("sm_90") if subject.name.startswith("attention")]
+ATTENTIONS = [
+    subject
+    for subject in subjects("sm_90")
+    if subject.name.startswith("attention") and not subject.name.endswith("_f16")  # as bf16, step by step
+]
 WITH_PRODUCERS = [
     (subject, number)
     for subject in ATTENTIONS

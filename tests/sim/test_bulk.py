@@ -82,7 +82,7 @@ def windows(start: tuple[int, int, int], offsets: tuple[int, int], *, steps: tup
     return one_lane(
         'signal_arrive {signal = "full", index = [0], bytes = 512}',
         f'bulk_copy {{source = "A", corner = ([{start[0]}], [{start[1]}], [{start[2]}], [8],), box = (32, 8,), memory = "S",'
-        f" windows = ((-1, {steps[0]}, [3],), (-2, {steps[1]}, [4],),), offsets = ([{offsets[0]}], [{offsets[1]}],),"
+        f" windows = ((-1, {steps[0]}, [3], [9],), (-2, {steps[1]}, [4], [9],),), offsets = ([{offsets[0]}], [{offsets[1]}],),"
         ' offset = [0], buffer = [0], signal = "full", index = [0]}',
     )
 

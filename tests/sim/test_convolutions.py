@@ -13,7 +13,8 @@ import yaml
 from tests.kernels import SPECS, elements_to_tensor, tensor_to_elements
 from wavespec.ir.kernel import Kernel, Op, rewrite
 from wavespec.ir.thread_ops import BULK_COPY
-from wavespec.pipeline import lower
+from wavespec.pipeline import emit_variant, join_cases, lower
+from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.schema import load, loads
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
@@ -132,3 +133,26 @@ def test_workgroups_of_a_cluster_copy_each_window_once() -> None:
         assert torch.equal(result, expected)
         boxes = {op["box"][0] for op in kernel.walk() if op.get("windows")}
         assert boxes == {128 // cluster}
+
+
+def test_calls_whose_windows_the_machine_does_not_reach_are_of_the_kernel_whose_lanes_copy() -> None:
+    """Instructions have eight bits for the place of an element in its window, and for where windows end: they would
+    take another element in silence, and the driver makes no tensor map."""
+    every = cases((1, 1, 3))
+    chosen = [every[WITH_WINDOWS[0]], every[-1]]
+    artifact = join_cases(chosen, [emit_variant(case.spec, HOPPER) for case in chosen])
+
+    def member(images: tuple[int, int, int, int], filters: tuple[int, int, int]) -> int:
+        x, w = (torch.zeros(shape, dtype=torch.bfloat16, device="meta") for shape in (images, (*filters, images[3])))
+        return artifact.member_for(check_inputs(artifact, (x, w)))
+
+    assert [member((1, 300, 300, 64), (8, rows, 3)) for rows in (3, 44, 45, 86, 87)] == [0, 0, 1, 1, 1]
+    assert [member((1, 300, 300, 64), (8, 3, columns)) for columns in (3, 44, 45)] == [0, 0, 1]
+
+
+def test_a_kernel_without_another_refuses_windows_that_the_machine_does_not_reach() -> None:
+    case = cases((1, 128, 1))[WITH_WINDOWS[0]]
+    artifact = emit_variant(case.spec, HOPPER)
+    x, w = (torch.zeros(shape, dtype=torch.bfloat16, device="meta") for shape in ((1, 9, 9, 64), (8, 257, 3, 64)))
+    with pytest.raises(ArgumentError, match="assumes windows of 'x' that have elements at most 255 behind their start"):
+        check_inputs(artifact, (x, w))

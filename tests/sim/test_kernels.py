@@ -20,7 +20,9 @@ TARGETS = ("sm_90", "gfx942")
 @pytest.mark.parametrize(
     ("target", "subject"),
     [
-        pytest.param(target, subject, id=f"{target}-{subject.name}")
+        pytest.param(
+            target, subject, id=f"{target}-{subject.name}", marks=[pytest.mark.rare] if subject.is_alike else []
+        )
         for target in TARGETS
         for subject in subjects(target)
     ],

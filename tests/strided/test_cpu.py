@@ -8,11 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.strided.views import VIEWS, Views
+from wavespec.ir.strided import stride_together
 from wavespec.pipeline import compile
-from wavespec.runtime import Kernel
+from wavespec.runtime import ArgumentError, Kernel
 from wavespec.sim.elements import Array
 
 pytestmark = pytest.mark.compiles
@@ -78,3 +81,39 @@ def test_an_empty_view_is_none_of_what_it_is_cut_out_of() -> None:
     for _ in range(3):
         assert not kernel(q, k[:, :, :0], v[:, :, :0]).count_nonzero()
         assert not kernel(q, *(torch.empty(2, 2, 0, 64, dtype=torch.bfloat16) for _ in range(2))).count_nonzero()
+
+
+SHAPES = st.lists(st.integers(0, 3), max_size=4)
+
+
+@given(SHAPES, st.lists(st.sampled_from([0, 1, 2, 3, 4, 6, 9, 12]), min_size=4, max_size=4))
+def test_dims_have_a_stride_together_where_torch_makes_one_of_them(shape: list[int], strides: list[int]) -> None:
+    strides = strides[: len(shape)]
+    tensor = torch.empty(1).as_strided(shape, strides) if 0 in shape else torch.empty(256).as_strided(shape, strides)
+    try:
+        (expected,) = tensor.view(-1).stride() if tensor.numel() else (0,)
+    except RuntimeError:
+        expected = None
+    found = stride_together(shape, strides)
+    assert found == (0 if tensor.numel() < 2 and found is not None else expected)
+
+
+def test_leading_dims_of_a_view_are_one_dim_of_the_kernel() -> None:
+    rope = kernel_of("../../specs/rope")
+    batch, length, heads, depth = 2, 3, 2, 32
+    whole = torch.randn(batch, length, 3 * heads * depth).bfloat16()
+    cos, sin = torch.randn(2, batch, length, depth).bfloat16()
+    q, k, _ = (part.view(batch, length, heads, depth) for part in whole.chunk(3, -1))
+    for x in (q, k, k[:1], k[:, 1:2], k[1], k[1, 1]):
+        lead = x.shape[:-2]
+        of_x = [
+            one.expand(*lead, depth) if one.shape[:-1] == lead else one.new_ones(*lead, depth) for one in (cos, sin)
+        ]
+        for _ in range(3):  # the full way, a known call, and a direct one
+            assert torch.equal(rope(x, *of_x), rope(x.contiguous(), *of_x))
+    x = torch.randn(batch, heads, length, depth).bfloat16().transpose(1, 2)
+    with pytest.raises(
+        ArgumentError, match=r"'x' has strides .* the dims in place of 'T' have no stride together; pass x.contiguous()"
+    ):
+        rope(x, cos, sin)
+    assert torch.equal(rope(x.contiguous(), cos, sin)[0], rope(x[0], cos[0], sin[0]))

@@ -11,7 +11,11 @@ from wavespec.pipeline import best_variant, build, lower
 from wavespec.runtime.manifest import artifact_to_manifest, pack_artifact, unpack_artifact
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
+from wavespec.schema.language.constraints import Assume
+from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.resolved import resolve
 from wavespec.targets.machine import machines
 
 TEXT = """apiVersion: wavespec/v1
@@ -76,6 +80,47 @@ def test_conditions_are_promises_of_offset_and_strides(conditions: list[str], ex
 def test_accesses_are_as_wide_as_the_alignment_allows(elements: int) -> None:
     kernel = lower(spec("N % 4 == 0", *[f"alignment(x) % {elements} == 0"] * (elements > 1)), machines("sm_90")[0])
     assert {op.result.vector.elements for op in kernel.walk() if op.get("memory") == "x" and op.results} == {elements}
+
+
+def test_alignment_of_no_tensor_is_that_of_each_that_has_strides() -> None:
+    cases = 'targets: {cpu: {cases: [{when: [alignment() % 4 == 0, "M > 8 * alignment ( )"]}]}}\n'
+    two = TEXT.replace("strides: contiguous", "strides: any").replace(
+        "graph:", "  - {assume: alignment() % 2 == 0}\ngraph:"
+    )
+    given = loads(two + cases)
+    assert [str(one) for one in given.targets["cpu"].cases[0].when] == [
+        "alignment(x) % 4 == 0",
+        "alignment(y) % 4 == 0",
+        "M > 8 * alignment(x)",
+        "M > 8 * alignment(y)",
+    ]
+    assumed = [str(one.condition) for one in given.constraints if isinstance(one, Assume)]
+    assert assumed == ["alignment(x) % 2 == 0", "alignment(y) % 2 == 0"]
+    assert [str(one) for one in loads(TEXT + cases).targets["cpu"].cases[0].when] == [
+        "alignment(x) % 4 == 0",
+        "M > 8 * alignment(x)",
+    ]
+
+
+def test_what_a_case_promises_is_in_its_text() -> None:
+    """Kernels are built from the text of a case: wide accesses came of conditions in tests alone."""
+    cases = """targets:
+  sm_90:
+    cases:
+      - {when: [N % 4 == 0, alignment(x) % 4 == 0, "stride(x, M) == 512"]}
+      - {when: [alignment(x) % 2 == 0]}
+"""
+    given = loads(TEXT + cases)
+    for case in cases_for_target(given, "sm_90"):
+        promised = resolve(loads_plain(dump_yaml(case.spec)), "sm_90").promised
+        assert promised == resolve(case.spec, "sm_90").promised
+    first, second, _ = (resolve(case.spec, "sm_90").promised for case in cases_for_target(given, "sm_90"))
+    assert (first["alignment(x)"].multiple_of, second["alignment(x)"].multiple_of) == (4, 2)
+    assert (first["stride(x, M)"].min, first["stride(x, M)"].max) == (512, 512)
+    assumed = loads(
+        TEXT.replace("graph:\n", "  - {assume: alignment(x) % 2 == 0}\ngraph:\n") + cases.replace("[N %", "[M %")
+    )
+    assert loads_plain(dump_yaml(cases_for_target(assumed, "sm_90")[0].spec))  # promises that follow from one are none
 
 
 @pytest.mark.compiles

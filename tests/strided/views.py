@@ -90,8 +90,9 @@ def _blank(shape: tuple[int, ...], dtype: Any) -> Array:
     return _aligned(np.full(shape, 77, dtype))
 
 
-def _fused(length: int, skipped: int) -> Callable[[np.random.Generator], Arrays]:
-    """q, k and v [B, H, S, D] of one projection [B, S, columns], behind so many of something else; o[B, S, H, D]."""
+def _fused(length: int, skipped: int, *, dense: bool = False) -> Callable[[np.random.Generator], Arrays]:
+    """q, k and v [B, H, S, D] of one projection [B, S, columns], behind so many of something else; o[B, S, H, D], or
+    ``dense`` [B, H, S, D]."""
 
     def make(rng: np.random.Generator) -> Arrays:
         batch, heads, depth = 2, 2, 64
@@ -100,7 +101,8 @@ def _fused(length: int, skipped: int) -> Callable[[np.random.Generator], Arrays]
         sizes, bytes_ = (batch, length, heads, depth), whole.itemsize
         strides = (*whole.strides[:2], depth * bytes_, bytes_)
         q, k, v = (np.lib.stride_tricks.as_strided(one, sizes, strides).transpose(0, 2, 1, 3) for one in parts)
-        return {"q": q, "k": k, "v": v, "o": _blank(sizes, _BF16).transpose(0, 2, 1, 3)}
+        o = _blank(q.shape, _BF16) if dense else _blank(sizes, _BF16).transpose(0, 2, 1, 3)
+        return {"q": q, "k": k, "v": v, "o": o}
 
     return make
 
@@ -110,6 +112,27 @@ def _attention(arrays: Arrays) -> Arrays:
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return {"o": weights / weights.sum(-1, keepdims=True) @ v}
+
+
+def _heads(first: int) -> Callable[[np.random.Generator], Arrays]:
+    """x[T, H, D] of a projection [T, columns], from the first column on."""
+
+    def make(rng: np.random.Generator) -> Arrays:
+        rows, heads, depth = 6, 3, 32
+        whole = _integers(rng, (rows, first + 3 * heads * depth), _BF16)[:, first:]
+        strides = (whole.strides[0], depth * whole.itemsize, whole.itemsize)
+        x = np.lib.stride_tricks.as_strided(whole, (rows, heads, depth), strides)
+        turns = {name: _integers(rng, (rows, depth), _BF16) for name in ("cos", "sin")}
+        return {"x": x, **turns, "y": _blank((rows, heads, depth), _BF16)}
+
+    return make
+
+
+def _rotated(arrays: Arrays) -> Arrays:
+    x, cos, sin = (arrays[name].astype(np.float64) for name in ("x", "cos", "sin"))
+    half = x.shape[-1] // 2
+    turned = np.concatenate([-x[..., half:], x[..., :half]], -1)
+    return {"y": x * cos[:, None] + turned * sin[:, None]}
 
 
 def _batches(first: int) -> Callable[[np.random.Generator], Arrays]:
@@ -185,4 +208,7 @@ VIEWS = (
     Views("one row for all", "rows_views", _repeated, _softmax, 1e-6),
     Views("half of a pool, written", "pool_rows", _half, _appended, is_aligned=False),
     Views("half of a pool, read", "pool_gather", _pages, _last_rows),
+    Views("fused, of the project", "../../specs/attention", _fused(66, 0, dense=True), _attention, 0.01),
+    Views("fused heads", "../../specs/rope", _heads(8), _rotated),
+    Views("fused heads at odd columns", "../../specs/rope", _heads(3), _rotated, is_aligned=False),
 )

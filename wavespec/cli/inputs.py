@@ -135,12 +135,12 @@ def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequen
     Raises:
         UnknownCase: the target has no such case.
     """
-    from wavespec.schema.resolve import case_for_sizes, cases_for_target
+    from wavespec.schema.resolve import case_for_sizes, cases_for_target, spec_as_on
 
     cases = cases_for_target(spec, target)
     if number is None:
         known = default_scalars(spec)
-        return case_for_sizes(cases, known | chosen_sizes(spec, texts)[0]) if texts else cases[-1]
+        return case_for_sizes(cases, known | chosen_sizes(spec_as_on(spec, target), texts)[0]) if texts else cases[-1]
     if not 0 <= number < len(cases) - 1:
         raise UnknownCase(number, spec.name, target, len(cases) - 1)
     return cases[number]

@@ -219,7 +219,7 @@ def _asked(
     target: str,
 ) -> list[Run]:
     """Every kernel, its sizes, scalars and given inputs; wrong options are found before anything is built."""
-    from wavespec.schema.resolve import NotForTarget, targets_of
+    from wavespec.schema.resolve import NotForTarget, spec_as_on, targets_of
 
     chosen_target(target)
     every = [kernel for file in spec_files([path]) for kernel in kernels_of(file, member)]
@@ -230,7 +230,8 @@ def _asked(
         if target not in targets_of(spec):
             print(f"{spec.name}: not for {target}", file=sys.stderr)
     found: list[Run] = []
-    for label, spec in fitting:
+    for label, whole in fitting:
+        spec = spec_as_on(whole, target)
         numbers = chosen_scalars(spec, scalars or [])
         given = given_inputs(spec, inputs or [])
         sizes = chosen_sizes(spec, size_texts(spec, given, dims or []), scalars=whole_scalars(spec, numbers))

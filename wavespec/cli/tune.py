@@ -143,9 +143,11 @@ def _subject(spec: KernelSpec, target: str, texts: list[str], scalars: list[str]
 
     from wavespec.cli.run import NoDevice
     from wavespec.pipeline import best_variant
+    from wavespec.schema.resolve import spec_as_on
     from wavespec.targets.machine import machines
     from wavespec.tune.bundle import Subject
 
+    spec = spec_as_on(spec, target)
     numbers = chosen_scalars(spec, scalars)
     workloads = _asked(spec, texts, numbers) if texts else _of_spec(spec, numbers)
     distinct = tuple({tuple(sizes.values()): sizes for sizes in workloads}.values())

@@ -11,11 +11,13 @@ from wavespec.emit.interface import expr_to_size
 from wavespec.emit.matrix_descriptor import swizzle_bytes
 from wavespec.emit.registers import mlir_type
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, at_most, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.thread import row_axis
 from wavespec.ir.thread_ops import SEND
-from wavespec.runtime.artifact import TensorMap, Window
+from wavespec.ir.windows import Window as CopiedWindow
+from wavespec.ir.windows import limits_of_windows
+from wavespec.runtime.artifact import Assumption, TensorMap, Window
 
 _ZERO = const(0)
 _NANOSECONDS = 10_000_000  # that one attempt of a wait may sleep
@@ -219,11 +221,24 @@ class BulkCopies(Emitter):
         """Pointer to the description of a tensor by which the hardware copies boxes of it."""
         swizzle = 0 if memory.arrangement is None else swizzle_bytes(memory.arrangement, memory.dtype.bytes)
         view = tuple(expr_to_size(size) for size in op.get("view", ()))
-        windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count in op.get("windows", ()))
+        windows = tuple(Window(first, step, expr_to_size(count)) for first, step, count, _ in op.get("windows", ()))
         key = TensorMap(tensor, box, swizzle, view, windows, rounded)
         if key not in self.maps:
+            if op.get("windows"):
+                self._limit_windows(op["windows"], tensor)
             self.maps[key] = self.memory.binding(len(self.function.tensors()) + len(self.maps), 0)
         return self.maps[key]
+
+    def _limit_windows(self, windows: Sequence[CopiedWindow], tensor: str) -> None:
+        """Leave calls to other kernels whose windows the machine does not reach."""
+        memory = self.kernel.memory(tensor)
+        for window, dim, size in zip(windows, memory.dims[1:-1], memory.shape[1:-1], strict=True):
+            reach = self.machine.globals.bulk_window_reach[len(memory.dims)]
+            for words, number, most in limits_of_windows(window, size, reach):
+                if not at_most(number, const(most)):
+                    text = f"windows of '{tensor}' that {words} along '{dim}'"
+                    limit = Assumption(text, ("le", expr_to_size(number), most), of_machine=True)
+                    self.function.assumptions.append(limit)
 
     def emit_bulk_commit(self, op: Op) -> None:
         self.text.do("nvvm.cp.async.bulk.commit.group")

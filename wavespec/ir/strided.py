@@ -63,6 +63,22 @@ def strides_that_matter(shape: Sequence[int], strides: Sequence[int]) -> tuple[i
     return tuple(0 if is_empty or size == 1 else stride for size, stride in zip(shape, strides, strict=True))
 
 
+def stride_together(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The stride of several dims as one, the last of them innermost; None where no number is.
+
+    Dims of one element do not count; without others, or without elements, it is 0.
+    """
+    found, reached = None, 0
+    for size, stride in reversed(list(zip(shape, strides_that_matter(shape, strides), strict=True))):
+        if size == 1 or 0 in shape:
+            continue
+        if found is not None and stride != reached:
+            return None
+        found = stride if found is None else found
+        reached = stride * size
+    return found or 0
+
+
 def span_elements(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Elements from the first one up to the last one in memory; 0 of an empty tensor."""
     if 0 in shape:

@@ -92,7 +92,8 @@ class ComputedPlace(WavespecError, code="computed-place"):
 class PromoteShared(Pass):
     """Stage tiles through shared memory, in the arrangement that suits the machine and the operand.
 
-    Before: reads of tensors marked ``staged``, and of tensors whose element type the matrix instruction does not take.
+    Before: reads of tensors marked ``staged``, of tensors whose element type the matrix instruction does not take, and
+            of those whose elements a lane with a whole tile would find apart that its instruction takes side by side.
     After:  ``copy`` from the tensor to a shared memory ``<name>_shared``, then a read of that memory.  The memory
             holds the tile of the workgroup, or of one wave where waves run one after another, the operand is staged in
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
@@ -192,12 +193,21 @@ class _Staging:
             result = replace(value, type=replace(value.tile, dtype=fragment.dtype))
             rows = tuple(dim for dim in source.dims if dim != product["k"])
             return (replace(op.with_(clamped=rows, **_bias(fragment)), results=(result,)),)
-        converted = fragment is not None and fragment.dtype != source.dtype
-        if not (source.staged or converted or (fragment and fragment.from_shared)):
+        is_read_there = fragment is not None and (fragment.dtype != source.dtype or fragment.from_shared)
+        if not (source.staged or is_read_there or self._is_gathered(source, product, fragment)):
             return (op,)
         if not source.staged and not self.kernel.producers and _reads_behind(self.kernel, op)[1]:
             return (op.with_(direct=True),)
         return self._copied(op, source, product, fragment)
+
+    def _is_gathered(self, source: Memory, product: Op | None, fragment: Fragment | None) -> bool:
+        """Whether a lane with a whole tile would find elements that its instruction takes side by side apart in the
+        tensor, and read them one by one: each of these reads would be code of its own."""
+        if product is None or fragment is None or fragment.staging != "panels":
+            return False
+        rows_alone = all(axis.stride("k") != 1 for axis in fragment.layout.axes)
+        is_whole = rows_alone and source.contiguous_dim != product["k"]
+        return self.machine.shared.arrangement == "panels" and len(source.dims) > 1 and not is_whole
 
     def _copied(self, op: Op, source: Memory, product: Op | None, fragment: Fragment | None) -> tuple[Op, ...]:
         """The copy of a tile into shared memory, and the read of it there."""

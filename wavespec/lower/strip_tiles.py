@@ -18,7 +18,12 @@ from wavespec.lower.defer_reductions import identity_tile, joined_parts
 from wavespec.lower.in_place import reads_in_place
 from wavespec.lower.split_reduction import remaining
 from wavespec.lower.stage_operands import origin_in
-from wavespec.lower.tile_properties import products_have_instructions, products_read_their_operands, tiles_are_placed
+from wavespec.lower.tile_properties import (
+    loops_have_several_steps,
+    products_have_instructions,
+    products_read_their_operands,
+    tiles_are_placed,
+)
 from wavespec.targets.machine import Machine
 
 _ALONG = PURE | ALIKE | MMA | REDUCE
@@ -40,6 +45,7 @@ class StripTiles(Pass):
 
     name: ClassVar[str] = "strip-tiles"
     requires = (products_have_instructions, products_read_their_operands, tiles_are_placed)
+    drops = (loops_have_several_steps,)  # those over strips may have one: dims may have less than a tile
 
     def applies_to(self, machine: Machine) -> bool:
         return machine.register_tile == "instruction"

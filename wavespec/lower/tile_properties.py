@@ -254,7 +254,7 @@ def _unmasked(kernel: Kernel) -> Iterator[tuple[Op, str]]:
                 if dim in tiles and size.divisor % tiles[dim] and not inside and not _is_checked(op, dim):
                     yield op, f"it checks no bounds along '{dim}'"
             if op.region:
-                yield from block(op.region.ops, {**whole, **_whole_steps(op)})
+                yield from block(op.region.ops, {**whole, **_whole_steps(op, kernel)})
 
     yield from block(kernel.body, {})
 
@@ -343,14 +343,18 @@ def _is_checked(op: Op, dim: str) -> bool:
     return dim in (masked or ()) or dim in (op.get("clamped") or ())
 
 
-def _whole_steps(loop: Op) -> Mapping[str, str]:
-    """The dim and the induction of a loop that takes whole tiles alone: of a span, ``span - span % step``."""
+def _whole_steps(loop: Op, kernel: Kernel) -> Mapping[str, str]:
+    """The dim and the induction of a loop that takes whole tiles alone: of a span, ``span - span % step``; or as many
+    steps as are written, which end inside of the dim."""
     if not loop.get("dim"):
         return {}
     extent, step = loop["extent"] - (loop.get("lower") or 0), loop["step"]
     rests = [rest for rest in extent.walk() if rest.kind == "mod" and rest.args[1] is step]
-    are_whole = rests and step.is_const and extent.divisor % step.value == 0  # what is left may be that of a like sum
-    is_whole = are_whole or any(extent is rest.args[0] - rest for rest in rests)
+    is_divided = step.is_const and extent.divisor % step.value == 0
+    are_whole = rests and is_divided  # what is left may be that of a like sum
+    room = kernel.all_sizes[loop["dim"]].beyond(loop["extent"])
+    are_inside = is_divided and extent.is_const and room is not None and room >= 0
+    is_whole = are_whole or are_inside or any(extent is rest.args[0] - rest for rest in rests)
     return {loop["dim"]: loop["induction"]} if is_whole else {}
 
 

@@ -11,11 +11,9 @@ from typing import Any
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.tile_ops import COPY, MMA
+from wavespec.ir.windows import Window, limits_of_windows
 from wavespec.ops.index_map import dims_of, index_of
 from wavespec.targets.machine import Machine
-
-Window = tuple[int, int, Expr]
-"""Along a dim of a tensor: where the first window starts, from each to the next, and how many there are."""
 
 
 def as_matrix(op: Op, kernel: Kernel) -> Memory | None:
@@ -71,17 +69,48 @@ def as_windows(op: Op, kernel: Kernel, shared: Memory, machine: Machine) -> Wind
     sizes = (const(1), *(digit.args[1] for digit in counts))
     if len(split) != len(found) or images not in _counts(index_of(row), [images, *counts], sizes):
         return None
-    if any(
-        not 1 <= step <= machine.globals.bulk_box_steps or not -reach <= first < reach for _, step, first, _ in split
-    ):
-        return None
+    windows: list[Window] = []
+    for (digit, step, first, offset), size in zip(split, memory.shape[1:-1], strict=True):
+        farthest = _farthest(offset, kernel)
+        if farthest is None or not 1 <= step <= machine.globals.bulk_box_steps or not -reach <= first < reach:
+            return None
+        windows.append((first, step, digit.args[1], farthest))
+        limits = limits_of_windows(windows[-1], size, reach)
+        if any(number.low is not None and number.low > most for _, number, most in limits):
+            return None  # whatever sizes are
     if index_of(row).args[0] in last.symbols or not _in_one_place(op, [offset for *_, offset in split], last, shared):
         return None
     return Windows(
         (images, *(digit * step + first for digit, step, first, _ in split), last),
-        tuple((first, step, digit.args[1]) for digit, step, first, _ in split),
+        tuple(windows),
         tuple(offset for *_, offset in split),
     )
+
+
+def _farthest(offset: Expr, kernel: Kernel) -> Expr | None:
+    """The most that an offset may be, in sizes of dims; None where it does not follow from them."""
+    sizes = kernel.all_sizes
+    ends = {index_of(dim).args[0]: size - 1 for dim, size in sizes.items()}
+    known = frozenset[str]().union(*(size.symbols for size in sizes.values()))
+    if offset.symbols <= known:
+        return offset
+    if offset.kind == "symbol":
+        return ends.get(offset.args[0])
+    if offset.kind == "sum":
+        most = const(offset.constant_part())
+        for by, term in offset.terms():
+            part = _farthest(term, kernel) if by > 0 else None
+            if part is None:
+                return None
+            most += part * by
+        return most
+    if offset.kind not in ("mod", "floordiv") or not offset.args[1].symbols <= known:
+        return None
+    number, divisor = offset.args
+    most = _farthest(number, kernel)
+    if most is None:
+        return None
+    return minimum(most, divisor - 1) if offset.kind == "mod" else most // divisor
 
 
 def _whole_tensor(op: Op, kernel: Kernel) -> Memory | None:

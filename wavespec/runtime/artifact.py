@@ -100,6 +100,8 @@ class Assumption:
 
     text: str
     condition: SizeExpr
+    of_machine: bool = False
+    """Whether it is the machine that cannot do more: calls beyond it are left to later cases, where there are some."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,8 @@ class Caller(ABC):
             call = self._calls.get(self._key(tensors, scalars))
             if call is None or _is_differentiated(call):
                 return None
-            dense = (tensors[number] for number in call.dense) if self._is_strided else tensors
+            # Behind the inputs are none where results are made.
+            dense = (tensors[n] for n in call.dense if n < len(tensors)) if self._is_strided else tensors
             if not all(map(_is_contiguous, dense)):
                 return None
             needed = call.tensor_bytes

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from wavespec.ir.dtype import DTYPES as _ELEMENT_TYPES
-from wavespec.ir.strided import numbers_of_tensor
+from wavespec.ir.strided import numbers_of_tensor, stride_together
 from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.overlap import extent_bytes, may_overlap_itself, may_share_memory
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
@@ -68,7 +68,7 @@ def check_inputs(
             )
     for parameter, tensor in zip(expected, inputs, strict=True):
         if parameter.updated or parameter.strides:
-            _check_strides(f"{artifact.name}: argument '{parameter.name}'", parameter, tensor)
+            _check_strides(f"{artifact.name}: argument '{parameter.name}'", artifact, parameter, tensor)
     sizes = _bind_dims(artifact, inputs, scalars or {})
     if artifact.numbers:
         sizes |= _numbers(artifact, inputs, outputs or (), sizes)
@@ -103,7 +103,7 @@ def check_outputs(
         if tensor.device != inputs[0].device:
             first = artifact.inputs[0].name
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
-        _check_strides(where, parameter, tensor)
+        _check_strides(where, artifact, parameter, tensor)
     check_memory(artifact, inputs, outputs)
 
 
@@ -348,7 +348,7 @@ def _check_size(where: str, size: int, multiple_of: int) -> None:
         raise ArgumentError(f"{where}, expected a multiple of {multiple_of}.")
 
 
-def _check_strides(where: str, parameter: TensorParameter, tensor: Tensor) -> None:
+def _check_strides(where: str, artifact: KernelArtifact, parameter: TensorParameter, tensor: Tensor) -> None:
     """Of a tensor that is not copied, where it is written or where the spec says so."""
     copy = "" if parameter.written else f"; pass {parameter.name}.contiguous()"
     has = f"{where} has strides {tuple(tensor.stride())}"
@@ -356,7 +356,11 @@ def _check_strides(where: str, parameter: TensorParameter, tensor: Tensor) -> No
         if not tensor.is_contiguous():
             raise ArgumentError(f"{has}, expected a contiguous tensor{copy}.")
         return
-    if tensor.numel() and tensor.shape[-1:] > (1,) and tensor.stride(-1) != 1:
+    shape, strides = _in_dims(artifact, parameter, tensor)
+    if strides is None:
+        dim = parameter.dims[0]
+        raise ArgumentError(f"{has}, by which the dims in place of '{dim}' have no stride together{copy}.")
+    if tensor.numel() and shape[-1:] > (1,) and strides[-1] != 1:
         raise ArgumentError(f"{has}, expected 1 along '{parameter.dims[-1]}', its last dim{copy}.")
     if parameter.written and may_overlap_itself(tensor):
         raise ArgumentError(f"{has}, by which elements may share memory; expected each at a place of its own.")
@@ -376,11 +380,25 @@ def _numbers(
     for parameter in (parameter for parameter in artifact.tensors if parameter.is_strided):
         tensor, shape = given.get(parameter.name), parameter.shape(sizes)
         strides, address = contiguous_strides(shape), 0
-        if isinstance(tensor, Tensor) and tuple(tensor.shape) == shape and tensor.layout == torch.strided:
-            strides, address = tensor.stride(), 0 if tensor.device.type == "meta" else tensor.data_ptr()
+        if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
+            given_shape, given_strides = _in_dims(artifact, parameter, tensor)
+            if given_shape == shape and given_strides is not None:
+                strides, address = given_strides, 0 if tensor.device.type == "meta" else tensor.data_ptr()
         bytes_ = DTYPES[parameter.dtype].itemsize
         found |= numbers_of_tensor(parameter.name, parameter.dim_names, shape, strides, address, bytes_)
     return found
+
+
+def _in_dims(
+    artifact: KernelArtifact, parameter: TensorParameter, tensor: Tensor
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Shape and strides of a tensor in the dims of the kernel; no strides where leading ones have none together."""
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    if not parameter.dims or parameter.dims[0] not in artifact.leading_dims:
+        return shape, strides
+    count = len(parameter.leading(shape))
+    together = stride_together(shape[:count], strides[:count])
+    return (prod(shape[:count]), *shape[count:]), None if together is None else (together, *strides[count:])
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -155,7 +155,10 @@ def _binary_to_manifest(binary: Binary) -> dict[str, Any]:
 
 
 def _assumptions_to_manifest(assumptions: tuple[Assumption, ...]) -> list[dict[str, Any]]:
-    return [{"text": a.text, "condition": a.condition} for a in assumptions]
+    return [
+        {"text": a.text, "condition": a.condition, **({"of_machine": True} if a.of_machine else {})}
+        for a in assumptions
+    ]
 
 
 def artifact_files(artifact: KernelArtifact) -> dict[str, bytes]:
@@ -315,7 +318,7 @@ def _binaries(record: dict[str, Any], read: Callable[[dict[str, Any]], bytes | S
 
 
 def _assumptions(records: list[dict[str, Any]]) -> tuple[Assumption, ...]:
-    return tuple(Assumption(a["text"], from_json(a["condition"])) for a in records)
+    return tuple(Assumption(a["text"], from_json(a["condition"]), a.get("of_machine", False)) for a in records)
 
 
 def _manifest_to_dim(record: dict[str, Any]) -> Dim:

@@ -62,7 +62,7 @@ def _record(optional: Mapping[str, _Field] | None = None, /, **fields: _Field) -
     return _Record(fields, optional or {})
 
 
-_ASSUMPTIONS = _Rows(_record(text=str, condition=_Expression))
+_ASSUMPTIONS = _Rows(_record({"of_machine": bool}, text=str, condition=_Expression))
 _LAUNCH: dict[str, _Field] = {
     "entry_point": str,
     "dims": _Rows(

@@ -15,7 +15,7 @@ from wavespec.schema.ops.base import ValueType
 class UnknownValueOfGraph(WavespecError, code="undefined-name"):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         hints = name_hints(name, list(known), "The values are")
-        super().__init__("--debug", f"{quote(name)} is not a value of the graph.", hints=hints)
+        super().__init__("--debug", f"{quote(name)} is not a value of the graph.", hints=hints, about=[name])
 
 
 class NotCarriedOut(WavespecError, code="not-carried-out"):

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from wavespec.diagnostics import Diagnostic, WavespecError, Where, in_order, quote, raise_all
 from wavespec.schema.checking.check_spec import check_kernel
-from wavespec.schema.families.members import is_family, member_to_extend
+from wavespec.schema.families.members import is_family, member_to_extend, typed_to_extend
 from wavespec.schema.language.errors import MissingField, WrongType
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.one_cause import said_once
-from wavespec.schema.reading.dtype_members import name_of, named_member, parameters_of
+from wavespec.schema.reading.dtype_members import name_of, name_of_all, named_member, parameters_of
+from wavespec.schema.reading.each_strided import for_each_strided
 from wavespec.schema.reading.merge import finish, merge
 from wavespec.schema.reading.parts import expand_parts
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
@@ -141,8 +142,10 @@ def _spec_of_tuned(tuned: Path) -> tuple[Path | None, str]:
         try:
             node, _ = yaml_to_nodes(read_text(whole, None, follow_links=True), whole.name)
             root = merged_node(node, whole.name, whole, [])
-            member = name_of(root) + of_member.removeprefix(stem)
-            if (parameters := parameters_of(root)) is not None and named_member(root, parameters, member):
+            if (parameters := parameters_of(root)) is None:
+                continue
+            member = name_of_all(name_of(root), parameters) + of_member.removeprefix(stem)
+            if named_member(root, parameters, member):
                 return whole, member
         except WavespecError:  # there is none, or one that `check` says is wrong
             continue
@@ -202,7 +205,7 @@ def merged_node(node: Node, name: str, path: Path | None, errors: list[WavespecE
     made: list[WavespecError] = []
     node = finish(_with_base(node, SpecFile.of(name, path), errors, made), made.append)
     if not made:
-        node = expand_parts(node, made)
+        node = for_each_strided(expand_parts(node, made), made.append)
     # Of a kernel that was not put together, further mistakes would be about another one.
     raise_all(said_once([*errors, *made]) if made else [])
     return node
@@ -265,6 +268,11 @@ def _with_base(node: Node, file: SpecFile, errors: list[WavespecError], made: li
     above, base = file.base(extends, errors)
     if is_family(base):
         base = member_to_extend(base, above, member, extends.span)
-    elif member is not None:
-        raise BaseIsOneKernel(member.span, extends.value)
-    return merge(_with_base(base, above, errors, made), own, made.append)
+        return merge(_with_base(base, above, errors, made), own, made.append)
+    base = _with_base(base, above, errors, made)
+    if member is not None:
+        parameters = parameters_of(base)
+        if parameters is None or not isinstance(base, MappingNode):
+            raise BaseIsOneKernel(member.span, extends.value)
+        base = typed_to_extend(base, parameters, member)
+    return merge(base, own, made.append)

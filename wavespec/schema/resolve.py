@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -10,7 +10,7 @@ from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import numbers_of_tensor
 from wavespec.schema.language.base import Path, Position
-from wavespec.schema.language.conditions import narrowed_dims
+from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Hardware
 from wavespec.schema.language.errors import UnknownTarget
 from wavespec.schema.language.expressions import EvaluationError, Expression
@@ -21,7 +21,7 @@ from wavespec.targets.names import TARGETS
 class CyclicParams(WavespecError, code="cyclic-params"):
     def __init__(self, where: Where, cycle: list[str]) -> None:
         chain = " -> ".join([*cycle, cycle[0]])
-        super().__init__(where, f"The value of {quote(cycle[0])} depends on itself.", notes=[chain])
+        super().__init__(where, f"The value of {quote(cycle[0])} depends on itself.", notes=[chain], about=cycle)
 
 
 class NotForTarget(WavespecError, code="not-for-target"):
@@ -40,7 +40,7 @@ class NoConstantValue(WavespecError, code="no-constant-value"):
 class UndefinedName(WavespecError, code="undefined-name"):
     def __init__(self, where: Where, name: str, what: str, known: list[str]) -> None:
         hints = name_hints(name, known, "Known here are")
-        super().__init__(where, f"{quote(name)} is not {what}.", hints=hints)
+        super().__init__(where, f"{quote(name)} is not {what}.", hints=hints, about=[name])
 
 
 class ContradictoryCase(WavespecError, code="contradictory-case"):
@@ -93,11 +93,12 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
         except EvaluationError:  # It divides by an empty dim.
             return False
 
-    numbers = _numbers_of_contiguous(cases[-1].spec.tensors, sizes)
+    numbers = numbers_of_contiguous(cases[-1].spec.tensors, sizes)
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
-def _numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
+def numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Offsets, strides and alignments of contiguous tensors where they may be others, by their names."""
     found: dict[str, int] = {}
     for name, tensor in tensors.items():
         if tensor.strides == "any":
@@ -145,6 +146,12 @@ def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
     return merged
 
 
+def spec_as_on(spec: KernelSpec, target: str) -> KernelSpec:
+    """The whole spec with the parameters that it has on `target`: what a call of any case is to compute there."""
+    override = _override_of(spec, target)
+    return spec if override is None else spec_with_override(spec, Override(params=override.params))
+
+
 def resolve_params(spec: KernelSpec) -> dict[str, int]:
     """Every parameter's integer value.
 
@@ -167,6 +174,20 @@ def names_behind(spec: KernelSpec, names: Iterable[str]) -> frozenset[str]:
             reached.add(name)
             pending += spec.params[name].names()
     return frozenset(reached)
+
+
+def parameters_of_sizes(spec: KernelSpec) -> dict[str, frozenset[str]]:
+    """The parameters that decide the sizes of dims which follow from others, through other dims as well; none where
+    dims follow from themselves, which is reported as such."""
+    found: dict[str, frozenset[str]] = {}
+    try:
+        following = derivations(spec)
+    except CyclicParams:
+        return found
+    for dim, expression in following:
+        names = expression.names()
+        found[dim] = names_behind(spec, names).union(*(found[name] for name in names if name in found))
+    return found
 
 
 def constant_values(spec: KernelSpec) -> dict[str, int]:
@@ -245,10 +266,10 @@ def evaluate_constant(spec: KernelSpec, expression: Expression, where: Where, va
         if name in spec.dims:
             hint = f"Give the dim a size ({name}: {{value: ...}}), or use a parameter."
             message = f"{quote(name)} is a dim of any size, known only when the kernel is called."
-            raise NoConstantValue(place, message, hints=[hint])
+            raise NoConstantValue(place, message, hints=[hint], about=[name])
         if name in spec.scalars:
             message = f"{quote(name)} is a scalar, known only when the kernel is called."
-            raise NoConstantValue(place, message, hints=["Use a parameter."])
+            raise NoConstantValue(place, message, hints=["Use a parameter."], about=[name])
         raise UndefinedName(place, name, "a parameter", [*spec.params, *fixed_dims(spec)])
     try:
         return expression.evaluate(values)
@@ -289,9 +310,25 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
     dims = narrowed_dims(plain.dims | plain.numbers, case.when, constant_values(changed))
     if isinstance(dims, Expression):
         raise ContradictoryCase(case.where("when", case.when.index(dims)), dims)
-    # The workloads are those of all cases.
-    narrowed = changed.with_promises(dims).model_copy(update={"workloads": ()})
+    narrowed = changed.model_copy(
+        update={
+            "dims": {name: dim for name, dim in dims.items() if name in plain.dims},
+            "constraints": (*changed.constraints, *_promises_of_numbers(changed, case.when)),
+            "workloads": (),  # Those of all cases.
+        }
+    )
     return TargetCase(case.when, narrowed.with_own_schedule(case.schedule is not None), case)
+
+
+def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
+    """Conditions on strides and alignments, which no dim can promise, where the spec does not assume them itself."""
+    known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
+    for condition in when:
+        if spec.numbers.keys().isdisjoint(condition.names()):
+            continue
+        if not are_implied([condition], known, spec.dims | spec.numbers, constant_values(spec)):
+            known.append(condition)
+            yield Assume(condition=condition)
 
 
 def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:

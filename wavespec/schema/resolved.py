@@ -172,7 +172,7 @@ def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:
         values=values,
         sizes=sizes,
         equals={name: expression for name, expression in equals.items() if name not in sizes},
-        promised=_promised(plain.dims | plain.numbers, assumptions, values),
+        promised=_promised(plain, assumptions, values),
         assumptions=assumptions,
         zeroed=partly_written(plain),
         workgroup=tuple(tiles(one) for one in plain.constraints if isinstance(one, Workgroup)),
@@ -190,11 +190,11 @@ def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:
     )
 
 
-def _promised(
-    dims: Mapping[str, Dim], assumptions: tuple[Expression, ...], values: Mapping[str, int]
-) -> Mapping[str, Dim]:
-    """The dims with what assumptions promise of them; those that leave one size only are checked, no more."""
-    narrowed = narrowed_dims(dims, assumptions, values)
+def _promised(spec: KernelSpec, assumptions: tuple[Expression, ...], values: Mapping[str, int]) -> Mapping[str, Dim]:
+    """The dims and numbers with what assumptions promise of them; dims of which those leave one size only are checked,
+    no more."""
+    every = spec.dims | spec.numbers
+    narrowed = narrowed_dims(every, assumptions, values)
     if isinstance(narrowed, Expression):
-        return dims
-    return {name: dims[name] if dim.min == dim.max else dim for name, dim in narrowed.items()}
+        return every
+    return {name: every[name] if name in spec.dims and dim.min == dim.max else dim for name, dim in narrowed.items()}

@@ -184,7 +184,7 @@ class BulkUnit:
     def _windows(self, op: Op, corner: Sequence[int], thread: int) -> list[Integers]:
         """Places along the dims of a tensor of a box of windows, of rows and columns."""
         rows, columns = op["box"]
-        firsts, steps, counts = zip(*op["windows"], strict=True)
+        firsts, steps, counts, _ = zip(*op["windows"], strict=True)
         counts = self._numbers(counts, thread)
         image, *starts, last = corner
         number = image

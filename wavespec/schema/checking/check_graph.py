@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -150,7 +149,7 @@ class _GraphScope:
             result = op.infer(self)
             self.around.pop()
             if not isinstance(op, Structured) and any(one.severity == "error" for one in self.errors[found:]):
-                self.errors[found:] = _of_one_operand(op, self.errors[found:])
+                self.errors[found:] = _of_one_operand(self.errors[found:])
                 result = None  # a guess would not fit what the next statements make of it
             if isinstance(op, ValueOp):
                 frame = self.frames[-1]
@@ -330,7 +329,7 @@ class _GraphScope:
     def _loop_is_no_value(self, where: Where, loop: str) -> WavespecError:
         results = [name for name in self._visible() if name.startswith(f"{loop}.")]
         hints = [f"Its results are {', '.join(map(quote, results))}."] if results else []
-        return UndefinedValue(where, f"{quote(loop)} is a loop, not a value.", hints=hints)
+        return UndefinedValue(where, f"{quote(loop)} is a loop, not a value.", hints=hints, about=[loop])
 
     def _undefined(self, where: Where, reference: str) -> WavespecError:
         message = f"{quote(reference)} is not a value of the graph at this point."
@@ -338,7 +337,8 @@ class _GraphScope:
         heads = {name.partition(".")[0] for name in visible if "." in name}
         if head != reference and head not in heads:
             message = f"{quote(head)} is not a loop or a branch in front of this, whose results have its name."
-            return UndefinedValue(where, message, hints=name_hints(head, heads, "The loops and branches here are"))
+            hints = name_hints(head, heads, "The loops and branches here are")
+            return UndefinedValue(where, message, hints=hints, about=[head])
         results = [name for name in visible if name.endswith(f".{reference}")]
         if reference in self.spec.tensors:
             hints = (f"It is a tensor: read it first, as in '- {reference}_tile: {{read: {reference}}}'.",)
@@ -348,7 +348,7 @@ class _GraphScope:
             hints = (f"The body makes it below; 'carry: {{{reference}: ...}}' says what it is in the first step.",)
         else:
             hints = name_hints(reference, visible, "The values here are")
-        return UndefinedValue(where, message, hints=hints)
+        return UndefinedValue(where, message, hints=hints, about=[reference])
 
     def _made_later(self, name: str) -> _Frame | None:
         """The innermost body that makes a value of that name, further down."""
@@ -359,19 +359,17 @@ class _GraphScope:
         return [name for name in dict.fromkeys(names) if name not in self.loop_names]
 
 
-_QUOTED = re.compile(r"'([^']*)'")
 _OF_TYPES = ("dims-mismatch", "dtype-mismatch", "number-out-of-range")
 
 
-def _of_one_operand(op: Op, errors: Sequence[WavespecError]) -> Iterator[WavespecError]:
+def _of_one_operand(errors: Sequence[WavespecError]) -> Iterator[WavespecError]:
     """The errors of one statement, of those about the type of the same operand the first."""
     seen: set[str] = set()
     for error in errors:
-        found = error.diagnostics[0]
-        names = {*_QUOTED.findall(" ".join((found.message, *found.notes)))} - {op.word}
+        names = error.diagnostics[0].about
         if error.code not in _OF_TYPES or seen.isdisjoint(names):
             yield error
-        seen |= names if error.code in _OF_TYPES else set()
+        seen.update(names if error.code in _OF_TYPES else ())
 
 
 def _names(body: Sequence[AnyOp]) -> Iterator[str]:

@@ -56,10 +56,11 @@ def check_joins(
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """``at``: the number of the carried name that differs."""
+    """``at``: the number of the carried name that differs; ``made``: what is there in place of what should be."""
 
     at: int
     message: str
+    made: Element
     is_of_identity: bool
 
 
@@ -93,7 +94,7 @@ class _Laws:
         if at is None:
             return None
         message = f"The identity joined with itself gives {self._text(made)}, not {self._text(self.identity)}."
-        return _Broken(at, message, is_of_identity=True)
+        return _Broken(at, message, made, is_of_identity=True)
 
     def _of_triples(self, triples: Iterable[Sequence[Element]]) -> Iterator[_Broken]:
         """What breaks a law: `combine` before its identity, since a wrong one has no right identity as a rule.
@@ -109,14 +110,14 @@ class _Laws:
                 one, two, three = map(self._text, (a, b, c))
                 message = f"'combine' depends on what is joined first: {one} joined with {two}, then with {three}, "
                 message += f"gives {self._text(first)}; {one} joined with what {two} and {three} give, "
-                yield _Broken(at, f"{message}{self._text(last)}.", is_of_identity=False)
+                yield _Broken(at, f"{message}{self._text(last)}.", last, is_of_identity=False)
         for a in seen:
             for joined, words in (
                 (self._join(self.identity, a), f"The identity joined with {self._text(a)} gives"),
                 (self._join(a, self.identity), f"{self._text(a)} joined with the identity gives"),
             ):
                 if (at := self._differs(joined, a)) is not None:
-                    yield _Broken(at, f"{words} {self._text(joined)}.", is_of_identity=True)
+                    yield _Broken(at, f"{words} {self._text(joined)}.", joined, is_of_identity=True)
 
     def _draws(self) -> Iterator[Iterator[Sequence[Element]]]:
         """Triples of elements, for one kind of numbers, and one relation between them, after the other."""
@@ -194,7 +195,7 @@ class _Laws:
         if broken.is_of_identity:
             where = op.where("identity", name)
             hint = "The identity fills tiles at edges: whatever it is joined with, from either side, stays as it is."
-            if any(map(math.isinf, self.identity)) and "nan" in broken.message:
+            if any(map(math.isinf, self.identity)) and any(map(math.isnan, broken.made)):
                 hint = f"{hint} A finite one, such as -1e30, makes no NaN."
         else:
             last = [one for one in op.combine if getattr(one, "name", "") == name][-1]

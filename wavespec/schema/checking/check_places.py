@@ -44,7 +44,7 @@ def check_place(
             if dtype not in INTEGERS:
                 message = f"Places are whole numbers; {quote(node.name)} is {dtype}."
                 hints = ["Convert it first: '- name: {cast: ..., dtype: i32}'."]
-                yield DtypeMismatch(part_of(where, node), message, hints=hints)
+                yield DtypeMismatch(part_of(where, node), message, hints=hints, about=[node.name])
         elif node.name not in spec.params:
             yield UndefinedName(part_of(where, node), node.name, what, known)
 

@@ -10,12 +10,13 @@ from wavespec.schema.checking.check_assumptions import check_assumptions
 from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import check_constraints, check_tilings
 from wavespec.schema.checking.check_graph import SECTIONS, RedefinedName, check_graph
+from wavespec.schema.checking.check_overrides import check_overrides
 from wavespec.schema.checking.check_scalars import check_scalars, refuse_fraction
 from wavespec.schema.checking.check_schedules import check_schedules
+from wavespec.schema.checking.check_space import check_space
 from wavespec.schema.checking.check_strides import check_strides
 from wavespec.schema.checking.check_tiles import check_tiles
 from wavespec.schema.checking.check_values import check_values
-from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.dtypes import PACKED
 from wavespec.schema.language.errors import BadName
@@ -40,18 +41,6 @@ class RepeatedDim(WavespecError, code="repeated-dim"):
         super().__init__(
             where, f"{quote(dim)} is twice in one shape.", hints=["Give the second axis a dim of its own."]
         )
-
-
-class NothingToStage(WavespecError, code="nothing-to-stage"):
-    def __init__(self, where: Where, tensor: str) -> None:
-        message = f"{quote(tensor)} is a single number, which shared memory has no tiles of."
-        super().__init__(where, message, hints=["Leave out 'space'."])
-
-
-class NothingToStream(WavespecError, code="nothing-to-stream"):
-    def __init__(self, where: Where, tensor: str, role: str) -> None:
-        message = f"{quote(tensor)} has the role '{role}'; stores that pass the caches by are those of outputs."
-        super().__init__(where, message, hints=["Leave out 'space'."])
 
 
 class PackedDim(WavespecError, code="packed-dim"):
@@ -95,7 +84,7 @@ class NoOutput(WavespecError, code="no-output"):
 
 class IncompleteWorkload(WavespecError, code="incomplete-workload"):
     def __init__(self, where: Where, dim: str) -> None:
-        super().__init__(where, f"The workload has no size for {quote(dim)}.")
+        super().__init__(where, f"The workload has no size for {quote(dim)}.", about=[dim])
 
 
 class ImpossibleSize(WavespecError, code="impossible-size"):
@@ -110,7 +99,7 @@ def check_kernel(
     A spec that is not whole has lost parts to such reports, so that nothing is called missing in it.
     """
     errors = [*_names(spec), *_tensors(spec, broken, is_whole), *_dims(spec, broken)]
-    errors += _overrides(spec, broken, is_whole)
+    errors += check_overrides(spec, broken, is_whole=is_whole)
     errors += check_scalars(spec)
     errors += _workloads(spec, broken, is_whole)
     errors += _divisors(spec)
@@ -163,16 +152,9 @@ def _names(spec: KernelSpec) -> Iterator[WavespecError]:
             yield BadName(spec.where_key("tensors", name), name, problem)
 
 
-def _space(tensor: Tensor, space: str, where: Where, name: str) -> Iterator[WavespecError]:
-    if space == "shared" and not tensor.shape:
-        yield NothingToStage(where, name)
-    if space == "streamed" and tensor.role != "output":
-        yield NothingToStream(where, name, tensor.role)
-
-
 def _tensors(spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> Iterator[WavespecError]:
     for name, tensor in spec.tensors.items():
-        yield from _space(tensor, tensor.space, spec.where("tensors", name, "space"), name) if is_whole else ()
+        yield from check_space(tensor, tensor.space, spec.where("tensors", name, "space"), name) if is_whole else ()
         if tensor.dtype in PACKED:
             yield from _packed(spec, name, tensor)
         for index, dim in enumerate(tensor.shape):
@@ -263,27 +245,6 @@ def _divisor(node: Expression) -> Expression | None:
             return divisor
         case _:
             return None
-
-
-def _overrides(spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> Iterator[WavespecError]:
-    sections: tuple[tuple[str, str, Mapping[str, object]], ...] = (
-        ("params", "a parameter of the kernel", spec.params),
-        ("tensors", "a tensor of the kernel", spec.tensors),
-    )
-    for target, settings in spec.targets.items():
-        for override in (settings, *settings.cases):
-            for section, what, known in sections:
-                overridden: Mapping[str, object] = getattr(override, section)
-                for name in overridden:
-                    if name not in known and name not in broken:
-                        yield UndefinedName(_key(override, section, name, target), name, what, list(known))
-            for name, tensor in override.tensors.items():
-                if name in spec.tensors and is_whole:
-                    yield from _space(spec.tensors[name], tensor.space, tensor.where("space"), name)
-
-
-def _key(override: SpecModel, section: str, name: str, target: str) -> Where:
-    return override.key_span_of(section, name) or f"targets.{target}.{section}.{name}"
 
 
 def _workloads(spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> Iterator[WavespecError]:

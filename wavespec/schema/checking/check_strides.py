@@ -26,20 +26,8 @@ class PackedStrides(WavespecError, code="packed-strides"):
         )
 
 
-class FoldedStrides(WavespecError, code="folded-strides"):
-    def __init__(self, where: Where, tensor: str, dim: str) -> None:
-        super().__init__(
-            where,
-            f"{quote(dim)} of {quote(tensor)} stands for any number of dims, and these have no stride together.",
-            hints=["Leave 'strides' out, or the 'fold' of the dim."],
-        )
-
-
 def check_strides(spec: KernelSpec) -> Iterator[WavespecError]:
     for name, tensor in spec.tensors.items():
-        folded = (dim for dim in tensor.shape if dim in spec.dims and spec.dims[dim].fold is not None)
-        if tensor.strides == "any" and (dim := next(folded, None)) is not None:
-            yield FoldedStrides(spec.where("tensors", name, "strides"), name, dim)
         if tensor.strides == "any" and DTYPES[tensor.dtype].is_packed:
             yield PackedStrides(spec.where("tensors", name, "strides"), name, tensor.dtype)
 

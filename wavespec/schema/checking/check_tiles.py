@@ -212,7 +212,7 @@ class _Target:
 
     def _is_known(self, error: WavespecError) -> bool:
         # The name's definition was reported: 'undefined' would be a second report of one mistake.
-        return any(f"'{name}'" in diagnostic.message for diagnostic in error.diagnostics for name in self.broken)
+        return any(not self.broken.isdisjoint(diagnostic.about) for diagnostic in error.diagnostics)
 
     def _blamed(self, error: WavespecError, names: tuple[str, ...]) -> WavespecError:
         place = self._override_of(names)

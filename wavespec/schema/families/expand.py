@@ -37,11 +37,13 @@ class Family:
     picks: Picks
     """What of a call has to be the value of a parameter: each with its parameter, which may have several."""
     warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
+    is_typed: bool = False
+    """Whether it is a kernel with `dtypes`."""
 
     @property
     def plain(self) -> Member | None:
-        """The member that has the name of the family: that of the first types of a kernel with `dtypes`."""
-        return next((member for member in self.members if member.name == self.spec.name), None)
+        """The member that is the kernel by itself: of a kernel with `dtypes` that of the first types."""
+        return self.members[0] if self.is_typed else None
 
     def member(self, text: str, where: Where = "member") -> Member:
         """The member `DTYPE=f16,HEAD=64`, in any order, or with its whole name.

@@ -10,20 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
+from typing import TypeVar
 
 from wavespec.diagnostics import Source, Span, WavespecError, Where, quote, raise_all
 from wavespec.schema.families.template import Condition, Template
 from wavespec.schema.families.template_places import MemberPlaces, TemplatePlace
+from wavespec.schema.language.dtype_parameters import DtypeParameters
 from wavespec.schema.language.errors import BadName, MissingField, OutOfRange, WrongType
 from wavespec.schema.language.family import MOST_MEMBERS, FamilySpec, member_label, member_name
 from wavespec.schema.language.models import API_VERSION
 from wavespec.schema.language.names import name_problem
+from wavespec.schema.reading.dtype_members import name_of, name_of_all
 from wavespec.schema.reading.merge import merge
 from wavespec.schema.reading.spec_file import SpecFile
+from wavespec.schema.reading.with_dtypes import node_with_dtypes
 from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, yaml_to_nodes
 from wavespec.schema.reading.yaml_to_spec import nodes_to_family
 
 Values = Mapping[str, str | int]
+AValue = TypeVar("AValue", bound=str | int)
 _HEADER = ("apiVersion", "kind", "name")
 _OF_ONE_FILE = ("apiVersion", "kind", "extends", "template")
 """Fields of a family that those which extend it do not have from it."""
@@ -113,20 +118,41 @@ def member_to_extend(base: Node, file: SpecFile, named: Node | None, extends: Sp
     spec = read_family(base, file)
     if named is None:
         raise NamelessMember(extends, spec)
+    hint = "Write 'member' in the template, with values of one to start from." if named.span == extends else ""
+    values = _values_of_member(named, members_of_grid(spec), spec.name, hint)
+    errors: list[WavespecError] = []
+    node = Members(spec, file).node(values, errors)
+    raise_all(errors)
+    return node
+
+
+def typed_to_extend(base: MappingNode, parameters: DtypeParameters, named: Node) -> MappingNode:
+    """The tree of the one kernel of ``base``, which has `dtypes`, that has the element types ``named``.
+
+    Raises:
+        WavespecError: it has none or several with such types.
+    """
+    chosen = _values_of_member(named, parameters.members(), name_of_all(name_of(base), parameters))
+    return node_with_dtypes(base, parameters.types(chosen))
+
+
+def _values_of_member(
+    named: Node, grid: Sequence[Mapping[str, AValue]], family: str, hint: str = ""
+) -> Mapping[str, AValue]:
+    """The row of ``grid`` that ``named`` means.
+
+    Raises:
+        WavespecError: it means none or several.
+    """
     if not isinstance(named, MappingNode):
         raise WrongType(named.span, "values of parameters of the family (a mapping)", "something else")
     wanted = {one.key: one.value.value if isinstance(one.value, ScalarNode) else None for one in named.entries}
-    grid = members_of_grid(spec)
     rows = [row for row in grid if all(row.get(name) == value for name, value in wanted.items())]
     if len(rows) != 1:
         text = ",".join(f"{name}={value}" for name, value in wanted.items())
-        hint = "Write 'member' in the template, with values of one to start from." if named.span == extends else ""
         labels = [member_label(row) for row in rows or grid]
-        raise UnknownMember(named.span, text, spec.name, labels, are_meant=bool(rows), hint=hint)
-    errors: list[WavespecError] = []
-    node = Members(spec, file).node(rows[0], errors)
-    raise_all(errors)
-    return node
+        raise UnknownMember(named.span, text, family, labels, are_meant=bool(rows), hint=hint)
+    return rows[0]
 
 
 class Members:

@@ -106,6 +106,7 @@ class UnquotedText(WavespecError, code="undefined-name"):
             where,
             f"{quote(word)} is not a parameter of the family.",
             hints=[f"Write {quote(word)}, with the quotes, for the value of a parameter."],
+            about=[word],
         )
 
 

@@ -19,7 +19,7 @@ from wavespec.schema.language.dtype_parameters import DtypeParameters, Types
 from wavespec.schema.language.family import FamilySpec, Member, Pick, member_label
 from wavespec.schema.language.models import API_VERSION, KernelSpec
 from wavespec.schema.load import node_to_spec, with_tuned
-from wavespec.schema.reading.dtype_members import inputs_of, member_node, name_of, node_to_data
+from wavespec.schema.reading.dtype_members import inputs_of, member_node, name_of, name_of_all, node_to_data
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.reading.tuned import path_of_member
 from wavespec.schema.reading.yaml_source import MappingNode
@@ -34,11 +34,12 @@ def expand_node(
         WavespecError: with every mistake of the members, each once.
     """
     found: list[tuple[str, Diagnostic]] = []
+    whole = name_of_all(name_of(root), parameters)
 
     def load(chosen: Types) -> KernelSpec:
         spec, warnings = node_to_spec(member_node(root, parameters, chosen), errors, name, path)
         found.extend((member_label(chosen), diagnostic) for diagnostic in warnings)
-        return spec if path is None else with_tuned(spec, name, path_of_member(path, name_of(root), spec.name))
+        return spec if path is None else with_tuned(spec, name, path_of_member(path, whole, spec.name))
 
     data = cast("dict[str, object]", node_to_data(root))
     family = family_of_members(parameters, data, [(one, partial(load, one)) for one in parameters.members()])
@@ -78,7 +79,7 @@ def family_of_members(
     spec = FamilySpec.model_construct(
         apiVersion=API_VERSION,
         kind="Family",
-        name=plain.name,
+        name=name_of_all(str(data["name"]), parameters),
         doc=plain.doc,
         parameters=dict(parameters.choices),
         when=(),
@@ -86,7 +87,7 @@ def family_of_members(
         template="\n".join(member.text for member in members),
     )
     picks = tuple((parameter, Pick("dtype", name)) for parameter, inputs in telling.items() for name in inputs)
-    return Family(spec, tuple(members), picks)
+    return Family(spec, tuple(members), picks, is_typed=True)
 
 
 def _each_once(found: Sequence[tuple[str, Diagnostic]], labels: Sequence[str]) -> tuple[Diagnostic, ...]:

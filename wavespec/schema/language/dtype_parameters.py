@@ -39,7 +39,8 @@ class RepeatedDtype(WavespecError, code="repeated-value"):
 
 class UndefinedDtypeName(WavespecError, code="undefined-name"):
     def __init__(self, where: Where, name: str, known: Iterable[str], what: str = "a name in 'dtypes'") -> None:
-        super().__init__(where, f"{quote(name)} is not {what}.", hints=name_hints(name, known, "Known here are"))
+        hints = name_hints(name, known, "Known here are")
+        super().__init__(where, f"{quote(name)} is not {what}.", hints=hints, about=[name])
 
 
 class UnknownDtypeFunction(WavespecError, code="unknown-function"):

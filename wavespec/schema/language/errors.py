@@ -78,7 +78,7 @@ class OutOfRange(WavespecError, code="out-of-range"):
 
 class NumberOutOfRange(WavespecError, code="number-out-of-range"):
     def __init__(self, where: Where, text: str, limit: str) -> None:
-        super().__init__(where, f"{quote(text)} needs more than {limit}.")
+        super().__init__(where, f"{quote(text)} needs more than {limit}.", about=[text])
 
 
 class BadName(WavespecError, code="bad-name"):

@@ -240,19 +240,12 @@ class KernelSpec(SpecModel):
     """Sizes of the dims for `check` and `bench`."""
 
     _has_own_schedule: bool | None = PrivateAttr(default=None)
-    _numbers: dict[str, Dim] | None = PrivateAttr(default=None)
 
     @property
     def numbers(self) -> dict[str, Dim]:
-        """What conditions may name beside dims and parameters, strides and alignments of tensors, with what is promised
-        of them, as for a dim."""
-        return dict(self._numbers) if self._numbers is not None else numbers_of(self.tensors)
-
-    def with_promises(self, dims: Mapping[str, Dim]) -> KernelSpec:
-        """The spec with other promises of its dims, and of its `numbers`, whose names no dim has."""
-        changed = self.model_copy(update={"dims": {name: dim for name, dim in dims.items() if name in self.dims}})
-        changed._numbers = {name: dim for name, dim in dims.items() if name not in self.dims}
-        return changed
+        """What conditions may name beside dims and parameters, strides and alignments of tensors, with what any of
+        them may be, as for a dim."""
+        return numbers_of(self.tensors)
 
     @property
     def has_own_schedule(self) -> bool | None:

@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from wavespec.diagnostics import Span, WavespecError, enumeration
 
-_BY_NAME = "undefined-name"
-_BY_MESSAGE = ("dim-not-tiled", "incomplete-workload", "unknown-part", "unknown-output")
+_SAID_ONCE = ("undefined-name", "dim-not-tiled", "incomplete-workload", "unknown-part", "unknown-output")
 """Codes of errors that say the same at every use of what is not there."""
+
+_Cause = tuple[str, tuple[str, ...]]
+"""A code, and the names that it is about."""
 
 
 def said_once(errors: Sequence[WavespecError]) -> list[WavespecError]:
     """The errors, a name that is not there said once, with the lines of its other uses."""
-    first: dict[tuple[str, str], WavespecError] = {}
-    others: dict[tuple[str, str], list[Span]] = {}
+    first: dict[_Cause, WavespecError] = {}
+    others: dict[_Cause, list[Span]] = {}
     kept: list[WavespecError] = []
     for error in errors:
         cause, span = _cause(error), error.diagnostics[0].span
@@ -35,10 +37,8 @@ def said_once(errors: Sequence[WavespecError]) -> list[WavespecError]:
     return kept
 
 
-def _cause(error: WavespecError) -> tuple[str, str] | None:
-    """What is wrong, where that may be said at several places."""
-    message = error.diagnostics[0].message
-    if error.code == _BY_NAME:  # as a dim here and as a parameter there: one definition is missing
-        name, _, _ = message.partition(" is not ")
-        return error.code, name
-    return (error.code, message) if error.code in _BY_MESSAGE else None
+def _cause(error: WavespecError) -> _Cause | None:
+    """What is wrong, where that may be said at several places: a name that is no dim here and no parameter there lacks
+    one definition."""
+    about = error.diagnostics[0].about
+    return (error.code, about) if about and error.code in _SAID_ONCE else None

@@ -72,10 +72,10 @@ def ranked_value(op: Op, scope: Scope) -> ValueType | None:
         return None
     if value.dtype not in RANKED:
         message = f"{quote(op.word)} takes {listing(RANKED, 'or')}; {quote(name)} is {value.dtype}."
-        scope.report(DtypeMismatch(op.where("value"), message))
+        scope.report(DtypeMismatch(op.where("value"), message, about=[name]))
     if dim not in value.dims:
         message = f"{quote(name)} has the dims [{', '.join(value.dims)}], not {quote(dim)}."
-        scope.report(DimsMismatch(op.where("dim"), message))
+        scope.report(DimsMismatch(op.where("dim"), message, about=[name]))
         return None
     return value
 
@@ -86,7 +86,7 @@ def check_init(op: Op, scope: Scope, names: tuple[str, str], results: tuple[Valu
         init = scope.value(op, "init", number)
         if init is not None and (set(init.dims), init.dtype) != (set(result.dims), result.dtype):
             message = f"The result is {result}; {quote(name)}, which it starts from, is {init}."
-            scope.report(DimsMismatch(op.where("init", number), message))
+            scope.report(DimsMismatch(op.where("init", number), message, about=[name]))
 
 
 def _model(row: ArgRow) -> type[ArgReduce]:

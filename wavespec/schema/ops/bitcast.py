@@ -32,7 +32,7 @@ class Bitcast(ValueOp):
         if mine != theirs:
             message = f"'bitcast' keeps every bit; {quote(self.value)} is {value.dtype}, and {self.dtype} is "
             message += "no type with as many bits."
-            scope.report(DtypeMismatch(self.where("dtype"), message))
+            scope.report(DtypeMismatch(self.where("dtype"), message, about=[self.value]))
         return ValueType(value.dims, self.dtype)
 
 

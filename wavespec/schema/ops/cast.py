@@ -32,5 +32,5 @@ class Cast(ValueOp):
         value = scope.value(self, "value")
         if value is not None and value.dtype in ("f8e4m3fnuz", "f8e5m2fnuz"):
             message = f"'cast' does not take {value.dtype}, which {quote(self.value)} is: it is for matrix products."
-            scope.report(DtypeMismatch(self.where("value"), message))
+            scope.report(DtypeMismatch(self.where("value"), message, about=[self.value]))
         return ValueType(value.dims, self.dtype) if value else None

@@ -175,7 +175,8 @@ class Elementwise(ValueOp):
             named = f"- name: {{cast: {written}, dtype: {dtype}}}"
             converted = named if written == getattr(self, narrow) else f"{dtype}({written})"
             hints = [f"Convert one of them first: '{converted}'."]
-            scope.report(DtypeMismatch(self.where(field), message, hints=hints))
+            about = [self._written(first), self._written(field)]
+            scope.report(DtypeMismatch(self.where(field), message, hints=hints, about=about))
 
     def _written(self, field: str) -> str:
         """An operand by its name; a call in a formula, whose value has no name that anybody knows, by its text."""
@@ -191,11 +192,11 @@ class Elementwise(ValueOp):
             if dtype != "bool":
                 message = f"The {field} of {quote(self.word)} is bool; {quote(getattr(self, field))} is {dtype}."
                 hints = [f"Compare it with something: '- name: {{ne: [{getattr(self, field)}, 0]}}'."]
-                scope.report(DtypeMismatch(self.where(field), message, hints=hints))
+                scope.report(DtypeMismatch(self.where(field), message, hints=hints, about=[getattr(self, field)]))
             return
         if what := _refusal(self.function.dtypes, dtype):
             message = f"{quote(self.word)} {what}; {quote(getattr(self, field))} is {dtype}."
-            scope.report(DtypeMismatch(self.where(field), message))
+            scope.report(DtypeMismatch(self.where(field), message, about=[getattr(self, field)]))
 
 
 def shared_dims(operands: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

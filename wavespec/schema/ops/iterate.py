@@ -26,6 +26,7 @@ class DimNotTiled(WavespecError, code="dim-not-tiled"):
             f"'iterate' walks over {quote(dim)}, which no constraint{of} tiles.",
             hints=[f"Add {{tiling: {dim}, tile: ...}} to 'constraints'."],
             related=[Related(loop, "the loop")] if loop else [],
+            about=[dim, *([owner] if owner else [])],
         )
 
 

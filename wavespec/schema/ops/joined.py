@@ -73,7 +73,7 @@ class Joined(Structured):
             start = starts.get(name)
             if joined and start and (set(start.dims), start.dtype) != (set(joined.dims), joined.dtype):
                 message = f"It starts from a {joined}; {quote(self.init[name])} is {start}."
-                scope.report(DimsMismatch(self.where("init", name), message))
+                scope.report(DimsMismatch(self.where("init", name), message, about=[self.init[name]]))
             self._define(scope, name, value, joined)
         return None
 
@@ -115,7 +115,8 @@ class Joined(Structured):
         where = self.where("carry", name)
         if not is_computed(value.dtype) or value.dtype == "bool":
             message = f"{quote(self.word)} takes integers, and floating point of at least 16 bits; "
-            scope.report(DtypeMismatch(where, f"{message}{written} is {value.dtype}."))
+            message += f"{written} is {value.dtype}."
+            scope.report(DtypeMismatch(where, message, about=[self.carry[name]]))
             return False
         number = self.identity.get(name)
         if number is not None and not fits(number, value.dtype):
@@ -126,11 +127,11 @@ class Joined(Structured):
             message = (
                 f"{written} has the dims [{', '.join(value.dims)}]; the first value has [{', '.join(other.dims)}]."
             )
-            scope.report(DimsMismatch(where, message))
+            scope.report(DimsMismatch(where, message, about=[self.carry[name]]))
             return False
         if self.dim not in value.dims:
             message = f"{written} has the dims [{', '.join(value.dims)}], not {quote(self.dim)}."
-            scope.report(DimsMismatch(self.where("dim"), message))
+            scope.report(DimsMismatch(self.where("dim"), message, about=[self.carry[name]]))
             return False
         return True
 

@@ -24,12 +24,12 @@ class UnknownIndex(WavespecError, code="undefined-name"):
         known = f"the tile's dims are {listing(dims)}" if dims else "the tile has no dims"
         message = f"{quote(name)} is not a dim of the tile, a parameter or a value; {known}."
         hints = [f"Its size is 'size({name})'."] if is_dim else []
-        super().__init__(where, message, hints=hints)
+        super().__init__(where, message, hints=hints, about=[name])
 
 
 class SizeOfNoDim(WavespecError, code="undefined-name"):
     def __init__(self, where: Where, name: str) -> None:
-        super().__init__(where, f"{quote(name)} is not a dim.")
+        super().__init__(where, f"{quote(name)} is not a dim.", about=[name])
 
 
 class NotPlaced(WavespecError, code="dims-mismatch"):
@@ -38,6 +38,7 @@ class NotPlaced(WavespecError, code="dims-mismatch"):
             where,
             f"{quote(tensor)} has the dim {quote(dim)}, and the tile has not.",
             hints=[f"Say which element: 'at: {{{dim}: ...}}'."],
+            about=[tensor],
         )
 
 
@@ -88,7 +89,7 @@ def _errors(
     for dim, expression in at.items():
         if dim not in shape:
             message = f"{quote(name)} has the dims [{', '.join(shape)}], not {quote(dim)}."
-            yield DimsMismatch(op.where_key("at", dim), message)
+            yield DimsMismatch(op.where_key("at", dim), message, about=[name])
         for node in index_nodes(expression):
             place = _part(op.where("at", dim), node)
             if isinstance(node, NameNode):
@@ -115,10 +116,11 @@ def _name_errors(name: str, place: Where, dims: Sequence[str], scope: Scope) -> 
         if not scope.is_value(name):
             yield UnknownIndex(place, name, dims, is_dim=scope.is_dim(name))
     elif is_float(value.dtype) or (value.dtype == "bool" and scope.scalar(name) is None):
-        yield DtypeMismatch(place, f"An index is an integer; {quote(name)} is {value.dtype}.")
+        yield DtypeMismatch(place, f"An index is an integer; {quote(name)} is {value.dtype}.", about=[name])
     elif not set(value.dims) <= set(dims):
         mine, theirs = ", ".join(value.dims), ", ".join(dims)
-        yield DimsMismatch(place, f"{quote(name)} has the dims [{mine}]; the tile has [{theirs}].")
+        message = f"{quote(name)} has the dims [{mine}]; the tile has [{theirs}]."
+        yield DimsMismatch(place, message, about=[name])
 
 
 def _may_be_none(divisor: Expression, dims: Sequence[str], scope: Scope) -> bool:

@@ -60,14 +60,14 @@ class Mma(ValueOp):
         if lhs.dtype != rhs.dtype:
             found = f"{quote(self.lhs)} is {lhs.dtype} and {quote(self.rhs)} is {rhs.dtype}"
             message = f"'mma' multiplies operands of one dtype; {found}."
-            scope.report(DtypeMismatch(self.where("rhs"), message))
+            scope.report(DtypeMismatch(self.where("rhs"), message, about=[self.lhs, self.rhs]))
             return
         expected = ACCUMULATORS.get(lhs.dtype)
         if expected is None:
             scope.report(NoMatrixProduct(self.where("lhs"), lhs.dtype))
         elif acc and acc.dtype != expected:
             message = f"{quote(self.acc)} is {acc.dtype}; a product of {lhs.dtype} is summed in {expected}."
-            scope.report(DtypeMismatch(self.where("acc"), message))
+            scope.report(DtypeMismatch(self.where("acc"), message, about=[self.acc]))
 
     def _check_scales(self, scope: Scope, lhs: ValueType | None, rhs: ValueType | None, acc: ValueType | None) -> None:
         assert self.scales is not None
@@ -75,23 +75,25 @@ class Mma(ValueOp):
             scale, name = scope.value(self, "scales", number), getattr(self, field)
             if operand and operand.dtype not in SCALED:
                 message = f"'mma' scales {listing(SCALED)}; {quote(name)} is {operand.dtype}."
-                scope.report(DtypeMismatch(self.where(field), message))
+                scope.report(DtypeMismatch(self.where(field), message, about=[name]))
             if scale and scale.dtype not in SCALES:
                 message = f"Scales are {listing(SCALES, 'or')}; {quote(self.scales[number])} is {scale.dtype}."
-                scope.report(DtypeMismatch(self.where("scales", number), message))
+                scope.report(DtypeMismatch(self.where("scales", number), message, about=[self.scales[number]]))
             if scale and operand and set(scale.dims) != set(operand.dims):
                 message = f"A scale of each element of {quote(name)} has the dims [{', '.join(operand.dims)}]; "
                 message += f"{quote(self.scales[number])} has [{', '.join(scale.dims)}]."
                 hint = "Read scales of blocks with 'dims' and a mapping, such as 'at: {G: K // 32}'."
-                scope.report(DimsMismatch(self.where("scales", number), message, hints=[hint]))
+                scope.report(
+                    DimsMismatch(self.where("scales", number), message, hints=[hint], about=[name, self.scales[number]])
+                )
         if acc and acc.dtype != "f32":
             message = f"{quote(self.acc)} is {acc.dtype}; a product of scaled operands is summed in f32."
-            scope.report(DtypeMismatch(self.where("acc"), message))
+            scope.report(DtypeMismatch(self.where("acc"), message, about=[self.acc]))
 
     def _check_dims(self, scope: Scope, lhs: ValueType, rhs: ValueType, acc: ValueType) -> None:
         shared = [dim for dim in lhs.dims if dim in rhs.dims]
         summed = [dim for dim in shared if dim not in acc.dims]
-        notes = [f"{name} is {value}" for name, value in zip(self._operands(), (lhs, rhs, acc), strict=True)]
+        notes = [f"{name} is {value}" for name, value in zip(map(quote, self._operands), (lhs, rhs, acc), strict=True)]
         if len(summed) != 1:
             if not shared:
                 message = "The operands of 'mma' share no dim to sum over."
@@ -99,13 +101,14 @@ class Mma(ValueOp):
                 message = f"'mma' sums over a dim that its operands share; 'acc' keeps {listing(shared)}."
             else:
                 message = f"'mma' sums over one dim; {listing(summed)} are in both operands and not in 'acc'."
-            scope.report(DimsMismatch(self.where("op"), message, notes=notes))
+            scope.report(DimsMismatch(self.where("op"), message, notes=notes, about=self._operands))
             return
         free = {*lhs.dims, *rhs.dims} - {summed[0]}
         if free != set(acc.dims):
             expected = ", ".join(dim for dim in dict.fromkeys((*lhs.dims, *rhs.dims)) if dim in free)
             message = f"The product has the dims [{expected}]; {quote(self.acc)} has [{', '.join(acc.dims)}]."
-            scope.report(DimsMismatch(self.where("acc"), message, notes=notes))
+            scope.report(DimsMismatch(self.where("acc"), message, notes=notes, about=self._operands))
 
+    @property
     def _operands(self) -> tuple[str, str, str]:
-        return quote(self.lhs), quote(self.rhs), quote(self.acc)
+        return self.lhs, self.rhs, self.acc

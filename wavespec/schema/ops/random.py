@@ -35,15 +35,16 @@ class Random(ValueOp):
         found = [scope.dim(self, "dims", index) for index in range(len(self.dims))]
         for index, dim in enumerate(self.dims):
             if dim in self.dims[:index]:
-                scope.report(DimsMismatch(self.where("dims", index), f"{quote(dim)} is twice in the dims."))
+                message = f"{quote(dim)} is twice in the dims."
+                scope.report(DimsMismatch(self.where("dims", index), message, about=[dim]))
         if not isinstance(self.seed, str):
             if not fits(self.seed, "i64"):
                 scope.report(NumberOutOfRange(self.where("seed"), str(self.seed), "the numbers of i64"))
         elif seed := scope.value(self, "seed"):
             if seed.dims:
                 message = f"A seed is one number; {quote(self.seed)} has the dims [{', '.join(seed.dims)}]."
-                scope.report(DimsMismatch(self.where("seed"), message))
+                scope.report(DimsMismatch(self.where("seed"), message, about=[self.seed]))
             if seed.dtype not in ("i64", "i32"):
                 message = f"A seed is i64 or i32; {quote(self.seed)} is {seed.dtype}."
-                scope.report(DtypeMismatch(self.where("seed"), message))
+                scope.report(DtypeMismatch(self.where("seed"), message, about=[self.seed]))
         return ValueType(self.dims, self.dtype) if all(found) else None

@@ -78,21 +78,21 @@ class Reduce(ValueOp):
             if value is not None and (set(value.dims), value.dtype) != (set(first.dims), first.dtype):
                 message = f"{quote(self.word)} joins values of one type; {quote(self.values[0])} is {first}, "
                 message += f"{quote(name)} is {value}."
-                scope.report(DimsMismatch(self.where(*place), message))
+                scope.report(DimsMismatch(self.where(*place), message, about=[self.values[0], name]))
         for place, dim in zip(dims, self.along, strict=True):
             if dim not in first.dims or self.along.count(dim) > 1:
                 found = f"{quote(self.values[0])} has the dims [{', '.join(first.dims)}]"
                 twice = self.along.count(dim) > 1
                 message = f"{quote(dim)} goes away once." if twice else f"{found}, not {quote(dim)}."
-                scope.report(DimsMismatch(self.where(*place), message))
+                scope.report(DimsMismatch(self.where(*place), message, about=[dim if twice else self.values[0]]))
                 return None
         if self.reduction.divided and len(values) > 1:
             message = f"{quote(self.word)} takes one value."
-            scope.report(DimsMismatch(self.where("value"), message))
+            scope.report(DimsMismatch(self.where("value"), message, about=self.values))
         result = ValueType(tuple(other for other in first.dims if other not in self.along), first.dtype)
         if init is not None and (set(init.dims), init.dtype) != (set(result.dims), result.dtype):
             message = f"The result is {result}; {quote(str(self.init))}, which it starts from, is {init}."
-            scope.report(DimsMismatch(self.where("init"), message))
+            scope.report(DimsMismatch(self.where("init"), message, about=[str(self.init)]))
         return result
 
     def _value(self, scope: Scope, *path: str | int) -> ValueType | None:
@@ -104,13 +104,14 @@ class Reduce(ValueOp):
         if self.reduction.of_flags and value.dtype != "bool":
             message = f"{quote(self.word)} takes bool; {quote(name)} is {value.dtype}."
             hint = f"Compare it with something: '- name: {{ne: [{name}, 0]}}'."
-            scope.report(DtypeMismatch(self.where(*path), message, hints=[hint]))
+            scope.report(DtypeMismatch(self.where(*path), message, hints=[hint], about=[name]))
         elif not self.reduction.of_flags and not is_computed(value.dtype):
             message = f"{quote(self.word)} takes integers, and floating point of at least 16 bits; "
-            scope.report(DtypeMismatch(self.where(*path), f"{message}{quote(name)} is {value.dtype}."))
+            message += f"{quote(name)} is {value.dtype}."
+            scope.report(DtypeMismatch(self.where(*path), message, about=[name]))
         elif self.reduction.divided and not is_float(value.dtype):
             message = f"{quote(self.word)} takes floating point; {quote(name)} is {value.dtype}."
-            scope.report(DtypeMismatch(self.where(*path), message))
+            scope.report(DtypeMismatch(self.where(*path), message, about=[name]))
         return value
 
 

@@ -62,15 +62,16 @@ class Scan(ValueOp):
             return None
         if not is_computed(value.dtype):
             message = f"{quote(self.word)} takes integers, and floating point of at least 16 bits; "
-            scope.report(DtypeMismatch(self.where("value"), f"{message}{quote(self.value)} is {value.dtype}."))
+            message += f"{quote(self.value)} is {value.dtype}."
+            scope.report(DtypeMismatch(self.where("value"), message, about=[self.value]))
         if dim not in value.dims:
             message = f"{quote(self.value)} has the dims [{', '.join(value.dims)}], not {quote(dim)}."
-            scope.report(DimsMismatch(self.where("dim"), message))
+            scope.report(DimsMismatch(self.where("dim"), message, about=[self.value]))
             return None
         start = ValueType(tuple(other for other in value.dims if other != dim), value.dtype)
         if init is not None and (set(init.dims), init.dtype) != (set(start.dims), start.dtype):
             message = f"It starts from a {start}; {quote(str(self.init))} is {init}."
-            scope.report(DimsMismatch(self.where("init"), message))
+            scope.report(DimsMismatch(self.where("init"), message, about=[str(self.init)]))
         return value
 
 

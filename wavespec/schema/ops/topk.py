@@ -72,7 +72,7 @@ class Topk(ValueOp):
             message = (
                 f"{quote(count)} is a dim of {quote(self.value)}; the result has it in place of {quote(self.dim)}."
             )
-            scope.report(DimsMismatch(self.where("k"), message))
+            scope.report(DimsMismatch(self.where("k"), message, about=[self.value]))
             return None
         dims = tuple(count if dim == self.dim else dim for dim in value.dims)
         found, places = ValueType(dims, value.dtype), ValueType(dims, self.dtype)

@@ -95,10 +95,10 @@ class Write(EffectOp):
         if not self.at and value.dims != tensor.shape:
             mine, theirs = ", ".join(value.dims), ", ".join(tensor.shape)
             message = f"{quote(self.value)} has the dims [{mine}]; {quote(self.to)} has [{theirs}]."
-            scope.report(DimsMismatch(self.where("value"), message))
+            scope.report(DimsMismatch(self.where("value"), message, about=[self.value, self.to]))
         elif value.dtype != tensor.dtype:
             message = f"{quote(self.value)} is {value.dtype}; {quote(self.to)} is {tensor.dtype}."
-            scope.report(DtypeMismatch(self.where("value"), message))
+            scope.report(DtypeMismatch(self.where("value"), message, about=[self.value, self.to]))
         return None
 
     def _check_combination(self, tensor: TensorType, value: ValueType | None, scope: Scope) -> None:
@@ -106,7 +106,7 @@ class Write(EffectOp):
             scope.report(NothingToCombine(self.where("combine"), self.to))
         if tensor.dtype == "bool":
             message = f"{quote(str(self.combine))} combines numbers; {quote(self.to)} is bool."
-            scope.report(DtypeMismatch(self.where("combine"), message))
+            scope.report(DtypeMismatch(self.where("combine"), message, about=[self.to]))
         for dim in scope.loops():
             if value is not None and dim not in value.dims:
                 scope.report(CombinedInEveryStep(self.where("value"), self.value, dim))

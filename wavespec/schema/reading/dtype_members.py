@@ -3,6 +3,7 @@ of the kernel for some of the types, come out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -13,6 +14,8 @@ from wavespec.schema.language.one_cause import said_once
 from wavespec.schema.reading.with_dtypes import node_with_dtypes, unknown_names
 from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode
 
+_NAME_OF_TYPES = re.compile(r"_([A-Z][A-Za-z0-9]*)(?=_|$)")
+"""What may be the name of element types in that of a kernel."""
 _SECTIONS = {"dims": "a dim", "params": "a parameter", "tensors": "a tensor"}
 
 
@@ -102,8 +105,17 @@ def name_of(root: Node) -> str:
 
 
 def name_of_member(name: str, parameters: DtypeParameters, chosen: Types) -> str:
-    """`rms_norm` for the first types, `rms_norm_bf16` for others."""
-    return name if chosen == parameters.members()[0] else member_name(name, chosen)
+    """`rms_norm` for the first types, `rms_norm_bf16` for others; of `matmul_T` it is `matmul_bf16` for all."""
+    named = _NAME_OF_TYPES.sub(lambda part: "_" + chosen.get(part[1], part[1]), name)
+    inside = _NAME_OF_TYPES.findall(name)
+    others = {one: dtype for one, dtype in chosen.items() if one not in inside}
+    first = parameters.members()[0]
+    return named if all(first[one] == dtype for one, dtype in others.items()) else member_name(named, others)
+
+
+def name_of_all(name: str, parameters: DtypeParameters) -> str:
+    """What the kernels of all types are called together: `matmul` where they are `matmul_T`."""
+    return _NAME_OF_TYPES.sub(lambda part: "" if part[1] in parameters.choices else part[0], name)
 
 
 def node_to_data(node: Node) -> object:

@@ -37,7 +37,7 @@ class UnknownPart(WavespecError, code="unknown-part"):
         hints = name_hints(name, known, "Its parts are") or (
             "A part is written under 'parts', or in what is extended.",
         )
-        super().__init__(where, f"The spec has no part {quote(name)}.", hints=hints)
+        super().__init__(where, f"The spec has no part {quote(name)}.", hints=hints, about=[name])
 
 
 class WrongInputs(WavespecError, code="wrong-inputs"):
@@ -50,7 +50,7 @@ class WrongInputs(WavespecError, code="wrong-inputs"):
 class UnknownOutput(WavespecError, code="unknown-output"):
     def __init__(self, where: Where, name: str, known: list[str]) -> None:
         hints = name_hints(name, known, "Its outputs are")
-        super().__init__(where, f"{quote(name)} is no output of the part.", hints=hints)
+        super().__init__(where, f"{quote(name)} is no output of the part.", hints=hints, about=[name])
 
 
 class PartCycle(WavespecError, code="part-cycle"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from wavespec.diagnostics import Span, WavespecError
@@ -49,10 +49,18 @@ class ReplacedSpan(Span):
     """The span of a text in which parts were replaced: it knows where the others were written."""
 
     replaced: tuple[Replacement, ...] = field(default=(), compare=False, repr=False)
+    before: Span | None = field(default=None, compare=False, repr=False)
+    """Of the text in which they were replaced."""
+
+    @classmethod
+    def of(cls, span: Span, replaced: tuple[Replacement, ...]) -> ReplacedSpan:
+        """The span of the text at `span` with these replaced."""
+        at = (span.file, span.line, span.column, span.end_line, span.end_column, span.source)
+        return cls(*at, replaced, span)
 
     def part(self, offset: int, length: int) -> Span:
         start, end = self._written(offset, 0), self._written(offset + length, 1)
-        return Span.part(self, start, end - start)
+        return Span.part(self, start, end - start) if self.before is None else self.before.part(start, end - start)
 
     def _written(self, offset: int, side: int) -> int:
         """The place of an offset; inside of a replacement the start (side 0) or the end (1) of what it replaces."""
@@ -118,16 +126,15 @@ def _node(node: Node, types: Types, is_dtype: bool) -> Node:
         case MappingNode(entries, span):
             inner = (Entry(e.key, e.key_span, _node(e.value, types, e.key == "dtype")) for e in entries)
             return MappingNode(tuple(inner), span)
-        case SequenceNode(items, span):
-            return SequenceNode(tuple(_node(item, types, False) for item in items), span)
+        case SequenceNode(items):
+            return replace(node, items=tuple(_node(item, types, False) for item in items))
         case ScalarNode(str(value), span) if is_dtype:
             return ScalarNode(types.get(value, value), span)
         case ScalarNode(str(value), span):
             text, replaced = _replaced(value, types)
             if not replaced:
                 return node
-            at = (span.file, span.line, span.column, span.end_line, span.end_column, span.source)
-            return ScalarNode(int(text) if text.isdigit() else text, ReplacedSpan(*at, replaced))
+            return ScalarNode(int(text) if text.isdigit() else text, ReplacedSpan.of(span, replaced))
         case ScalarNode():
             return node
 
