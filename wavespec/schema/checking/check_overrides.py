@@ -14,7 +14,7 @@ class OverriddenSize(WavespecError, code="overridden-size"):
     """A target or a case replaces a parameter of which a caller has to know the value."""
 
     def __init__(self, where: Where, parameter: str, dim: str, tensor: str | None) -> None:
-        known, other = "which a call has before its case is known", "replace it for the whole target"
+        known, other = "which the case asks about before it has it", "ask about what the size follows from"
         if tensor is not None:
             known = f"a dim of {quote(tensor)}: shapes are the same on every target and in every case"
             other = "write a kernel of its own that 'extends' this one"
@@ -46,11 +46,13 @@ def _unknown(spec: KernelSpec, override: Override, target: str, broken: frozense
 
 
 def _sizes(spec: KernelSpec, override: Override, target: str) -> Iterator[WavespecError]:
-    """Parameters that decide shapes, and in a case those that decide any size: its conditions are tried with it."""
+    """Parameters that decide shapes, and in a case those that decide a size which its conditions name: they are tried
+    on the sizes of the kernel for all calls."""
+    asked = {name for condition in override.when for name in condition.names()} if isinstance(override, Case) else ()
     said = set[str]()
     for dim, parameters in parameters_of_sizes(spec).items():
         tensor = next((name for name, one in spec.tensors.items() if dim in one.shape), None)
-        if tensor is None and not isinstance(override, Case):
+        if tensor is None and dim not in asked:
             continue
         for parameter in (name for name in override.params if name in parameters and name not in said):
             said.add(parameter)
