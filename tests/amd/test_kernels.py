@@ -18,20 +18,25 @@ EACH = [(target, subject) for target in TARGETS for subject in subjects(*TARGETS
 FIRST_EDGES = [
     one for number, one in enumerate(EDGES) if one.subject not in {other.subject for other in EDGES[:number]}
 ]
-OF_GFX950 = ("attention", "gemm_f8", "matmul_mxf8", "matmul_mxf4", "matmul_f8_blocks", "conv2d_nhwc")
-"""Kernels that meet what gfx942 does not have; the simulator runs all of them for it every time."""
+OFTEN = {
+    "gfx942": """attention attention_paged attention_ragged_causal gemm gemm_i8 linear_i4 grouped_gemm matmul_f8_blocks
+        conv2d_nhwc softmax layer_norm cross_entropy cumsum topk scatter_add embedding rope dropout transpose""",
+    "gfx950": "attention matmul_f8 matmul_mxf8 matmul_mxf4 matmul_f8_blocks conv2d_nhwc",
+}
+"""A kernel of each kind, and those that meet what gfx942 does not have; the simulator runs all for both every time."""
 
 
 def _is_often(case: tuple[str, Subject]) -> bool:
-    """One element type of each kernel."""
     target, subject = case
-    is_first = next(one.name for one in subjects(target) if one.file == subject.file) == subject.name
-    is_other = subject.name.endswith(("_f16", "_bf16"))
-    return subject.name in OF_GFX950 if target == "gfx950" else is_first or not is_other
+    return subject.name in OFTEN[target].split()
 
 
 def _name(value: object) -> str:
     return value.name if isinstance(value, Subject) else str(value)
+
+
+def test_kernels_that_run_often_are_there() -> None:
+    assert all({subject.name for subject in subjects(target)} >= set(OFTEN[target].split()) for target in TARGETS)
 
 
 @pytest.mark.parametrize(("target", "subject"), often(EACH, _is_often), ids=_name)

@@ -11,8 +11,16 @@ from wavespec.runtime.kernel import Kernel
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
-_RARELY = ("gated_linear_attention_chunks",)
-"""Compiling takes ten seconds and more."""
+_RARELY = (
+    "align_experts",
+    "attention_capped_window",
+    "attention_evoformer",
+    "causal_conv1d",
+    "gated_linear_attention_chunks",
+    "gated_linear_attention_steps",
+    "max_pool2d",
+)
+"""Compiling takes three seconds and more; lanes run them every time."""
 
 
 def names(trial: Trial) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.checking.check_space import check_space
-from wavespec.schema.language.models import Case, KernelSpec, Override
+from wavespec.schema.language.constraints import Assume
+from wavespec.schema.language.models import Case, KernelSpec, Override, TargetOverride
 from wavespec.schema.resolve import UndefinedName, parameters_of_sizes
 
 
@@ -14,7 +15,7 @@ class OverriddenSize(WavespecError, code="overridden-size"):
     """A target or a case replaces a parameter of which a caller has to know the value."""
 
     def __init__(self, where: Where, parameter: str, dim: str, tensor: str | None) -> None:
-        known, other = "which the case asks about before it has it", "ask about what the size follows from"
+        known, other = "which is asked for before the case of a call is known", "replace it for the whole target"
         if tensor is not None:
             known = f"a dim of {quote(tensor)}: shapes are the same on every target and in every case"
             other = "write a kernel of its own that 'extends' this one"
@@ -27,7 +28,7 @@ def check_overrides(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool)
     for target, settings in spec.targets.items():
         for override in (settings, *settings.cases):
             yield from _unknown(spec, override, target, broken)
-            yield from _sizes(spec, override, target)
+            yield from _sizes(spec, settings, override, target)
             for name, tensor in override.tensors.items():
                 if name in spec.tensors and is_whole:
                     yield from check_space(spec.tensors[name], tensor.space, tensor.where("space"), name)
@@ -45,11 +46,10 @@ def _unknown(spec: KernelSpec, override: Override, target: str, broken: frozense
                 yield UndefinedName(_key(override, section, name, target), name, what, list(known))
 
 
-def _sizes(spec: KernelSpec, override: Override, target: str) -> Iterator[WavespecError]:
-    """Parameters that decide shapes, and in a case those that decide a size which its conditions name: they are tried
-    on the sizes of the kernel for all calls."""
-    asked = {name for condition in override.when for name in condition.names()} if isinstance(override, Case) else ()
+def _sizes(spec: KernelSpec, settings: TargetOverride, override: Override, target: str) -> Iterator[WavespecError]:
+    """Parameters that decide shapes, and in a case also those that decide a size of which conditions speak."""
     said = set[str]()
+    asked = _in_conditions(spec, settings) if isinstance(override, Case) else frozenset[str]()
     for dim, parameters in parameters_of_sizes(spec).items():
         tensor = next((name for name, one in spec.tensors.items() if dim in one.shape), None)
         if tensor is None and dim not in asked:
@@ -57,6 +57,13 @@ def _sizes(spec: KernelSpec, override: Override, target: str) -> Iterator[Wavesp
         for parameter in (name for name in override.params if name in parameters and name not in said):
             said.add(parameter)
             yield OverriddenSize(_key(override, "params", parameter, target), parameter, dim, tensor)
+
+
+def _in_conditions(spec: KernelSpec, settings: TargetOverride) -> frozenset[str]:
+    given = (one for part in (spec, settings, *settings.cases) for one in part.constraints or ())
+    promised = (one.condition for one in given if isinstance(one, Assume))
+    conditions = (*promised, *(condition for case in settings.cases for condition in case.when))
+    return frozenset(name for condition in conditions for name in condition.names())
 
 
 def _key(override: Override, section: str, name: str, target: str) -> Where:
