@@ -148,7 +148,7 @@ graph:
       iterate: C
       body:
         - v: {read: x, dims: [M, B, C], at: {N: B * size(C) + C}}
-        - u: v * 2 + f32(BLOCK)
+        - u: v * 2 + f32(size(C) - BLOCK)
         - {write: u, to: y, at: {N: B * size(C) + C}}
 targets: {cpu: {params: {BLOCK: 32}}}
 workloads: [{M: 3, N: 70}]
@@ -163,6 +163,9 @@ def test_sizes_and_the_reference_are_those_of_the_target(wavespec: Command, tmp_
         result = wavespec("run", spec, *options, "--json")
         (row,) = result.data["results"]
         assert (result.code, row["sizes"]["B"], row["sizes"]["C"]) == (0, -(-70 // block), block)
+    spec.write_text(BLOCKED.replace("params: {BLOCK: 32}", "cases: [{when: [N <= 70], params: {BLOCK: 32}}]"))
+    for options in ("--repeats", "1"), ("--simulate",):  # with 32 more in every element the result would be wrong
+        assert wavespec("run", spec, *options).code == 0
 
 
 @pytest.mark.compiles

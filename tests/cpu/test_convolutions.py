@@ -14,7 +14,7 @@ from wavespec.runtime.kernel import Kernel
 from wavespec.schema import loads
 from wavespec.schema.language.expressions import Num
 
-WINDOWS = [(1, 0, 1), (2, 3, 2)]
+WINDOWS = [pytest.param((1, 0, 1), marks=pytest.mark.rare), (2, 3, 2)]
 """Stride, padding and dilation; `tests/kernels.py` has the usual ones."""
 TYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 PRODUCTS = {"conv2d_nhwc": "bf16", "conv2d_nhwc_f32": "f32"}

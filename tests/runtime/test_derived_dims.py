@@ -13,7 +13,7 @@ from wavespec.emit.shape_checks import size_text
 from wavespec.emit.wrapper import wrapper_module
 from wavespec.generate import _wrapper_input  # pyright: ignore[reportPrivateUsage]
 from wavespec.pipeline import join_cases, lower
-from wavespec.runtime.artifact import ArtifactCase, Assumption, KernelArtifact
+from wavespec.runtime.artifact import ArtifactCase, Assumption, Dim, KernelArtifact
 from wavespec.runtime.checks import ArgumentError, check_inputs
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.manifest import artifact_to_manifest
@@ -191,3 +191,16 @@ def test_sizes_follow_in_a_case_as_its_parameters_say() -> None:
 def test_a_case_whose_own_sizes_are_too_long_is_left_out() -> None:
     plan = make_plan(with_room(), {"M": 2**30, "N": 16, "T": 2**30})
     assert (plan.member, plan.constants) == (1, (2**30, 16, 2**30))
+
+
+def test_a_case_whose_own_sizes_are_none_for_its_kernel_is_left_out() -> None:
+    """Calls are asked for what dims promise of the kernel for all sizes; a case makes H of M in a way of its own."""
+    plain = interface(HALVES)
+    own = Dim("H", 2, None, ("floordiv", "M", 4))
+    case = replace(plain, dims=tuple(own if dim.name == "H" else dim for dim in plain.dims), assumptions=())
+    whole = replace(plain, assumptions=())
+    artifact = replace(whole, cases=(ArtifactCase((), case),))
+    assert [make_plan(artifact, {"M": m, "H": m // 2, "K": 8}).member for m in (8, 12, 16)] == [0, 1, 0]
+    few = replace(case, assumptions=(Assumption("H <= 3", ("le", "H", 3)),))
+    artifact = replace(whole, cases=(ArtifactCase((), few),))
+    assert [make_plan(artifact, {"M": m, "H": m // 2, "K": 8}).member for m in (8, 16)] == [0, 1]

@@ -16,7 +16,7 @@ from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.scalars import Number
-from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target
+from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target, complete_sizes
 from wavespec.sim.cost import operations_of
 from wavespec.sim.simt import numbers_of_call, simulate, strands_of
 from wavespec.sim.stops import StopAt
@@ -62,7 +62,7 @@ class Simulator:
     def workgroups(self, sizes: Mapping[str, int]) -> int:
         """How many of them a call launches."""
         kernel = self.kernel(sizes)
-        numbers = numbers_of_call(kernel, {}, sizes, self.scalars)
+        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self.scalars)
         return math.prod(int(extent.evaluate(numbers)) for extent in kernel.grid)
 
     def call(
@@ -75,7 +75,8 @@ class Simulator:
             name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(given, inputs, strict=True)
         }
         kernel = self.kernel(sizes)
-        report = simulate(kernel, self.machine, arrays, sizes, scalars=self.scalars, stop_at=stop_at)
+        own = self._in_case(sizes)
+        report = simulate(kernel, self.machine, arrays, own, scalars=self.scalars, stop_at=stop_at)
         written = [name for name, tensor in tensors.items() if tensor.role != "input"]
         written.sort(key=lambda name: tensors[name].role == "output")
         results = tuple(elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in written)
@@ -122,7 +123,8 @@ class Simulator:
 
     def _operations(self, sizes: Mapping[str, int], one_workgroup: bool) -> int:
         kernel = self.kernel(sizes)
-        total = operations_of(kernel, numbers_of_call(kernel, {}, sizes, self.scalars), strands_of(kernel))
+        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self.scalars)
+        total = operations_of(kernel, numbers, strands_of(kernel))
         return total // max(1, self.workgroups(sizes)) if one_workgroup else total
 
     def _legal(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
@@ -140,6 +142,12 @@ class Simulator:
 
     def _case(self, sizes: Mapping[str, int]) -> TargetCase:
         return case_for_sizes(self._cases, {**whole_scalars(self.spec, self.scalars), **sizes})
+
+    def _in_case(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes with those that the case of a call makes of others in a way of its own."""
+        free = {name: size for name, size in sizes.items() if self.spec.dims[name].equals is None}
+        whole = complete_sizes(self._case(sizes).spec, {**whole_scalars(self.spec, self.scalars), **free})
+        return {name: whole[name] for name in sizes}
 
     def _broken_assumption(self, sizes: Mapping[str, int]) -> str:
         """A condition that calls of the case for these sizes promise, and these sizes do not meet."""

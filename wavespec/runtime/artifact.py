@@ -103,6 +103,14 @@ class Assumption:
     of_machine: bool = False
     """Whether it is the machine that cannot do more: calls beyond it are left to later cases, where there are some."""
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it does for these sizes; `K % M == 0` says nothing about an empty M, `K / 2 > 4` nothing about an odd
+        K."""
+        try:
+            return bool(evaluate(self.condition, sizes))
+        except ArithmeticError:
+            return False
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -265,7 +273,7 @@ class KernelArtifact:
 
     def member_for(self, sizes: Mapping[str, int]) -> int:
         """Index in `members` of the kernel for a call whose dims have `sizes`."""
-        holds = (all(_holds(condition, sizes) for condition in case.conditions) for case in self.cases)
+        holds = (all(condition.holds(sizes) for condition in case.conditions) for case in self.cases)
         return next((index for index, taken in enumerate(holds) if taken), len(self.cases))
 
     def _sizes_follow(self) -> bool:
@@ -302,10 +310,3 @@ class ArtifactCase:
 
     conditions: tuple[Assumption, ...]
     kernel: KernelArtifact
-
-
-def _holds(condition: Assumption, sizes: Mapping[str, int]) -> bool:
-    try:
-        return bool(evaluate(condition.condition, sizes))
-    except ArithmeticError:  # `K % M == 0` says nothing about an empty M, `K / 2 > 4` nothing about an odd K.
-        return False

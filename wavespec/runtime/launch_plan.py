@@ -56,7 +56,7 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
     own = _sizes_in(taken, sizes)
-    if any(own[name] > LARGEST_SIZE for name in taken.dynamic_dims):
+    if own != sizes and not _is_for(taken, own):
         member, taken, own = len(artifact.cases), artifact, dict(sizes)
     sizes = own
     strided = [(tensor, tensor.is_strided) for tensor in artifact.tensors] if artifact.numbers else []
@@ -86,6 +86,13 @@ def _sizes_in(taken: KernelArtifact, sizes: Mapping[str, int]) -> dict[str, int]
         ready = [name for name, equals in follow.items() if follow.keys().isdisjoint(names_in(equals))]
         known |= {name: evaluate(follow.pop(name), known) for name in ready}
     return known
+
+
+def _is_for(taken: KernelArtifact, sizes: Mapping[str, int]) -> bool:
+    """Whether a case's own sizes are such as its kernel relies on."""
+    multiples = all(sizes[dim.name] % dim.multiple_of == 0 for dim in taken.dims if dim.equals is not None)
+    fit = all(sizes[name] <= LARGEST_SIZE for name in taken.dynamic_dims)
+    return fit and multiples and all(one.holds(sizes) for one in taken.assumptions)
 
 
 def _strides(tensor: TensorParameter, sizes: Mapping[str, int]) -> tuple[int, ...]:
