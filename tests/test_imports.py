@@ -40,6 +40,7 @@ ALLOWED = {
     "emit": (
         "emit",
         "ir",
+        "ops.dim_sizes",
         "targets",
         "schema",
         "diagnostics",
