@@ -62,7 +62,7 @@ def test_spec_of_the_project_is_clean_on_every_target(path: Path) -> None:
     spec, warnings = load_with_warnings(path)
     assert not warnings
     for target in targets_of(spec):
-        assert all(value > 0 for value in resolve_params(spec_for_target(spec, target)).values())
+        assert all(value >= 0 for value in resolve_params(spec_for_target(spec, target)).values())
 
 
 def test_extends_takes_everything_that_is_not_written(project: Path) -> None:

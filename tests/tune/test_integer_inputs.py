@@ -33,7 +33,7 @@ def test_the_graph_says_what_integers_mean(spec: str, expected: dict[str, tuple[
 
 @pytest.mark.parametrize("length", [0, 1, 30])
 def test_integers_are_drawn_for_their_use(length: int) -> None:
-    ((_, extend),) = kernels_of(SPECS / "attention_extend.wave.yaml")
+    (_, extend), *_ = kernels_of(SPECS / "attention_extend.wave.yaml")
     sizes = {"T": length, "P": 20, "S": 4, "H": 1, "G": 1, "D": 8, "E": 8, "L": 6}
     names = [name for name, tensor in extend.tensors.items() if tensor.role != "output"]
     drawn = dict(zip(names, random_inputs(extend, sizes, 0, "cpu"), strict=True))
@@ -44,6 +44,6 @@ def test_integers_are_drawn_for_their_use(length: int) -> None:
 
 
 def test_counts_reach_from_none_to_all() -> None:
-    ((_, padded),) = kernels_of(SPECS / "attention_padded.wave.yaml")
+    (_, padded), *_ = kernels_of(SPECS / "attention_padded.wave.yaml")
     sizes = {"B": 100, "H": 1, "M": 1, "N": 3, "D": 8, "E": 8}
     assert set(random_inputs(padded, sizes, 0, "cpu")[-1].tolist()) == {0, 1, 2, 3}
