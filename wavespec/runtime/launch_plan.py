@@ -81,7 +81,7 @@ def _sizes_in(taken: KernelArtifact, sizes: Mapping[str, int]) -> dict[str, int]
     """The sizes with those dims that the kernel of a case makes of others in a way of its own, such as room beside the
     rows of an image."""
     known = dict(sizes)
-    follow = {dim.name: dim.equals for dim in taken.dims if dim.equals is not None}
+    follow = {dim.name: dim.equals for dim in taken.dims if dim.equals is not None and dim.size is None}
     while follow:
         ready = [name for name, equals in follow.items() if follow.keys().isdisjoint(names_in(equals))]
         known |= {name: evaluate(follow.pop(name), known) for name in ready}
