@@ -30,7 +30,7 @@ class Attention:
     @property
     def spec(self) -> KernelSpec:
         text = (SPECS / "attention.wave.yaml").read_text(encoding="utf-8")
-        return spec_for_head(loads(text.replace("bf16", self.dtype)), self.target, self.head)
+        return spec_for_head(loads(text.replace("[bf16, f16]", f"[{self.dtype}]")), self.target, self.head)
 
     def run(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """``softmax(q kᵀ / sqrt(D)) v`` of tensors [heads, rows, D]."""

@@ -21,7 +21,7 @@ FIRST_EDGES = [
 OFTEN = {
     "gfx942": """attention attention_paged attention_ragged_causal gemm gemm_i8 linear_i4 grouped_gemm matmul_f8_blocks
         conv2d_nhwc softmax layer_norm cross_entropy cumsum topk scatter_add embedding rope dropout transpose""",
-    "gfx950": "attention matmul_f8 matmul_mxf8 matmul_mxf4 matmul_f8_blocks conv2d_nhwc",
+    "gfx950": "attention matmul_mxf8 matmul_mxf4 matmul_f8_blocks conv2d_nhwc",
 }
 """A kernel of each kind, and those that meet what gfx942 does not have; the simulator runs all for both every time."""
 
