@@ -55,7 +55,7 @@ def make_plan(artifact: KernelArtifact, sizes: Mapping[str, int]) -> LaunchPlan:
     it lacks the words of scalars."""
     member = artifact.member_for(sizes)
     taken = artifact.members[member]
-    own = _sizes_in(taken, sizes)
+    own = dict(sizes) if taken is artifact else _sizes_in(taken, sizes)
     if own != sizes and not _is_for(taken, own):
         member, taken, own = len(artifact.cases), artifact, dict(sizes)
     sizes = own

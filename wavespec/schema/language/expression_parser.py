@@ -61,7 +61,7 @@ class UnknownFunction(WavespecError, code="unknown-function"):
 
     def __init__(self, span: Span, name: str, allowed: Mapping[str, tuple[int, int]]) -> None:
         hints = name_hints(name, allowed, "The functions are", LANGUAGE_PAGE)
-        super().__init__(span, f"{quote(name)} is not a function.", hints=hints)
+        super().__init__(span, f"{quote(name)} is not a function.", hints=hints, about=[name])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from wavespec.diagnostics import Span, WavespecError, enumeration
 
-_SAID_ONCE = ("undefined-name", "dim-not-tiled", "incomplete-workload", "unknown-part", "unknown-output")
+_SAID_ONCE = (
+    "undefined-name",
+    "unknown-function",
+    "dim-not-tiled",
+    "incomplete-workload",
+    "unknown-part",
+    "unknown-output",
+)
 """Codes of errors that say the same at every use of what is not there."""
 
 _Cause = tuple[str, tuple[str, ...]]
