@@ -9,9 +9,10 @@ import sys
 import pytest
 import sympy
 
-from wavespec.ir.expr import Expr, at_most, ceildiv, const, joined, less, maximum, minimum, settled, symbol
+from wavespec.ir.expr import Expr, at_most, ceildiv, const, less, maximum, minimum, symbol
 from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.expr_sympy import from_sympy, to_sympy
+from wavespec.ir.quotients import joined, settled
 from wavespec.ir.tokens import IRSyntaxError
 
 LANE = symbol("lane", 0, 63)

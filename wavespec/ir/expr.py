@@ -71,7 +71,7 @@ class Expr:
         return expr_to_text(self)
 
     def __reduce__(self) -> tuple[Callable[..., Expr], tuple[Any, ...]]:
-        return _rebuild, (self.kind, self.args)
+        return rebuilt, (self.kind, self.args)
 
     @property
     def order(self) -> str:
@@ -165,30 +165,6 @@ def ceildiv(left: Expr | int, right: int) -> Expr:
 def total(parts: Iterable[tuple[Expr, int]]) -> Expr:
     """The sum of expressions, each so many times: at once, without the sums on the way."""
     return _sum(*parts)
-
-
-def joined(high: Expr, low: Expr, base: Expr) -> Expr:
-    """``high · base + low``; what was taken apart into quotient and remainder is whole again."""
-    if low.kind == "mod" and low.args[1] is base and high is low.args[0] // base:
-        return low.args[0]
-    return high * base + low
-
-
-@lru_cache(maxsize=1 << 12)
-def settled(expr: Expr) -> Expr:
-    """The same, with what never carries into a quotient by a number left out of it: ``(8·x + 3) // 16`` as
-    ``8·x // 16``, and the remainder as ``8·x % 16 + 3``."""
-    if expr.kind == "sum":
-        return _sum((const(expr.args[0]), 1), *((settled(term), coefficient) for coefficient, term in expr.args[1]))
-    if expr.kind in ("const", "symbol"):
-        return expr
-    left, right = map(settled, expr.args) if len(expr.args) == 2 else (None, None)
-    if left is None or right is None or expr.kind not in ("floordiv", "mod") or not right.is_const:
-        return reduce(_BUILD[expr.kind], map(settled, expr.args))
-    loose = _excess(left, right)
-    if expr.kind == "floordiv":
-        return _floordiv(left - loose, right)
-    return _mod(left - loose, right) + loose
 
 
 def at_most(left: Expr, right: Expr) -> bool:
@@ -356,7 +332,7 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:
             return const(1)
-        left = left - _excess(left, right)
+        left = left - loose_part(left, right)
         positive = right.low is not None and right.low >= 1
         if positive and left.low is not None and left.low >= 0 and less(left, right):
             return const(0)
@@ -374,7 +350,7 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     if divisor == 1:
         return left
     quotient, rest = _split(left, divisor)
-    excess = _excess(rest, right)
+    excess = loose_part(rest, right)
     if excess.terms() or rest.is_const:
         return quotient if excess is rest else quotient + _floordiv(rest - excess, right)
     common = math.gcd(divisor, *(coefficient for coefficient, _ in rest.terms()))
@@ -391,7 +367,7 @@ def _floordiv(left: Expr, right: Expr) -> Expr:
     return quotient + _intern("floordiv", (rest, right), low, high, exact, rest.symbols)
 
 
-def _excess(left: Expr, right: Expr) -> Expr:
+def loose_part(left: Expr, right: Expr) -> Expr:
     """What never carries into the quotient: less than what the rest of ``left``, and ``right``, are multiples of."""
     (constant, terms), step = _linear(left), right.divisor
     loose = _sum((const(constant), 1), *((term, c) for c, term in terms if c * term.divisor % step))
@@ -405,7 +381,7 @@ def _mod(left: Expr, right: Expr) -> Expr:
     if not right.is_const:
         if left is right:
             return const(0)
-        if (excess := _excess(left, right)) is not const(0):
+        if (excess := loose_part(left, right)) is not const(0):
             return _mod(left - excess, right) + excess
         known = math.gcd(left.divisor, right.divisor)
         high = None if right.high is None else right.high - known
@@ -456,7 +432,8 @@ _BUILD: dict[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-def _rebuild(kind: Kind, args: tuple[Any, ...]) -> Expr:
+def rebuilt(kind: Kind, args: tuple[Any, ...]) -> Expr:
+    """The expression of this kind with these arguments, in normal form."""
     if kind == "const":
         return const(*args)
     if kind == "symbol":

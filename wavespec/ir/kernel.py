@@ -15,12 +15,13 @@ from typing import Literal
 
 from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DType
-from wavespec.ir.expr import Expr, const, joined, symbol
+from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.expr import total as total_of
 from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
 from wavespec.ir.op import Op, Region, TileType, Value, VectorType
 from wavespec.ir.op import attribute_pairs as attribute_pairs
+from wavespec.ir.quotients import joined
 
 Space = Literal["global", "shared", "private", "signal"]
 

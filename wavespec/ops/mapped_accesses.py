@@ -8,10 +8,11 @@ from functools import lru_cache
 from itertools import groupby, islice, pairwise, takewhile
 from typing import NamedTuple
 
-from wavespec.ir.expr import Expr, const, less, minimum, settled
+from wavespec.ir.expr import Expr, const, less, minimum
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout
 from wavespec.ir.names import operand_name
+from wavespec.ir.quotients import settled
 from wavespec.ir.thread import Mask, ThreadBuilder
 from wavespec.ops.accesses import Coordinates, copied_together, is_aligned, regroup, stored_later
 from wavespec.ops.contexts import ThreadContext

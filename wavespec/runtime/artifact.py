@@ -219,7 +219,7 @@ class KernelArtifact:
                 not any(dim in self.leading_dims for tensor in self.tensors for dim in tensor.dims[1:]),
                 "a dim that stands for leading ones is not the first of a tensor",
             ),
-            (self._sizes_follow(), "a dim follows from itself"),
+            (self.following().keys() == self._derived().keys(), "a dim follows from itself"),
             (all(t.dims for t in self.tensors if t.dtype in PACKED), "a tensor of packed elements has no dims"),
             (
                 all(m.swizzle_bytes in (0, 32, 64, 128) and m.fits(ranks.get(m.tensor, 0)) for m in self.tensor_maps),
@@ -276,13 +276,17 @@ class KernelArtifact:
         holds = (all(condition.holds(sizes) for condition in case.conditions) for case in self.cases)
         return next((index for index, taken in enumerate(holds) if taken), len(self.cases))
 
-    def _sizes_follow(self) -> bool:
-        """Whether a call that has a size for every dim of an input has one for all dims."""
-        missing = {dim.name: names_in(dim.equals) for dim in self.dims if dim.equals is not None and dim.size is None}
-        while ready := [name for name, behind in missing.items() if not behind & missing.keys()]:
-            for name in ready:
-                del missing[name]
-        return not missing
+    def following(self) -> dict[str, SizeExpr]:
+        """The dims that follow from others, each behind those, and what they are; without any that follow from
+        themselves."""
+        left = self._derived()
+        found: dict[str, SizeExpr] = {}
+        while ready := [name for name, equals in left.items() if left.keys().isdisjoint(names_in(equals))]:
+            found |= {name: left.pop(name) for name in ready}
+        return found
+
+    def _derived(self) -> dict[str, SizeExpr]:
+        return {dim.name: dim.equals for dim in self.dims if dim.equals is not None and dim.size is None}
 
     def _known_numbers(self) -> set[str]:
         """What conditions may name beside dims."""

@@ -10,7 +10,7 @@ from math import prod
 from wavespec.ir.strided import offset_of, span_elements, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, KernelArtifact, TensorParameter
 from wavespec.runtime.checks import LARGEST_SIZE
-from wavespec.runtime.size_expr import evaluate, names_in
+from wavespec.runtime.size_expr import evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,8 @@ def _sizes_in(taken: KernelArtifact, sizes: Mapping[str, int]) -> dict[str, int]
     """The sizes with those dims that the kernel of a case makes of others in a way of its own, such as room beside the
     rows of an image."""
     known = dict(sizes)
-    follow = {dim.name: dim.equals for dim in taken.dims if dim.equals is not None and dim.size is None}
-    while follow:
-        ready = [name for name, equals in follow.items() if follow.keys().isdisjoint(names_in(equals))]
-        known |= {name: evaluate(follow.pop(name), known) for name in ready}
+    for name, equals in taken.following().items():
+        known[name] = evaluate(equals, known)
     return known
 
 
