@@ -46,11 +46,11 @@ class DealtTiles:
         are computed at the same time.
         """
         *others, along = grid.values()
-        length = maximum(along, 1)
-        pairs = ceildiv(_PLANES, 2) * length
+        length = maximum(along, 1)  # nothing is divided by 0 where there is none
+        pairs = ceildiv(_PLANES, 2) * along
         plane, place = _PAIR // length * 2 + turn % 2, _turned(_PAIR % length, length, turn)
         number = place * _PLANES + plane
-        rounds = _of_one(worker, workers, pairs) + _of_one(worker, workers, _PLANES // 2 * length)
+        rounds = _of_one(worker, workers, pairs) + _of_one(worker, workers, _PLANES // 2 * along)
         return replace(
             self,
             number=self.number + _PAIRED * (number - self.number),
