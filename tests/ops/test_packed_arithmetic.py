@@ -70,9 +70,9 @@ def test_it_makes_no_difference_that_f32_is_rounded_to_first(function: str, dtyp
     with np.errstate(all="ignore"):
         exact = _OF_NUMPY[function](a.astype(np.float64), b.astype(np.float64))
         by_f32 = _OF_NUMPY[function](a.astype(np.float32), b.astype(np.float32)).astype(TYPES[dtype])
-    smallest = {"bf16": 2.0**-126, "f16": 2.0**-24}[dtype]
-    judged = (abs(exact) >= smallest) | (exact == 0)  # f32 has smaller ones than f16, not than bf16
-    assert np.array_equal(by_f32[judged], exact.astype(TYPES[dtype])[judged], equal_nan=True)
+        smallest = {"bf16": 2.0**-126, "f16": 2.0**-24}[dtype]
+        judged = (abs(exact) >= smallest) | (exact == 0)  # f32 has smaller ones than f16, not than bf16
+        assert np.array_equal(by_f32[judged], exact.astype(TYPES[dtype])[judged], equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
