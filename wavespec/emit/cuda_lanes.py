@@ -81,9 +81,9 @@ class CudaLanes(LaneOperations):
         self.values[op.result.name] = tuple(Part(name, 2) for name in names)
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
-        if function in self.machine.packed_arithmetic.get(dtype.name, ()):
-            # IREE makes arithmetic of f32 of the dialect-neutral forms.
-            return self.text.op(f"llvm.f{function} {', '.join(names)} : {vector_type(dtype, size)}")
+        if function == "mul" and dtype.name in self.machine.packed_products:
+            # IREE makes a product of f32 of the dialect-neutral form.
+            return self.text.op(f"llvm.fmul {', '.join(names)} : {vector_type(dtype, size)}")
         if instruction := self.machine.approximations.get(function):
             assert (dtype.name, size) == ("f32", 1), "registers of floating point are scalars"
             code = f'asm_dialect = att "{instruction} $0, $1;", "=f,f" {names[0]} : (f32) -> f32'

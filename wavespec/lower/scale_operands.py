@@ -40,7 +40,7 @@ class ScaleOperands(Pass):
             made: list[Op] = []
             has_bits = any(scale.tile.dtype.mantissa for scale in scales)
             multiplied = _COMPUTED if has_bits else _MULTIPLIED
-            computed = multiplied if "mul" in machine.packed_arithmetic.get(multiplied, ()) else _COMPUTED
+            computed = multiplied if multiplied in machine.packed_products else _COMPUTED
             types = computed, multiplied
             scaled = [_scaled(op, *pair, types, made, fresh) for pair in zip((lhs, rhs), scales, strict=True)]
             return (*made, replace(op, operands=(*scaled, acc)))

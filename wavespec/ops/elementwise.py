@@ -199,7 +199,7 @@ def to_tile(statement: Elementwise, context: TileContext) -> None:
 
 
 def to_thread(op: Op, context: ThreadContext) -> None:
-    """In f32 where the type has fewer bits, and the machine has no instructions for it."""
+    """In f32 where the type has fewer bits."""
     build, result = context.build, op.result
     layout, dtype = result.tile.layout, result.tile.dtype
     assert layout is not None
@@ -211,8 +211,9 @@ def to_thread(op: Op, context: ThreadContext) -> None:
 
     if op.get("fast"):
         meaning = replace(meaning, steps=_plain(word) if word in context.machine.approximations else FAST[word])
-    if word in context.machine.packed_arithmetic.get(dtype.name, ()):
-        # F32 has more than twice the digits, so that it makes no difference whether it is rounded to first.
+    if word == "mul" and dtype.name in context.machine.packed_products and context.factors:
+        # F32 has all bits of a product, which is rounded once either way.  Kernels without matrix products wait for
+        # memory, and have no registers to spare for pairs.
         meaning = replace(meaning, is_exact=True)
 
     def piece(*values: Value) -> Value:

@@ -256,9 +256,8 @@ class Machine:
     """Whether the compiler behind can be told to leave registers for so many workgroups of a processor."""
     barriers: int = 1
     """Barriers that a workgroup has, for all of its waves or for some."""
-    packed_arithmetic: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Types of fewer bits than f32, and functions that an instruction computes of several elements of one at a time,
-    rounded once."""
+    packed_products: tuple[str, ...] = ()
+    """Types of fewer bits than f32 whose elements an instruction multiplies, several at a time."""
     widened_pairs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Types of 8 bits and less of which two are made numbers of 16 bits at a time: by an instruction, and what it calls
     them, or where that is empty by their bits."""
