@@ -17,13 +17,14 @@ from wavespec.collector import without_collecting
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
 from wavespec.emit.interface import case_conditions, launch_interface, shaped_by
+from wavespec.emit.mlir_text import TooLong
 from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.ir.kernel import Kernel as IRKernel
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.contracts import are_checked
-from wavespec.lower.limit_code import check_lines
+from wavespec.lower.limit_code import check_lines, too_much_code
 from wavespec.lower.order import PASSES
 from wavespec.lower.promote_shared import check_shared
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
@@ -121,7 +122,10 @@ def kernel_to_module(
 ) -> EmittedModule:
     """What `emit` makes, of the kernel after all passes."""
     interface = launch_interface(kernel, machine, resolved)
-    module = (timings or Timings()).run("mlir", lambda: thread_to_module(kernel, machine, interface))
+    try:
+        module = (timings or Timings()).run("mlir", lambda: thread_to_module(kernel, machine, interface))
+    except TooLong as error:
+        raise too_much_code(error.lines, kernel, machine) from None
     check_lines(module.text, kernel, machine)
     if machine.concurrent_waves:
         check_shared(kernel, machine, module.interface.shared_memory_bytes)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 
-from tests.amd.amd_gemms import Gemm, count, figures, loaded, loop, opcodes, require_emulator, run
+from tests.amd.amd_gemms import AnyGemm, Gemm, count, figures, loaded, loop, opcodes, require_emulator, run
+from tests.amd.emulated import emulated
+from wavespec.schema import KernelSpec, loads
 
 require_emulator()
 pytestmark = [pytest.mark.amd, pytest.mark.rare]
@@ -35,7 +39,7 @@ def scheduled(case: Gemm, schedule: str = "{stages: 2}") -> Gemm:
 DEFAULT = scheduled(CASES[0])
 
 
-def lines(gemm: Gemm, opcode: str, *, copies: bool = False) -> list[Any]:
+def lines(gemm: AnyGemm, opcode: str, *, copies: bool = False) -> list[Any]:
     """Instructions of the code object, by opcode; ``copies``: of those, the ones into shared memory."""
     return [one for one in loaded(gemm)[0].ins if one.base == opcode and bool(one.mod.get("lds")) == copies]
 
@@ -161,3 +165,59 @@ def test_reads_have_returned_when_others_may_copy_over_them() -> None:
 def _said(one: Any, run_: Callable[[Any], Any]) -> str:
     with instead(one, run_):
         return goes_wrong(DEFAULT)
+
+
+@dataclass(frozen=True)
+class Falling:
+    """Two products one behind the other, of as many steps as there are rows before a tile: none for the first tile."""
+
+    schedule: str
+    dtype: str = "f16"
+    target: str = "gfx950"
+    tile: tuple[int, int, int] = (64, 64, 32)
+
+    @property
+    def spec(self) -> KernelSpec:
+        step = """
+      iterate: K
+      end: start(M)
+      carry: {acc: BEFORE}
+      body:
+        - a_tile: {read: a}
+        - b_tile: {read: b}
+        - acc: {mma: [a_tile, b_tile, acc]}"""
+        return loads(f"""\
+apiVersion: wavespec/v1
+kind: Kernel
+name: falling
+dims: {{M: {{}}, N: {{}}, K: {{multiple_of: 32}}}}
+tensors:
+  a: {{shape: [M, K], dtype: f16, space: shared}}
+  b: {{shape: [N, K], dtype: f16, space: shared}}
+  c: {{shape: [M, N], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: M, tile: 64, axis: 0}}
+  - {{workgroup: N, tile: 64, axis: 1}}
+  - {{tiling: K, tile: 32}}
+  - {{wave: M, tile: 32}}
+  - {{wave: N, tile: 32}}
+  - {{hardware: {{mma: auto}}}}
+graph:
+  - zero: {{register: [M, N], dtype: f32, value: 0}}
+  - first:{step.replace("BEFORE", "zero")}
+  - second:{step.replace("BEFORE", "first.acc")}
+  - {{write: second.acc, to: c}}
+schedule: {self.schedule}
+""")
+
+
+@pytest.mark.parametrize("schedule", ["{stages: 2}", "{stages: 3}", "{stages: 4}"])
+def test_copies_of_loops_without_steps_are_awaited_too(schedule: str) -> None:
+    """What a loop copies ahead has landed before the next one copies to the same place, and before the end."""
+    case = Falling(schedule)
+    assert lines(case, COPY, copies=True)
+    for m, n, k in ((64, 64, 64), (200, 70, 128), (130, 3, 32), (65, 1, 0)):
+        a, b = (torch.randint(-3, 4, (rows, k)).half() for rows in (m, n))
+        steps = torch.arange(m)[:, None] // 64 * 64 > torch.arange(k)
+        found = emulated(case, {"M": m, "N": n, "K": k}, (a, b))["c"]
+        assert torch.equal(found.double(), 2 * (a.double() * steps) @ b.double().T), (m, n, k)

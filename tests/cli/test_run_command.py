@@ -413,3 +413,14 @@ def test_the_case_of_a_run_is_named(wavespec: Command, small: Path) -> None:
     row = wavespec("bench", small, "--repeats", "1", "--json").data["results"][0]
     assert row["case"] == ["M <= 40"] and row["gbytes_per_second"] > 0 and row["torch_gbytes_per_second"] > 0
     assert "roofline_share" not in row  # the peaks of CPUs are not known
+
+
+@pytest.mark.compiles
+def test_the_case_of_a_run_is_the_one_that_was_launched(wavespec: Command, small: Path) -> None:
+    """Strides of the call take part in the choice: the case for contiguous rows was named for views as well."""
+    cases = '{BLOCK_M: 24}, cases: [{when: ["stride(a, M) == K"], params: {BLOCK_M: 40}}]'
+    text = small.read_text().replace("{BLOCK_M: 24}", cases)
+    small.write_text(re.sub(r"(shape: .*dtype: \w+)", r"\1, strides: any", text))
+    assert "\n  case           stride(a, M) == K\n" in wavespec("run", small, "--repeats", "1").out
+    row = wavespec("run", small, "--strided", "8", "--repeats", "1", "--json").data["results"][0]
+    assert row["verdict"] == "ok" and row["case"] == []

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.lower.gemms import CPU, NVIDIA
 from tests.specs import without_target
 from wavespec.ir.kernel import Op
+from wavespec.lower.keep_results import KeepResults
 from wavespec.pipeline import lower
 from wavespec.schema import loads, spec_for_target
+from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -87,3 +90,53 @@ def test_a_narrower_output_keeps_nothing() -> None:
 def test_other_arguments_are_computed() -> None:
     changes = {"exp(S(last) - S(rows.largest)) / sums": "exp(S(last) + S(rows.largest)) / sums"}
     assert loops("softmax", CPU, changes)[2] == ["x", "add", "exp", "div", "write"]
+
+
+FALLING = """\
+apiVersion: wavespec/v1
+kind: Kernel
+name: falling
+dims: {M: {}, N: {max: 256}}
+tensors:
+  x: {shape: [M, N], dtype: f32}
+  y: {shape: [M, N], dtype: f32, role: output}
+constraints:
+  - {workgroup: M, tile: 1, axis: 0}
+  - {tiling: N, tile: 16}
+graph:
+  - none: {register: [M], dtype: f32, value: 0}
+  - sums:
+      iterate: N
+      end: "8 * end(M) - 24"
+      carry: {total: none}
+      body:
+        - again: {read: x}
+        - power: exp(again - 1)
+        - total: {sum: power, dim: N, init: total}
+  - results:
+      iterate: N
+      end: "8 * end(M) - 24"
+      carry: {}
+      body:
+        - last: {read: x}
+        - result: exp(last - 1) / sums.total
+        - {write: result, to: y}
+"""
+
+
+@pytest.mark.parametrize("space", ["", ", space: streamed"])
+def test_loops_that_may_have_no_steps_leave_what_they_would_without(
+    space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first rows have no step. Loops whose bounds are values compare as different, and keep nothing."""
+    spec = loads(FALLING.replace("role: output", f"role: output{space}"))
+    kept = lower(spec, CPU)
+    assert any(op.get("memory") in ("y", "power.kept") and op.name == "load" for op in kept.walk()), "read again"
+    monkeypatch.setattr(KeepResults, "applies_to", lambda *_: False)
+    plain = lower(spec, CPU)
+    for columns in (0, 1, 16, 50):
+        inputs = {"x": np.random.default_rng(columns).standard_normal((8, columns), np.float32)}
+        sizes = {"M": 8, "N": columns}
+        first, second = (simulate(one, CPU, inputs, sizes) for one in (kept, plain))
+        assert first.ok and second.ok, first.render()
+        np.testing.assert_array_equal(first.tensors["y"], second.tensors["y"])

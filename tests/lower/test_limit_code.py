@@ -113,3 +113,25 @@ def test_tiles_of_any_size_compile_where_turns_may_share_them() -> None:
     """What one wave takes is what is code; unless the spec says it, the compiler does."""
     text = TEXT.replace("  - {wave: M, tile: R}\n  - {wave: N, tile: C}\n", "")
     assert emit(loads(text), V3).text.count("\n") < V3.most_lines // 10
+
+
+def test_writing_stops_at_the_first_line_too_many() -> None:
+    """Accesses with bound checks are few steps and many lines: all of them were written, and counted then."""
+    text = TEXT.replace("1048576", "1024").replace("{read: x}", "{read: x, at: {N: N - 1}}")
+    steps = sum(1 for _ in lower(loads(text), V3).walk())
+    small = replace(V3, most_lines=2 * steps)
+    with pytest.raises(WavespecError, match=f"too-much-code.*at least {small.most_lines + 1} lines"):
+        emit(loads(text), small)
+
+
+def test_elements_that_are_combined_count_one_by_one() -> None:
+    """Places that values say may be in loops, but atomic operations are not: this took 13 s."""
+    text = (
+        TEXT.replace("tensors:\n", "tensors:\n  rows: {shape: [M], dtype: i32}\n")
+        .replace("role: output}", "role: inout}")
+        .replace("C: 1048576", "C: 32768")
+        .replace('  - r: "v + 1"\n', "  - row: {read: rows}\n")
+        .replace("{write: r, to: y}", "{write: v, to: y, at: {M: row}, combine: add}")
+    )
+    with pytest.raises(WavespecError, match="too-much-code"):
+        lower(loads(text), V3, after="limit-code")

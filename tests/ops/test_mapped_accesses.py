@@ -12,6 +12,8 @@ from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Op
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
+from wavespec.ops import mapped_accesses
+from wavespec.ops.mapped_accesses import MappedTensor
 from wavespec.pipeline import lower
 from wavespec.schema import loads
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
@@ -142,3 +144,24 @@ def test_the_reference_leaves_what_is_outside_as_zero() -> None:
 @pytest.mark.parametrize("size", [0, 3])
 def test_the_size_of_an_empty_dim_divides_as_one(machine: Machine, place: str, size: int) -> None:
     assert_exact(divided_by_empty(place), machine, {"M": size, "K": 20})
+
+
+@MACHINES
+@pytest.mark.parametrize("at", PLACES.values(), ids=PLACES)
+def test_ends_of_an_access_tell_what_all_elements_of_it_would(
+    machine: Machine, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = copy(at, at.replace("row", "M"))
+    kernel = print_kernel(lower(spec, machine))
+    monkeypatch.setattr(mapped_accesses, "_neighbours", lambda *_: 1)
+    assert print_kernel(lower(spec, machine)) == kernel
+
+
+def test_places_of_neighbours_are_not_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large tiles took seconds: of what is 16 elements wide, two places are enough."""
+    asked = list[object]()
+    element = MappedTensor.element
+    monkeypatch.setattr(MappedTensor, "element", lambda *given: asked.append(given) or element(*given))
+    text = dump_yaml(copy("{N: N}")).replace("N: {}", "N: {multiple_of: 16}")
+    lower(loads(text.replace("tile: 32", "tile: 256")), CPU)
+    assert 0 < len(asked) <= 4 * 256 * 2 // 4

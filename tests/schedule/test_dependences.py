@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from tests.lower.gemms import AMD, NVIDIA, Gemm
+from tests.schedule.products_of_sums import TEXT
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.schedule.dependences import Dependence, dependences, staged_memories
+from wavespec.pipeline import lower
+from wavespec.schedule import dependences as module
+from wavespec.schedule.dependences import Dependence, dependences, staged_memories, stores_ahead
+from wavespec.schedule.feeding import feeding, symbols_of
+from wavespec.schema import loads
 from wavespec.targets.machine import Machine
 
 PROMISED = ("", "", "multiple_of: 8")
@@ -57,3 +66,30 @@ def test_staged_memories_are_those_that_the_loop_fills() -> None:
     kernel, loop, _ = found(AMD)
     assert set(staged_memories(kernel, loop.body.ops)) == {"a.shared", "b.shared"}
     assert staged_memories(kernel, kernel.body) == ()
+
+
+def test_each_operation_is_asked_at_most_once_what_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of many accesses took seconds: all operations were looked through for every store."""
+    kernel, loop, _ = found(AMD)
+    asked = list[Op]()
+    monkeypatch.setattr(module, "symbols_of", lambda op: asked.append(op) or symbols_of(op))
+    ahead = stores_ahead(kernel, loop.body.ops)
+    assert 0 < len(asked) <= len(loop.body.ops)
+    assert {loop.body.ops[number].node for number in ahead} == {"a_tile.store", "b_tile.store"}
+
+
+def test_what_is_made_of_products_is_not_stored_ahead() -> None:
+    """Sums that waves hand to each other through the memory of the workgroup belong to the step."""
+    kernel = lower(loads(TEXT.split("schedule:")[0]), AMD, after="tile-to-thread")
+    checked = 0
+    for loop in (op for op in kernel.walk() if op.name == "for"):
+        ops, staged = loop.body.ops, staged_memories(kernel, loop.body.ops)
+        stores = [number for number, op in enumerate(ops) if op.name == "store" and op["memory"] in staged]
+
+        def is_of_step(number: int, ops: Sequence[Op] = ops, staged: Sequence[str] = staged) -> bool:
+            makers = [ops[maker] for maker in feeding(ops, [number])]
+            return any(op.name == "mma" or op.get("memory") in staged for op in makers)
+
+        assert stores_ahead(kernel, ops) == [number for number in stores if not is_of_step(number)]
+        checked += len(stores)
+    assert checked

@@ -325,6 +325,7 @@ def _measured(
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None, **scalars))
     seconds = median_seconds(calls, device, repeats)
+    launched = kernel.member_for(*arguments, **outputs, **scalars)
     return {
         "ok": (verdict := verdict_of(found, doubts)) in ("ok", "shows little"),
         "verdict": verdict,
@@ -333,7 +334,7 @@ def _measured(
         **scalars_of(scalars),
         **errors_of(found, doubts),
         "threads": torch.get_num_threads() if device == "cpu" else None,
-        **_rates(one, target, sizes, device, seconds),
+        **_rates(one, target, sizes, device, seconds, launched),
     }
 
 
@@ -356,15 +357,18 @@ def _judged(
     return found, [*doubts, *of_results, *(doubts_about_sameness(results, others) if seeds else ())]
 
 
-def _rates(one: Run, target: str, sizes: dict[str, int], device: str, seconds: list[float]) -> dict[str, Any]:
-    """What times are in operations and bytes a second, of which case, and beside what the device could do."""
+def _rates(
+    one: Run, target: str, sizes: dict[str, int], device: str, seconds: list[float], launched: int
+) -> dict[str, Any]:
+    """What times are in operations and bytes a second, of which case, and beside what the device could do.
+
+    The case is the one that was ``launched``: strides, and what a kernel can address, take part in the choice."""
     import torch
 
     from wavespec.cli.work import bytes_moved, does_a_part, floating_point_operations, roofline
-    from wavespec.schema.resolve import case_for_sizes, cases_for_target
+    from wavespec.schema.resolve import cases_for_target
 
-    cases = cases_for_target(one.spec, target)
-    case = case_for_sizes(cases, {**whole_scalars(one.spec, one.scalars), **sizes})
+    case = cases_for_target(one.spec, target)[launched]
     least = roofline(case.spec, target, torch.cuda.get_device_name(), sizes) if device == "cuda" else None
     rates: dict[str, Any] = {"case": [str(condition) for condition in case.when], "whole": not does_a_part(one.spec)}
     for who, time in zip(("", "torch_"), seconds, strict=False):

@@ -50,7 +50,7 @@ class Function:
     ) -> None:
         self.kernel, self.machine, self.layout = memory_to_bytes(kernel), machine, layout
         self.index_bits, self.bounded_waits = index_bits, bounded_waits
-        self.text = MlirText()
+        self.text = MlirText(machine.most_lines)
         self.indices = Indices(self.text, index_bits, self.kernel.present_sizes)
         self.values: dict[str, Parts] = {}
         self.renamed: list[tuple[str, Parts]] = []

@@ -11,6 +11,14 @@ from wavespec.ir.dtype import DTYPES
 _UNKNOWN = "loc(unknown)"
 
 
+class TooLong(Exception):
+    """A text has more lines than it may; ``lines``: so far."""
+
+    def __init__(self, lines: int) -> None:
+        super().__init__(f"{lines} lines so far")
+        self.lines = lines
+
+
 class MlirText:
     """Collects the lines of one function.
 
@@ -19,7 +27,10 @@ class MlirText:
     loops.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_lines: int = 0) -> None:
+        """``most_lines``: that name something, each of which is a line; 0 for any number.  Beyond them `op` raises
+        `TooLong`, before the rest is written for nothing."""
+        self.most_lines = most_lines or math.inf
         self.blocks: list[list[str]] = [[]]
         self.head: list[str] = []
         self.locations: dict[tuple[str, int, int], str] = {}
@@ -52,6 +63,8 @@ class MlirText:
     def op(self, text: str, depth: int | None = None) -> str:
         """Append an operation with one result; returns its name."""
         self._count += 1
+        if self._count > self.most_lines:
+            raise TooLong(self._count)
         name = f"%{self._count}"
         self.blocks[-1 if depth is None else depth].append(f"{name} = {text} {self._location or self.location()}")
         return name

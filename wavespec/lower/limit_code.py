@@ -61,9 +61,14 @@ def check_lines(text: str, kernel: Kernel, machine: Machine) -> None:
     _check(text.count("\n"), kernel, machine)
 
 
+def too_much_code(lines: int, kernel: Kernel, machine: Machine) -> TooMuchCode:
+    """The error of a kernel with so many lines or more."""
+    return TooMuchCode(_largest_tile(kernel), lines, machine)
+
+
 def _check(lines: int, kernel: Kernel, machine: Machine) -> None:
     if machine.most_lines and lines > machine.most_lines:
-        raise TooMuchCode(_largest_tile(kernel), lines, machine)
+        raise too_much_code(lines, kernel, machine)
 
 
 def _largest_tile(kernel: Kernel) -> Span | None:
@@ -73,13 +78,15 @@ def _largest_tile(kernel: Kernel) -> Span | None:
 
 def _steps(op: Op, kernel: Kernel, machine: Machine) -> int:
     """Vector registers of what one lane has of a tile.  Elements at places that values say may be moved in loops, and
-    those in the memory of the workgroup many at a time."""
+    those in the memory of the workgroup many at a time; what is combined is so one by one."""
     if not op.is_(_ONE_BY_ONE):
         return 0
     if op.get("memory") and kernel.memory(op["memory"]).space != "global":
         return 0
     tile = (op.operands or op.results)[0].tile
     assert tile.layout is not None
+    if op.is_(WRITE) and op.get("combine"):
+        return tile.layout.elements
     if op.get("at"):
         by_values = len(op.operands) > op.is_(WRITE)
         return 0 if by_values else tile.layout.elements // tile.layout.fragment_elements

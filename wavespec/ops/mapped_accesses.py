@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -211,17 +212,37 @@ def mapped_places(op: Op, layout: Layout, context: ThreadContext) -> list[tuple[
 def _pieces(
     op: Op, layout: Layout, operands: Sequence[Value], widest: int, context: ThreadContext
 ) -> list[MappedPiece]:
-    origin = context.origin(op)
+    origin, memory = context.origin(op), context.kernel.memory(op["memory"])
     tiles = [indices_of(origin, place) for place in layout.coordinates()]
-    tensor = mapped_tensor(op, context, context.kernel.memory(op["memory"]))
-    size = layout.fragment_elements
-    known = bound_values(operands, layout, context)
+    tensor = mapped_tensor(op, context, memory)
+    size, known = layout.fragment_elements, bound_values(operands, layout, context)
+    together = 1 << min(widest, size).bit_length() - 1
+    are_neighbours = together > 1 and _neighbours(op, layout, operands, memory) % together == 0
     pieces: list[MappedPiece] = []
-    for first in range(0, len(tiles), size):  # an access is part of one fragment
-        end = first + size
-        for piece in mapped_pieces(tensor, tiles[first:end], known[first:end], widest, context.machine):
-            pieces.append(MappedPiece(first + piece.register, piece.width, piece.offset, piece.mask, piece.valid))
+    for start in range(0, len(tiles), size):  # an access is part of one fragment
+        end = start + size
+        while are_neighbours and start < end:
+            ends = [tensor.element(tiles[at], known[at]) for at in (start, start + together - 1)]
+            piece = _together(memory, ends, start, context.machine, width=together)
+            if piece is None:
+                break
+            pieces.append(piece)
+            start += together
+        for piece in mapped_pieces(tensor, tiles[start:end], known[start:end], widest, context.machine):
+            pieces.append(MappedPiece(start + piece.register, piece.width, piece.offset, piece.mask, piece.valid))
     return pieces
+
+
+def _neighbours(op: Op, layout: Layout, operands: Sequence[Value], memory: Memory) -> int:
+    """Registers of a fragment that are consecutive in the tensor from every multiple of that number on, read off the
+    mapping: along their dim its place moves with the index, and all others stay."""
+    dim = next((dim for dim, stride in layout.axes[-1].strides if stride == 1), "") if layout.axes else ""
+    known = {operand_name(number) for number, value in enumerate(operands) if dim in value.tile.dims}
+    moving, places = known | {index_of(dim).args[0]}, dict(op["at"])
+    here = places.pop(memory.contiguous_dim, None)
+    if here is None or any(moving & expr.symbols for expr in (here - index_of(dim), *places.values())):
+        return 1
+    return math.gcd(layout.run_length(dim), layout.fragment_elements)
 
 
 def indices_of(origin: Coordinates, inside: Coordinates) -> Coordinates:
@@ -258,9 +279,15 @@ def _singles(build: ThreadBuilder, value: Value) -> list[Value]:
     return [build.slice(value, number, 1, value.name) for number in range(value.vector.elements)]
 
 
-def _together(memory: Memory, elements: Sequence[_Element], start: int, machine: Machine) -> MappedPiece | None:
-    """Consecutive elements in one access, where all of them, or the first few, exist."""
-    first, width = elements[0], len(elements)
+def _together(
+    memory: Memory, elements: Sequence[_Element], start: int, machine: Machine, *, width: int = 0
+) -> MappedPiece | None:
+    """Consecutive elements in one access, where all of them, or the first few, exist; ``width``: of those between whose
+    ends ``elements`` are."""
+    steps = (0, width - 1) if width else range(len(elements))
+    first, width = elements[0], width or len(elements)
+    if elements[-1].offset.beyond(first.offset) != width - 1:
+        return None
     if any(len(one.mask) != len(first.mask) for one in elements):
         return None
     if not is_aligned(memory, first.offset.divisor, width, machine):
@@ -271,7 +298,7 @@ def _together(memory: Memory, elements: Sequence[_Element], start: int, machine:
         others = [one.mask[number] for one in elements]
         if all(other == (left, right) for other in others):
             mask.append((left, right))
-        elif not _moves_along(others, left, right):
+        elif not _moves_along(list(zip(steps, others, strict=True)), left, right):
             return None
         elif (left.divisor % width == 0 and right.divisor % width == 0) or (
             left == const(-1) and not right.divisor % width
@@ -284,10 +311,10 @@ def _together(memory: Memory, elements: Sequence[_Element], start: int, machine:
     return MappedPiece(start, width, first.offset, tuple(mask), valid)
 
 
-def _moves_along(others: Sequence[tuple[Expr, Expr]], left: Expr, right: Expr) -> bool:
-    """Whether a check is the same for all elements but for the step from one to the next."""
-    upper = all(other == (left + step, right) for step, other in enumerate(others))
-    return upper or (left == const(-1) and all(other == (left, right + step) for step, other in enumerate(others)))
+def _moves_along(others: Sequence[tuple[int, tuple[Expr, Expr]]], left: Expr, right: Expr) -> bool:
+    """Whether a check is the same for all elements but for the steps from the first one to each."""
+    upper = all(other == (left + step, right) for step, other in others)
+    return upper or (left == const(-1) and all(other == (left, right + step) for step, other in others))
 
 
 def _is_below(place: Expr, size: Expr) -> bool:

@@ -105,6 +105,11 @@ class Kernel(Caller):
             check_inputs(self.artifact, inputs)  # says so
         return inputs
 
+    def member_for(self, *inputs: Tensor, out: Sequence[Tensor] | None = None, **scalars: bool | int | float) -> int:
+        """Index in `KernelArtifact.members` of the kernel that a call with these arguments runs."""
+        numbers = self.scalars.named(scalars) if scalars or self.scalars else ()
+        return self.prepare(inputs, out, numbers)[1].plan.member
+
     def prepare(
         self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Number, ...] = ()
     ) -> tuple[Sequence[Tensor], Call]:

@@ -9,6 +9,7 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.thread_ops import (
     ASYNC_COMMIT,
     ASYNC_WAIT,
+    BIND,
     COPY_ASYNC,
     LANES_FILL,
     MMA,
@@ -18,7 +19,7 @@ from wavespec.ir.thread_ops import (
     WRITES_MEMORY,
 )
 from wavespec.schedule.costs import kind_of
-from wavespec.schedule.feeding import bound_symbols, feeding, used_values
+from wavespec.schedule.feeding import bound_symbols, symbols_of, used_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,18 @@ def staged_memories(kernel: Kernel, ops: Sequence[Op]) -> tuple[str, ...]:
 
 def stores_ahead(kernel: Kernel, ops: Sequence[Op]) -> list[int]:
     """Stores into shared memory of what is made of tensors alone, so that it can be stored for a later step."""
-    staged = staged_memories(kernel, ops)
-    stores = [number for number, op in enumerate(ops) if op.is_(STORE) and op["memory"] in staged]
-
-    def is_of_step(number: int) -> bool:
-        makers = [ops[maker] for maker in feeding(ops, [number])]
-        return any(op.is_(MMA, MMA_ASYNC, MMA_WAIT) or op.get("memory") in staged for op in makers)
-
-    return [number for number in stores if not is_of_step(number)]
+    staged, ahead = staged_memories(kernel, ops), list[int]()
+    values, symbols = set[str](), set[str]()  # made of what is staged, or of products
+    for number, op in enumerate(ops):
+        used = (value.name for inner in op.walk() for value in inner.operands)
+        is_of_step = not values.isdisjoint(used) or not symbols.isdisjoint(symbols_of(op))
+        if op.is_(STORE) and op["memory"] in staged:
+            if not is_of_step:
+                ahead.append(number)
+        elif is_of_step or op.is_(MMA, MMA_ASYNC, MMA_WAIT) or op.get("memory") in staged:
+            values.update(value.name for value in op.results)
+            symbols.update([op["symbol"]] if op.is_(BIND) else [])
+    return ahead
 
 
 def _values(loop: Op) -> Iterator[Dependence]:
