@@ -47,14 +47,14 @@ class Compiled:
 
 def compile_executable(text: str, *, intermediates: bool = False, cache: CompileCache | None = None) -> Compiled:
     """Compile one `hal.executable`; the binaries (PTX, HSACO) and, if asked, the ISA text are in ``dumped``."""
-    return _cached(text, (), False, intermediates, cache)
+    return _cached(text, "", False, intermediates, cache)
 
 
 def compile_module(
-    text: str, flags: tuple[str, ...], *, intermediates: bool = False, cache: CompileCache | None = None
+    text: str, phase: str, *, intermediates: bool = False, cache: CompileCache | None = None
 ) -> Compiled:
-    """Compile a whole program to a vmfb."""
-    return _cached(text, flags, True, intermediates, cache)
+    """Compile a whole program, which is as a phase of IREE's compiler leaves it, to a vmfb."""
+    return _cached(text, phase, True, intermediates, cache)
 
 
 def compiler_version() -> str:
@@ -70,23 +70,23 @@ def compiler_name() -> str:
 
 
 def _cached(
-    text: str, flags: tuple[str, ...], whole_program: bool, intermediates: bool, cache: CompileCache | None
+    text: str, phase: str, whole_program: bool, intermediates: bool, cache: CompileCache | None
 ) -> Compiled:
     """What ``cache`` has of the same text: most changes of wavespec leave the code of most kernels as it was."""
     if cache is None:
-        return _compile(text, flags, whole_program, intermediates)
+        return _compile(text, phase, whole_program, intermediates)
     parts = {
         "mlir": text,
-        "flags": flags,
+        "phase": phase,
         "whole_program": whole_program,
         "intermediates": intermediates,
         "iree": compiler_version(),
     }
     key = cache_key(parts)
-    return Compiled.unpack(cache.get_or_build(key, lambda: _compile(text, flags, whole_program, intermediates).pack()))
+    return Compiled.unpack(cache.get_or_build(key, lambda: _compile(text, phase, whole_program, intermediates).pack()))
 
 
-def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediates: bool) -> Compiled:
+def _compile(text: str, phase: str, whole_program: bool, intermediates: bool) -> Compiled:
     from iree.compiler.api import Output, Session, Source
     from iree.compiler.api.ctypes_dl import PipelineType
 
@@ -96,10 +96,12 @@ def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediat
         dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if intermediates or not whole_program else []
         if intermediates:
             dumps.append(f"--iree-hal-dump-executable-intermediates-to={directory}")
-        session.set_flags(*flags, *dumps)
+        session.set_flags(*dumps)
         invocation = session.invocation()
         messages = _collect_messages(invocation)
         _trust_passes(invocation)
+        if phase:
+            _begin_behind(invocation, phase)
         pipeline = (
             PipelineType.IREE_COMPILER_PIPELINE_STD
             if whole_program
@@ -149,6 +151,16 @@ def _trust_passes(invocation: Any) -> None:
     verify = library.ireeCompilerInvocationSetVerifyIR
     verify.argtypes, verify.restype = [ctypes.c_void_p, ctypes.c_bool], None
     verify(invocation._inv_p, False)
+
+
+def _begin_behind(invocation: Any, phase: str) -> None:
+    """Leave out the phases up to this one."""
+    from iree.compiler.api import ctypes_dl
+
+    library: Any = ctypes_dl._dylib  # pyright: ignore[reportPrivateUsage]
+    begin = library.ireeCompilerInvocationSetCompileFromPhase
+    begin.argtypes, begin.restype = [ctypes.c_void_p, ctypes.c_char_p], None
+    begin(invocation._inv_p, phase.encode())
 
 
 def _failure(messages: list[str]) -> CompilerFailure:
