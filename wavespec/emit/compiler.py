@@ -6,7 +6,7 @@ import ctypes
 import json
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +45,32 @@ class Compiled:
         return Compiled(files.pop(""), files)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a compilation depends on.  ``phase``, ``passes``: see `compile_module`."""
+
+    text: str
+    whole_program: bool
+    intermediates: bool
+    phase: str = ""
+    passes: str = ""
+
+
 def compile_executable(text: str, *, intermediates: bool = False, cache: CompileCache | None = None) -> Compiled:
     """Compile one `hal.executable`; the binaries (PTX, HSACO) and, if asked, the ISA text are in ``dumped``."""
-    return _cached(text, "", False, intermediates, cache)
+    return _cached(_Asked(text, False, intermediates), cache)
 
 
 def compile_module(
-    text: str, phase: str, *, intermediates: bool = False, cache: CompileCache | None = None
+    text: str, phase: str, passes: str = "", *, intermediates: bool = False, cache: CompileCache | None = None
 ) -> Compiled:
-    """Compile a whole program, which is as a phase of IREE's compiler leaves it, to a vmfb."""
-    return _cached(text, phase, True, intermediates, cache)
+    """Compile a whole program to a vmfb.
+
+    Args:
+        phase: of IREE's compiler; the program is as that leaves it.
+        passes: what runs before the next phase, as MLIR writes pipelines.
+    """
+    return _cached(_Asked(text, True, intermediates, phase, passes), cache)
 
 
 def compiler_version() -> str:
@@ -69,49 +85,45 @@ def compiler_name() -> str:
     return f"{_PACKAGE} {compiler_version()}"
 
 
-def _cached(
-    text: str, phase: str, whole_program: bool, intermediates: bool, cache: CompileCache | None
-) -> Compiled:
+def _cached(asked: _Asked, cache: CompileCache | None) -> Compiled:
     """What ``cache`` has of the same text: most changes of wavespec leave the code of most kernels as it was."""
     if cache is None:
-        return _compile(text, phase, whole_program, intermediates)
-    parts = {
-        "mlir": text,
-        "phase": phase,
-        "whole_program": whole_program,
-        "intermediates": intermediates,
-        "iree": compiler_version(),
-    }
-    key = cache_key(parts)
-    return Compiled.unpack(cache.get_or_build(key, lambda: _compile(text, phase, whole_program, intermediates).pack()))
+        return _compile(asked)
+    key = cache_key({**asdict(asked), "iree": compiler_version()})
+    return Compiled.unpack(cache.get_or_build(key, lambda: _compile(asked).pack()))
 
 
-def _compile(text: str, phase: str, whole_program: bool, intermediates: bool) -> Compiled:
+def _compile(asked: _Asked) -> Compiled:
     from iree.compiler.api import Output, Session, Source
     from iree.compiler.api.ctypes_dl import PipelineType
 
     with tempfile.TemporaryDirectory() as directory:
         session = Session()
         # A program has its binaries inside: they are kept twice only for those who ask.
-        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if intermediates or not whole_program else []
-        if intermediates:
+        binaries = asked.intermediates or not asked.whole_program
+        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if binaries else []
+        if asked.intermediates:
             dumps.append(f"--iree-hal-dump-executable-intermediates-to={directory}")
         session.set_flags(*dumps)
         invocation = session.invocation()
         messages = _collect_messages(invocation)
         _trust_passes(invocation)
-        if phase:
-            _begin_behind(invocation, phase)
+        if asked.phase:
+            _begin_behind(invocation, asked.phase)
         pipeline = (
             PipelineType.IREE_COMPILER_PIPELINE_STD
-            if whole_program
+            if asked.whole_program
             else PipelineType.IREE_COMPILER_PIPELINE_HAL_EXECUTABLE
         )
-        source = Source.wrap_buffer(session, text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
-        if not invocation.parse_source(source) or not invocation.execute(pipeline):
+        source = Source.wrap_buffer(session, asked.text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
+        if not (
+            invocation.parse_source(source)
+            and (not asked.passes or _run_passes(invocation, asked.passes))
+            and invocation.execute(pipeline)
+        ):
             raise _failure(messages)
         module = b""
-        if whole_program:
+        if asked.whole_program:
             output = Output.open_membuffer()
             invocation.output_vm_bytecode(output)
             module = bytes(output.map_memory())
@@ -161,6 +173,16 @@ def _begin_behind(invocation: Any, phase: str) -> None:
     begin = library.ireeCompilerInvocationSetCompileFromPhase
     begin.argtypes, begin.restype = [ctypes.c_void_p, ctypes.c_char_p], None
     begin(invocation._inv_p, phase.encode())
+
+
+def _run_passes(invocation: Any, passes: str) -> bool:
+    """Whether they all succeeded."""
+    from iree.compiler.api import ctypes_dl
+
+    library: Any = ctypes_dl._dylib  # pyright: ignore[reportPrivateUsage]
+    run = library.ireeCompilerInvocationRunPassPipeline
+    run.argtypes, run.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_bool
+    return run(invocation._inv_p, passes.encode())
 
 
 def _failure(messages: list[str]) -> CompilerFailure:
