@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 
 ALIGNED_BYTES = 64
 """What runtimes of CPUs ask of an address, and more than any access of a lane or a copy engine does."""
@@ -55,6 +55,11 @@ def number_of(symbol: str) -> str:
 def most_alignment(element_bytes: int) -> int:
     """The largest ``alignment(x)`` there is."""
     return max(1, ALIGNED_BYTES // element_bytes)
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Of a contiguous tensor."""
+    return tuple(prod(max(size, 1) for size in shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def strides_that_matter(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

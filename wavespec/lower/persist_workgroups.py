@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
+from wavespec.ir.expr import ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, attribute_pairs
 from wavespec.ir.thread_ops import TILES_END
 from wavespec.ir.tile_order import tile_at
 from wavespec.lower.base import Pass
+from wavespec.lower.dealt_tiles import DealtTiles
 from wavespec.lower.ended_tiles import BEFORE, HERE, PART, EndedTiles
 from wavespec.lower.thread_properties import is_of_lanes, tiles_are_walked_over
 from wavespec.lower.tile_walk import MOST_TILES, defined, in_bands, let, product
@@ -35,11 +36,10 @@ class PersistWorkgroups(Pass):
     After:  ``for round``: in each the workgroups take as many tiles as there are of them; ``let`` says which place a
             tile is, bands of rows of the grid one after another (``group``), so that tiles that are computed at the
             same time share what they read.  The grid has one axis and at most one workgroup per processor, or as many
-            as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, every
-            other round deals them out the other way round, so that nobody always has the longer ones.  A cluster takes
-            tiles that are neighbours along axis 0, the last of which may lie beyond the edge.  Where ``tiles_end`` says
-            so, tiles come in parts: ``for part`` around, with the loads that say how many tiles a part has, and rounds
-            that go on from part to part.
+            as the schedule says (``count``).  Where tiles of a dim have an order, such as the longest first, they are
+            dealt out so that all have as much to do (`DealtTiles`).  A cluster takes tiles that are neighbours along
+            axis 0, the last of which may lie beyond the edge.  Where ``tiles_end`` says so, tiles come in parts: ``for
+            part`` around, with the loads that say how many tiles a part has, and rounds that go on from part to part.
     Errors: ``persistence-not-possible``, ``useless-setting`` at the schedule; ``end-of-launch``, ``end-not-uniform`` at
             the constraint.
     """
@@ -78,12 +78,13 @@ class PersistWorkgroups(Pass):
         by_machine = machine.raster_group if len(places) == 2 and not plan.has_orders else 1
         group = max(1, (plan.group or by_machine) // kernel.cluster)
         own = first // kernel.cluster
-        place, rounds = own, (count - own + workers - 1) // workers
-        if plan.has_orders and most > 1 and not ended:
-            place, whole = _back_and_forth(own, workers, turn), count // workers
-            rounds = whole + minimum(1, maximum(0, count % workers - _back_and_forth(own, workers, whole)))
-        number = place + turn * workers - (BEFORE if ended else 0)
-        values = {"tile": number, **in_bands(tile, named, group)}
+        dealt = DealtTiles.in_turn(own, workers, turn, count)
+        ordered = {f"wg{split.axis}" for split in plan.workgroup if split.order is not None}
+        if ordered and most > 1 and not ended:
+            dealt = DealtTiles.back_and_forth(own, workers, turn, count)
+            if len(named) > 1 and ordered == {[*named][-1]}:
+                dealt = dealt.or_in_pairs(own, workers, turn, named)
+        values = {**dealt.each, "tile": dealt.number - (BEFORE if ended else 0), **in_bands(tile, named, group)}
         if kernel.cluster > 1:
             values["wg0"] = values["wg0"] * kernel.cluster + rank
         values |= {
@@ -91,13 +92,14 @@ class PersistWorkgroups(Pass):
             for split in plan.workgroup
             if (name := f"wg{split.axis}") in values
         }
-        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank), values)
-        bounds = {"induction": "round", "lower": const(0), "upper": rounds, "step": const(1), "unroll": 1}
+        kernel, lets = defined(kernel, (count, workers, first, turn, tile, rank, *dealt.symbols), values)
+        bounds = {"induction": "round", "lower": const(0), "upper": dealt.rounds, "step": const(1), "unroll": 1}
         inside = (*lets, *(ended.rest if ended else kernel.body))
         loop = Op("for", attributes=attribute_pairs(bounds), region=Region((), inside, ()))
         before = [let("tiles", tiles)]
         before += [let("workers", minimum(count, most))] if most > 1 else []
         before += [let("rank", first % kernel.cluster)] if kernel.cluster > 1 else []
+        before += [let(name, value) for name, value in dealt.once.items()]
         loops: tuple[Op, ...] = (loop,)
         if ended:
             late = symbol("late", 0, most - 1)
@@ -106,8 +108,3 @@ class PersistWorkgroups(Pass):
             loops = ended.around(loop, late, workers)
         grid = (minimum(tiles, most) * kernel.cluster,)
         return replace(kernel, grid=grid, joined=(), body=(*before, *loops))
-
-
-def _back_and_forth(worker: Expr, workers: Expr, turn: Expr) -> Expr:
-    """A worker's place in a turn: its own, or counted from the end."""
-    return worker + turn % 2 * (workers - 1 - worker * 2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.strided import alignment_of, names_of_tensor
+from wavespec.ir.strided import alignment_of, contiguous_strides, names_of_tensor, numbers_of_tensor
 from wavespec.runtime.code import Binary
 from wavespec.runtime.scalars import SCALAR_WORDS, ScalarParameter, words_of
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
@@ -259,6 +259,15 @@ class KernelArtifact:
         """Offsets and strides of tensors, in the order in which they are passed."""
         strided = (tensor for tensor in self.tensors if tensor.is_strided)
         return tuple(name for tensor in strided for name in names_of_tensor(tensor.name, tensor.dim_names))
+
+    def contiguous(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """What conditions name beside ``sizes``: offsets, strides and alignments, all of contiguous tensors."""
+        found: dict[str, int] = {}
+        for tensor in self.tensors:
+            if tensor.is_strided:
+                shape, bytes_ = tensor.shape(sizes), DTYPES[tensor.dtype].bits // 8
+                found |= numbers_of_tensor(tensor.name, tensor.dim_names, shape, contiguous_strides(shape), 0, bytes_)
+        return found
 
     @property
     def constant_count(self) -> int:

@@ -374,18 +374,17 @@ def _numbers(
     artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
 ) -> dict[str, int]:
     """Where the elements of strided tensors are; a result that is made, or of another shape, counts as contiguous."""
-    found: dict[str, int] = {}
+    found = artifact.contiguous(sizes)
     given = {parameter.name: tensor for parameter, tensor in zip(artifact.inputs, inputs, strict=True)}
     given |= {parameter.name: tensor for parameter, tensor in zip(artifact.outputs, outputs, strict=False)}
     for parameter in (parameter for parameter in artifact.tensors if parameter.is_strided):
-        tensor, shape = given.get(parameter.name), parameter.shape(sizes)
-        strides, address = contiguous_strides(shape), 0
+        tensor = given.get(parameter.name)
         if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
-            given_shape, given_strides = _in_dims(artifact, parameter, tensor)
-            if given_shape == shape and given_strides is not None:
-                strides, address = given_strides, 0 if tensor.device.type == "meta" else tensor.data_ptr()
-        bytes_ = DTYPES[parameter.dtype].itemsize
-        found |= numbers_of_tensor(parameter.name, parameter.dim_names, shape, strides, address, bytes_)
+            shape, strides = _in_dims(artifact, parameter, tensor)
+            if shape == parameter.shape(sizes) and strides is not None:
+                address = 0 if tensor.device.type == "meta" else tensor.data_ptr()
+                bytes_ = DTYPES[parameter.dtype].itemsize
+                found |= numbers_of_tensor(parameter.name, parameter.dim_names, shape, strides, address, bytes_)
     return found
 
 
@@ -399,11 +398,6 @@ def _in_dims(
     count = len(parameter.leading(shape))
     together = stride_together(shape[:count], strides[:count])
     return (prod(shape[:count]), *shape[count:]), None if together is None else (together, *strides[count:])
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Of a contiguous tensor."""
-    return tuple(prod(max(size, 1) for size in shape[dim + 1 :]) for dim in range(len(shape)))
 
 
 def _shape(sizes: Sequence[int]) -> str:

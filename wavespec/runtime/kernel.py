@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from wavespec.ir.strided import contiguous_strides
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.caller import Call, Caller, Launcher
 from wavespec.runtime.checks import (
@@ -18,7 +19,6 @@ from wavespec.runtime.checks import (
     check_memory,
     check_outputs,
     check_plain,
-    contiguous_strides,
     leading_shapes,
     shape_of_call,
     tracing_context,
