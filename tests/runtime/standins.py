@@ -5,13 +5,29 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from wavespec.emit.compiler import compile_module
+from wavespec.emit.compiler import begin_behind
 from wavespec.emit.host_module import HOST_PHASE, host_module, pipeline_layout
 from wavespec.emit.targets import executable_target
 from wavespec.runtime import Binary, Dim, KernelArtifact, TensorParameter
 from wavespec.targets.machine import machines
 
 _MLIR_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "f8e4m3fn": "f8E4M3FN", "i8": "i8", "i32": "i32"}
+
+
+def compile_vmfb(text: str) -> bytes:
+    """IREE's vmfb of a module that `host_module` made, compiled in this process."""
+    from iree.compiler.api import Invocation, Output, Session, Source
+
+    session = Session()
+    invocation: Invocation = session.invocation()
+    invocation.enable_console_diagnostics()
+    begin_behind(invocation, HOST_PHASE)
+    source = Source.wrap_buffer(session, text.encode() + b"\0")
+    assert invocation.parse_source(source)
+    assert invocation.execute()
+    output = Output.open_membuffer()
+    invocation.output_vm_bytecode(output)
+    return bytes(output.map_memory())
 
 
 def hosted(interface: KernelArtifact, kernel: str) -> str:
@@ -23,7 +39,7 @@ def hosted(interface: KernelArtifact, kernel: str) -> str:
 
 def built(interface: KernelArtifact, kernel: str) -> KernelArtifact:
     """`interface` with the one binary that `kernel` compiles to."""
-    vmfb = compile_module(hosted(interface, kernel), HOST_PHASE).module
+    vmfb = compile_vmfb(hosted(interface, kernel))
     return replace(interface, binaries=(Binary("x86_64_v3", "vmfb", vmfb, ("avx2", "fma")),))
 
 

@@ -109,7 +109,7 @@ def _compile(asked: _Asked) -> Compiled:
         messages = _collect_messages(invocation)
         _trust_passes(invocation)
         if asked.phase:
-            _begin_behind(invocation, asked.phase)
+            begin_behind(invocation, asked.phase)
         pipeline = (
             PipelineType.IREE_COMPILER_PIPELINE_STD
             if asked.whole_program
@@ -165,8 +165,8 @@ def _trust_passes(invocation: Any) -> None:
     verify(invocation._inv_p, False)
 
 
-def _begin_behind(invocation: Any, phase: str) -> None:
-    """Leave out the phases up to this one."""
+def begin_behind(invocation: Any, phase: str) -> None:
+    """Have a compilation leave out the phases of IREE's compiler up to this one."""
     from iree.compiler.api import ctypes_dl
 
     library: Any = ctypes_dl._dylib  # pyright: ignore[reportPrivateUsage]
