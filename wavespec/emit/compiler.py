@@ -47,13 +47,12 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a compilation depends on.  ``phase``, ``passes``: see `compile_module`."""
+    """What a compilation depends on.  ``phase``: see `compile_module`."""
 
     text: str
     whole_program: bool
     intermediates: bool
     phase: str = ""
-    passes: str = ""
 
 
 def compile_executable(text: str, *, intermediates: bool = False, cache: CompileCache | None = None) -> Compiled:
@@ -62,15 +61,14 @@ def compile_executable(text: str, *, intermediates: bool = False, cache: Compile
 
 
 def compile_module(
-    text: str, phase: str, passes: str = "", *, intermediates: bool = False, cache: CompileCache | None = None
+    text: str, phase: str, *, intermediates: bool = False, cache: CompileCache | None = None
 ) -> Compiled:
     """Compile a whole program to a vmfb.
 
     Args:
         phase: of IREE's compiler; the program is as that leaves it.
-        passes: what runs before the next phase, as MLIR writes pipelines.
     """
-    return _cached(_Asked(text, True, intermediates, phase, passes), cache)
+    return _cached(_Asked(text, True, intermediates, phase), cache)
 
 
 def compiler_version() -> str:
@@ -116,11 +114,7 @@ def _compile(asked: _Asked) -> Compiled:
             else PipelineType.IREE_COMPILER_PIPELINE_HAL_EXECUTABLE
         )
         source = Source.wrap_buffer(session, asked.text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
-        if not (
-            invocation.parse_source(source)
-            and (not asked.passes or _run_passes(invocation, asked.passes))
-            and invocation.execute(pipeline)
-        ):
+        if not invocation.parse_source(source) or not invocation.execute(pipeline):
             raise _failure(messages)
         module = b""
         if asked.whole_program:
@@ -173,16 +167,6 @@ def begin_behind(invocation: Any, phase: str) -> None:
     begin = library.ireeCompilerInvocationSetCompileFromPhase
     begin.argtypes, begin.restype = [ctypes.c_void_p, ctypes.c_char_p], None
     begin(invocation._inv_p, phase.encode())
-
-
-def _run_passes(invocation: Any, passes: str) -> bool:
-    """Whether they all succeeded."""
-    from iree.compiler.api import ctypes_dl
-
-    library: Any = ctypes_dl._dylib  # pyright: ignore[reportPrivateUsage]
-    run = library.ireeCompilerInvocationRunPassPipeline
-    run.argtypes, run.restype = [ctypes.c_void_p, ctypes.c_char_p], ctypes.c_bool
-    return run(invocation._inv_p, passes.encode())
 
 
 def _failure(messages: list[str]) -> CompilerFailure:

@@ -19,9 +19,6 @@ from wavespec.runtime.code import Binary
 from wavespec.targets.machine import Machine
 
 _LAYOUT = "#layout"
-_AS_JUMPS = "hal.executable(hal.executable.variant(builtin.module(func.func(cse,convert-scf-to-cf))))"
-"""Loops and branches become jumps before IREE canonicalizes: it writes those that carry dozens of registers anew for each
-register that it finds to be carried in vain, which takes as long as all of LLVM."""
 _LOCATION = re.compile(r"^#spec\d+ = loc\(.*\)\n?| loc\((?:#spec\d+|unknown)\)", re.MULTILINE)
 
 
@@ -79,8 +76,7 @@ def module_to_binaries(
         compiled = _with_tensor_maps(compiled, module.interface)
         ptx = _dumped(compiled, ".ptx")
         return (module.binary(ptx, ptx_figures(ptx.decode())),), compiled
-    passes = _AS_JUMPS if module.machine.backend == "llvm-cpu" else ""
-    compiled = compile_module(module.text, HOST_PHASE, passes, intermediates=intermediates, cache=cache)
+    compiled = compile_module(module.text, HOST_PHASE, intermediates=intermediates, cache=cache)
     return (module.binary(compiled.module, vmfb_figures(compiled.module)),), compiled
 
 
