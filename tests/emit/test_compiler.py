@@ -11,9 +11,8 @@ from tests.lower.gemms import Gemm
 from wavespec.cache import CompileCache
 from wavespec.emit import compiler
 from wavespec.emit.compiler import Compiled, CompilerFailure, compile_module
+from wavespec.emit.host_module import HOST_PHASE
 from wavespec.pipeline import best_variant, build
-
-_CPU = ("--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu")
 
 
 @pytest.mark.parametrize("dumped", [{}, {"a.ptx": b"", "b.hsaco": bytes(range(256))}])
@@ -49,9 +48,9 @@ def test_what_else_a_compilation_depends_on_is_in_the_key(tmp_path: Path, monkey
     monkeypatch.setattr(compiler, "_compile", compile_text)
     cache = CompileCache(tmp_path / "cache", enabled=True)
     for _ in range(2):
-        compile_module("text", _CPU, cache=cache)
-        compile_module("text", (), cache=cache)
-        compile_module("text", (), intermediates=True, cache=cache)
+        compile_module("text", HOST_PHASE, cache=cache)
+        compile_module("text", "flow", cache=cache)
+        compile_module("text", "flow", intermediates=True, cache=cache)
         compiler.compile_executable("text", cache=cache)
     assert len(compiled) == 4
 
@@ -61,5 +60,5 @@ def test_text_that_no_pass_may_see_is_refused() -> None:
     """Passes do not verify what they read; the parser has to."""
     text = 'func.func @f() { %y = "arith.constant"() {value = 1.0 : f64} : () -> f32\n return }'
     with pytest.raises(CompilerFailure) as raised:
-        compile_module(text, _CPU)
+        compile_module(text, HOST_PHASE)
     assert "value, result" in str(raised.value)

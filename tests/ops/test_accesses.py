@@ -137,3 +137,23 @@ def test_fragments_across_the_rows_of_staged_tiles_are_turned_in_vector_register
     assert sum(op.name == "load" for op in build.ops) == loads
     expected = [[(half * 8 + i) * 36 + column for i in range(8)] for column in range(32) for half in range(2)]
     assert addresses(read, build.ops) == expected
+
+
+@pytest.mark.parametrize(("machine", "stores"), [(CPU, 4 * 2 * 8), (NVIDIA, 32 * 16)])
+def test_vectors_across_the_rows_of_tensors_are_turned_before_they_are_stored(machine: Machine, stores: int) -> None:
+    across = Layout(
+        (("M", const(0)), ("N", const(0))),
+        (RegisterAxis(32, (("N", 1),)), RegisterAxis(2, (("M", 8),)), RegisterAxis(8, (("M", 1),))),
+        1,
+    )
+    memory = Memory("t", DTYPES["bf16"], ("M", "N"), (const(16), const(32)), "global")
+    build, nowhere = builder(), {"M": const(0), "N": const(0)}
+    numbered = [build.load("numbers", memory.dtype, 8, const(8 * number), hint="x") for number in range(64)]
+    write_fragments(build, memory, across, nowhere, (), numbered, machine)
+    made = [op for op in build.ops if op.name != "store"]
+    written: dict[int, int] = {}
+    for op in (op for op in build.ops if op.name == "store"):
+        (numbers,) = addresses(op.operands, made)
+        written |= {op["offset"].value + i: number for i, number in enumerate(numbers)}
+    assert sum(op.name == "store" for op in build.ops) == stores
+    assert written == {row * 32 + column: column * 16 + row for row in range(16) for column in range(32)}

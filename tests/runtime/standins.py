@@ -5,25 +5,23 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
-from wavespec.emit.host_module import host_module, pipeline_layout
+from wavespec.emit.compiler import begin_behind
+from wavespec.emit.host_module import HOST_PHASE, host_module, pipeline_layout
+from wavespec.emit.targets import executable_target
 from wavespec.runtime import Binary, Dim, KernelArtifact, TensorParameter
+from wavespec.targets.machine import machines
 
 _MLIR_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "f8e4m3fn": "f8E4M3FN", "i8": "i8", "i32": "i32"}
 
 
 def compile_vmfb(text: str) -> bytes:
-    """IREE's vmfb for the CPU, compiled in this process; kernels may use 2 MiB of stack."""
+    """IREE's vmfb of a module that `host_module` made, compiled in this process."""
     from iree.compiler.api import Invocation, Output, Session, Source
 
     session = Session()
-    session.set_flags(
-        "--iree-hal-target-device=local",
-        "--iree-hal-local-target-device-backends=llvm-cpu",
-        "--iree-llvmcpu-target-cpu=x86-64-v3",
-        f"--iree-llvmcpu-stack-allocation-limit={2 << 20}",
-    )
     invocation: Invocation = session.invocation()
     invocation.enable_console_diagnostics()
+    begin_behind(invocation, HOST_PHASE)
     source = Source.wrap_buffer(session, text.encode() + b"\0")
     assert invocation.parse_source(source)
     assert invocation.execute()
@@ -32,9 +30,16 @@ def compile_vmfb(text: str) -> bytes:
     return bytes(output.map_memory())
 
 
+def hosted(interface: KernelArtifact, kernel: str) -> str:
+    """The module of a kernel for CPUs, which may use 2 MiB of stack."""
+    (machine,) = (one for one in machines("cpu") if one.variant == "x86_64_v3")
+    text = host_module(interface, kernel, "local", executable_target(machine))
+    return text.replace("max_stack_allocation_size = 32768", f"max_stack_allocation_size = {2 << 20}")
+
+
 def built(interface: KernelArtifact, kernel: str) -> KernelArtifact:
     """`interface` with the one binary that `kernel` compiles to."""
-    vmfb = compile_vmfb(host_module(interface, kernel))
+    vmfb = compile_vmfb(hosted(interface, kernel))
     return replace(interface, binaries=(Binary("x86_64_v3", "vmfb", vmfb, ("avx2", "fma")),))
 
 
@@ -183,6 +188,4 @@ def hal_of(text: str) -> str:
     """`text` after IREE's lowering to its HAL dialect."""
     from iree.compiler.tools import compile_str
 
-    arguments = ["--compile-to=hal", "--iree-hal-target-device=local", "--iree-llvmcpu-target-cpu=x86-64-v3"]
-    arguments.append("--iree-hal-local-target-device-backends=llvm-cpu")
-    return compile_str(text, extra_args=arguments).decode()
+    return compile_str(text, extra_args=[f"--compile-from={HOST_PHASE}", "--compile-to=hal"]).decode()

@@ -6,7 +6,7 @@ import ctypes
 import json
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +45,30 @@ class Compiled:
         return Compiled(files.pop(""), files)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a compilation depends on.  ``phase``: see `compile_module`."""
+
+    text: str
+    whole_program: bool
+    intermediates: bool
+    phase: str = ""
+
+
 def compile_executable(text: str, *, intermediates: bool = False, cache: CompileCache | None = None) -> Compiled:
     """Compile one `hal.executable`; the binaries (PTX, HSACO) and, if asked, the ISA text are in ``dumped``."""
-    return _cached(text, (), False, intermediates, cache)
+    return _cached(_Asked(text, False, intermediates), cache)
 
 
 def compile_module(
-    text: str, flags: tuple[str, ...], *, intermediates: bool = False, cache: CompileCache | None = None
+    text: str, phase: str, *, intermediates: bool = False, cache: CompileCache | None = None
 ) -> Compiled:
-    """Compile a whole program to a vmfb."""
-    return _cached(text, flags, True, intermediates, cache)
+    """Compile a whole program to a vmfb.
+
+    Args:
+        phase: of IREE's compiler; the program is as that leaves it.
+    """
+    return _cached(_Asked(text, True, intermediates, phase), cache)
 
 
 def compiler_version() -> str:
@@ -69,47 +83,41 @@ def compiler_name() -> str:
     return f"{_PACKAGE} {compiler_version()}"
 
 
-def _cached(
-    text: str, flags: tuple[str, ...], whole_program: bool, intermediates: bool, cache: CompileCache | None
-) -> Compiled:
+def _cached(asked: _Asked, cache: CompileCache | None) -> Compiled:
     """What ``cache`` has of the same text: most changes of wavespec leave the code of most kernels as it was."""
     if cache is None:
-        return _compile(text, flags, whole_program, intermediates)
-    parts = {
-        "mlir": text,
-        "flags": flags,
-        "whole_program": whole_program,
-        "intermediates": intermediates,
-        "iree": compiler_version(),
-    }
-    key = cache_key(parts)
-    return Compiled.unpack(cache.get_or_build(key, lambda: _compile(text, flags, whole_program, intermediates).pack()))
+        return _compile(asked)
+    key = cache_key({**asdict(asked), "iree": compiler_version()})
+    return Compiled.unpack(cache.get_or_build(key, lambda: _compile(asked).pack()))
 
 
-def _compile(text: str, flags: tuple[str, ...], whole_program: bool, intermediates: bool) -> Compiled:
+def _compile(asked: _Asked) -> Compiled:
     from iree.compiler.api import Output, Session, Source
     from iree.compiler.api.ctypes_dl import PipelineType
 
     with tempfile.TemporaryDirectory() as directory:
         session = Session()
         # A program has its binaries inside: they are kept twice only for those who ask.
-        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if intermediates or not whole_program else []
-        if intermediates:
+        binaries = asked.intermediates or not asked.whole_program
+        dumps = [f"--iree-hal-dump-executable-binaries-to={directory}"] if binaries else []
+        if asked.intermediates:
             dumps.append(f"--iree-hal-dump-executable-intermediates-to={directory}")
-        session.set_flags(*flags, *dumps)
+        session.set_flags(*dumps)
         invocation = session.invocation()
         messages = _collect_messages(invocation)
         _trust_passes(invocation)
+        if asked.phase:
+            begin_behind(invocation, asked.phase)
         pipeline = (
             PipelineType.IREE_COMPILER_PIPELINE_STD
-            if whole_program
+            if asked.whole_program
             else PipelineType.IREE_COMPILER_PIPELINE_HAL_EXECUTABLE
         )
-        source = Source.wrap_buffer(session, text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
+        source = Source.wrap_buffer(session, asked.text.encode() + b"\0")  # pyright: ignore[reportUnknownMemberType]
         if not invocation.parse_source(source) or not invocation.execute(pipeline):
             raise _failure(messages)
         module = b""
-        if whole_program:
+        if asked.whole_program:
             output = Output.open_membuffer()
             invocation.output_vm_bytecode(output)
             module = bytes(output.map_memory())
@@ -149,6 +157,16 @@ def _trust_passes(invocation: Any) -> None:
     verify = library.ireeCompilerInvocationSetVerifyIR
     verify.argtypes, verify.restype = [ctypes.c_void_p, ctypes.c_bool], None
     verify(invocation._inv_p, False)
+
+
+def begin_behind(invocation: Any, phase: str) -> None:
+    """Have a compilation leave out the phases of IREE's compiler up to this one."""
+    from iree.compiler.api import ctypes_dl
+
+    library: Any = ctypes_dl._dylib  # pyright: ignore[reportPrivateUsage]
+    begin = library.ireeCompilerInvocationSetCompileFromPhase
+    begin.argtypes, begin.restype = [ctypes.c_void_p, ctypes.c_char_p], None
+    begin(invocation._inv_p, phase.encode())
 
 
 def _failure(messages: list[str]) -> CompilerFailure:

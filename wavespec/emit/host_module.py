@@ -11,7 +11,7 @@ Two forms, around the same `func.func @<entry point>()`, whose bindings and push
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wavespec.ir.strided import offset_of, stride_of
@@ -21,6 +21,17 @@ from wavespec.runtime.size_expr import SizeExpr
 EXECUTABLE = "_executable"
 """Symbol of the executable; no kernel can be called so, because names do not begin with an underscore."""
 
+HOST_PHASE = "executable-configurations"
+"""The phase of IREE's compiler that `host_module` looks like the result of.
+
+Those before it walk over the whole kernel again and again, to find constants, device placements and transfers of a host
+program that has one dispatch: as long as all that is needed takes.
+"""
+
+_DEVICE = "_device"
+_VARIANT = "variant"
+_TARGET = "#target"
+_RESOURCE = "!stream.resource<external>"
 _INDEX_OPS = {
     "add": "addi",
     "sub": "subi",
@@ -42,8 +53,8 @@ def pipeline_layout(interface: KernelArtifact) -> str:
     return f"#hal.pipeline.layout<constants = {interface.constant_count}, bindings = [{', '.join(bindings)}]>"
 
 
-def host_module(interface: KernelArtifact, kernel: str, module_attributes: str = "") -> str:
-    """Module whose public function runs the kernel on buffers in place; compile it to a vmfb.
+def host_module(interface: KernelArtifact, kernel: str, device: str, target: str) -> str:
+    """Module whose public function runs the kernel on buffers in place; compile it to a vmfb from `HOST_PHASE` on.
 
     The function has the name of the entry point and takes, in this order: a `!hal.buffer` per tensor and per
     scratch buffer, an `i32` per dynamic dim, two per number of strided tensors and one per word of a scalar, an `i64`
@@ -52,15 +63,20 @@ def host_module(interface: KernelArtifact, kernel: str, module_attributes: str =
     Args:
         interface: the artifact to be, its binaries not yet filled in.
         kernel: text of `func.func @<entry point>()`; alias definitions (`#x = ...`) may stand in front of it.
-        module_attributes: such as `hal.device.targets = [...]`, where flags do not say it.
+        device: name of the kind of device, such as `hip`.
+        target: a `#hal.executable.target<...>`.
     """
     aliases, function = _split_aliases(kernel)
-    attributes = f" attributes {{{module_attributes}}}" if module_attributes else ""
-    return f"""{aliases}module{attributes} {{
-  hal.executable.source private @{EXECUTABLE} {{
-{_indented(_export(interface), 4)}
-    builtin.module {{
-{_indented(function, 6)}
+    return f"""{aliases}{_TARGET} = {target}
+module attributes {{stream.affinity.default = #hal.device.affinity<@{_DEVICE}>}} {{
+  util.global private @{_DEVICE} = #hal.device.target<"{device}", [{_TARGET}]> : !hal.device
+  hal.executable private @{EXECUTABLE} {{
+    hal.executable.variant public @{_VARIANT} target({_TARGET}) {{
+{_indented(_export(interface), 6)}
+      builtin.module {{
+{_indented(function, 8)}
+{_indented(_dispatch_config(interface), 8)}
+      }}
     }}
   }}
 {_indented(_host_function(interface), 2)}
@@ -75,7 +91,7 @@ def executable_module(interface: KernelArtifact, kernel: str, target: str) -> st
     # Public: IREE 3.13 drops a private executable as unused, and crashes on the empty module.
     return f"""{aliases}module {{
   hal.executable public @{EXECUTABLE} {{
-    hal.executable.variant public @variant target({target}) {{
+    hal.executable.variant public @{_VARIANT} target({target}) {{
 {_indented(_export(interface), 6)}
       builtin.module {{
 {_indented(function, 8)}
@@ -87,25 +103,34 @@ def executable_module(interface: KernelArtifact, kernel: str, target: str) -> st
 
 
 def _export(interface: KernelArtifact) -> str:
+    """What says how many workgroups a launch has."""
+    layout, types = pipeline_layout(interface), "(index, index, index)"
+    head = f"hal.executable.export public @{interface.entry_point} ordinal(0) layout({layout})"
+    count = f"count({_workload(interface)}) -> {types}"
+    return f"{head} {count} {{\n{_indented(_grid(interface, 'hal.return'), 2)}\n}}"
+
+
+def _dispatch_config(interface: KernelArtifact) -> str:
+    """The same beside the function, where the compiler keeps it once it has chosen what to do with that."""
+    body = f"^bb0({_workload(interface)}):\n{_grid(interface, 'iree_codegen.yield')}"
+    return f"iree_codegen.dispatch_config @{interface.entry_point} {{\n{_indented(body, 2)}\n}}"
+
+
+def _workload(interface: KernelArtifact) -> str:
+    return ", ".join(["%device: !hal.device", *(f"%dim_{name}: index" for name in interface.dynamic_dims)])
+
+
+def _grid(interface: KernelArtifact, end: str) -> str:
     body = _Body({name: f"%dim_{name}" for name in interface.dynamic_dims}, _fixed(interface))
     grid = ", ".join([body.value(expression) for expression in interface.grid])
-    workload = "".join(f", %dim_{name}: index" for name in interface.dynamic_dims)
-    layout = pipeline_layout(interface)
-    head = f"hal.executable.export public @{interface.entry_point} ordinal(0) layout({layout})"
-    lines = [*body.lines, f"hal.return {grid} : index, index, index"]
-    return (
-        f"{head} count(%device: !hal.device{workload}) -> (index, index, index) {{\n"
-        + _indented("\n".join(lines), 2)
-        + "\n}"
-    )
+    return "\n".join([*body.lines, f"{end} {grid} : index, index, index"])
 
 
 def _host_function(interface: KernelArtifact) -> str:
     """Import, dispatch in place, export.
 
-    Tensors are passed as bytes, so that element types and packing are the kernel's affair alone. A result is
-    tied to the operand it overwrites, and the exported buffer is kept alive by a barrier: IREE then
-    dispatches on the caller's buffer and makes no copy (`tests/runtime/test_host_module.py` looks for one).
+    Tensors are passed as bytes, so that element types and packing are the kernel's affair alone. The exported buffer
+    is kept alive by a barrier: the call ends behind the dispatch.
     """
     # A dot, so that no tensor can have the same name.
     scratch = [f"scratch.{index}" for index in range(len(interface.scratch_bytes))]
@@ -121,27 +146,30 @@ def _host_function(interface: KernelArtifact) -> str:
     body.lines += [f"%dim_{name} = arith.index_castui %size_{name} : i32 to index" for name in dims]
     for name, low, high in zip(interface.numbers, halves[::2], halves[1::2], strict=True):
         body.join_halves(name, f"%size_{low}", f"%size_{high}")
-    operands: list[tuple[str, str, bool]] = []
-    for tensor in interface.tensors:
-        operands.append((f"tensor_{tensor.name}", body.value(_tensor_bytes(tensor)), tensor.written))
+    sizes = {tensor.name: body.value(_tensor_bytes(tensor)) for tensor in interface.tensors}
     for name in scratch:
-        body.lines.append(f"%length_{name} = arith.index_castui %bytes_{name} : i64 to index")
-        operands.append((f"tensor_{name}", f"%length_{name}", True))
-    for name, size, _ in operands:
-        buffer = "%buffer_" + name.removeprefix("tensor_")
-        body.lines.append(f"%{name} = hal.tensor.import {buffer} : !hal.buffer -> tensor<?xi8>{{{size}}}")
-    written = [(name, size) for name, size, writes in operands if writes]
-    values = ", ".join([f"%{name}" for name, _, _ in operands] + constants)
-    types = ", ".join([f"tensor<?xi8>{{{size}}}" for _, size, _ in operands] + ["i32"] * len(constants))
-    results = ", ".join(f"%{name}{{{size}}}" for name, size in written)
-    workload = ", ".join(f"%dim_{name}" for name in dims)
-    symbol = f"@{EXECUTABLE}::@{interface.entry_point}" + (f"[{workload}]" if workload else "")
-    body.lines.append(f"%written:{len(written)} = flow.dispatch {symbol}({values}) : ({types}) -> ({results})")
-    for index, (_, size) in enumerate(written):
-        body.lines.append(f"%done{index} = hal.tensor.export %written#{index} : tensor<?xi8>{{{size}}} -> !hal.buffer")
-        body.lines.append(f"util.optimization_barrier %done{index} : !hal.buffer")
+        sizes[name] = f"%length_{name}"
+        body.lines.append(f"{sizes[name]} = arith.index_castui %bytes_{name} : i64 to index")
+    body.lines += [
+        f"%tensor_{name} = stream.tensor.import %buffer_{name} : !hal.buffer -> {_bytes(size)}"
+        for name, size in sizes.items()
+    ]
+    read_only = {tensor.name for tensor in interface.tensors if not tensor.written}
+    written = {name: size for name, size in sizes.items() if name not in read_only}
+    body.dispatch(interface, sizes, written, constants)
+    for number, (name, size) in enumerate(written.items()):
+        body.lines += [
+            f"%ready{number} = stream.timepoint.await %done => %tensor_{name} : {_RESOURCE}{{{size}}}",
+            f"%result{number} = stream.tensor.export %ready{number} : {_bytes(size)} -> !hal.buffer",
+            f"util.optimization_barrier %result{number} : !hal.buffer",
+        ]
     head = f"util.func public @{interface.entry_point}({', '.join(arguments)}) {{\n"
     return head + _indented("\n".join([*body.lines, "util.return"]), 2) + "\n}"
+
+
+def _bytes(size: str) -> str:
+    """The type of a buffer of so many bytes."""
+    return f"tensor<?xi8>{{{size}}} in {_RESOURCE}{{{size}}}"
 
 
 def _fixed(interface: KernelArtifact) -> dict[str, int]:
@@ -180,6 +208,23 @@ class _Body:
         high = self._define(f"arith.shli {high}, {bits} : i64")
         whole = self._define(f"arith.ori {high}, {low} : i64")
         self.dims[name] = self._define(f"arith.index_cast {whole} : i64 to index")
+
+    def dispatch(
+        self, interface: KernelArtifact, sizes: Mapping[str, str], written: Mapping[str, str], constants: Sequence[str]
+    ) -> None:
+        """Append the launch, after which `%done` is ready; ``sizes``: bytes of each buffer, by its name."""
+        zero = self.value(0)
+        captured = [f"%tensor_{name} as %used_{name}: {_RESOURCE}{{{size}}}" for name, size in sizes.items()]
+        used = [
+            f"    {'rw' if name in written else 'ro'} %used_{name}[{zero} for {size}] : {_RESOURCE}{{{size}}}"
+            for name, size in sizes.items()
+        ]
+        workload = ", ".join(f"%dim_{name}" for name in interface.dynamic_dims)
+        symbol = f"@{EXECUTABLE}::@{_VARIANT}::@{interface.entry_point}" + (f"[{workload}]" if workload else "")
+        values = f"({', '.join(constants)} : {', '.join('i32' for _ in constants)})" if constants else ""
+        self.lines.append(f"%done = stream.cmd.execute with({', '.join(captured)}) {{")
+        self.lines.append(f"  stream.cmd.dispatch {symbol}{values} {{")
+        self.lines += [f"{line}," for line in used[:-1]] + [used[-1], "  }", "} => !stream.timepoint"]
 
     def value(self, expression: SizeExpr) -> str:
         """Append what computes `expression`, all of whose parts are >= 0, as an `index`, those that are -1 for an empty

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from wavespec.cache import CompileCache
 from wavespec.emit.code_figures import ptx_figures, vmfb_figures
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
-from wavespec.emit.host_module import executable_module, host_module, pipeline_layout
+from wavespec.emit.host_module import HOST_PHASE, executable_module, host_module, pipeline_layout
 from wavespec.emit.ptx import descriptors_by_value
 from wavespec.emit.thread_to_mlir import thread_to_mlir
 from wavespec.ir.kernel import Kernel
@@ -31,17 +31,10 @@ class EmittedModule:
     machine: Machine
 
     @property
-    def flags(self) -> tuple[str, ...]:
-        """Of the compiler."""
-        if self.machine.backend == "cuda":
-            return ()
-        return (*(_cpu_flags(self.machine) if self.machine.backend == "llvm-cpu" else ()), _WIDE_STAYS_WIDE)
-
-    @property
     def sha256(self) -> str:
-        """Of the text without locations, which depend on the layout of the spec's file, and of the flags."""
+        """Of the text without locations, which depend on the layout of the spec's file."""
         text = _LOCATION.sub("", self.text)
-        return hashlib.sha256("\n".join((*self.flags, text)).encode()).hexdigest()
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def binary(self, code: bytes = b"", figures: Mapping[str, int] | None = None) -> Binary:
         """What the machine code is for the artifact; without ``code`` what is known before it is compiled."""
@@ -63,12 +56,11 @@ def thread_to_module(
     text = "\n".join([*aliases, function.text])
     interface = replace(interface, assumptions=(*interface.assumptions, *function.assumptions))
     if machine.backend == "llvm-cpu":
-        return EmittedModule(host_module(interface, text), interface, machine)
+        return EmittedModule(host_module(interface, text, "local", executable_target(machine)), interface, machine)
     interface = replace(interface, shared_memory_bytes=function.shared_bytes)
-    target = _executable_target(machine)
+    target = executable_target(machine)
     if machine.backend == "rocm":
-        devices = f'hal.device.targets = [#hal.device.target<"hip", [{target}]> : !hal.device]'
-        return EmittedModule(host_module(interface, text, devices), interface, machine)
+        return EmittedModule(host_module(interface, text, "hip", target), interface, machine)
     return EmittedModule(executable_module(interface, text, target), interface, machine)
 
 
@@ -84,7 +76,7 @@ def module_to_binaries(
         compiled = _with_tensor_maps(compiled, module.interface)
         ptx = _dumped(compiled, ".ptx")
         return (module.binary(ptx, ptx_figures(ptx.decode())),), compiled
-    compiled = compile_module(module.text, module.flags, intermediates=intermediates, cache=cache)
+    compiled = compile_module(module.text, HOST_PHASE, intermediates=intermediates, cache=cache)
     return (module.binary(compiled.module, vmfb_figures(compiled.module)),), compiled
 
 
@@ -106,7 +98,10 @@ def _dumped(compiled: Compiled, suffix: str) -> bytes:
     return data
 
 
-def _executable_target(machine: Machine) -> str:
+def executable_target(machine: Machine) -> str:
+    """The `#hal.executable.target<...>` of a machine."""
+    if machine.backend == "llvm-cpu":
+        return _cpu_target(machine)
     assert machine.resources is not None, f"{machine.variant} has no table of resources"
     most = machine.max_threads
     wgp = (
@@ -124,16 +119,12 @@ def _executable_target(machine: Machine) -> str:
     return f'#hal.executable.target<"rocm", "rocm-hsaco-fb", {{abi = "hip", iree_codegen.target_info = {target}, ukernels = "none"}}>'
 
 
-_WIDE_STAYS_WIDE = "--iree-input-demote-f64-to-f32=false"
-"""By default IREE computes in f32 what is written in f64."""
-
-
-def _cpu_flags(machine: Machine) -> tuple[str, ...]:
+def _cpu_target(machine: Machine) -> str:
+    """What IREE makes of the flags for such a machine, without debug symbols."""
+    layout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
     return (
-        "--iree-hal-target-device=local",
-        "--iree-hal-local-target-device-backends=llvm-cpu",
-        "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu",
-        "--iree-llvmcpu-target-cpu=generic",
-        f"--iree-llvmcpu-target-cpu-features={machine.compiler['cpu_features']}",
-        "--iree-llvmcpu-debug-symbols=false",
+        f'#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {{cpu = "generic", '
+        f'cpu_features = "{machine.compiler["cpu_features"]}", data_layout = "{layout}", debug_symbols = false, '
+        f"max_stack_allocation_size = 32768 : i64, native_vector_size = {machine.vector_bytes} : i64, "
+        f'target_triple = "x86_64-unknown-unknown-eabi-elf"}}>'
     )

@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
-from wavespec.ops.turned_blocks import turned_blocks
+from wavespec.ops.turned_blocks import TurnedBlocks, turned_blocks
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
@@ -172,8 +172,7 @@ def read_fragments(
     ``rank``: from the shared memory of that workgroup of the cluster.  ``is_factor``: products alone use it."""
     granule = granule_elements(memory, layout, origin)
     is_apart = granule == 1 and memory.space != "global"
-    blocks = turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits) if is_apart else None
-    if blocks and machine.vector_bytes and granule_elements(memory, blocks.lines, origin) == blocks.width:
+    if is_apart and (blocks := _blocks_of(memory, layout, origin, machine)):
         lines = read_fragments(build, memory, blocks.lines, origin, masked, hint, machine)
         return blocks.fragments(build, lines, hint)
     if is_factor and _takes_tile_load(memory, layout, granule, machine):
@@ -210,6 +209,15 @@ def read_fragments(
     return tuple(regroup(build, loaded, layout.fragment_elements, hint))
 
 
+def _blocks_of(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> TurnedBlocks | None:
+    """The blocks to turn in registers where vectors lie across the rows of a memory."""
+    if not machine.vector_bytes:
+        return None
+    blocks = turned_blocks(layout, memory.contiguous_dim, memory.dtype.bits)
+    whole = blocks is not None and granule_elements(memory, blocks.lines, origin) == blocks.width
+    return blocks if whole else None
+
+
 def regroup(build: ThreadBuilder, values: Sequence[Value], size: int, hint: str) -> Iterator[Value]:
     """The same registers in values of ``size`` elements."""
     waiting: list[Value] = []
@@ -239,6 +247,9 @@ def write_fragments(
 ) -> None:
     """Store a tile from its fragments; ``writers``: which waves do."""
     granule = granule_elements(memory, layout, origin)
+    if granule == 1 and (blocks := _blocks_of(memory, layout, origin, machine)):
+        values = blocks.of_fragments(build, [build.cast(value, memory.dtype) for value in values], memory.name)
+        layout, granule = blocks.lines, blocks.width
     size = layout.fragment_elements // granule
     checked = memory.space == "global" and machine.globals.checked_stores and memory.contiguous_dim in masked
     checked = checked and not memory.is_strided  # the length of a row says nothing about where the next one starts

@@ -24,16 +24,32 @@ class TurnedBlocks:
 
     def fragments(self, build: ThreadBuilder, lines: Sequence[Value], hint: str) -> tuple[Value, ...]:
         """The fragments of the layout, of those of ``lines``."""
-        width, columns = self.width, dict[tuple[int, ...], Value]()
-        for number, place in enumerate(product(*map(range, self.outer))):
-            rows = [*lines[number * width : (number + 1) * width]]
-            block = build.transpose(build.pack(rows, hint), width, width, hint=hint)
-            for column in range(width):
-                along = place[self.at] * width + column
-                columns[(*place[: self.at], along, *place[self.at + 1 :])] = build.slice(
-                    block, column * width, width, hint
-                )
-        return tuple(columns[place] for place in sorted(columns))
+        turned = _turned(build, lines, self.width, hint)
+        by_place = dict(zip(self._places(), turned, strict=True))
+        return tuple(by_place[place] for place in sorted(by_place))
+
+    def of_fragments(self, build: ThreadBuilder, fragments: Sequence[Value], hint: str) -> tuple[Value, ...]:
+        """The fragments of ``lines``, of those of the layout."""
+        places = self._places()
+        by_place = dict(zip(sorted(places), fragments, strict=True))
+        return _turned(build, [by_place[place] for place in places], self.width, hint)
+
+    def _places(self) -> list[tuple[int, ...]]:
+        """Of the fragments of the layout, block by block."""
+        return [
+            (*block[: self.at], block[self.at] * self.width + column, *block[self.at + 1 :])
+            for block in product(*map(range, self.outer))
+            for column in range(self.width)
+        ]
+
+
+def _turned(build: ThreadBuilder, lines: Sequence[Value], width: int, hint: str) -> tuple[Value, ...]:
+    """Lines of square blocks, their columns in place of their rows."""
+    made: list[Value] = []
+    for start in range(0, len(lines), width):
+        block = build.transpose(build.pack([*lines[start : start + width]], hint), width, width, hint=hint)
+        made += [build.slice(block, column * width, width, hint) for column in range(width)]
+    return tuple(made)
 
 
 _LEAST_ROW_BITS = 128  # what shuffles move elements inside of
