@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wavespec.ir.expr import Expr, symbol
@@ -53,6 +53,9 @@ def test_every_tile_is_computed_once(way: type, tiles: int, workers: int) -> Non
 
 
 @given(st.tuples(st.integers(0, 6), st.integers(0, 5)), st.integers(0, 9), st.integers(1, 13))
+@example((3, 1), 3, 1).via("a last plane without a neighbour, of more tiles than workers")
+@example((3, 3), 9, 2)
+@settings(max_examples=200)
 def test_every_tile_is_computed_once_in_pairs_too(planes: tuple[int, int], length: int, workers: int) -> None:
     found = in_pairs(planes, length, min(workers, max(1, planes[0] * planes[1] * length)))
     assert sorted(number for own in found for number in own) == list(range(planes[0] * planes[1] * length))

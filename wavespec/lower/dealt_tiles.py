@@ -9,7 +9,8 @@ from typing import Self
 from wavespec.ir.expr import Expr, ceildiv, maximum, minimum, symbol
 from wavespec.lower.tile_walk import MOST_TILES, product
 
-_PLANES, _PAIRED, _PAIR = symbol("planes", 0, MOST_TILES), symbol("paired", 0, 1), symbol("pair", 0, MOST_TILES)
+_PLANES, _PAIRED, _WHOLE = symbol("planes", 0, MOST_TILES), symbol("paired", 0, 1), symbol("whole", 0, MOST_TILES)
+_PAIR, _SIDE = symbol("pair", 0, MOST_TILES), symbol("side", 0, 1)
 _FEWEST_PAIRS = 3
 """Of a worker, where tiles come in pairs: pairs are shared out less evenly than tiles, but the more of them there are,
 the less that matters, and the more there is that pairs find in a cache."""
@@ -48,21 +49,26 @@ class DealtTiles:
         *others, along = grid.values()
         length = maximum(along, 1)  # nothing is divided by 0 where there is none
         pairs = ceildiv(_PLANES, 2) * along
-        plane, place = _PAIR // length * 2 + turn % 2, _turned(_PAIR % length, length, turn)
-        number = place * _PLANES + plane
-        rounds = _of_one(worker, workers, pairs) + _of_one(worker, workers, _PLANES // 2 * along)
+        # Without a neighbour for the last plane, what a worker has of that comes behind its whole pairs, one by one.
+        own = maximum(turn // 2, turn - _WHOLE)
+        plane, place = _PAIR // length * 2 + _SIDE, _turned(_PAIR % length, length, _SIDE)
+        number, rounds = place * _PLANES + plane, _of_one(worker, workers, pairs) + _WHOLE
         return replace(
             self,
             number=self.number + _PAIRED * (number - self.number),
             rounds=self.rounds + _PAIRED * (rounds - self.rounds),
-            once={"planes": product(others), "paired": minimum(1, pairs // (workers * _FEWEST_PAIRS))},
-            each={"pair": worker + turn // 2 * workers},
+            once={
+                "planes": product(others),
+                "paired": minimum(1, pairs // (workers * _FEWEST_PAIRS)),
+                "whole": _of_one(worker, workers, _PLANES // 2 * along),
+            },
+            each={"pair": worker + own * workers, "side": turn - own - minimum(own, _WHOLE)},
         )
 
     @property
     def symbols(self) -> tuple[Expr, ...]:
         """Those of ``once`` and ``each``."""
-        return (_PLANES, _PAIRED, _PAIR) if self.each else ()
+        return (_PLANES, _PAIRED, _WHOLE, _PAIR, _SIDE) if self.each else ()
 
 
 def _turned(place: Expr, count: Expr, turn: Expr) -> Expr:
