@@ -107,9 +107,9 @@ def _loop(op: Op, context: ThreadContext) -> None:
 def reference(statement: Iterate, context: ReferenceContext) -> None:
     """Tiles do not change a result: the body is applied once to whole tensors, where `until` does not hold at first.
 
-    That holds for sums over the dim (an mma reads whole operands here). Of a body that means something else for other
-    tiles, such as one that counts its steps, this is not what a kernel computes: the language says that it is not
-    checked. Bounds, steps and `until` leave out only steps that change nothing.
+    That holds for sums over the dim (an mma reads whole operands here). A body that means something else for other
+    tiles, such as one that counts its steps, is refused where a few numbers show it (`depends-on-tile`). Bounds, steps
+    and `until` leave out only steps that change nothing.
     """
     for name, first in statement.carry.items():
         context.define(name, context.dims[first], context.names[first])

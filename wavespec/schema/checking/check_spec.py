@@ -10,6 +10,7 @@ from wavespec.schema.checking.check_assumptions import check_assumptions
 from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import check_constraints, check_tilings
 from wavespec.schema.checking.check_graph import SECTIONS, RedefinedName, check_graph
+from wavespec.schema.checking.check_loops import check_loops
 from wavespec.schema.checking.check_overrides import check_overrides
 from wavespec.schema.checking.check_scalars import check_scalars, refuse_fraction
 from wavespec.schema.checking.check_schedules import check_schedules
@@ -116,6 +117,8 @@ def check_kernel(
         errors += _bindings(spec)
         # What a plain spec took over from the whole one may be of use to others.
         errors += check_schedules(spec) if spec.has_own_schedule is None else ()
+    if is_whole and all(error.severity == "warning" for error in errors):
+        errors += check_loops(spec)
     return _of_one_cause(errors, is_whole=is_whole)
 
 
