@@ -77,6 +77,53 @@ def gated_linear_attention_chunks(q: Tensor, k: Tensor, v: Tensor, g: Tensor, st
     return [(near.to(g.dtype) + far).to(v.dtype), start * since[..., -1, None, None].exp() + (faded.mT @ v).to(g.dtype)]
 
 
+def gru(p: Tensor, u: Tensor, c: Tensor, start: Tensor) -> list[Tensor]:
+    state, found = start, list[Tensor]()
+    for t in range(p.shape[1]):
+        hidden = torch.einsum("bk,ghk->gbh", state, u) + c[:, None]
+        r, z = ((p[:, t, part] + hidden[part]).sigmoid() for part in (0, 1))
+        new = (p[:, t, 2] + r * hidden[2]).tanh()
+        state = new + z * (state - new)
+        found.append(state)
+    return [torch.stack(found, 1), state]
+
+
+def rg_lru(x: Tensor, r: Tensor, i: Tensor, decay: Tensor, start: Tensor) -> list[Tensor]:
+    state, found = start, list[Tensor]()
+    for t in range(x.shape[1]):
+        log_a = -8 * F.softplus(decay) * r[:, t].sigmoid()
+        state = log_a.exp() * state + (-(2 * log_a).expm1()).sqrt() * i[:, t].sigmoid() * x[:, t]
+        found.append(state)
+    return [torch.stack(found, 1), state]
+
+
+def mamba2_steps(
+    x: Tensor, raw: Tensor, bias: Tensor, rate: Tensor, b: Tensor, c: Tensor, skip: Tensor, start: Tensor
+) -> list[Tensor]:
+    state, found, dt = start, list[Tensor](), F.softplus(raw + bias)
+    for t in range(x.shape[1]):
+        step = dt[:, t, :, None, None]
+        state = (step * rate[:, None, None]).exp() * state + step * x[:, t, ..., None] * b[:, t, None, None]
+        found.append((state * c[:, t, None, None]).sum(-1) + skip[:, None] * x[:, t])
+    return [torch.stack(found, 1), state]
+
+
+def mamba2_chunks(
+    x: Tensor, raw: Tensor, bias: Tensor, rate: Tensor, b: Tensor, c: Tensor, skip: Tensor, start: Tensor
+) -> list[Tensor]:
+    """One chunk, with products of the type of the inputs."""
+    dt = F.softplus(raw + bias).mT
+    since = (dt * rate[:, None]).cumsum(-1)
+    decays = (since[..., None] - since[..., None, :]).exp().tril()
+    products = (c @ b.mT).to(dt.dtype)[:, None]
+    values = x.transpose(1, 2)
+    near = (products * dt[..., None, :] * decays).to(x.dtype) @ values
+    far = (c[:, None] @ start.to(c.dtype).mT).to(dt.dtype) * since.exp()[..., None]
+    faded = (values * (dt * (since[..., -1:] - since).exp())[..., None]).to(x.dtype)
+    state = start * since[..., -1, None, None].exp() + (faded.mT @ b[:, None]).to(dt.dtype)
+    return [(near.to(dt.dtype) + far + skip[:, None, None] * values).to(x.dtype).transpose(1, 2), state]
+
+
 def rms_norm_backward(dy: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> list[Tensor]:
     leaf = x.clone().requires_grad_()
     (slope,) = torch.autograd.grad(F.rms_norm(leaf, leaf.shape[-1:], weight, eps), leaf, dy)

@@ -103,6 +103,11 @@ def _gates(draw: Draw) -> Tensor:
     return torch.nn.functional.logsigmoid(numbers(draw) + 2)
 
 
+def _recurrent(draw: Draw) -> Tensor:
+    """Weights that keep what a state is about as large as it was."""
+    return numbers(draw) / draw.shape[-1] ** 0.5
+
+
 def _positive_definite(draw: Draw) -> Tensor:
     root = torch.randn(draw.shape, generator=draw.random)
     return root @ root.mT + 16 * torch.eye(16)
@@ -135,6 +140,10 @@ TRIALS = [
     Trial("causal_conv1d", {"B": 2, "T": 21, "C": 37}),
     Trial("gated_linear_attention_steps", {"B": 1, "H": 2, "T": 13, "D": 24, "E": 11}, special={"g": _gates}),
     Trial("gated_linear_attention_chunks", {"B": 1, "H": 2, "T": 75, "D": 24, "E": 11}, special={"g": _gates}),
+    Trial("gru", {"B": 5, "T": 7, "H": 24}, special={"u": _recurrent}),
+    Trial("rg_lru", {"B": 2, "T": 19, "D": 37}),
+    Trial("mamba2_steps", {"B": 2, "T": 13, "H": 2, "P": 11, "N": 24}, special={"rate": _gates}),
+    Trial("mamba2_chunks", {"B": 1, "T": 75, "H": 2, "P": 11, "N": 24}, special={"rate": _gates}),
     Trial("rms_norm_backward", {"M": 11, "N": 75}),
     Trial("rms_norm_backward_weight", {"M": 75, "N": 70}),
     Trial("sample_top_p", {"M": 7, "N": 300}, {"seed": 5, "temperature": 0.7, "top_p": 0.6, "min_p": 0.02}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Op, Region, Value, VectorType
@@ -36,8 +36,14 @@ def counted(bound: Expr, values: Iterable[Expr]) -> Expr:
     return minimum(bound, _LARGEST_COUNT) if is_large else bound
 
 
-def loop_to_tile(statement: Iterate | Repeat, context: TileContext, attributes: dict[str, Expr | str | int]) -> None:
-    """A loop with the carried values and the body of a statement; it may end early."""
+def loop_to_tile(
+    statement: Iterate | Repeat,
+    context: TileContext,
+    attributes: dict[str, Expr | str | int],
+    begin: Callable[[TileContext], None] = lambda _: None,
+) -> None:
+    """A loop with the carried values and the body of a statement, which ``begin`` writes the start of; it may end
+    early."""
     first = tuple(context.names[name] for name in statement.carry.values())
     inner = context.nested()
     arguments: list[Value] = []
@@ -45,6 +51,7 @@ def loop_to_tile(statement: Iterate | Repeat, context: TileContext, attributes: 
         argument = context.tile(name, value.tile.dims, value.tile.dtype)
         inner.names[name] = argument
         arguments.append(argument)
+    begin(inner)
     for part in statement.body:
         inner.lower(part, inner)
     yields = tuple(inner.names[name] for name in statement.carry)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from wavespec.diagnostics import WavespecError
-from wavespec.ir.expr import const, maximum, symbol
+from wavespec.ir.expr import Expr, const, maximum, symbol
 from wavespec.ops.contexts import ReferenceContext, TileContext
 from wavespec.ops.index_map import evaluate
 from wavespec.ops.iterate import loop_to_tile
@@ -35,7 +36,16 @@ def to_tile(statement: Repeat, context: TileContext) -> None:
     at = symbol(context.fresh(f"step_of_{statement.name}"), 0, max(1, last) if last is not None else None)
     context.symbols.append(at)
     attributes = {"dim": "", "induction": at.args[0], "extent": steps, "step": const(1), "unroll": 1}
-    loop_to_tile(statement, context, attributes)
+    loop_to_tile(statement, context, attributes, functools.partial(_count, statement, at))
+
+
+def _count(statement: Repeat, at: Expr, body: TileContext) -> None:
+    """Give the number of the step its name in the body: a place, and a value."""
+    if statement.index is not None:
+        value = body.tile(statement.index, (), "i32")
+        body.scalars = {**body.scalars, statement.index: at}
+        body.add("size", (), (value,), statement.span, node=statement.index, extent=at)
+        body.names[statement.index] = value
 
 
 def reference(statement: Repeat, context: ReferenceContext) -> None:
@@ -43,6 +53,8 @@ def reference(statement: Repeat, context: ReferenceContext) -> None:
 
     Of tensors without data, which are traced, all steps are written out.
     """
+    import torch
+
     for name, first in statement.carry.items():
         context.define(name, context.dims[first], context.names[first])
     step = 0
@@ -54,7 +66,13 @@ def reference(statement: Repeat, context: ReferenceContext) -> None:
         if holds is None and step == _MOST_WRITTEN_OUT:
             raise ReferenceTooLong(statement)
         before = {name: context.names[name] for name in statement.carry}
+        if statement.index is not None:
+            device = next(iter(context.tensors.values())).device
+            context.define(statement.index, (), torch.tensor(step, dtype=torch.int32, device=device))
+        left = [(dims, ~where) for dims, where in ended]
+        context.conditions.extend(left)
         context.run(statement.body)
+        del context.conditions[len(context.conditions) - len(left) :]
         for name, value in before.items():
             for where in ended:
                 context.names[name] = context.where(where, name, value, context.names[name])

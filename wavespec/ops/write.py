@@ -78,7 +78,9 @@ def reference(statement: Write, context: ReferenceContext) -> None:
             value = torch.where(holds, value, context.output(statement.to))
         context.outputs[statement.to] = value
         return
-    if tensor.role == "inout":
+    if statement.to in context.outputs:  # by a step before this one
+        result = context.outputs[statement.to].clone()
+    elif tensor.role == "inout":
         result = context.tensors[statement.to].to(value.dtype).clone()
     else:
         result = value.new_zeros([context.sizes[dim] for dim in tensor.shape])

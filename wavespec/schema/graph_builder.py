@@ -211,16 +211,23 @@ class GraphBuilder:
 
     @contextmanager
     def repeat(
-        self, name: str, steps: Symbol | int, *, until: Symbol | str | None = None, **carry: Value
+        self,
+        name: str,
+        steps: Symbol | int,
+        *,
+        index: str | None = None,
+        until: Symbol | str | None = None,
+        **carry: Value,
     ) -> Generator[Loop, None, None]:
-        """The body is what is called inside the `with`."""
+        """The body is what is called inside the `with`; `index` names the number of the step: `at={"T": "t"}`."""
         loop = Loop(name)
         self._bodies.append([])
         yield loop
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        self._op("repeat", name, steps=as_symbol(steps).expression, **_until(until), carry=carried, body=body)
+        steps = as_symbol(steps).expression
+        self._op("repeat", name, steps=steps, index=index, **_until(until), carry=carried, body=body)
 
     @contextmanager
     def branch(self, name: str, condition: Symbol, **carry: Value) -> Generator[Loop, None, None]:

@@ -242,11 +242,19 @@ class _GraphScope:
         return own is not None and own.walked == dim
 
     def inside(
-        self, carried: dict[str, ValueType | None], body: tuple[Op, ...], walked: str
+        self,
+        carried: dict[str, ValueType | None],
+        body: tuple[Op, ...],
+        walked: str,
+        known: Mapping[str, ValueType | None],
     ) -> dict[str, ValueType | None]:
+        outer = _Frame({})
+        outer.defined.update(known)
+        self.frames.append(outer)
         self.frames.append(_Frame(carried, frozenset(name for op in body for name in _results(op).values()), walked))
         self.run(body)
         frame = self.frames.pop()
+        self.frames.pop()
         # A statement that could not be read may have redefined the name, or one that is carried under another one.
         is_sure = self.is_whole and not frame.meant
         return frame.defined if is_sure else {**dict.fromkeys(carried), **frame.defined}

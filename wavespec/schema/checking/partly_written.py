@@ -6,15 +6,18 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, product
 from math import prod
 from random import Random
+from typing import TypeAlias
 
 from wavespec.schema.language.constraints import AnyConstraint, Tiling, Workgroup
-from wavespec.schema.language.expressions import EvaluationError, Name, Num
+from wavespec.schema.language.expressions import EvaluationError, Expression, Name, Num
 from wavespec.schema.language.models import Dim, KernelSpec
-from wavespec.schema.ops import AnyOp, Branch, Iterate, Write
+from wavespec.schema.ops import AnyOp, Branch, Iterate, Repeat, Write
 from wavespec.schema.ops.mapping import index_names, values_of
 from wavespec.schema.ops.structured import Structured
 from wavespec.schema.resolve import complete_sizes, resolve_params
 
+_Steps: TypeAlias = Mapping[str, Expression]
+"""How many steps a loop around has, by the name of their number."""
 _DRAWS, _ENOUGH = 200, 16
 """How often small sizes are drawn, and how many of them that fit together are enough."""
 _MOST_PLACES, _LARGEST_NUMBER = 1 << 14, 64
@@ -31,15 +34,17 @@ def partly_written(spec: KernelSpec) -> frozenset[str]:
     known, bounded = (*spec.dims, *spec.params), frozenset(_bounded(spec))
     are_all_there = not any(isinstance(one, Workgroup) and one.end is not None for one in _constraints(spec))
 
-    def leaves_out(write: Write, *, is_sure: bool) -> bool:
-        if not is_sure or values_of(write.at, known, {}):
+    def leaves_out(write: Write, steps: _Steps, *, is_sure: bool) -> bool:
+        if not is_sure or values_of(write.at, (*known, *steps), {}):
             return True
-        return bool(write.at) and not _covers_all(spec, write)
+        if any(name not in known for count in steps.values() for name in count.names()):
+            return True
+        return bool(write.at) and not _covers_all(spec, write, steps)
 
     return frozenset(
         write.to
-        for write, is_sure in _writes(spec.graph, bounded, is_sure=are_all_there)
-        if spec.tensors[write.to].role == "output" and leaves_out(write, is_sure=is_sure)
+        for write, steps, is_sure in _writes(spec.graph, bounded, {}, is_sure=are_all_there)
+        if spec.tensors[write.to].role == "output" and leaves_out(write, steps, is_sure=is_sure)
     )
 
 
@@ -55,24 +60,30 @@ def _constraints(spec: KernelSpec) -> Iterator[AnyConstraint]:
         yield from constraints
 
 
-def _writes(statements: Iterable[AnyOp], bounded: Container[str], *, is_sure: bool) -> Iterator[tuple[Write, bool]]:
-    """Every write, and whether all of its steps are done in every call."""
+def _writes(
+    statements: Iterable[AnyOp], bounded: Container[str], steps: _Steps, *, is_sure: bool
+) -> Iterator[tuple[Write, _Steps, bool]]:
+    """Every write, how many steps of which numbers there are around it, and whether all are done in every call."""
     for statement in statements:
         if isinstance(statement, Write):
-            yield statement, is_sure
+            yield statement, steps, is_sure
         if isinstance(statement, Structured):
             whole = is_sure and not (isinstance(statement, Branch) or _leaves_out(statement, bounded))
+            counted = isinstance(statement, Repeat) and statement.index is not None
+            inner = {**steps, str(statement.index): statement.steps} if counted else steps
             for field in statement.bodies:
-                yield from _writes(getattr(statement, field), bounded, is_sure=whole)
+                yield from _writes(getattr(statement, field), bounded, inner, is_sure=whole)
 
 
 def _leaves_out(loop: Structured, bounded: Container[str]) -> bool:
+    if isinstance(loop, Repeat):
+        return loop.until is not None
     if not isinstance(loop, Iterate):
         return False
     return loop.dim in bounded or any((loop.start, loop.end, loop.step, loop.until))
 
 
-def _covers_all(spec: KernelSpec, write: Write) -> bool:
+def _covers_all(spec: KernelSpec, write: Write, steps: _Steps) -> bool:
     """Whether `write` reaches every element at all small sizes that are tried: some around each number in its places,
     so that remainders, quotients and limits by it show."""
     params = resolve_params(spec)
@@ -82,7 +93,9 @@ def _covers_all(spec: KernelSpec, write: Write) -> bool:
     if max(map(abs, numbers), default=0) > _LARGEST_NUMBER:
         return False
     tried = list(_small_sizes(spec, sorted(numbers)))
-    sizes = sorted((*tried, *_with_empty_dims(spec, tried)), key=lambda one: max(_counts(spec, write, one)))
+    tried += _with_empty_dims(spec, tried)
+    counted = [_with_steps(one, steps, params) for one in tried]
+    sizes = sorted(counted, key=lambda one: max(_counts(spec, write, one)))
     places = accumulate(max(_counts(spec, write, one)) for one in sizes)
     few = [one for one, so_far in zip(sizes, places, strict=True) if so_far <= _MOST_PLACES]
     found = [_covers(spec, params, write, one) for one in few]
@@ -127,27 +140,34 @@ def _with_empty_dims(spec: KernelSpec, tried: Sequence[Mapping[str, int]]) -> It
             yield whole
 
 
+def _with_steps(sizes: Mapping[str, int], steps: _Steps, params: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of dims, and beside them how many numbers a step may have."""
+    known = {**params, **sizes, **{f"size({dim})": size for dim, size in sizes.items()}}
+    return {**sizes, **{name: max(0, int(count.evaluate(known))) for name, count in steps.items()}}
+
+
 def _is_allowed(dim: Dim, size: int) -> bool:
     return dim.value in (None, size) and size >= dim.min and size % dim.multiple_of == 0
 
 
 def _counts(spec: KernelSpec, write: Write, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Elements along the dims that have places, and indices that those are computed of."""
-    return prod(sizes[dim] for dim in _with_places(spec, write)), prod(sizes[name] for name in _indices(spec, write))
+    return prod(sizes[dim] for dim in _with_places(spec, write)), prod(sizes[name] for name in _indices(write, sizes))
 
 
 def _with_places(spec: KernelSpec, write: Write) -> list[str]:
     return [dim for dim in spec.tensors[write.to].shape if dim in write.at]
 
 
-def _indices(spec: KernelSpec, write: Write) -> list[str]:
-    return sorted({name for place in write.at.values() for name in index_names(place) if name in spec.dims})
+def _indices(write: Write, sizes: Mapping[str, int]) -> list[str]:
+    """The names in places that count elements of a dim, or steps."""
+    return sorted({name for place in write.at.values() for name in index_names(place) if name in sizes})
 
 
 def _covers(spec: KernelSpec, params: Mapping[str, int], write: Write, sizes: Mapping[str, int]) -> bool | None:
     """Whether every element is reached along the dims that have places; none where there are no elements, which shows
     nothing."""
-    dims, names = _with_places(spec, write), _indices(spec, write)
+    dims, names = _with_places(spec, write), _indices(write, sizes)
     elements, indices = _counts(spec, write, sizes)
     if elements == 0:
         return None

@@ -301,6 +301,8 @@ class TiledRun:
             ended += [self._of_places(op.until)] if op.until is not None else []
             if ended[-1].array.all():
                 break
+            if op.index is not None:
+                self.names[op.index] = Value((), "i32", np.array(step))
             self._body(op.body)
             carried = self._next(carried, ended)
         self._leave(op, around, carried)

@@ -130,10 +130,14 @@ class Scope(Protocol):
     def report(self, error: WavespecError) -> None: ...
 
     def inside(
-        self, carried: dict[str, ValueType | None], body: tuple[Op, ...], walked: str
+        self,
+        carried: dict[str, ValueType | None],
+        body: tuple[Op, ...],
+        walked: str,
+        known: Mapping[str, ValueType | None],
     ) -> dict[str, ValueType | None]:
-        """Infer a nested body, of a loop over the dim `walked` if it has one; returns the types of the names it
-        defines."""
+        """Infer a nested body, of a loop over the dim `walked` if it has one, in which there are values `known` that it
+        may not redefine; returns the types of the names it defines."""
         ...
 
     def loops(self) -> tuple[str, ...]:

@@ -9,23 +9,38 @@ from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.expression_parser import SpecExpression
+from wavespec.schema.language.expressions import Binary, Expression, Unary
+from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.names import Name, Reference
-from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueType
+from wavespec.schema.ops.base import Op, Scope, ValueType
 from wavespec.schema.ops.iterate import CarryNotRedefined
+from wavespec.schema.ops.mapping import index_names
 from wavespec.schema.ops.structured import Structured, left
 from wavespec.schema.ops.until import check_until
+from wavespec.schema.ops.write import Write
 
 if TYPE_CHECKING:
     from wavespec.schema.ops import AnyOp
 
 
 class EffectInRepeat(WavespecError, code="effect-in-repeat"):
-    def __init__(self, where: Where, word: str) -> None:
+    def __init__(self, where: Where, tensor: str, dim: str | None, index: str | None) -> None:
+        name = index or "t"
+        named = "" if index else f"'index: {name}' names the number of the step; "
+        along = f"'at: {{{dim}: {name}}}'" if dim else f"a place along a dim of {quote(tensor)} that is of steps"
         super().__init__(
             where,
-            f"{quote(word)} cannot stand in a 'repeat': what a loop makes is there when it has ended.",
-            hints=["Carry the value, and do it behind the loop."],
+            f"Steps of the 'repeat' around write the same elements of {quote(tensor)}, one after the other.",
+            hints=[
+                f"{named}say where each step writes: {along}, {quote(name)} itself or a sum or difference of it and what "
+                "is the same in all steps. What the last step has made is written behind the loop."
+            ],
         )
+
+
+class IndexTaken(WavespecError, code="redefined-name"):
+    def __init__(self, where: Where, name: str) -> None:
+        super().__init__(where, f"{quote(name)} means something already; the number of a step has a name of its own.")
 
 
 class Repeat(Structured):
@@ -46,6 +61,9 @@ class Repeat(Structured):
     one for a workgroup."""
     carry: Annotated[dict[Name, Reference], Field(min_length=1, max_length=64)]  # pyright: ignore[reportGeneralTypeIssues] - a loop that carries nothing does nothing
     """Name inside the body: the value it has in the first step. The body redefines it for the next one."""
+    index: Name | None = None
+    """The name of the number of the step, from 0 on, inside the body: an i32, which stands in places and bounds too, as
+    in `at: {T: t}`. Writes in the body need one, so that each step writes elements of its own."""
     body: Annotated[tuple[AnyOp, ...], Field(min_length=1, max_length=2000)]
     """The statements of one step."""
 
@@ -54,20 +72,56 @@ class Repeat(Structured):
         first = {name: scope.value(self, "carry", name) for name in self.carry}
         if self.until is not None:
             check_until(self, self.until, first, scope)
-        for effect in _effects(self.body):
-            scope.report(EffectInRepeat(effect.where("op"), effect.word))
-        defined = self.inside(scope, first, self.body)
+        known: dict[str, ValueType | None] = {}
+        if self.index is not None:
+            known[self.index] = None
+            if scope.is_taken(self.index) or scope.is_value(self.index) or self.index in first:
+                scope.report(IndexTaken(self.where("index"), self.index))
+            else:
+                known[self.index] = ValueType((), "i32")
+        defined = self.inside(scope, first, self.body, known=known)
+        for write in _writes(self.body):
+            self._check_write(write, scope)
         for name, before in first.items():
             if name not in defined:
                 scope.report(CarryNotRedefined(self.where_key("carry", name), name))
             scope.define(f"{self.name}.{name}", left(before, defined.get(name)))
         return None
 
+    def _check_write(self, write: Write, scope: Scope) -> None:
+        """Report a write that does not tell this loop's steps apart."""
+        places = write.at.values() if self.index is not None and not write.combine else ()
+        if not any(_counts(place, str(self.index), scope) for place in places):
+            tensor, value = scope.tensor(write, "to"), scope.type_of(write.value)
+            free = [dim for dim in tensor.shape if value and dim not in value.dims] if tensor else []
+            dim = next(iter((*write.at, *free)), None)
+            scope.report(EffectInRepeat(write.where("to"), write.to, dim, self.index))
 
-def _effects(body: Sequence[Op]) -> Iterator[Op]:
+
+def _writes(body: Sequence[Op]) -> Iterator[Write]:
     """What is written in a body; what is shown there is that of the last step."""
     for op in body:
-        if isinstance(op, EffectOp) and op.word != "debug":
+        if isinstance(op, Write):
             yield op
         for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _effects(getattr(op, field))
+            yield from _writes(getattr(op, field))
+
+
+def _counts(place: Expression, index: str, scope: Scope) -> bool:
+    """Whether a place is another one for each number of a step: that number and what is the same in all steps, added or
+    subtracted."""
+    match place:
+        case NameNode(name=name):
+            return name == index
+        case Unary(operand=operand):
+            return _counts(operand, index, scope)
+        case Binary(op="+" | "-", left=left, right=right):
+            pairs = ((left, right), (right, left))
+            return any(_counts(one, index, scope) and _is_one(other, scope) for one, other in pairs)
+        case _:
+            return False
+
+
+def _is_one(place: Expression, scope: Scope) -> bool:
+    """Whether a place is the same in all steps: one of parameters, scalars and sizes."""
+    return all(scope.param(name) is not None or scope.scalar(name) is not None for name in index_names(place))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -32,10 +33,15 @@ class Structured(ValueOp):
     """Name inside the body: the value that it has there at first."""
 
     def inside(
-        self, scope: Scope, first: dict[str, ValueType | None], body: tuple[Op, ...], walked: str = ""
+        self,
+        scope: Scope,
+        first: dict[str, ValueType | None],
+        body: tuple[Op, ...],
+        walked: str = "",
+        known: Mapping[str, ValueType | None] | None = None,
     ) -> dict[str, ValueType | None]:
-        """Infer a body, of a loop over `walked` if it has one; returns what it defines."""
-        defined = scope.inside(first, body, walked)
+        """Infer a body, of a loop over `walked` if it has one, in which `known` are values; returns what it defines."""
+        defined = scope.inside(first, body, walked, known or {})
         for name, before in first.items():
             after = defined.get(name)
             if before and after and before != after:
