@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 class EffectInRepeat(WavespecError, code="effect-in-repeat"):
     def __init__(self, where: Where, tensor: str, dim: str | None, index: str | None) -> None:
         name = index or "t"
-        named = "" if index else f"'index: {name}' names the number of the step; "
+        begin = "Say" if index else f"Name the number of the step, 'index: {name}', and say"
         along = f"'at: {{{dim}: {name}}}'" if dim else f"a place along a dim of {quote(tensor)} that is of steps"
         super().__init__(
             where,
             f"Steps of the 'repeat' around write the same elements of {quote(tensor)}, one after the other.",
             hints=[
-                f"{named}say where each step writes: {along}, {quote(name)} itself or a sum or difference of it and what "
-                "is the same in all steps. What the last step has made is written behind the loop."
+                f"{begin} where each step writes: {along}, with what is the same in all steps added or subtracted.",
+                "What the last step has made is written behind the loop.",
             ],
         )
 
