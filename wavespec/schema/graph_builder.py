@@ -226,8 +226,8 @@ class GraphBuilder:
         loop.is_open = False
         body = tuple(self._bodies.pop())
         carried = {key: str(value) for key, value in carry.items()}
-        steps = as_symbol(steps).expression
-        self._op("repeat", name, steps=steps, index=index, **_until(until), carry=carried, body=body)
+        count = as_symbol(steps).expression
+        self._op("repeat", name, steps=count, index=index, **_until(until), carry=carried, body=body)
 
     @contextmanager
     def branch(self, name: str, condition: Symbol, **carry: Value) -> Generator[Loop, None, None]:

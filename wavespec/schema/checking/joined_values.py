@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_letters
 
 import numpy as np
 
@@ -11,13 +12,19 @@ from wavespec.schema.ops import ArgReduce, Reduce, Scan, Topk
 
 
 def multiplied(lhs: Value, rhs: Value, acc: Value, *scales: Value) -> Value:
-    """The product of both added to ``acc``; ``scales``: what their elements are multiplied by first."""
+    """The product of both added to ``acc``; ``scales``: what their elements are multiplied by first.
+
+    Raises:
+        Unknown: there are more dims than letters.
+    """
     operands = [lhs, rhs]
     if scales:
         pairs = zip(operands, scales, strict=True)
         operands = [Value(one.dims, one.dtype, one.array * factor.along(one.dims)) for one, factor in pairs]
     dims = dict.fromkeys((*lhs.dims, *rhs.dims, *acc.dims))
-    letters = {dim: chr(ord("a") + at) for at, dim in enumerate(dims)}
+    if len(dims) > len(ascii_letters):
+        raise Unknown
+    letters = dict(zip(dims, ascii_letters, strict=False))
     left, right = ("".join(letters[dim] for dim in one.dims) for one in operands)
     kept = tuple(dim for dim in acc.dims if dim in lhs.dims or dim in rhs.dims)
     made = np.einsum(f"{left},{right}->{''.join(letters[dim] for dim in kept)}", *(one.array for one in operands))
@@ -79,8 +86,7 @@ def _first_of(
         Unknown: there are fewer, or some are NaN.
     """
     number: Array = array
-    places: Array = np.arange(start, start + array.shape[-1])
-    place: Array = np.broadcast_to(places, array.shape)
+    place: Array = np.broadcast_to(np.array(range(start, start + array.shape[-1])), array.shape)
     if before is not None:
         wide = [np.broadcast_to(one, (*array.shape[:-1], one.shape[-1])) for one in before]
         number, place = np.concatenate([wide[0], number], -1), np.concatenate([wide[1], place], -1)

@@ -69,8 +69,9 @@ def _writes(
             yield statement, steps, is_sure
         if isinstance(statement, Structured):
             whole = is_sure and not (isinstance(statement, Branch) or _leaves_out(statement, bounded))
-            counted = isinstance(statement, Repeat) and statement.index is not None
-            inner = {**steps, str(statement.index): statement.steps} if counted else steps
+            inner = steps
+            if isinstance(statement, Repeat) and statement.index is not None:
+                inner = {**steps, statement.index: statement.steps}
             for field in statement.bodies:
                 yield from _writes(getattr(statement, field), bounded, inner, is_sure=whole)
 
