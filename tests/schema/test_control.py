@@ -12,7 +12,7 @@ from wavespec.schema import KernelSpec, loads
 from wavespec.schema.builder import KernelBuilder
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolved import resolve
-from wavespec.schema.symbols import end, start
+from wavespec.schema.symbols import end, size, start
 
 
 @pytest.mark.parametrize("spec", [*(Rows(loop).spec for loop in LOOPS), Product(loop="branch").spec])
@@ -72,4 +72,18 @@ def test_python_says_when_loops_end() -> None:
     k.write(doubled["total"], y)
     text = dump_yaml(k.build())
     assert "step: 2" in text and "until: total > 9" in text and "repeat: 9" in text
+    assert loads(text) == k.build()
+
+
+def test_steps_have_a_number_in_python() -> None:
+    k = KernelBuilder("k")
+    m, t = k.dim("M"), k.dim("T")
+    x, y = k.input("x", [t, m], "f32"), k.output("y", [t, m], "f32")
+    k.workgroup(m, 8, axis=0)
+    none = k.register("none", [m], "f32", 0)
+    with k.repeat("run", size(t), index="step", h=none) as run:
+        part = k.read("part", x, [m], at={"T": "step"})
+        k.write(k.formula("h", run["h"] * part + 1), y, at={"T": "step"})
+    text = dump_yaml(k.build())
+    assert "index: step" in text and "repeat: size(T)" in text
     assert loads(text) == k.build()
