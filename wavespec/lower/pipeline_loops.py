@@ -100,8 +100,8 @@ class PipelineLoops(Pass):
 
         _check_possible(kernel, machine)
         body = rewrite(kernel.body, change)
-        if pipelined:  # what was computed before a loop, and its steps no longer need
-            body = without_unused(body, lambda op: op.is_(PURE))
+        around = {value.name for op in body for value in op.results}  # steps may no longer need what was made there
+        body = without_unused(body, lambda op: op.is_(PURE) and all(value.name in around for value in op.results))
         if kernel.distribution.is_for_target:
             raise_all(_unused(kernel, frozenset(pipelined), machine))
         notes += [line for plan in pipelined.values() for line in plan.report]
