@@ -455,12 +455,6 @@ class Subject:
             check_output(self.row, name, unpacked(result, dtype), right, own, whole=whole)
 
 
-def numbers_of(spec: KernelSpec, **given: bool | int | float) -> dict[str, bool | int | float]:
-    """The numbers of all scalars of a call that passes these."""
-    every = {name: given.get(name, scalar.default) for name, scalar in spec.scalars.items()}
-    return {name: number for name, number in every.items() if number is not None}
-
-
 def row_of(file: str, name: str) -> Row:
     """What is known of a kernel: that of its file, or of its own."""
     row = KERNELS[file]
