@@ -129,13 +129,13 @@ def _spec(text: str) -> KernelSpec:
 
 
 def simulated(
-    subject: Subject, kernel: Kernel, machine: Machine, sizes: Sizes, inputs: Sequence[Tensor]
+    subject: Subject, kernel: Kernel, machine: Machine, sizes: Sizes, inputs: Sequence[Tensor], **scalars: float
 ) -> list[Tensor]:
-    """What a call writes; asserts that there is no race."""
+    """What a call that passes `scalars` writes; asserts that there is no race."""
     tensors = subject.spec.tensors
     names = (name for name, tensor in tensors.items() if tensor.role != "output")
     arrays = {name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
-    report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of_scalars(subject.spec, sizes, {}))
+    report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of_scalars(subject.spec, sizes, scalars))
     assert report.ok, f"{dict(sizes)}:\n{report.render()}"
     return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
 

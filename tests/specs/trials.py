@@ -125,7 +125,7 @@ def _slots(draw: Draw) -> Tensor:
 
 
 TRIALS = [
-    Trial("attention_capped_window", {"B": 1, "H": 4, "G": 2, "M": 19, "N": 150, "D": 24, "E": 16}),
+    Trial("attention_capped_window", {"B": 1, "H": 4, "G": 2, "M": 19, "N": 150, "D": 24, "E": 16}, {"scale": 0.3}),
     Trial(
         "attention_evoformer", {"B": 1, "R": 3, "H": 2, "M": 21, "N": 37, "D": 24, "E": 16}, special={"mask": _masked}
     ),
