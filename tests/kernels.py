@@ -193,14 +193,16 @@ _MASKED_ATTENTION = Row(
     sized(_HEADS, (1, 1, 66, 70, 24, 20), (1, 1, 5, 130, 64, 64), (1, 1, 20, 10, 7, 9)),
     sized(_HEADS, (2, 3, 200, 333, 128, 128), (1, 2, 333, 200, 64, 64), (1, 1, 5, 0, 8, 8)),
 )
+_COMBINE = Row(
+    sized("B H S M E", (2, 2, 11, 5, 20), (1, 1, 0, 1, 64), (1, 3, 1, 2, 130)),
+    special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
+)
 
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
     "attention_alibi": _MASKED_ATTENTION,
-    "attention_combine": Row(
-        sized("B H S M E", (2, 2, 11, 5, 20), (1, 1, 0, 1, 64), (1, 3, 1, 2, 130)),
-        special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
-    ),
+    "attention_combine": _COMBINE,
+    "attention_combine_f16": _COMBINE,
     "attention_decode": Row(
         sized(
             f"{_HEADS} S C", (1, 2, 3, 600, 24, 20, 5, 128), (1, 1, 1, 0, 64, 64, 1, 0), (1, 2, 3, 600, 24, 0, 5, 128)
