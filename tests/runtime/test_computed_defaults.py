@@ -90,7 +90,7 @@ def test_what_sizes_give_no_number_is_refused_unless_it_is_passed(scaled: Module
     function, nothing = scaled.scaled_of_test, torch.ones(2, 0, 4)
     assert function(nothing, scale=1.0).shape == (2, 0, 4)
     for _ in range(2):
-        with pytest.raises(ArgumentError, match=r"'scale' has no default for these sizes: .*; pass it"):
+        with pytest.raises(ArgumentError, match=r"'scale' has no default for N = 0, P = 4; pass it"):
             function(nothing)
         with pytest.raises(ArgumentError, match=r"'scale' is 101\.0, expected at most 100"):
             function(torch.ones(2, 3, 4), scale=101.0)

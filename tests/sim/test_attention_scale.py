@@ -19,8 +19,9 @@ ATTENTIONS = [one for one in subjects("sm_90") if "scale" in one.spec.scalars]
 
 
 def test_all_attention_takes_a_scale() -> None:
-    names = {one.name for one in subjects("sm_90") if one.name.startswith("attention")}
-    assert names - {one.name for one in ATTENTIONS} == {"attention_combine"}
+    names = {one.file for one in subjects("sm_90") if one.name.startswith("attention")}
+    without = {"attention_combine", "attention_combine_f16", "attention_paged"}
+    assert names - {one.file for one in ATTENTIONS} == without
 
 
 @pytest.mark.slow
@@ -61,3 +62,18 @@ def test_scales_that_turn_scores_round_are_refused(scale: float) -> None:
     q, k, v = torch.randn(3, 1, 1, 3, 8).bfloat16()
     with pytest.raises(ArgumentError, match=r"attention: argument 'scale' is .*, expected at "):
         reference(spec, q, k, v, scale=scale)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("name", ["attention_masked_causal", "attention_masked_window"])
+def test_queries_without_keys_are_zero_whatever_the_scale(name: str, target: str) -> None:
+    (subject,), (machine,) = [one for one in ATTENTIONS if one.name == name], machines(target)
+    sizes = subject.complete({"B": 1, "H": 1, "M": 20, "N": 10, "D": 8, "E": 8})
+    inputs = subject.inputs(sizes)
+    kernel = lower(subject.cases(target)[subject.case(target, sizes)].spec, machine)
+    for scale in (30.0, 1e30):
+        (result,) = simulated(subject, kernel, machine, sizes, inputs, scale=scale)
+        exact, own = (reference(subject.spec, *inputs, compute=of, scale=scale) for of in (torch.float64, None))
+        assert not result[..., :10, :].any() and result[..., 10:, :].isfinite().all()
+        check_error(name, result, exact, own)

@@ -58,6 +58,13 @@ def evaluate_number(expression: NumberExpr, sizes: Mapping[str, int]) -> float:
     return OPERATIONS[operation][0](*(evaluate_number(operand, sizes) for operand in operands))
 
 
+def dims_in_number(expression: NumberExpr) -> frozenset[str]:
+    """Every dim name that `expression` reads."""
+    if isinstance(expression, tuple):
+        return frozenset[str]().union(*map(dims_in_number, expression[1:]))
+    return frozenset((expression,)) if isinstance(expression, str) else frozenset()
+
+
 def number_from_json(value: Any, depth: int = 0) -> NumberExpr:
     """The expression that JSON lists, names and numbers stand for; anything else is a `ValueError`."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):

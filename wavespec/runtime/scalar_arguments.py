@@ -7,18 +7,19 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Final
+from typing import Any, Final, NoReturn, cast
 
 import torch
 from torch import Tensor
 
 from wavespec.runtime.checks import ArgumentError, ArgumentTypeError
-from wavespec.runtime.number_expr import evaluate_number
+from wavespec.runtime.number_expr import dims_in_number, evaluate_number
 from wavespec.runtime.scalars import FORMATS, SCALAR_WORDS, Number, Passed, ScalarParameter, rounded
 
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _WORDS: Final = {float: "a number", int: "a whole number", bool: "True or False"}
 _SMALL: Final = ("f16", "bf16")
+_DEFAULTS_KEPT: Final = 1024
 
 
 class ScalarArguments:
@@ -30,6 +31,10 @@ class ScalarArguments:
         self._types = tuple(one.type for one in parameters)
         self._left_out = tuple(one.type if one.computed is None else type(None) for one in parameters)
         """The types where a call says nothing of scalars whose defaults are computed."""
+        computed = [dims_in_number(one.computed) for one in parameters if one.computed is not None]
+        self._dims = tuple(sorted(frozenset[str]().union(*computed)))
+        self._defaults: dict[tuple[int, ...], tuple[Passed, ...]] = {}
+        """By the sizes of these dims: computed defaults, None where there is no such number."""
         self._limited = any(one.least is not None or one.most is not None for one in parameters)
         self._rounds = any(one.dtype in _SMALL for one in parameters)
         self._shaping = tuple(number for number, one in enumerate(parameters) if one.shapes)
@@ -75,8 +80,18 @@ class ScalarArguments:
 
         Errors: `ArgumentError` for one that these sizes give none.
         """
-        pairs = zip(self.parameters, values, strict=True)
-        return tuple(self._default(one, sizes) if value is None else value for one, value in pairs)
+        if None not in values:
+            return cast("tuple[Number, ...]", values)
+        key = tuple(map(sizes.__getitem__, self._dims))
+        known = self._defaults.get(key)
+        if known is None:
+            if len(self._defaults) >= _DEFAULTS_KEPT:
+                self._defaults.clear()
+            known = self._defaults[key] = tuple(_default(one, sizes) for one in self.parameters)
+        found = tuple(default if value is None else value for value, default in zip(values, known, strict=True))
+        if None in found:
+            self._refuse_default(found.index(None), sizes)
+        return cast("tuple[Number, ...]", found)
 
     def is_symbolic(self, values: tuple[Any, ...]) -> bool:
         """Whether torch traces one of the numbers, which has no value yet."""
@@ -88,8 +103,7 @@ class ScalarArguments:
         Errors: `ArgumentError` for one out of limits, or beyond the numbers of its type.
         """
         values = self(*values)
-        if None in values:
-            values = self.complete(values, sizes)
+        values = self.complete(values, sizes)
         try:
             if self._limited:
                 self._check_limits(values)
@@ -131,13 +145,10 @@ class ScalarArguments:
         except OverflowError:
             raise ArgumentError(f"{where} is beyond the numbers of {parameter.dtype}.") from None
 
-    def _default(self, parameter: ScalarParameter, sizes: Mapping[str, int]) -> float:
-        assert parameter.computed is not None
-        try:
-            return evaluate_number(parameter.computed, sizes)
-        except (ArithmeticError, ValueError) as error:
-            message = f"{self._kernel}: argument '{parameter.name}' has no default for these sizes: {error}; pass it."
-            raise ArgumentError(message) from None
+    def _refuse_default(self, number: int, sizes: Mapping[str, int]) -> NoReturn:
+        name = self.parameters[number].name
+        shown = ", ".join(f"{dim} = {sizes[dim]}" for dim in self._dims)
+        raise ArgumentError(f"{self._kernel}: argument '{name}' has no default for {shown}; pass it.")
 
     def _check_limits(self, values: tuple[Any, ...]) -> None:
         for one, value in zip(self.parameters, values, strict=True):
@@ -162,3 +173,12 @@ class ScalarArguments:
 def _is_bool(value: object) -> bool:
     numpy: Any = sys.modules.get("numpy")
     return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))
+
+
+def _default(parameter: ScalarParameter, sizes: Mapping[str, int]) -> Passed:
+    if parameter.computed is None:
+        return None
+    try:
+        return evaluate_number(parameter.computed, sizes)
+    except (ArithmeticError, ValueError):
+        return None
