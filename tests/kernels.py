@@ -193,14 +193,16 @@ _MASKED_ATTENTION = Row(
     sized(_HEADS, (1, 1, 66, 70, 24, 20), (1, 1, 5, 130, 64, 64), (1, 1, 20, 10, 7, 9)),
     sized(_HEADS, (2, 3, 200, 333, 128, 128), (1, 2, 333, 200, 64, 64), (1, 1, 5, 0, 8, 8)),
 )
+_COMBINE = Row(
+    sized("B H S M E", (2, 2, 11, 5, 20), (1, 1, 0, 1, 64), (1, 3, 1, 2, 130)),
+    special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
+)
 
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
     "attention_alibi": _MASKED_ATTENTION,
-    "attention_combine": Row(
-        sized("B H S M E", (2, 2, 11, 5, 20), (1, 1, 0, 1, 64), (1, 3, 1, 2, 130)),
-        special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
-    ),
+    "attention_combine": _COMBINE,
+    "attention_combine_f16": _COMBINE,
     "attention_decode": Row(
         sized(
             f"{_HEADS} S C", (1, 2, 3, 600, 24, 20, 5, 128), (1, 1, 1, 0, 64, 64, 1, 0), (1, 2, 3, 600, 24, 0, 5, 128)
@@ -453,12 +455,6 @@ class Subject:
             dtype = self.spec.tensors[name].dtype
             assert result.dtype == TORCH[dtype], f"{name} is {result.dtype}"
             check_output(self.row, name, unpacked(result, dtype), right, own, whole=whole)
-
-
-def numbers_of(spec: KernelSpec, **given: bool | int | float) -> dict[str, bool | int | float]:
-    """The numbers of all scalars of a call that passes these."""
-    every = {name: given.get(name, scalar.default) for name, scalar in spec.scalars.items()}
-    return {name: number for name, number in every.items() if number is not None}
 
 
 def row_of(file: str, name: str) -> Row:

@@ -349,7 +349,11 @@ def _wrapper_input(
         dims=(*plain, *following),
         command=command,
         in_project=in_project,
-        scalars=wrapper_scalars(scalar_parameters(spec), [one.doc for one in spec.scalars.values()]),
+        scalars=wrapper_scalars(
+            scalar_parameters(spec),
+            [one.doc for one in spec.scalars.values()],
+            ["" if one.computed is None else str(one.default) for one in spec.scalars.values()],
+        ),
         assumptions=(
             *(promise.text for promise in size_assumptions(spec.dims, used, {})),
             *(str(c.condition) for c in spec.constraints if isinstance(c, Assume)),

@@ -63,7 +63,7 @@ def run_emulated(
     """The tensors of `spec` behind a call of its machine code as `plan` says, with these `scalars`: inputs first, then
     outputs."""
     arguments = ScalarArguments(spec.name, scalar_parameters(spec))
-    plan = plan.with_words(arguments.words(arguments.named(scalars or {})))
+    plan = plan.with_words(arguments.words(arguments.named(scalars or {}), plan.sizes))
     memory, given, zeroed = importlib.import_module("gfx_emulator").Memory(), iter(inputs), partly_written(spec)
     addresses: dict[str, int] = {}
     tensors = sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")

@@ -25,6 +25,7 @@ KIND_NEEDED = {
 TYPES: dict[str, tuple[Kind, ...]] = {
     "Text": (Kind.TEXT, Kind.MEMORY, Kind.SYMBOL),
     "Integer": (Kind.INTEGER,),
+    "Number": (Kind.INTEGER, Kind.NUMBER),
     "Flag": (Kind.FLAG,),
     "Expression": (Kind.EXPRESSION,),
     "Extent": (Kind.EXTENT,),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.lower.gemms import NVIDIA
 from tests.lower.ir_text import Text, lines
 from wavespec.ir.dtype import DTYPES
+from wavespec.ir.expr import symbol
 from wavespec.ir.kernel import Op, TileType, Value, attribute_pairs
 from wavespec.lower.pad_once import _ALL, _MONOTONIC, PadOnce, _range_of  # pyright: ignore[reportPrivateUsage]
 
@@ -159,3 +160,12 @@ def test_numbers_of_registers_are_known_and_other_functions_are_not() -> None:
     assert _range_of(op_of("register", 0, value=2.5), []) == (2.5, 2.5)
     assert _range_of(op_of("elementwise", 1, function="sin"), [(0.0, 0.0)]) == _ALL
     assert _range_of(op_of("elementwise", 2, function="sub"), [(math.inf, math.inf)] * 2) == _ALL, "no number"
+
+
+def test_limits_of_scalars_are_relied_on() -> None:
+    """As `scale` of attention has them: behind a positive factor the power of minus infinity is 0."""
+    limits = attribute_pairs({"number": symbol("scale.scalar", -(2**31), 2**31 - 1), "least": 0.1, "most": 8.0})
+    for dtype, right in (("f32", (0.1 - 0.1 * 2.0**-22, 8 + 8 * 2.0**-22)), ("bf16", _ALL)):
+        value = Value("scale", TileType((), (), DTYPES[dtype]))
+        assert _range_of(Op("scalar", (), (value,), limits), []) == right
+    assert _range_of(Op("scalar", (), (value,), limits[:1]), []) == _ALL

@@ -118,10 +118,7 @@ def test_tiles_in_front_of_where_a_window_is_whole_are_a_loop_of_their_own() -> 
     assert [line.count('"where"') for line in text.split(" = iterate ")[1:]] == [1, 0, 0]
 
 
-def test_edges_of_a_window_that_is_longer_than_a_step_check_one_bound_each() -> None:
-    """A window of 200 rows: in front of its whole steps no key comes too late, and so none lies outside; behind them
-    none comes too early."""
-    window = """%n = index {dim = "N", origin = (("N", [at_N],),)} : tile<N: 64, i32>
+WINDOW = """%n = index {dim = "N", origin = (("N", [at_N],),)} : tile<N: 64, i32>
       %m = index {dim = "M", origin = (("M", [wg0*4],),)} : tile<M: 4, i32>
       %wide = register {value = 200} : tile<i32>
       %first = elementwise %m, %wide {function = "sub"} : tile<M: 4, i32>
@@ -131,11 +128,28 @@ def test_edges_of_a_window_that_is_longer_than_a_step_check_one_bound_each() -> 
       %some = elementwise %early, %s, %no {function = "where"} : tile<M: 4, N: 64, f32>
       %seen = elementwise %late, %some, %no {function = "where"} : tile<M: 4, N: 64, f32>
       %acc.1 = reduce %seen, %acc"""
+
+
+def test_edges_of_a_window_that_is_longer_than_a_step_check_one_bound_each() -> None:
+    """A window of 200 rows: in front of its whole steps no key comes too late, and so none lies outside; behind them
+    none comes too early."""
     roles = SHARED.changed(("    grid", "    producers 1\n    grid"))
     for wide, checks in ((200, [1, 0, 1]), (65, [2, 0, 1])):
-        body = PRODUCT.replace("%acc.1 = reduce %s, %acc", window.replace("200", str(wide)))
+        body = PRODUCT.replace("%acc.1 = reduce %s, %acc", WINDOW.replace("200", str(wide)))
         steps = roles.after(PeelEdges(), NVIDIA, body).split(" = iterate ")[1:]
         assert [step.count('"where"') for step in steps] == checks, wide
+
+
+@pytest.mark.parametrize(("least", "checks"), [(65, [2, 0, 1]), (200, [1, 0, 1])])
+def test_windows_that_a_call_passes_have_whole_steps_as_well(least: int, checks: list[int]) -> None:
+    symbol, scalar = f"symbol window.scalar in {least}..65536 by 1\n    ", "scalar window i32\n    "
+    roles = SHARED.changed(("symbol N", f"{symbol}symbol N"), ("memory @x :", f"{scalar}memory @x :"))
+    roles = roles.changed(("    grid", "    producers 1\n    grid"))
+    outside = "%wide = scalar {number = [window.scalar]} : tile<i32>\n    %none = register"
+    inside = WINDOW.replace("%wide = register {value = 200} : tile<i32>\n      ", "")
+    body = PRODUCT.replace("%acc.1 = reduce %s, %acc", inside).replace("%none = register", outside)
+    steps = roles.after(PeelEdges(), NVIDIA, body).split(" = iterate ")[1:]
+    assert [step.count('"where"') for step in steps] == checks
 
 
 def test_loops_of_products_stay_where_every_wave_copies() -> None:

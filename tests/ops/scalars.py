@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.kernels import array_to_tensor, check_error, numbers_of, tensor_to_elements, tensors_of
+from tests.kernels import array_to_tensor, check_error, tensor_to_elements, tensors_of
 from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
-from wavespec.sim.reference import reference
+from wavespec.sim.reference import numbers_of_scalars, reference
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
@@ -63,7 +63,7 @@ tensors:
   v: {{shape: [H, N, E], dtype: f16, space: shared}}
   o: {{shape: [H, M, E], dtype: f32, role: output}}
 scalars:
-  scale: {{dtype: f32}}
+  scale: {{dtype: f32, default: "1 / sqrt(max(D, 1))", min: 1e-30, max: 1e+30}}
   soft_cap: {{dtype: f32, default: 30, min: 1e-3}}
   window: {{dtype: i32, default: 64, min: 1, max: 65536}}
   causal: {{dtype: bool, default: true}}
@@ -157,7 +157,7 @@ class Called:
     @property
     def numbers(self) -> dict[str, bool | int | float]:
         """Of all scalars."""
-        return numbers_of(self.spec, **self.scalars)
+        return numbers_of_scalars(self.spec, self.sizes, self.scalars)
 
     @property
     def every_size(self) -> dict[str, int]:
@@ -208,6 +208,8 @@ CALLS = {
     "addmm of alpha": Called(ADDMM, _PRODUCT, {"alpha": -2.5, "beta": 0.0}),
     "addmm of both": Called(ADDMM, _PRODUCT, {"alpha": 1e-3, "beta": -0.3}),
     "attention": Called(ATTENTION, _KEYS, {"scale": 0.2}),
+    "attention by its size": Called(ATTENTION, _KEYS),
+    "attention of no size": Called(ATTENTION, {**_KEYS, "D": 0}),
     "attention of few": Called(ATTENTION, _KEYS, {"scale": 0.2, "window": 3, "soft_cap": 0.5}),
     "attention of all": Called(ATTENTION, _KEYS, {"scale": 1.0, "window": 65536, "causal": False}),
     "window": Called(WINDOW, _ROW),

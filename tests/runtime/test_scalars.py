@@ -56,15 +56,15 @@ def test_numbers_are_rounded_as_those_of_tensors_are(dtype: str, number: float) 
     right = torch.tensor(value, dtype=torch.float64).to(_TYPES[dtype])
     if right.isinf() and abs(value) != float("inf"):
         with pytest.raises(ArgumentError, match=rf"'x' is .*, beyond the numbers of {dtype}"):
-            arguments.words((value,))
+            arguments.words((value,), {})
         return
-    (found,) = arguments.as_held((value,))
+    (found,) = arguments.as_held((value,), {})
     one = torch.tensor(found, dtype=torch.float64)
     assert torch.equal(one.signbit(), right.signbit()) or right.isnan()
     torch.testing.assert_close(one.to(_TYPES[dtype]), right, rtol=0, atol=0, equal_nan=True)
     wide = dtype == "f64"
     words = struct.pack("<d" if wide else "<f", found)
-    assert struct.pack("<2i" if wide else "<i", *arguments.words((value,))) == words
+    assert struct.pack("<2i" if wide else "<i", *arguments.words((value,), {})) == words
     assert struct.pack("<q" if wide else "<i", held(found, dtype)) == words
 
 
@@ -73,11 +73,11 @@ def test_integers_arrive_whole_or_are_refused(number: int, of: tuple[str, int]) 
     dtype, bits = of
     arguments = ScalarArguments("k", [ScalarParameter("n", dtype)])
     if -(2**bits) <= number < 2**bits:
-        words = arguments.words((number,))
+        words = arguments.words((number,), {})
         assert int.from_bytes(struct.pack(f"<{len(words)}i", *words), "little", signed=True) == number
     else:
         with pytest.raises(ArgumentError, match=f"beyond the numbers of {dtype}"):
-            arguments.words((number,))
+            arguments.words((number,), {})
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -111,7 +111,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 )
 def test_what_is_no_such_number_is_refused_by_name(given: dict[str, Any], kind: type, message: str) -> None:
     with pytest.raises(kind, match=message) as raised:
-        _EVERY.words(_EVERY.named(given))
+        _EVERY.words(_EVERY.named(given), {})
     assert str(raised.value).startswith("k: ")
 
 
@@ -160,7 +160,7 @@ def test_launches_on_gpus_have_sizes_and_then_words() -> None:
     tensors = [torch.zeros(8, 8) for _ in range(4)]
     plan = make_plan(artifact, {"M": 8, "N": 8, "K": 8})
     for alpha in (1.0, -0.0, 1.0):
-        words = arguments.words((0.5, alpha))
+        words = arguments.words((0.5, alpha), {})
         launcher.launch(tensors, [one.data_ptr() for one in tensors], plan.with_words(words))
     sizes = [launch["sizes"] for launch in cuda.launches]
     assert sizes == [[8, 8, 8, 0x3F000000, 0x3F800000], [8, 8, 8, 0x3F000000, -(2**31)], sizes[0]]

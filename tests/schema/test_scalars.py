@@ -24,13 +24,14 @@ scalars:
   eps: {dtype: f32, default: 1e-6, min: 0, doc: What is added.}
   shift: {dtype: i32, default: 0, min: 0, max: 99}
   is_twice: {dtype: bool}
+  scale: {dtype: f64, default: 1 / sqrt(N)}
 constraints:
   - {workgroup: M, tile: 8, axis: 0}
   - {workgroup: L, tile: 64, axis: 1}
   - {assume: N > shift}
 graph:
   - part: {read: x, dims: [M, L], at: {N: L + shift}}
-  - result: "where(is_twice, part * 2, part) + eps"
+  - result: "where(is_twice, part * 2, part) * f32(scale) + eps"
   - {write: result, to: y}
 """
 
@@ -41,13 +42,14 @@ def test_python_builds_what_yaml_says() -> None:
     shift = k.scalar("shift", "i32", default=0, min=0, max=99)
     eps = k.scalar("eps", "f32", default=1e-6, min=0, doc="What is added.")
     k.scalar("is_twice", "bool")
+    scale = k.scalar("scale", "f64", default="1 / sqrt(N)")
     rest = k.dim("L", equals=maximum(n - shift, 0))
     x, y = k.input("x", [m, n], "f32"), k.output("y", [m, rest], "f32")
     k.workgroup(m, 8, axis=0)
     k.workgroup(rest, 64, axis=1)
     k.assume(n > shift)
     part = k.read("part", x, dims=[m, rest], at={"N": rest + shift})
-    k.write(k.formula("result", f"where(is_twice, {part} * 2, {part}) + {eps}"), y)
+    k.write(k.formula("result", f"where(is_twice, {part} * 2, {part}) * f32({scale}) + {eps}"), y)
     assert k.build() == loads(_TEXT, "a.wave.yaml")
 
 
@@ -70,7 +72,15 @@ def test_editors_know_scalars() -> None:
         ("doc: What is added.}", "doc: What is added., step: 1}", "unknown-field"),
         ("{dtype: bool}", "{dtype: i8}", "unknown-value"),
         ("{dtype: bool}", "{}", "missing-field"),
-        ("default: 1e-6", "default: small", "wrong-type"),
+        ("default: 1e-6", "default: [1]", "wrong-type"),
+        ("default: 1e-6", "default: small", "undefined-name"),
+        ("default: 1e-6", "default: 1 / cbrt(N)", "unknown-function"),
+        ("default: 1e-6", "default: 1 / L", "bad-scalar"),
+        ("default: 1e-6", "default: 1 / shift", "bad-scalar"),
+        ("default: 1e-6", "default: N > 2", "bad-scalar"),
+        ("default: 1e-6", "default: 1 / 3", "bad-scalar"),
+        ("default: 0", "default: N", "bad-scalar"),
+        ("x: {shape: [M, N], dtype: f32}", "x: {shape: [M, N], dtype: f32, values: {max: scale}}", "bad-values"),
         ("N: L + shift", "N: L // shift", "no-constant-value"),
         ("assume: N > shift", "assume: N > eps", "not-an-integer"),
         ("tile: 64, axis: 1", "tile: 64, axis: 1, order: index + shift", "undefined-name"),

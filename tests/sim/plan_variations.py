@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 import yaml
 from torch import Tensor
 
-from tests.kernels import Row, Sizes, Subject, elements_to_tensor, numbers_of, row_of, tensor_to_elements
+from tests.kernels import Row, Sizes, Subject, elements_to_tensor, row_of, tensor_to_elements
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel
 from wavespec.pipeline import emit, lower
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import cases_for_target
+from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 
@@ -128,13 +129,13 @@ def _spec(text: str) -> KernelSpec:
 
 
 def simulated(
-    subject: Subject, kernel: Kernel, machine: Machine, sizes: Sizes, inputs: Sequence[Tensor]
+    subject: Subject, kernel: Kernel, machine: Machine, sizes: Sizes, inputs: Sequence[Tensor], **scalars: float
 ) -> list[Tensor]:
-    """What a call writes; asserts that there is no race."""
+    """What a call that passes `scalars` writes; asserts that there is no race."""
     tensors = subject.spec.tensors
     names = (name for name, tensor in tensors.items() if tensor.role != "output")
     arrays = {name: tensor_to_elements(tensor, tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
-    report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of(subject.spec))
+    report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of_scalars(subject.spec, sizes, scalars))
     assert report.ok, f"{dict(sizes)}:\n{report.render()}"
     return [elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in subject.written]
 

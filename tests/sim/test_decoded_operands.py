@@ -15,15 +15,16 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
 (HOPPER,) = machines("sm_90")
-DECODING = [subject for subject in subjects("sm_90") if subject.name in ("linear_i4", "matmul_mxf4", "matmul_mxf8")]
+_WEIGHTS = (1, 1, 9, 9, 40, 40, 70, 70, 130)
+ROWS = {"linear_i4": _WEIGHTS, "linear_i4_f16": _WEIGHTS, "matmul_mxf4": (70,), "matmul_mxf8": (70,)}
+"""Of each case the fewest rows, or a few more, that it is for."""
+DECODING = [subject for subject in subjects("sm_90") if subject.name in ROWS]
 WITH_PRODUCERS = [
     (subject, number)
     for subject in DECODING
     for number, case in enumerate(subject.cases("sm_90"))
     if lower(case.spec, HOPPER, after="assign-tiles").producers
 ]
-ROWS = {"linear_i4": (1, 1, 9, 9, 40, 40, 70, 70, 130), "matmul_mxf4": (70,), "matmul_mxf8": (70,)}
-"""Of each case the fewest rows, or a few more, that it is for."""
 
 
 @pytest.mark.parametrize(("subject", "number"), WITH_PRODUCERS, ids=lambda value: getattr(value, "name", str(value)))

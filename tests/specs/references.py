@@ -23,16 +23,16 @@ def chances(seed: int, rows: int, columns: int) -> Tensor:
     return (words >> 8).double() / 2**24
 
 
-def attention_capped_window(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+def attention_capped_window(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> list[Tensor]:
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
-    scores = 30 * torch.tanh(q @ k.mT / q.shape[-1] ** 0.5 / 30)
+    scores = 30 * torch.tanh(q @ k.mT * scale / 30)
     m, n = scores.shape[-2:]
     behind = torch.arange(m)[:, None] + n - m - torch.arange(n)
     return [scores.masked_fill((behind < 0) | (behind >= 128), -torch.inf).softmax(-1) @ v]
 
 
-def attention_evoformer(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, pair: Tensor) -> list[Tensor]:
-    scores = q @ k.mT / q.shape[-1] ** 0.5 + mask[:, :, None, None] + pair[:, None]
+def attention_evoformer(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, pair: Tensor, *, scale: float) -> list[Tensor]:
+    scores = q @ k.mT * scale + mask[:, :, None, None] + pair[:, None]
     return [scores.softmax(-1) @ v]
 
 

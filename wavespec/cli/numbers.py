@@ -43,7 +43,7 @@ class MissingScalar(WavespecError, code="missing-scalar"):
 
 
 def chosen_scalars(spec: KernelSpec, texts: Sequence[str]) -> dict[str, Number]:
-    """The number of every scalar: the one of `NAME=NUMBER`, or its default.
+    """The number of every scalar: the one of `NAME=NUMBER`, or its default, but those that follow from sizes.
 
     Raises:
         WavespecError: with every mistake in `texts`.
@@ -69,7 +69,7 @@ def chosen_scalars(spec: KernelSpec, texts: Sequence[str]) -> dict[str, Number]:
     if missing:
         raise MissingScalar(spec.name, missing)
     _check(spec, given)
-    numbers = {name: given.get(name, one.default) for name, one in spec.scalars.items()}
+    numbers = {name: given.get(name, one.number) for name, one in spec.scalars.items()}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
@@ -80,7 +80,7 @@ def whole_scalars(spec: KernelSpec, numbers: Mapping[str, Number]) -> dict[str, 
 
 def default_scalars(spec: KernelSpec) -> dict[str, int]:
     """Those that sizes may follow from where a call says nothing."""
-    return whole_scalars(spec, {name: one.default for name, one in spec.scalars.items() if one.default is not None})
+    return whole_scalars(spec, {name: one.number for name, one in spec.scalars.items() if one.number is not None})
 
 
 def _check(spec: KernelSpec, given: Mapping[str, Number]) -> None:

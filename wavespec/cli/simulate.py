@@ -18,6 +18,7 @@ from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.scalars import Number
 from wavespec.schema.resolve import TargetCase, case_for_sizes, cases_for_target, complete_sizes
 from wavespec.sim.cost import operations_of
+from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import numbers_of_call, simulate, strands_of
 from wavespec.sim.stops import StopAt
 from wavespec.sim.tensors import elements_to_tensor, tensor_to_elements
@@ -62,7 +63,7 @@ class Simulator:
     def workgroups(self, sizes: Mapping[str, int]) -> int:
         """How many of them a call launches."""
         kernel = self.kernel(sizes)
-        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self.scalars)
+        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self._numbers(sizes))
         return math.prod(int(extent.evaluate(numbers)) for extent in kernel.grid)
 
     def call(
@@ -76,7 +77,8 @@ class Simulator:
         }
         kernel = self.kernel(sizes)
         own = self._in_case(sizes)
-        report = simulate(kernel, self.machine, arrays, own, scalars=self.scalars, stop_at=stop_at)
+        scalars = self._numbers(sizes)
+        report = simulate(kernel, self.machine, arrays, own, scalars=scalars, stop_at=stop_at)
         written = [name for name, tensor in tensors.items() if tensor.role != "input"]
         written.sort(key=lambda name: tensors[name].role == "output")
         results = tuple(elements_to_tensor(report.tensors[name], tensors[name].dtype) for name in written)
@@ -123,7 +125,7 @@ class Simulator:
 
     def _operations(self, sizes: Mapping[str, int], one_workgroup: bool) -> int:
         kernel = self.kernel(sizes)
-        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self.scalars)
+        numbers = numbers_of_call(kernel, {}, self._in_case(sizes), self._numbers(sizes))
         total = operations_of(kernel, numbers, strands_of(kernel))
         return total // max(1, self.workgroups(sizes)) if one_workgroup else total
 
@@ -135,6 +137,10 @@ class Simulator:
         except WavespecError:
             return None
         return None if self._broken_assumption(whole) else whole
+
+    def _numbers(self, sizes: Mapping[str, int]) -> dict[str, Number]:
+        """Of all scalars in a call of these sizes."""
+        return numbers_of_scalars(self.spec, sizes, self.scalars)
 
     def _is_free(self, name: str) -> bool:
         """Whether a call says how large a dim is."""

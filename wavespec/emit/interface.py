@@ -98,10 +98,10 @@ def scalar_parameters(spec: KernelSpec) -> tuple[ScalarParameter, ...]:
     shaping = names_of_calls(spec)
 
     def default(scalar: Scalar) -> Number | None:
-        return float(scalar.default) if scalar.is_float and scalar.default is not None else scalar.default
+        return float(scalar.number) if scalar.is_float and scalar.number is not None else scalar.number
 
     return tuple(
-        ScalarParameter(name, one.dtype, default(one), one.min, one.max, name in shaping)
+        ScalarParameter(name, one.dtype, default(one), one.min, one.max, name in shaping, one.computed)
         for name, one in spec.scalars.items()
     )
 

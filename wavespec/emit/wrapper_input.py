@@ -6,7 +6,9 @@ import keyword as python_keywords
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from wavespec.emit.python_text import literal
 from wavespec.runtime.artifact import Dim, Strides
 from wavespec.runtime.scalars import ScalarParameter
 
@@ -50,6 +52,8 @@ class WrapperScalar:
 
     parameter: ScalarParameter
     doc: str = ""
+    computed: str = ""
+    """What it is where a call says nothing, if that follows from sizes, as the spec has it."""
     is_defaulted: bool = False
     """Whether the schema of the operator may say the default: all behind it have one. Torch passes no argument that is
     equal to its default, as -0.0 is to 0.0, which schemas therefore leave out."""
@@ -60,12 +64,12 @@ class WrapperScalar:
 
     @property
     def type(self) -> str:
-        return self.parameter.type.__name__
+        return self.parameter.type.__name__ + (" | None" if self.computed else "")
 
     @property
     def schema_type(self) -> str:
         """In the schema of a torch operator, where integers may be symbols."""
-        return "SymInt" if self.type == "int" else self.type
+        return "float?" if self.computed else "SymInt" if self.type == "int" else self.type
 
     @property
     def in_schema(self) -> str:
@@ -80,22 +84,41 @@ class WrapperScalar:
         kind = {"bool": "True or False", "int": "a whole number"}.get(self.type, "a number")
         kind += f" of {one.dtype}" if one.dtype != "bool" else ""
         said = [text] if (text := self.doc.strip().rstrip(".")) else []
-        return "; ".join([*said, ", ".join([kind, *limits])])
+        absent = [f"{self.computed} where it is None"] if self.computed else []
+        return "; ".join([*said, ", ".join([kind, *limits]), *absent])
 
     @property
     def default(self) -> str:
         """As Python, and in the schema of an operator; empty where it has none."""
-        return "" if self.parameter.default is None else repr(self.parameter.default)
+        return "" if self.parameter.default is None and not self.computed else repr(self.parameter.default)
+
+    @property
+    def constructed(self) -> str:
+        """The parameter as Python that makes it again."""
+        one = self.parameter
+        fields = [one.name, one.dtype, one.default, one.least, one.most, one.shapes]
+        fields += [] if one.computed is None else [one.computed]
+        return f"ScalarParameter({', '.join(map(_python, fields))})"
 
 
-def wrapper_scalars(parameters: Sequence[ScalarParameter], docs: Sequence[str]) -> tuple[WrapperScalar, ...]:
-    """The scalars of a kernel in order, each with what its spec says of it."""
+def _python(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_python, cast('tuple[object, ...]', value)))})"
+    return literal(value) if isinstance(value, str) else repr(value)
+
+
+def wrapper_scalars(
+    parameters: Sequence[ScalarParameter], docs: Sequence[str], computed: Sequence[str] = ()
+) -> tuple[WrapperScalar, ...]:
+    """The scalars of a kernel in order, each with what its spec says of it: `computed` has the texts of defaults that
+    follow from sizes, and empty ones."""
     found: list[WrapperScalar] = []
     is_defaulted = True
-    for one, doc in reversed(list(zip(parameters, docs, strict=True))):
+    texts = computed or [""] * len(parameters)
+    for one, doc, text in reversed(list(zip(parameters, docs, texts, strict=True))):
         is_zero = one.type is float and one.default == 0
-        is_defaulted = is_defaulted and one.default is not None and not is_zero
-        found.insert(0, WrapperScalar(one, doc, is_defaulted))
+        is_defaulted = is_defaulted and (one.default is not None or bool(text)) and not is_zero
+        found.insert(0, WrapperScalar(one, doc, text, is_defaulted))
     return tuple(found)
 
 

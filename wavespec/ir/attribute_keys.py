@@ -48,6 +48,7 @@ Integer = Literal[
     "waves",
     "width",
 ]
+Number = Literal["least", "most"]
 Flag = Literal[
     "acquire",
     "around",

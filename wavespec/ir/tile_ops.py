@@ -63,9 +63,14 @@ SIZE: Final = _declare(
 SCALAR: Final = _declare(
     "scalar",
     "-> tile",
-    "the number that a call passes, or of floating point the one with the bits `number`, in every element",
+    "the number that a call passes, or of floating point the one with the bits `number`, in every element; `least` and "
+    "`most`: where a call has limits",
     results=1,
-    attributes={"number": Kind.EXPRESSION},
+    attributes={
+        "number": Kind.EXPRESSION,
+        "least": Attribute(Kind.NUMBER, absent="none"),
+        "most": Attribute(Kind.NUMBER, absent="none"),
+    },
 )
 ELEMENTWISE: Final = _declare(
     "elementwise",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from wavespec.ir.kernel import Kernel, Op, Value, attribute_pairs, rewrite
-from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, PAD, REDUCE, REGISTER, SIZE
+from wavespec.ir.tile_ops import CAST, ELEMENTWISE, ITERATE, MMA, PAD, REDUCE, REGISTER, SCALAR, SIZE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.index_bounds import fails_beyond
 from wavespec.lower.tile_properties import accesses_are_masked
@@ -63,6 +63,9 @@ def _range_of(op: Op, operands: list[_Range]) -> _Range:
         return -math.inf if low is None else float(low), math.inf if high is None else float(high)
     if not op.result.tile.dtype.is_float:
         return _ALL
+    if op.is_(SCALAR):  # which a call rounds to its type behind its check
+        low, high = op.get("least", -math.inf), op.get("most", math.inf)
+        return (-_rounded_up(-low), _rounded_up(high)) if op.result.tile.dtype.bits >= 32 else _ALL
     if op.is_(CAST):
         (one,) = operands
         return one if one[0] == one[1] and (one[0] == 0 or math.isinf(one[0])) else _ALL

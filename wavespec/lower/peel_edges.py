@@ -10,7 +10,7 @@ from typing import ClassVar
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Op, Value, rewrite
 from wavespec.ir.rewriting import copied
-from wavespec.ir.tile_ops import BIND, COPY, ELEMENTWISE, ITERATE, MMA, READ, REDUCE
+from wavespec.ir.tile_ops import BIND, COPY, ELEMENTWISE, ITERATE, MMA, READ, REDUCE, SCALAR
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.index_bounds import fails_beyond, holds_from, holds_until
 from wavespec.lower.tile_properties import edges_are_masked, tiles_are_placed, whole_steps_check_nothing
@@ -42,6 +42,7 @@ class PeelEdges(Pass):
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
         fresh = fresh_names(kernel)
         bound = {op.operands[0].name: kernel.symbol(op["symbol"]) for op in kernel.body if op.is_(BIND)}
+        bound |= {op.result.name: op["number"] for op in kernel.body if op.is_(SCALAR) and _is_whole(op)}
 
         def change(op: Op) -> tuple[Op, ...]:
             if not op.is_(ITERATE) or op.node in scheduled or op["unroll"] == 0:
@@ -83,6 +84,11 @@ class PeelEdges(Pass):
         return replace(kernel, body=rewrite(kernel.body, change))
 
 
+def _is_whole(scalar: Op) -> bool:
+    """Whether a number of the call is one of 32 bits, in which lanes compare places."""
+    return scalar.result.tile.dtype.name == "i32"
+
+
 def _end(kernel: Kernel, loop: Op) -> Expr:
     """Where the elements end that a loop has; one over strips of a tile ends with the last strip, of which there may be
     only a part."""
@@ -117,7 +123,7 @@ def _held_before(before: Mapping[str, Expr], holds: Mapping[str, Expr], step: in
     return [
         name
         for name, until in holds.items()
-        if all((room := until.beyond(place)) is not None and room >= step - 1 for place in before.values())
+        if all((room := (until - place).low) is not None and room >= step - 1 for place in before.values())
     ]
 
 

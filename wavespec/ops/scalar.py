@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, maximum, minimum, symbol
@@ -38,7 +39,11 @@ def _place(number: Expr) -> Expr:
 def to_tile(name: str, scalar: Scalar, context: TileContext) -> None:
     """Define the value of that name."""
     value = context.tile(name, (), scalar.dtype)
-    context.add("scalar", (), (value,), scalar.span, node=name, number=scalar_symbol(name, scalar))
+    attributes: dict[str, Any] = {"number": scalar_symbol(name, scalar)}
+    if scalar.is_float:
+        limits = (("least", scalar.min), ("most", scalar.max))
+        attributes |= {word: float(limit) for word, limit in limits if limit is not None}
+    context.add("scalar", (), (value,), scalar.span, node=name, **attributes)
     context.names[name] = value
 
 

@@ -19,7 +19,7 @@ from wavespec.runtime.checks import check_derivatives, check_memory
 from wavespec.runtime.direct_calls import DirectCalls
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.scalar_arguments import ScalarArguments
-from wavespec.runtime.scalars import Number
+from wavespec.runtime.scalars import Passed
 
 _CALLS_KEPT: Final = 1024
 
@@ -116,7 +116,7 @@ class Caller(ABC):
 
     @abstractmethod
     def prepare(
-        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Number, ...] = ()
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Passed, ...] = ()
     ) -> tuple[Sequence[Tensor], Call]:
         """Check the tensors in full and load the kernel; returns inputs as it takes them, and the call. Of ``scalars``
         those count that shape it.
@@ -124,12 +124,12 @@ class Caller(ABC):
         Errors: `ArgumentError`, which names the argument; `ArtifactError` where no code fits the device.
         """
 
-    def new(self, *inputs: Tensor, scalars: tuple[Number, ...] = ()) -> Any:
+    def new(self, *inputs: Tensor, scalars: tuple[Passed, ...] = ()) -> Any:
         """Run into new tensors; returns the output, or a tuple of them."""
-        words = self._words(scalars)
         call = self.known(inputs, scalars)
         if call is None:
             inputs, call = self._found_out(inputs, None, scalars)
+        words = self._words(scalars, call)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
                 return self.new(*inputs, scalars=scalars)
@@ -145,14 +145,14 @@ class Caller(ABC):
             _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def write(self, *tensors: Tensor, scalars: tuple[Number, ...] = ()) -> None:
+    def write(self, *tensors: Tensor, scalars: tuple[Passed, ...] = ()) -> None:
         """Run on inputs, then outputs, which share no memory with the others."""
-        words = self._words(scalars)
         call = self.known(tensors, scalars)
         if call is None:
             inputs, outputs = tensors[: self._input_count], tensors[self._input_count :]
             inputs, call = self._found_out(inputs, outputs, scalars)
             tensors = inputs + outputs
+        words = self._words(scalars, call)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
                 return self.write(*tensors, scalars=scalars)
@@ -162,18 +162,19 @@ class Caller(ABC):
             call.launcher.launch(tensors, addresses, call.plan_with(words))
         self._count_writes(tensors, call)
 
-    def raw(self, *tensors: Tensor, scalars: tuple[Number, ...] = ()) -> None:
+    def raw(self, *tensors: Tensor, scalars: tuple[Passed, ...] = ()) -> None:
         """Launch on inputs, then outputs; wrong strides or outputs corrupt memory.
 
         Where tensors may have any strides they are looked at as `write` does, which finds out what to launch by them.
         """
-        words, inputs = self._words(scalars), tensors[: self._input_count]
+        inputs = tensors[: self._input_count]
         call = None if self._is_strided else self._calls.get(self._key(inputs, scalars))
         if call is None or _is_differentiated(call):
             if not self._is_strided:
                 _, call = self._found_out(inputs, None, scalars)
             if self._is_strided or call is None:
                 return self.write(*tensors, scalars=scalars)
+        words = self._words(scalars, call)
         if call.gpu is not None and call.gpu != _current_gpu():
             with torch.cuda.device(call.gpu):
                 return self.raw(*tensors, scalars=scalars)
@@ -185,17 +186,17 @@ class Caller(ABC):
         written = tensors[self._input_count :]
         _count_write((*(tensors[number] for number in call.updates), *written) if call.updates else written)
 
-    def _words(self, scalars: tuple[Number, ...]) -> tuple[int, ...]:
-        return self.scalars.words(scalars) if scalars or self.scalars else ()
+    def _words(self, scalars: tuple[Passed, ...], call: Call) -> tuple[int, ...]:
+        return self.scalars.words(scalars, call.plan.sizes) if scalars or self.scalars else ()
 
-    def _key(self, tensors: Sequence[Tensor], scalars: tuple[Number, ...]) -> tuple[Any, ...]:
+    def _key(self, tensors: Sequence[Tensor], scalars: tuple[Passed, ...]) -> tuple[Any, ...]:
         """What a call is known by: tensors, and the scalars that shape it."""
         key = tuple(map(_description, tensors))
         if self._is_strided:
             key = (*key, *map(_strides, tensors), *map(_alignment, tensors))
         return key + self.scalars.shaping(scalars) if scalars else key
 
-    def known(self, tensors: Sequence[Tensor], scalars: tuple[Number, ...] = ()) -> Call | None:
+    def known(self, tensors: Sequence[Tensor], scalars: tuple[Passed, ...] = ()) -> Call | None:
         """The call of earlier tensors of the same description, if these are as contiguous and need no derivative."""
         try:
             call = self._calls.get(self._key(tensors, scalars))
@@ -214,8 +215,10 @@ class Caller(ABC):
         return call if has_memory and (call.is_empty or all(map(_address, tensors))) else None
 
     def _found_out(
-        self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None, scalars: tuple[Number, ...]
+        self, inputs: Sequence[Tensor], outputs: tuple[Tensor, ...] | None, scalars: tuple[Passed, ...]
     ) -> tuple[tuple[Tensor, ...], Call]:
+        if scalars or self.scalars:
+            self.scalars.check(scalars)  # Sizes may follow from them.
         taken, call = self.prepare(inputs, outputs, scalars)
         self._is_strided = bool(call.artifact.numbers)
         tensors = (*inputs, *(outputs or ()))

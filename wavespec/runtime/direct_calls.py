@@ -20,7 +20,7 @@ from torch.autograd import forward_ad, profiler
 from torch.utils._device import DeviceContext
 
 from wavespec.runtime.checks import PLAIN_TYPES, are_plain
-from wavespec.runtime.scalars import Number
+from wavespec.runtime.scalars import Passed
 
 if TYPE_CHECKING:
     from wavespec.runtime.caller import Call, Caller
@@ -70,12 +70,13 @@ class DirectCalls:
         self._read: _KnownCalls = {}
         self._written: _KnownCalls = {}
 
-    def new(self, *inputs: Tensor, scalars: tuple[Number, ...] = ()) -> Any:
+    def new(self, *inputs: Tensor, scalars: tuple[Passed, ...] = ()) -> Any:
         """Run into new tensors, as `Caller.new` does; None where the call has to go the long way."""
         known = self._find(self._read, inputs, scalars)
         if known is None:
             return None
-        call, words = known.call, self._caller.scalars.words(scalars) if scalars else ()
+        call = known.call
+        words = self._caller.scalars.words(scalars, call.plan.sizes) if scalars else ()
         outputs = tuple(starmap(call.empty, call.results))
         for number in call.zeroed:
             outputs[number].zero_()
@@ -90,14 +91,14 @@ class DirectCalls:
             _count_write([inputs[number] for number in call.updates])
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def write(self, *tensors: Tensor, scalars: tuple[Number, ...] = ()) -> bool:
+    def write(self, *tensors: Tensor, scalars: tuple[Passed, ...] = ()) -> bool:
         """Run on inputs, then outputs, as `Caller.write` does; False where the call has to go the long way."""
         known = self._find(self._written, tensors, scalars)
         if known is None:
             return False
         words, key = (), known.stream()
         if scalars:
-            words = self._caller.scalars.words(scalars)
+            words = self._caller.scalars.words(scalars, known.call.plan.sizes)
             key = (key, *words)
         if (known.launches.get(key) or self._bind(known, key, tensors, words))():
             _launch(known.call, tensors, words)
@@ -105,7 +106,7 @@ class DirectCalls:
         _count_write((*(tensors[number] for number in updates), *written) if updates else written)
         return True
 
-    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Number, ...]) -> _Known | None:
+    def _find(self, calls: _KnownCalls, tensors: tuple[Any, ...], scalars: tuple[Passed, ...]) -> _Known | None:
         modes = _dispatch_modes() or (_function_modes() and not _only_default_devices())
         if modes or forward_ad._current_level >= 0 or profiler._is_profiler_enabled:  # pyright: ignore
             return None
@@ -134,7 +135,7 @@ class DirectCalls:
         return known
 
     def _learn(
-        self, calls: _KnownCalls, place: tuple[int, ...], tensors: tuple[Tensor, ...], scalars: tuple[Number, ...]
+        self, calls: _KnownCalls, place: tuple[int, ...], tensors: tuple[Tensor, ...], scalars: tuple[Passed, ...]
     ) -> _Known | None:
         """Take note of tensors that may be used, and are described like those of a call that went the long way."""
         call = self._caller.known(tensors, scalars) if are_plain(tensors) else None

@@ -28,7 +28,7 @@ from wavespec.runtime.cpu_features import choose_binary, cpu_features
 from wavespec.runtime.cpu_launcher import CpuLauncher
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
-from wavespec.runtime.scalars import Number
+from wavespec.runtime.scalars import Passed
 from wavespec.runtime.workgroups import are_shared_out
 
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
@@ -111,7 +111,7 @@ class Kernel(Caller):
         return self.prepare(inputs, out, numbers)[1].plan.member
 
     def prepare(
-        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Number, ...] = ()
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Passed, ...] = ()
     ) -> tuple[Sequence[Tensor], Call]:
         sizes = check_inputs(self.artifact, inputs, outputs, self.scalars.sizes(scalars))
         device = inputs[0].device

@@ -14,7 +14,7 @@ from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.kernel import Kernel
 from wavespec.runtime.manifest import load_artifact, read_manifest
 from wavespec.runtime.scalar_arguments import ScalarArguments
-from wavespec.runtime.scalars import Number, ScalarParameter
+from wavespec.runtime.scalars import Passed, ScalarParameter
 
 
 class KernelSet(Caller):
@@ -38,7 +38,7 @@ class KernelSet(Caller):
         self._kernels: dict[torch.device, Kernel] = {}
 
     def prepare(
-        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Number, ...] = ()
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor] | None, scalars: tuple[Passed, ...] = ()
     ) -> tuple[Sequence[Tensor], Call]:
         # torch passes None on where a tensor belongs; any kernel says so.
         device = next((one.device for one in inputs if isinstance(one, Tensor)), torch.device("cpu"))  # pyright: ignore

@@ -32,6 +32,7 @@ from wavespec.runtime.code import ArtifactError, Binary, Recipe, StoredCode
 from wavespec.runtime.files import read_regular_file, replace_file
 from wavespec.runtime.json_text import json_text
 from wavespec.runtime.manifest_fields import check_fields
+from wavespec.runtime.number_expr import number_from_json
 from wavespec.runtime.scalars import ScalarParameter
 from wavespec.runtime.size_expr import from_json
 
@@ -89,14 +90,16 @@ def _tensor_to_manifest(tensor: TensorParameter) -> dict[str, Any]:
 
 def _scalar_to_manifest(scalar: ScalarParameter) -> dict[str, Any]:
     record: dict[str, Any] = {"name": scalar.name, "dtype": scalar.dtype}
-    fields = ("default", "least", "most")
+    fields = ("default", "least", "most", "computed")
     record |= {field: value for field in fields if (value := getattr(scalar, field)) is not None}
     return record | ({"shapes": True} if scalar.shapes else {})
 
 
 def _manifest_to_scalar(record: dict[str, Any]) -> ScalarParameter:
     limits = record.get("least"), record.get("most")
-    return ScalarParameter(record["name"], record["dtype"], record.get("default"), *limits, record.get("shapes", False))
+    computed = number_from_json(record["computed"]) if "computed" in record else None
+    shapes = record.get("shapes", False)
+    return ScalarParameter(record["name"], record["dtype"], record.get("default"), *limits, shapes, computed)
 
 
 def _dim_to_manifest(dim: Dim) -> dict[str, Any]:

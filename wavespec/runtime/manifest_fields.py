@@ -55,7 +55,7 @@ class _Value:
 
 _Field = _Value | _Number | _Rows | _Record | _OneOf | _Text | _Counts | type
 _Expression = object
-"""`size_expr.from_json` says what is wrong with one."""
+"""`size_expr.from_json`, or `number_from_json`, says what is wrong with one."""
 
 
 def _record(optional: Mapping[str, _Field] | None = None, /, **fields: _Field) -> _Record:
@@ -105,7 +105,7 @@ _LAUNCH: dict[str, _Field] = {
 _DIM_OR_SIZE = object
 _SCALARS = _Rows(
     _record(
-        {"default": _Value(), "least": _Value(), "most": _Value(), "shapes": bool},
+        {"default": _Value(), "least": _Value(), "most": _Value(), "shapes": bool, "computed": _Expression},
         name=str,
         dtype=_OneOf(("f64", "f32", "bf16", "f16", "i64", "i32", "bool")),
     )

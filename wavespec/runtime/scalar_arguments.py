@@ -7,17 +7,19 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Final
+from typing import Any, Final, NoReturn, cast
 
 import torch
 from torch import Tensor
 
 from wavespec.runtime.checks import ArgumentError, ArgumentTypeError
-from wavespec.runtime.scalars import FORMATS, SCALAR_WORDS, Number, ScalarParameter, rounded
+from wavespec.runtime.number_expr import dims_in_number, evaluate_number
+from wavespec.runtime.scalars import FORMATS, SCALAR_WORDS, Number, Passed, ScalarParameter, rounded
 
 _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _WORDS: Final = {float: "a number", int: "a whole number", bool: "True or False"}
 _SMALL: Final = ("f16", "bf16")
+_DEFAULTS_KEPT: Final = 1024
 
 
 class ScalarArguments:
@@ -27,6 +29,12 @@ class ScalarArguments:
         self.parameters = tuple(parameters)
         self._kernel = kernel
         self._types = tuple(one.type for one in parameters)
+        self._left_out = tuple(one.type if one.computed is None else type(None) for one in parameters)
+        """The types where a call says nothing of scalars whose defaults are computed."""
+        computed = [dims_in_number(one.computed) for one in parameters if one.computed is not None]
+        self._dims = tuple(sorted(frozenset[str]().union(*computed)))
+        self._defaults: dict[tuple[int, ...], tuple[Passed, ...]] = {}
+        """By the sizes of these dims: computed defaults, None where there is no such number."""
         self._limited = any(one.least is not None or one.most is not None for one in parameters)
         self._rounds = any(one.dtype in _SMALL for one in parameters)
         self._shaping = tuple(number for number, one in enumerate(parameters) if one.shapes)
@@ -37,11 +45,13 @@ class ScalarArguments:
         return bool(self.parameters)
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:
-        """The same as Python's own numbers, one for each scalar in order; those that torch traces stay.
+        """The same as Python's own numbers, one for each scalar in order; those that torch traces stay, and None where
+        the default is computed.
 
         Errors: `ArgumentTypeError` for another type; `ArgumentError` for an integer that no float holds.
         """
-        if tuple(map(type, values)) == self._types:
+        types = tuple(map(type, values))
+        if types == self._types or types == self._left_out:
             return values
         if len(values) != len(self.parameters):
             names = ", ".join(one.name for one in self.parameters)
@@ -50,26 +60,50 @@ class ScalarArguments:
         return tuple(self._number(one, value) for one, value in zip(self.parameters, values, strict=True))
 
     def named(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The numbers of a call that passes some by name, with the defaults of the others."""
+        """The numbers of a call that passes some by name, with the defaults of the others; None for computed ones."""
         names = [one.name for one in self.parameters]
         for name in given.keys() - {*names}:
             has = f"has the scalars {', '.join(names)}" if names else "has no scalars"
             raise ArgumentTypeError(f"{self._kernel}: got '{name}', but it {has}.")
         for one in self.parameters:
-            if one.default is None and one.name not in given:
+            if one.default is None and one.computed is None and one.name not in given:
                 raise ArgumentTypeError(f"{self._kernel}: argument '{one.name}' has no default; pass {one.name}=....")
         return self(*(given.get(one.name, one.default) for one in self.parameters))
+
+    def check(self, values: tuple[Passed, ...]) -> None:
+        """Errors: as of `words`, for what a call passed."""
+        given = [(one, value) for one, value in zip(self.parameters, self(*values), strict=True) if value is not None]
+        ScalarArguments(self._kernel, [one for one, _ in given]).words(tuple(value for _, value in given), {})
+
+    def complete(self, values: tuple[Passed, ...], sizes: Mapping[str, int]) -> tuple[Number, ...]:
+        """The numbers with the defaults that follow from the sizes of the call.
+
+        Errors: `ArgumentError` for one that these sizes give none.
+        """
+        if None not in values:
+            return cast("tuple[Number, ...]", values)
+        key = tuple(map(sizes.__getitem__, self._dims))
+        known = self._defaults.get(key)
+        if known is None:
+            if len(self._defaults) >= _DEFAULTS_KEPT:
+                self._defaults.clear()
+            known = self._defaults[key] = tuple(_default(one, sizes) for one in self.parameters)
+        found = tuple(default if value is None else value for value, default in zip(values, known, strict=True))
+        if None in found:
+            self._refuse_default(found.index(None), sizes)
+        return cast("tuple[Number, ...]", found)
 
     def is_symbolic(self, values: tuple[Any, ...]) -> bool:
         """Whether torch traces one of the numbers, which has no value yet."""
         return tuple(map(type, values)) != self._types and any(isinstance(value, _SYMBOLIC) for value in values)
 
-    def words(self, values: tuple[Any, ...]) -> tuple[int, ...]:
-        """What a kernel gets for numbers that `__call__` gave.
+    def words(self, values: tuple[Any, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """What a kernel gets for numbers that `__call__` gave, in a call of these sizes.
 
         Errors: `ArgumentError` for one out of limits, or beyond the numbers of its type.
         """
         values = self(*values)
+        values = self.complete(values, sizes)
         try:
             if self._limited:
                 self._check_limits(values)
@@ -87,16 +121,17 @@ class ScalarArguments:
         """The same by name, as integers."""
         return {self.parameters[number].name: int(values[number]) for number in self._shaping}
 
-    def as_held(self, values: tuple[Any, ...]) -> tuple[Number, ...]:
+    def as_held(self, values: tuple[Any, ...], sizes: Mapping[str, int]) -> tuple[Number, ...]:
         """The numbers as the kernel has them: rounded to their types; errors as of `words`."""
-        self.words(values)
+        values = self.complete(values, sizes)
+        self.words(values, sizes)
         return tuple(rounded(value, one.dtype) for one, value in zip(self.parameters, values, strict=True))
 
     def _number(self, parameter: ScalarParameter, value: Any) -> Any:
         """The number as Python's own, if it is one that the scalar takes."""
         where = f"{self._kernel}: argument '{parameter.name}'"
         kind: Callable[[Any], Any] = parameter.type
-        if isinstance(value, _SYMBOLIC):
+        if isinstance(value, _SYMBOLIC) or (value is None and parameter.computed is not None):
             return value
         wanted = Integral if kind is int else Real
         is_right = _is_bool(value) if kind is bool else isinstance(value, wanted) and not _is_bool(value)
@@ -109,6 +144,11 @@ class ScalarArguments:
             return kind(number)
         except OverflowError:
             raise ArgumentError(f"{where} is beyond the numbers of {parameter.dtype}.") from None
+
+    def _refuse_default(self, number: int, sizes: Mapping[str, int]) -> NoReturn:
+        name = self.parameters[number].name
+        shown = ", ".join(f"{dim} = {sizes[dim]}" for dim in self._dims)
+        raise ArgumentError(f"{self._kernel}: argument '{name}' has no default for {shown}; pass it.")
 
     def _check_limits(self, values: tuple[Any, ...]) -> None:
         for one, value in zip(self.parameters, values, strict=True):
@@ -133,3 +173,12 @@ class ScalarArguments:
 def _is_bool(value: object) -> bool:
     numpy: Any = sys.modules.get("numpy")
     return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))
+
+
+def _default(parameter: ScalarParameter, sizes: Mapping[str, int]) -> Passed:
+    if parameter.computed is None:
+        return None
+    try:
+        return evaluate_number(parameter.computed, sizes)
+    except (ArithmeticError, ValueError):
+        return None

@@ -6,7 +6,11 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from wavespec.runtime.number_expr import NumberExpr
+
 Number = bool | int | float
+Passed = Number | None
+"""What a call has for a scalar: None where its default follows from the sizes of the call."""
 
 SCALAR_WORDS: Final = {"f64": 2, "f32": 1, "bf16": 1, "f16": 1, "i64": 2, "i32": 1, "bool": 1}
 """The types of scalars, with the words of 32 bits that a kernel gets for one, the lower one first: an integer itself,
@@ -23,11 +27,13 @@ class ScalarParameter:
     name: str
     dtype: str
     default: Number | None = None
-    """None where every call has to say."""
+    """None where every call has to say, or where it is `computed`."""
     least: int | float | None = None
     most: int | float | None = None
     shapes: bool = False
     """Whether sizes of tensors, what a kernel assumes of them, or which case a call is, depend on it."""
+    computed: NumberExpr | None = None
+    """What it is where a call says nothing, of the sizes of its dims; scalars that shape a call have none."""
 
     @property
     def type(self) -> type:

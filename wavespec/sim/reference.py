@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -53,9 +54,7 @@ def interpret(
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):
             if context.sizes.setdefault(dim, size) != size:
                 raise ValueError(f"{spec.name}: '{name}' has {dim} = {size}, but {dim} is {context.sizes[dim]}.")
-    parameters = [ScalarParameter(name, s.dtype, s.default, s.min, s.max) for name, s in spec.scalars.items()]
-    arguments = ScalarArguments(spec.name, parameters)
-    numbers = dict(zip(spec.scalars, arguments.as_held(arguments.named(scalars)), strict=True))
+    numbers = numbers_of_scalars(spec, context.sizes, scalars)
     whole = {name: int(number) for name, number in numbers.items() if not spec.scalars[name].is_float}
     context.sizes, context.params = computation.complete(context.sizes | whole), dict(computation.params)
     context.types = dict(computation.types)
@@ -63,6 +62,25 @@ def interpret(
         define_scalar(name, number, context)
     context.run(computation.statements)
     return context
+
+
+def numbers_of_scalars(
+    spec: KernelSpec, sizes: Mapping[str, int], given: Mapping[str, bool | int | float]
+) -> dict[str, bool | int | float]:
+    """What a kernel has for each of its scalars in a call that passes some: rounded to their types.
+
+    Args:
+        sizes: of the dims that arguments have, from which defaults may follow.
+
+    Raises:
+        ArgumentError: one that no call takes, or that has no number.
+    """
+    parameters = [
+        ScalarParameter(name, one.dtype, one.number, one.min, one.max, computed=one.computed)
+        for name, one in spec.scalars.items()
+    ]
+    arguments = ScalarArguments(spec.name, parameters)
+    return dict(zip(spec.scalars, arguments.as_held(arguments.named(given), sizes), strict=True))
 
 
 def results(context: ReferenceContext) -> Any:

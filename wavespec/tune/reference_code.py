@@ -61,7 +61,7 @@ def _function(
     scalars: Mapping[str, bool | int | float],
 ) -> str:
     tensors = [tensor for tensor in spec.tensors.values() if tensor.role != "output"]
-    numbers = {name: scalars.get(name, scalar.default) for name, scalar in spec.scalars.items() if not scalar.is_float}
+    numbers = {name: scalars.get(name, scalar.number) for name, scalar in spec.scalars.items() if not scalar.is_float}
     whole = {name: int(number) for name, number in numbers.items() if number is not None}
     sizes = complete_sizes(spec, {**whole, **sizes})
     with FakeTensorMode():

@@ -227,7 +227,7 @@ def _whole(spec: KernelSpec, name: str) -> int:
     """What an integer that is passed is here."""
     scalar = spec.scalars[name]
     least, most = scalar.limits
-    return int(scalar.default) if scalar.default is not None else min(max(least, 1), most)
+    return int(scalar.number) if scalar.number is not None else min(max(least, 1), most)
 
 
 def _are_kept(spec: KernelSpec, known: Mapping[str, int]) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.errors import BadName
 from wavespec.schema.language.expressions import Expression, Name
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.scalars import Scalar, number_problem
-from wavespec.schema.resolve import part_of
+from wavespec.schema.resolve import UndefinedName, part_of
 
 _TAKEN = {
     "out": "is where results go in every call",
@@ -30,12 +30,14 @@ class NotAnInteger(WavespecError, code="not-an-integer"):
         )
 
 
-def check_scalars(spec: KernelSpec) -> Iterator[WavespecError]:
+def check_scalars(spec: KernelSpec, broken: Collection[str]) -> Iterator[WavespecError]:
     for name, scalar in spec.scalars.items():
         if name in _TAKEN or name == spec.name:
             problem = _TAKEN.get(name, "is the kernel itself, in generated code")
             yield BadName(spec.where_key("scalars", name), name, f"{problem}; a scalar needs another name")
         yield from _limits(spec, name, scalar)
+        if isinstance(scalar.default, Expression):
+            yield from _computed(spec, name, scalar, scalar.default, broken)
 
 
 def refuse_fraction(spec: KernelSpec, expression: Expression, where: Where) -> Iterator[WavespecError]:
@@ -60,9 +62,39 @@ def _limits(spec: KernelSpec, name: str, scalar: Scalar) -> Iterator[WavespecErr
         is_sound = False
         message = f"{quote(name)} is at least {scalar.min} and at most {scalar.max}: no number fits."
         yield BadScalar(spec.where("scalars", name, "max"), message)
-    if is_sound and scalar.default is not None and (problem := number_problem(scalar, scalar.default)):
-        message = f"The default of {quote(name)} is {_shown(scalar.default)}, {problem}."
+    if is_sound and scalar.number is not None and (problem := number_problem(scalar, scalar.number)):
+        message = f"The default of {quote(name)} is {_shown(scalar.number)}, {problem}."
         yield BadScalar(spec.where("scalars", name, "default"), message)
+
+
+def _computed(
+    spec: KernelSpec, name: str, scalar: Scalar, default: Expression, broken: Collection[str]
+) -> Iterator[WavespecError]:
+    """What is wrong with a default that is computed of the sizes of a call."""
+    where = spec.where("scalars", name, "default")
+    if default.is_condition:
+        yield BadScalar(where, f"{quote(str(default))} is a condition; a default is a number.")
+    elif not scalar.is_float:
+        message = f"{quote(name)} is {scalar.dtype}, of which sizes may follow; its default is a number."
+        yield BadScalar(where, message, hints=["Write a number, or leave it out: then every call says it."])
+    elif not default.names():
+        message = f"{quote(str(default))} names no dim, and is the same in every call."
+        yield BadScalar(where, message, hints=["Write the number."])
+    dims = [dim for dim, one in spec.dims.items() if one.equals is None]
+    for node in default.walk():
+        if not isinstance(node, Name) or node.name in dims or node.name in broken:
+            continue
+        place = part_of(where, node)
+        if node.name in spec.dims:
+            message = (
+                f"The size of {quote(node.name)} follows from others; a default is computed of sizes of arguments."
+            )
+            yield BadScalar(place, message, hints=[f"Write {quote(str(spec.dims[node.name].equals))}."])
+        elif node.name in (*spec.params, *spec.scalars, *spec.tensors):
+            message = f"{quote(node.name)} is no dim; a default is computed of the sizes of a call."
+            yield BadScalar(place, message)
+        else:
+            yield UndefinedName(place, node.name, "a dim", dims)
 
 
 def _shown(number: object) -> str:

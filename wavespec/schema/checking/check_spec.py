@@ -101,7 +101,7 @@ def check_kernel(
     """
     errors = [*_names(spec), *_tensors(spec, broken, is_whole), *_dims(spec, broken)]
     errors += check_overrides(spec, broken, is_whole=is_whole)
-    errors += check_scalars(spec)
+    errors += check_scalars(spec, broken)
     errors += _workloads(spec, broken, is_whole)
     errors += _divisors(spec)
     errors += check_strides(spec)

@@ -144,6 +144,9 @@ def _names(spec: KernelSpec, bound: Expression, where: Where, broken: Collection
     if bound.is_condition:
         yield BadValues(where, f"{quote(str(bound))} is a condition; a bound is a number.")
     if isinstance(bound, Name) and bound.name in spec.scalars:
+        if spec.scalars[bound.name].computed is not None:
+            message = f"{quote(bound.name)} has a default that follows from sizes; a bound names other scalars."
+            yield BadValues(where, message)
         return
     if plain_number(bound) is None:
         yield from refuse_fraction(spec, bound, where)

@@ -31,7 +31,7 @@ def tiny_scalars(spec: KernelSpec) -> dict[str, Value]:
     """Of each scalar its default, or a number within its limits."""
     found: dict[str, Value] = {}
     for name, scalar in spec.scalars.items():
-        number = scalar.default
+        number = scalar.number
         if number is None:
             number = max(0.5, scalar.min or 0.5) if scalar.is_float else min(max(scalar.limits[0], 1), scalar.limits[1])
         found[name] = Value((), scalar.dtype, np.asarray(number).astype(held_as(scalar.dtype)))

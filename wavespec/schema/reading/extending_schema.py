@@ -29,11 +29,12 @@ _DOCS = {
 def allow_extends(schema: Schema) -> None:
     """A spec that extends another may leave out whatever that one says, and edit it; else everything is required."""
     properties, definitions = schema["properties"], schema["$defs"]
-    tensor: Schema = definitions["Tensor"]
+    tensor, scalar = definitions["Tensor"], definitions["Scalar"]
     whole: Schema = {
         "required": schema["required"],
         "properties": {
             "tensors": {"additionalProperties": {"required": tensor.pop("required")}},
+            "scalars": {"additionalProperties": {"required": scalar.pop("required")}},
             "constraints": {"type": "array"},
             "graph": {"type": "array"},
         },
@@ -127,7 +128,7 @@ def _edits(item: str) -> Schema:
 
 def _allow_removal(schema: Schema) -> None:
     """`remove: [name]` in mappings that a base may have, beside a dim or tensor that may be called so."""
-    for field in ("dims", "params", "tensors"):
+    for field in ("dims", "params", "tensors", "scalars"):
         table: Schema = schema["properties"][field]
         ((pattern, one),) = table.pop("patternProperties").items()
         table["patternProperties"] = {pattern.replace("^", "^(?!remove$)", 1): one}

@@ -11,6 +11,7 @@ from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import IndexExpression
 from wavespec.schema.language.names import Reference
+from wavespec.schema.language.scalars import Default
 from wavespec.schema.language.values import BoundExpression
 
 
@@ -18,7 +19,7 @@ from wavespec.schema.language.values import BoundExpression
 class Kind:
     """What a field holds, from its annotation."""
 
-    form: Literal["model", "worded", "expression", "index", "bound", "list", "table", "choice", "scalar"]
+    form: Literal["model", "worded", "expression", "index", "bound", "default", "list", "table", "choice", "scalar"]
     models: tuple[type[SpecModel], ...] = ()
     choices: tuple[str, ...] = ()
     item: Kind | None = None
@@ -42,6 +43,8 @@ def _annotation_to_kind(annotation: Any) -> Kind:
         return Kind("index")
     if annotation == BoundExpression:
         return Kind("bound")
+    if annotation == Default:
+        return Kind("default")
     if origin is Annotated:
         return _annotation_to_kind(arguments[0])
     if origin is Literal:

@@ -35,6 +35,7 @@ from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.index_parser import parse_index
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.names import name_problem
+from wavespec.schema.language.scalars import parse_default
 from wavespec.schema.ops import Formula, Op, ValueOp
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.reading.pydantic_to_error import describe, pydantic_to_error
@@ -159,6 +160,8 @@ class _Reader:
             return self._expression(node, parse_expression)
         if kind.form == "index":
             return self._expression(node, parse_index)
+        if kind.form == "default" and isinstance(node, ScalarNode) and isinstance(node.value, str):
+            return self._expression(node, parse_default)
         if not isinstance(node, ScalarNode):
             expected = "one of " + ", ".join(kind.choices) if kind.choices else "one value"
             return self._wrong(WrongType(node.span, expected, _found(node)))
