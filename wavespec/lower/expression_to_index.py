@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.saturating import minus, plus, times
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.resolve import part_of
 
@@ -62,21 +63,21 @@ class ExpressionToIndex:
         left, right = self.place(expression.left, where, values), self.place(expression.right, where, values)
         match expression.op:
             case "<" | ">":
-                return _holds(right - left if expression.op == "<" else left - right)
+                return _holds(minus(right, left) if expression.op == "<" else minus(left, right))
             case "<=" | ">=":
-                return _holds((right - left if expression.op == "<=" else left - right) + 1)
+                return _holds((minus(right, left) if expression.op == "<=" else minus(left, right)) + 1)
             case sign:
-                differ = _holds(maximum(left - right, right - left))
+                differ = _holds(maximum(minus(left, right), minus(right, left)))
                 return differ if sign == "!=" else 1 - differ
 
     def _binary(self, sign: str, left: Expr, right: Expr, where: Where) -> Expr:
         match sign:
             case "+":
-                return left + right
+                return plus(left, right)
             case "-":
-                return left - right
+                return minus(left, right)
             case "*":
-                return left * right
+                return times(left, right)
             case _:
                 return self._quotient(sign, left, right, where)
 
@@ -90,7 +91,7 @@ class ExpressionToIndex:
 
     def _call(self, function: str, left: Expr, right: Expr, where: Where) -> Expr:
         if function == "ceildiv":
-            return self._quotient("//", left + right - 1, right, where)
+            return self._quotient("//", plus(left, right - 1), right, where)
         return minimum(left, right) if function == "min" else maximum(left, right)
 
 

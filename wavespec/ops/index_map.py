@@ -18,6 +18,7 @@ from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.expr_value import divisor
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
+from wavespec.ir.saturating import LARGEST, minus, plus, times
 from wavespec.ir.tile_ops import COPY
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 @cache
 def index_of(dim: str) -> Expr:
-    """The index of an element along a dim of its tile; in every tile at least 0."""
-    return symbol(f"{dim}.i", 0, None)
+    """The index of an element along a dim of its tile; of every tensor it takes 31 bits."""
+    return symbol(f"{dim}.i", 0, 2**31 - 1)
 
 
 def value_symbol(name: str, dtype: DType) -> Expr:
@@ -68,7 +69,7 @@ def size_from(expression: Expression, known: Mapping[str, Expr]) -> Expr | None:
     if not known.keys() >= set(expression.names()) or any(sign not in _IN_KERNELS for sign in signs):
         return None
     try:
-        return _computed(expression, known, known, _IN_KERNELS)
+        return _computed(expression, known, known, _OF_SIZES)
     except ValueError:  # divides by nothing, which is said of a call
         return None
 
@@ -122,6 +123,9 @@ def places(
 
     known: dict[str, Any] = dict(context.params) | {dim: along(dim) for dim in dims}
     for name in values_of(statement.at, dims, context.params):
+        if name in context.computation.scalars:
+            known[name] = _at_most(int(context.names[name]))
+            continue
         own = context.dims[name]
         value = context.names[name].long().permute([own.index(dim) for dim in dims if dim in own])
         known[name] = value[tuple(slice(None) if dim in own else None for dim in dims)]
@@ -168,7 +172,10 @@ def evaluate(condition: Expression, context: ReferenceContext) -> tuple[tuple[st
 
 def holds(condition: Expression, known: Mapping[str, Any]) -> torch.Tensor:
     """Where a comparison of values and places holds, each by its name or, as `start(N)`, its text in ``known``."""
-    return _computed(condition, known, {}, _IN_TORCH)
+    import torch
+
+    numbers = {name: _at_most(one) if isinstance(one, torch.Tensor) else one for name, one in known.items()}
+    return _computed(condition, numbers, {}, _BOUNDED_IN_TORCH)
 
 
 _Operations = Mapping[str, Callable[[Any, Any], Any]]
@@ -197,6 +204,26 @@ def _computed(expression: Expression, known: Mapping[str, Any], sizes: Mapping[s
             raise AssertionError(f"{expression} is no index")
 
 
+def _at_most(number: Any, most: int = LARGEST) -> Any:
+    """A whole number, or a tensor of them, as kernels take those of a call."""
+    return max(-most, min(most, number)) if isinstance(number, int) else number.clamp(-most, most)
+
+
+def _times(left: Any, right: Any) -> Any:
+    """The product, of which no factor wraps: those beyond `LARGEST` count as that."""
+    if isinstance(left, int) and isinstance(right, int):
+        return _at_most(left * right)
+    wide, other = (right, left) if isinstance(left, int) else (left, right)
+    most = LARGEST // (max(1, abs(other)) if isinstance(other, int) else other.abs().clamp(min=1))
+    return _torch_minimum(_torch_maximum(wide, -most), most) * other
+
+
+def _product(left: Any, right: Any) -> Any:
+    """The product of a place and what may be a number of the call; of elements alone that of torch."""
+    large = any(isinstance(one, int) and abs(one) >= 2**31 for one in (left, right))
+    return _times(left, right) if large else left * right
+
+
 def _torch_minimum(left: Any, right: Any) -> Any:
     import torch
 
@@ -218,7 +245,14 @@ _PLAIN: _Operations = {
     "ceildiv": lambda a, b: (a + (b - 1)) // b,
     "xor": lambda a, b: a ^ b,
 }
-_IN_KERNELS: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
+_OF_SIZES: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
+_IN_KERNELS: _Operations = {
+    **_OF_SIZES,
+    "+": plus,
+    "-": minus,
+    "*": times,
+    "ceildiv": lambda a, b: plus(a, b - 1) // b,
+}
 _COMPARISONS: _Operations = {
     "<": operator.lt,
     "<=": operator.le,
@@ -230,6 +264,7 @@ _COMPARISONS: _Operations = {
 _IN_TORCH: _Operations = {
     **_PLAIN,
     **_COMPARISONS,
+    "*": _product,
     "/": lambda a, b: a // divisor(b),  # exact, where it has a meaning
     "//": lambda a, b: a // divisor(b),
     "%": lambda a, b: a % divisor(b),
@@ -237,4 +272,10 @@ _IN_TORCH: _Operations = {
     "number": lambda n, _: n,
     "min": _torch_minimum,
     "max": _torch_maximum,
+}
+_BOUNDED_IN_TORCH: _Operations = {
+    **_IN_TORCH,
+    "+": lambda a, b: _at_most(a + b),
+    "-": lambda a, b: _at_most(a - b),
+    "*": _times,
 }
