@@ -27,9 +27,9 @@ BLOCKS = Text("""
     symbol K in 0..4096 by 1
     symbol G in 0..32 by 1
     symbol P in 0..32 by 1
-    symbol M.i in 0..2147483647 by 1
-    symbol N.i in 0..2147483647 by 1
-    symbol K.i in 0..2147483647 by 1
+    symbol M.i in 0.. by 1
+    symbol N.i in 0.. by 1
+    symbol K.i in 0.. by 1
     split workgroup M 64 0
     split workgroup N 64 1
     split loop K 64 0

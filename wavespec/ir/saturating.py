@@ -11,6 +11,8 @@ from wavespec.ir.expr import Expr, const, maximum, minimum
 
 LARGEST = 2**61
 """What larger numbers count as: neither a sum nor a difference of two such numbers wraps."""
+_FITS = 2**63 - 2**33
+"""Up to here results are left as they are; to and from these passes add and take sizes, and elements of a tile."""
 
 
 def saturated(number: Expr) -> Expr:
@@ -20,7 +22,7 @@ def saturated(number: Expr) -> Expr:
 
 def plus(left: Expr, right: Expr) -> Expr:
     result = left + right
-    if not (_is_known(left) and _is_known(right)) or _is_within(result, 2 * LARGEST):
+    if not (_is_known(left) and _is_known(right)) or _is_within(result, _FITS):
         return result
     return saturated(saturated(left) + saturated(right))
 
@@ -31,7 +33,7 @@ def minus(left: Expr, right: Expr) -> Expr:
 
 def times(left: Expr, right: Expr) -> Expr:
     result = left * right
-    if not (_is_known(left) and _is_known(right)) or _is_within(result, 2 * LARGEST):
+    if not (_is_known(left) and _is_known(right)) or _is_within(result, _FITS):
         return result
     wide, other = (left, right) if _largest(left) >= _largest(right) else (right, left)
     most = const(LARGEST) // maximum(1, maximum(other, -other))

@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     import torch
 
 
+LARGEST_INDEX = 2**31 - 1
+"""What indices of elements along one dim end at, so that products with numbers of a call are known to wrap or not."""
+
+
 @cache
 def index_of(dim: str) -> Expr:
-    """The index of an element along a dim of its tile; of every tensor it takes 31 bits."""
-    return symbol(f"{dim}.i", 0, 2**31 - 1)
+    """The index of an element along a dim of its tile; in every tile at least 0."""
+    return symbol(f"{dim}.i", 0, None)
 
 
 def value_symbol(name: str, dtype: DType) -> Expr:
@@ -56,10 +60,21 @@ def mapped(
     for number, name in enumerate(names):
         known[name] = value_symbol(operand_name(number), context.names[name].tile.dtype)
     places = {
-        dim: _computed(statement.at[dim], known, context.sizes, _IN_KERNELS) if dim in statement.at else index_of(dim)
-        for dim in shape
+        dim: _place(statement.at[dim], known, dims, context) if dim in statement.at else index_of(dim) for dim in shape
     }
     return values, {"at": tuple(places.items()), "over": tuple(dims)}
+
+
+def _place(expression: Expression, known: Mapping[str, Expr], dims: Sequence[str], context: TileContext) -> Expr:
+    """A place; where numbers of a call that may have 64 bits are multiplied in it, what would wrap is outside."""
+    numbers = [context.scalars[name] for name in expression.names() if name in context.scalars]
+    if all(
+        number.low is not None and number.high is not None and number.high - number.low < 2**32 for number in numbers
+    ):
+        return _computed(expression, known, context.sizes, _IN_KERNELS)
+    indices = {dim: symbol(f"{dim}.any", 0, LARGEST_INDEX) for dim in dims}
+    place = _computed(expression, {**known, **indices}, context.sizes, _OF_LARGE_NUMBERS)
+    return place.substitute({index.args[0]: index_of(dim) for dim, index in indices.items()})
 
 
 def size_from(expression: Expression, known: Mapping[str, Expr]) -> Expr | None:
@@ -69,7 +84,7 @@ def size_from(expression: Expression, known: Mapping[str, Expr]) -> Expr | None:
     if not known.keys() >= set(expression.names()) or any(sign not in _IN_KERNELS for sign in signs):
         return None
     try:
-        return _computed(expression, known, known, _OF_SIZES)
+        return _computed(expression, known, known, _IN_KERNELS)
     except ValueError:  # divides by nothing, which is said of a call
         return None
 
@@ -245,9 +260,9 @@ _PLAIN: _Operations = {
     "ceildiv": lambda a, b: (a + (b - 1)) // b,
     "xor": lambda a, b: a ^ b,
 }
-_OF_SIZES: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
-_IN_KERNELS: _Operations = {
-    **_OF_SIZES,
+_IN_KERNELS: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
+_OF_LARGE_NUMBERS: _Operations = {
+    **_IN_KERNELS,
     "+": plus,
     "-": minus,
     "*": times,
