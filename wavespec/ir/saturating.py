@@ -20,6 +20,11 @@ def saturated(number: Expr) -> Expr:
     return number if _is_within(number, LARGEST) else minimum(maximum(number, -LARGEST), LARGEST)
 
 
+def is_large_number(number: Expr) -> bool:
+    """Whether what stands for a number of a call, or for a value, may need more than 32 bits."""
+    return not _is_within(number, 2**32)
+
+
 def plus(left: Expr, right: Expr) -> Expr:
     result = left + right
     if not (_is_known(left) and _is_known(right)) or _is_within(result, _FITS):

@@ -18,7 +18,7 @@ from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.expr_value import divisor
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
-from wavespec.ir.saturating import LARGEST, minus, plus, times
+from wavespec.ir.saturating import LARGEST, is_large_number, minus, plus, times
 from wavespec.ir.tile_ops import COPY
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
@@ -68,9 +68,7 @@ def mapped(
 def _place(expression: Expression, known: Mapping[str, Expr], dims: Sequence[str], context: TileContext) -> Expr:
     """A place; where numbers of a call that may have 64 bits are multiplied in it, what would wrap is outside."""
     numbers = [context.scalars[name] for name in expression.names() if name in context.scalars]
-    if all(
-        number.low is not None and number.high is not None and number.high - number.low < 2**32 for number in numbers
-    ):
+    if not any(is_large_number(number) for number in numbers):
         return _computed(expression, known, context.sizes, _IN_KERNELS)
     indices = {dim: symbol(f"{dim}.any", 0, LARGEST_INDEX) for dim in dims}
     place = _computed(expression, {**known, **indices}, context.sizes, _OF_LARGE_NUMBERS)

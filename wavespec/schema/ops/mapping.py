@@ -47,7 +47,9 @@ class NoDivisor(WavespecError, code="no-constant-value"):
         super().__init__(
             where,
             f"{quote(text)} cannot divide an index: it may be 0 or less.",
-            hints=["Divide by a positive number, a parameter, the size of a dim, a scalar with 'min: 1', or 'max(..., 1)'."],
+            hints=[
+                "Divide by a positive number, a parameter, the size of a dim, a scalar with 'min: 1', or 'max(..., 1)'."
+            ],
         )
 
 
@@ -129,7 +131,7 @@ def _may_be_none(divisor: Expression, dims: Sequence[str], scope: Scope) -> bool
 
 
 def _is_positive(node: Expression, scope: Scope) -> bool:
-    """Whether a divisor is a positive number, a parameter, a size, a product or sum of such, or at least one of them."""
+    """Whether a divisor is a positive number, a parameter, a size, a product or sum of such, or no less than one."""
     match node:
         case Num(value=value):
             return isinstance(value, int) and value > 0
