@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -59,7 +58,6 @@ TORCH: dict[str, Callable[[Tensors], Tensor]] = {
     "topk": lambda t: torch.topk(t[0], 8, 1).values,
 }
 """What torch users write; it makes its result anew."""
-OF_ROWS = ("cross_entropy", "layer_norm", "log_softmax", "rms_norm", "softmax")
 
 
 def main() -> None:
@@ -68,7 +66,7 @@ def main() -> None:
     building = commands.add_parser("build", help="compile the specs")
     building.add_argument("folder", type=Path)
     building.add_argument("--target", default="cpu")
-    building.add_argument("--dtype", nargs="*", default=["f32"], help="of the kernels whose spec has f32")
+    building.add_argument("--dtype", nargs="*", default=["f32"], help="of the kernels that have several")
     running = commands.add_parser("run", help="check and time kernels on this machine")
     running.add_argument("folder", type=Path)
     running.add_argument("--device", default="cpu")
@@ -85,29 +83,23 @@ def main() -> None:
 
 
 def build_all(folder: Path, target: str, names: Sequence[str], dtypes: Sequence[str]) -> None:
-    """Compile every spec that torch has a function for."""
+    """Compile every spec that torch has a function for, in those of the types that it has."""
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
-    from wavespec.schema import loads
+    from wavespec.schema import load
+    from wavespec.schema.families.load_family import is_family_file, load_family
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        text = (ROOT / "specs" / f"{name}.wave.yaml").read_text(encoding="utf-8")
-        for dtype in dtypes if name in OF_ROWS else dtypes[:1]:
-            spec = loads(text if dtype == "f32" else in_small_floats(text, dtype), f"{name}.wave.yaml")
-            artifact = build(spec, target, cubins=True)
-            title = f"{name}-{dtype}" if name in OF_ROWS else name
-            (folder / f"{title}.wavespec").write_bytes(pack_artifact(artifact))
+        path = ROOT / "specs" / f"{name}.wave.yaml"
+        specs = [member.spec for member in load_family(path).members] if is_family_file(path) else [load(path)]
+        for spec in specs:
+            dtype = next(iter(spec.tensors.values())).dtype
+            if len(specs) > 1 and dtype not in dtypes:
+                continue
+            title = f"{name}-{dtype}"
+            (folder / f"{title}.wavespec").write_bytes(pack_artifact(build(spec, target, cubins=True)))
             print(title, flush=True)
-
-
-def in_small_floats(text: str, dtype: str) -> str:
-    """A spec of f32 with tensors of 16 bits, computed in f32 all the same; wide accesses are of 8 elements."""
-    text = re.sub(r"(shape: \[[^]]*], dtype: )f32", rf"\1{dtype}", text).replace("N % 4 ", "N % 8 ")
-    floats = "|".join(re.findall(rf"^  (\w+): \{{shape: .*dtype: {dtype}", text, re.M))
-    read = rf"^( +- )(\w+): (\{{read: (?:{floats})\b.*\}})(?:  +#.*)?$"
-    text = re.sub(read, r'\1small_\2: \3\n\1\2: "f32(small_\2)"', text, flags=re.M)
-    return re.sub(r"^( +- )\{write: (\w+),", rf'\1small: "{dtype}(\2)"\n\1{{write: small,', text, flags=re.M)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -123,9 +115,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _row(title: str, kernel: Kernel, shape: str, arguments: argparse.Namespace) -> float:
-    name, function = kernel.artifact.name, TORCH[kernel.artifact.name]
+    name = title.partition("-")[0]
+    function = TORCH[name]
     m, n = map(int, shape.split("x"))
-    given = _inputs(kernel, m, n, arguments.device)
+    given = _inputs(kernel, name, m, n, arguments.device)
     expected, error, allowed = _errors(kernel, function, given)
     calls: dict[str, Call] = {"wavespec": lambda: kernel(*given), "torch": lambda: function(given)}
     if name != "scatter_add" and name != "topk":
@@ -146,10 +139,9 @@ def _row(title: str, kernel: Kernel, shape: str, arguments: argparse.Namespace) 
     return copy / mine
 
 
-def _inputs(kernel: Kernel, m: int, n: int, device: str) -> list[Tensor]:
+def _inputs(kernel: Kernel, name: str, m: int, n: int, device: str) -> list[Tensor]:
     """Random numbers, and integers that are rows of a table or columns."""
     sizes = {"M": m, "T": m, "N": n, "D": n, "V": TOKENS, "A": 1, "B": n}
-    name = kernel.artifact.name
     if name == "sum_dim":
         sizes["N"] = m
     elif name in ("rope", "qk_norm_rope"):

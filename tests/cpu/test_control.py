@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.kernels import SPECS
 from tests.ops.control import LOOPS, RAGGED, Parts, Product, Rows, ragged_inputs
 from wavespec.pipeline import compile
 from wavespec.schema import loads
@@ -156,3 +157,12 @@ graph:
     for n in (-1, 0, 1):
         times = {"0": 0, "1": 1, "min(n, 1)": max(0, min(n, 1))}.get(steps, max(n, 0))
         assert torch.equal(few(x, torch.tensor(n, dtype=torch.int32)), x + n + times)
+
+
+def test_products_of_a_loop_that_ends_after_one_of_many_tiles() -> None:
+    text = (SPECS / "attention.wave.yaml").read_text(encoding="utf-8")
+    kernel = compile(loads(text.replace("iterate: N\n", "iterate: N\n      end: 128\n", 1)))  # the tile of CPUs
+    q, k, v = (torch.randn(1, 2, length, 64).bfloat16() for length in (40, 300, 300))
+    ends = (tensor[:, :, :128].double() for tensor in (k, v))
+    expected = torch.nn.functional.scaled_dot_product_attention(q.double(), *ends)
+    assert (kernel(q, k, v).double() - expected).abs().max() < 0.01

@@ -34,11 +34,13 @@ class Outcomes:
     counts: Counter[str] = field(default_factory=Counter[str])
     failures: list[str] = field(default_factory=list[str])
     slowest_seconds: float = 0.0
+    slowest: int = 0
+    """The number of the text that took them."""
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items()))
         return (
-            f"{counts}; {len(self.failures)} failures; slowest text {self.slowest_seconds:.2f} s; "
+            f"{counts}; {len(self.failures)} failures; slowest text {self.slowest_seconds:.2f} s (number {self.slowest}); "
             f"{peak_bytes() >> 20} MiB at most"
         )
 
@@ -102,7 +104,8 @@ def search_mutations(
     outcomes, found = Outcomes(), Found()
     for counts, slowest, failed, builds in _in_chunks(_mutations, seed, goes_on, chunk, processes):
         outcomes.counts.update(counts)
-        outcomes.slowest_seconds = max(outcomes.slowest_seconds, slowest)
+        if slowest[0] > outcomes.slowest_seconds:
+            outcomes.slowest_seconds, outcomes.slowest = slowest
         BUILDS.update(builds)
         for place, text in failed:
             if place not in found.counts:
@@ -139,13 +142,13 @@ def _in_a_process(work: Callable[[T], R], chunk: T) -> Future[R]:
     return future
 
 
-def _mutations(chunk: _Chunk) -> tuple[Counter[str], float, list[tuple[str, str]], set[str]]:
-    """The outcomes of a chunk of texts, the processor time of the slowest, the failures with their texts, and the keys of
-    what builds."""
+def _mutations(chunk: _Chunk) -> tuple[Counter[str], tuple[float, int], list[tuple[str, str]], set[str]]:
+    """The outcomes of a chunk of texts, the processor time and the number of the slowest, the failures with their texts,
+    and the keys of what builds."""
     seed, first, size, known = chunk
     BUILDS.update(known)
     limit_memory()
-    counts, slowest, failed = Counter[str](), 0.0, list[tuple[str, str]]()
+    counts, slowest, failed = Counter[str](), (0.0, first), list[tuple[str, str]]()
     for number in range(first, first + size):
         text = mutated_spec(Random(seed * 1_000_003 + number))
         start = time.process_time()
@@ -153,7 +156,7 @@ def _mutations(chunk: _Chunk) -> tuple[Counter[str], float, list[tuple[str, str]
             counts[judge_text(text)] += 1
         except Exception as error:  # whatever it is, it is what is searched for
             failed.append((place_of(error), text))
-        slowest = max(slowest, time.process_time() - start)
+        slowest = max(slowest, (time.process_time() - start, number))
     return counts, slowest, failed, BUILDS - known
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,18 @@ def test_rows_of_any_length(machine: Machine, sizes: tuple[int, int]) -> None:
 )
 def test_what_lies_beyond_a_row_changes_nothing(rows: Rows, machine: Machine) -> None:
     check(rows, machine, (6, 77 if rows.word != "prod" else 20))
+
+
+@pytest.mark.parametrize("machine", GPUS, ids=names)
+@pytest.mark.parametrize(
+    "rows", [Rows("max", init=-99), Rows(), Rows(dtype="bf16")], ids=lambda r: f"{r.word} {r.dtype}"
+)
+def test_accesses_that_lie_beyond_a_row_as_a_whole_are_left_out_as_a_whole(machine: Machine, rows: Rows) -> None:
+    """Each is joined first, and padded as one number."""
+    rows = replace(rows, promise="multiple_of: 8, max: 1024", tile=(4, 1024), wave=(2, 1024))
+    padded = lines(lower(rows.spec, machine), "pad")
+    assert padded and all(line.endswith(" : f32x1") for line in padded)
+    check(rows, machine, (8, 776))
 
 
 @pytest.mark.parametrize("machine", EACH, ids=names)

@@ -28,6 +28,9 @@ _BEHIND = 2**31 - _FARTHEST_BOX  # no dim is longer
 _ASYNC_FENCE = (
     '"nvvm.fence.proxy"() <{kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}> : () -> ()'
 )
+_ARRIVE = "nvvm.cluster.arrive.relaxed"
+"""Says that signals have been made, which `nvvm.fence.mbarrier.init` lets others see: released, it would also wait for
+all that was loaded so far."""
 
 
 class BulkCopies(Emitter):
@@ -51,10 +54,11 @@ class BulkCopies(Emitter):
         self.text.branch(first, self.function.nested(self._start_signals))
         self.text.do(_ASYNC_FENCE)
         if self.sends:  # who sends something waits for the others first
-            self.text.do("nvvm.cluster.arrive")
+            self.text.do(_ARRIVE)
             self.text.do("nvvm.barrier")
         elif self.kernel.cluster > 1:  # others may arrive at a signal only after it has been made
-            self._meet_cluster()
+            self.text.do(_ARRIVE)
+            self.text.do("nvvm.cluster.wait")
         else:
             self.text.do("nvvm.barrier")
 
@@ -63,11 +67,8 @@ class BulkCopies(Emitter):
         waited for it."""
         self.function.tensor_maps += self.maps
         if self.kernel.cluster > 1 and not self.sends:
-            self._meet_cluster()
-
-    def _meet_cluster(self) -> None:
-        self.text.do("nvvm.cluster.arrive")
-        self.text.do("nvvm.cluster.wait")
+            self.text.do("nvvm.cluster.arrive")
+            self.text.do("nvvm.cluster.wait")
 
     def emit_send(self, op: Op) -> None:
         """As many bytes at once as an access has."""

@@ -24,7 +24,8 @@ class InlineSteps(Pass):
             results.  Folding nothing into a number leaves the number, so that a dim of size 0 needs no care; steps
             over no dim, of which there may be none, stay, and so do loops that start later or count their tiles:
             workgroups may share them out.  Loops that a schedule names stay, and so do those of matrix products where
-            waves run at the same time: other passes overlap their steps.
+            waves run at the same time: other passes overlap their steps.  So do products in a loop that ends after one
+            tile of many: other passes ask for its place.
     """
 
     name: ClassVar[str] = "inline-steps"
@@ -33,10 +34,13 @@ class InlineSteps(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         scheduled = {schedule.loop for schedule in kernel.distribution.schedules}
+        sizes = kernel.all_sizes
 
         def stays(op: Op) -> bool:
-            overlaps = machine.concurrent_waves and any(inner.is_(MMA) for inner in op.walk())
-            return overlaps or op.node in scheduled or not _has_one_step(op)
+            most = sizes[op["dim"]].high if op["dim"] else 0
+            has_place = machine.concurrent_waves or most is None or most > op["step"].value
+            is_product = any(inner.is_(MMA) for inner in op.walk())
+            return (has_place and is_product) or op.node in scheduled or not _has_one_step(op)
 
         return replace(kernel, body=_block(kernel.body, {}, stays))
 

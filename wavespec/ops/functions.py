@@ -19,6 +19,7 @@ _HALF_PI, _HALF_PI_REST = 1.5707963267948966, 6.123233995736766e-17  # in f64
 _ROUND = 1.5 * 2.0**23  # added and subtracted, it rounds an f32 to an integer, which its low bits then hold
 ROUND_WIDE = 1.5 * 2.0**52  # the same for f64
 _ROUND_BITS = 0x4B400000
+_ROUND_BIASED = _ROUND + 127  # the low bits then hold the exponent field of 2 to that integer
 NEAR_POWER = (
     *(1.0, 0.6931471824645996, 0.24022646248340607, 0.05550328642129898, 0.009618489071726799),
     *(0.0013399930903688073, 0.0001534581242594868),
@@ -36,8 +37,21 @@ _SMALLEST_NORMAL, _LARGEST = 2.0**-126, 3.4028234663852886e38
 
 def exp(steps: Steps, x: Value) -> Value:
     """``2ⁿ · 2ᶠ``: the product with log2(e) in one f32 would lose as many bits as n has."""
+    if steps.close_powers:
+        return _exp_in_reach(steps, x)
     n, f = powers_of_e(steps, steps("maximum", steps("minimum", x, 89.0), -176.0))  # beyond, infinity or 0
     return power_of_two(steps, n, f)
+
+
+def _exp_in_reach(steps: Steps, x: Value) -> Value:
+    """The same where 2ᶠ may be asked of any f, so that n stays among the exponents of f32, and one factor has them all:
+    beyond, f has what n lacks, and its power is infinity or so small that the product is rounded, once, or 0."""
+    shifted = steps("fma", x, _LOG2_E, _ROUND_BIASED)
+    shifted = steps("maximum", steps("minimum", shifted, _ROUND_BIASED + 127), _ROUND_BIASED - 126)
+    n = steps("sub", shifted, _ROUND_BIASED)
+    f = steps("fma", x, _LOG2_E_REST, steps("fma", x, _LOG2_E, steps("neg", n)))
+    factor = steps.bits(steps("shl", steps.bits(shifted, "i32"), _MANTISSA_BITS), "f32")
+    return steps("mul", steps("exp2", f), factor)
 
 
 def expm1(steps: Steps, x: Value) -> Value:

@@ -78,8 +78,15 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     compute = DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype
     fragments = [build.cast(part, compute, result.name) for part in context.fragments[value.name]]
     if op.get("masked"):
-        origin, size = context.origin(op)[dim], op["size"]
-        fragments = padded(context, fragments, layout, dim, origin, size, identity(function, compute))
+        origin, size, nothing = context.origin(op)[dim], op["size"], identity(function, compute)
+        starts = _whole_accesses(layout, dim, origin, size) if context.kernel.lanes > 1 else ()
+        if starts:
+            word = OF_NUMBERS[function] if op.get("skips_nan") else function
+            fragments = [build.reduce(word, part, result.name) for part in fragments]
+            pairs = zip(fragments, starts, strict=True)
+            fragments = [build.pad(part, start, 0, size, nothing) for part, start in pairs]
+        else:
+            fragments = padded(context, fragments, layout, dim, origin, size, nothing)
     if op.get("skips_nan"):
         function = OF_NUMBERS[function]
     joined = _registers(context, fragments, layout, dim, function, result.name)
@@ -116,6 +123,20 @@ def identity(function: str, dtype: DType) -> float | int:
         return number
     low, count = (0 if dtype.kind == "uint" else -(2 ** (dtype.bits - 1))), 2**dtype.bits
     return low if number < 0 else low + count - 1
+
+
+def _whole_accesses(layout: Layout, dim: str, origin: Expr, size: Expr) -> tuple[Expr, ...]:
+    """Where each fragment starts, if all of it along ``dim`` is inside of the tensor or nothing: then it may be joined
+    before what lies beyond is left out."""
+    count = layout.fragment_elements
+    places = [origin + place[dim] for place in layout.coordinates()]
+    starts = tuple(places[::count])
+    is_whole = (
+        not size.divisor % count
+        and all(not start.divisor % count and start.low is not None and start.low >= 0 for start in starts)
+        and all(place - starts[at // count] == const(at % count) for at, place in enumerate(places))
+    )
+    return starts if is_whole else ()
 
 
 def padded(
