@@ -42,7 +42,7 @@ class ShortenSums(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             length = _length_of_block(op, machine) if op.is_(FOR) else None
-            sums = _sums(op) if length else ()
+            sums = _sums(op, with_products=_chain(op, machine) > 0) if length else ()
             if not length or not any(sums):
                 return (op,)
             block = _block(op, length, fresh(f"{op['induction']}_block"))
@@ -60,15 +60,19 @@ def _length_of_block(loop: Op, machine: Machine) -> int | None:
         return None
     if any(op.is_(MMA_ASYNC) for op in loop.body.ops):
         return None
-    chains = [instruction_of(op, machine).chain for op in loop.body.ops if op.is_(MMA)]
-    if chains:
-        length = most = min(chains) // step.value * step.value
+    if chain := _chain(loop, machine):
+        length = most = chain // step.value * step.value
     else:
         length, most = _STEPS * step.value, 2 * _STEPS * step.value
     return length if length and (way.high is None or way.high > most) else None
 
 
-def _sums(loop: Op) -> tuple[bool, ...]:
+def _chain(loop: Op, machine: Machine) -> int:
+    """What the instructions of its products should sum at once, at most; 0 without such."""
+    return min([instruction_of(op, machine).chain for op in loop.body.ops if op.is_(MMA)], default=0)
+
+
+def _sums(loop: Op, *, with_products: bool) -> tuple[bool, ...]:
     """Of each carried value, whether all that becomes of it in a step is that a number, or a product, is added."""
     body = loop.body
     inner = [op for outer in body.ops for op in outer.walk()]
@@ -76,7 +80,8 @@ def _sums(loop: Op) -> tuple[bool, ...]:
     uses.update(value.name for op in inner if op.region for value in op.region.yields)
     uses.update(value.name for value in body.yields)
     made = {op.result.name: op.operands for op in body.ops if op.is_(ELEMENTWISE) and op["function"] == "add"}
-    made |= {op.result.name: op.operands[2:] for op in body.ops if op.is_(MMA)}
+    if with_products:
+        made |= {op.result.name: op.operands[2:] for op in body.ops if op.is_(MMA)}
 
     def is_sum(argument: Value, last: Value) -> bool:
         dtype = argument.vector.dtype
