@@ -114,10 +114,35 @@ def _merged(
             else:
                 stopped.setdefault(in_case(alike, part.case), []).append(part)
     defaults = {one for one, those in stopped.items() if all(part.case.is_default for part in those)} - shared
-    return tuple(
+    return _once_for_variants(
         _for_targets(in_case(one, those[0].case) if one in defaults else one, those, spec)
         for one, those in stopped.items()
     )
+
+
+def _once_for_variants(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """What is said of each variant of a target, is said of the target, once."""
+    alike: dict[Diagnostic, list[Diagnostic]] = {}
+    for one in found:
+        alike.setdefault(_of_target(one), []).append(one)
+    return tuple(
+        part
+        for general, each in alike.items()
+        for part in ([general] if len(each) == len([m for t in general.targets for m in machines(t)]) else each)
+    )
+
+
+def _of_target(found: Diagnostic) -> Diagnostic:
+    """With the name of the target in place of that of the variant which found it."""
+    names = {machine.variant: target for target in found.targets for machine in machines(target)}
+
+    def general(text: str) -> str:
+        for variant in sorted(names, key=len, reverse=True):  # some begin with others
+            text = text.replace(variant, names[variant])
+        return text
+
+    notes, hints = (tuple([general(text) for text in texts]) for texts in (found.notes, found.hints))
+    return replace(found, message=general(found.message), notes=notes, hints=hints)
 
 
 def _for_targets(found: Diagnostic, stopped: Iterable[Part], spec: KernelSpec) -> Diagnostic:

@@ -116,3 +116,16 @@ def test_hostile_files_are_refused_without_a_traceback(wavespec: Command, tmp_pa
         path = tmp_path / f"hostile{number}.wave.yaml"
         path.write_text(text)
         assert wavespec("check", path).code == 2
+
+
+def test_what_all_variants_of_a_target_say_is_said_once(wavespec: Command, tmp_path: Path) -> None:
+    spec = tmp_path / "copied.wave.yaml"
+    spec.write_text(
+        "apiVersion: wavespec/v1\nkind: Kernel\nname: copied\ndims: {M: {}}\n"
+        "tensors: {x: {shape: [M], dtype: f32}, y: {shape: [M], dtype: f32, role: output}}\n"
+        "constraints: [{workgroup: M, tile: 64, axis: 0}]\ngraph: [value: {read: x}, {write: value, to: y}]\n"
+        "schedule: {workgroups: {persistent: true}}\n"
+    )
+    result = wavespec("check", spec, "--target", "cpu")
+    assert result.code == 2 and result.err.count("error[") == 1
+    assert "persistence-not-possible]: cpu does not say how many processors it has" in result.err

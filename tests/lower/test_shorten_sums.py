@@ -70,3 +70,37 @@ def test_sums_of_f64_stay() -> None:
     body = sums(dtype="f64")
     rows = ROWS.changed(("x : f32", "x : f64"), ("y : f32", "y : f64"))
     assert rows.after(ShortenSums(), CPU, body) == lines(body)
+
+
+PRODUCT = """
+    %zero = constant {{value = 0.0}} : f32x256
+    %sums = for %zero {{induction = "at_N", lower = [0], step = [1], unroll = 1, upper = [{upper}]}} : f32x256 (%part : f32x256) do
+      %left = load {{memory = "x", offset = [at_N]}} : f32x8
+      %right = load {{memory = "x", offset = [at_N]}} : f32x32
+      %total = mma %left, %right, %part {{instruction = "fma_f32_8x32x1"}} : f32x256
+      yield %total
+    end
+    store %sums {{memory = "y", offset = [0]}}
+"""
+
+
+def test_products_are_summed_in_blocks_of_what_their_instruction_sums_at_once() -> None:
+    rows = ROWS.changed(("at_N in 0.. by 8", "at_N in 0.. by 1"))
+    after = rows.after(ShortenSums(), CPU, PRODUCT.format(upper="N"))
+    assert after == lines("""
+        %zero = constant {value = 0.0} : f32x256
+        %sums = for %zero {induction = "at_N_block", lower = [0], step = [128], unroll = 1, upper = [N]} : f32x256 (%part.1 : f32x256) do
+          %part.2 = constant {value = 0.0} : f32x256
+          %sums.1 = for %part.2 {induction = "at_N", lower = [at_N_block], step = [1], unroll = 1, upper = [min(N, at_N_block + 128)]} : f32x256 (%part : f32x256) do
+            %left = load {memory = "x", offset = [at_N]} : f32x8
+            %right = load {memory = "x", offset = [at_N]} : f32x32
+            %total = mma %left, %right, %part {instruction = "fma_f32_8x32x1"} : f32x256
+            yield %total
+          end
+          %sums.2 = elementwise %part.1, %sums.1 {function = "add"} : f32x256
+          yield %sums.2
+        end
+        store %sums {memory = "y", offset = [0]}
+    """)
+    short = PRODUCT.format(upper="128")
+    assert rows.after(ShortenSums(), CPU, short) == lines(short)

@@ -31,6 +31,7 @@ PLACES = {
     "divided": "{M: M // 2, N: N // P}",
     "bounded": '{N: "min(N, size(N) - 1 - N)", M: "max(M - 2, 0)"}',
     "constant": "{M: 1}",
+    "divided by what may be none": '{M: "M // max(row, 1)", N: "N % max(2, row)"}',
     "gathered": "{M: row}",
     "gathered by arithmetic": "{M: row * 2 - 1, N: (N + row) % P}",
 }

@@ -351,6 +351,20 @@ def in_function(call: Call, a: Tensor, b: Tensor) -> Tensor:
     return result.detach()
 
 
+def between_forward_and_backward(call: Call, a: Tensor, b: Tensor) -> Tensor:
+    """What a backward has saved is written: torch has to know. What is only read, or made anew, does not count."""
+    saved = torch.zeros(M, N)
+    loss = (torch.ones(M, N, requires_grad=True) * saved).sum()
+    seen = (torch.ones(M, K, requires_grad=True) * a).sum()
+    before = saved._version
+    result = call(a, b, out=saved)
+    assert saved._version > before and result is saved
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    seen.backward()
+    return call(a, b)
+
+
 def functionalized(call: Call, a: Tensor, b: Tensor) -> Tensor:
     result = call(torch._to_functional_tensor(a), b)
     torch._sync(result)
@@ -427,6 +441,7 @@ SURROUNDINGS: dict[str, Surroundings] = {
     "a functional tensor": Surroundings(
         functionalized, {"wrapper": "right", "operator": "right", "kernel": "'a' needs .* has 0"}
     ),
+    "version counters": Surroundings(between_forward_and_backward, dict.fromkeys(WAYS, "right")),
     "autograd.Function": Surroundings(in_function, dict.fromkeys(WAYS, "right")),
     "a function mode": Surroundings(with_function_mode, dict.fromkeys(WAYS, "right")),
     "deterministic algorithms": Surroundings(deterministic, dict.fromkeys(WAYS, "right")),

@@ -220,6 +220,8 @@ class CpuMemory(Emitter):
             count = self.text.op(f"arith.select {holds}, {count}, {none} : index")
         if self.machine.masked_bits > memory.dtype.bits and are_words(memory.dtype, size):
             return self._masked_words(memory, offset, size, count, store, is_cut=valid is not None)
+        if valid is not None and not _fits_32_bits(valid):  # a mask is made of the lower half of its count
+            count = self._at_most(count, size)
         some = self.text.op(f"vector.create_mask {count} : {lanes}")
         if not store:
             zero = self.text.constant(0, vector_text)
@@ -234,15 +236,19 @@ class CpuMemory(Emitter):
 
     def _masked_words(self, memory: Memory, offset: Expr, size: int, count: str, store: str, *, is_cut: bool) -> str:
         if is_cut:
-            none, all_ = (self.text.constant(number, "index") for number in (0, size))
-            count = self.text.op(f"arith.maxsi {count}, {none} : index")
-            count = self.text.op(f"arith.minsi {count}, {all_} : index")
+            count = self._at_most(count, size)
         pointer, at = self.global_pointer(memory, offset)[0], self.indices.index(offset)
         words = MaskedWords(self.text, memory.dtype, size, pointer, *self.buffers[memory.name], at, count, is_cut)
         if not store:
             return words.load()
         words.store(store)
         return ""
+
+    def _at_most(self, count: str, size: int) -> str:
+        """Of ``count`` elements those that an access of ``size`` has."""
+        none, all_ = (self.text.constant(number, "index") for number in (0, size))
+        count = self.text.op(f"arith.maxsi {count}, {none} : index")
+        return self.text.op(f"arith.minsi {count}, {all_} : index")
 
     def _plain(self, memory: Memory, offset: Expr, size: int, store: str = "") -> str:
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
@@ -281,6 +287,10 @@ def _joins(first: Op, other: Op) -> bool:
 
 def _bounded(op: Op) -> bool:
     return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
+
+
+def _fits_32_bits(number: Expr) -> bool:
+    return number.low is not None and number.low >= -(2**31) and number.high is not None and number.high < 2**31
 
 
 def _of_blocks(mask: Mask) -> Mask:

@@ -44,17 +44,12 @@ class OutsideLoop(WavespecError, code="outside-loop"):
 
 
 class LargerThanTile(WavespecError, code="larger-than-tile"):
-    """``tile``: as it was written; ``held``: what the machine takes of it at once."""
-
-    def __init__(self, where: Where, dim: str, tile: int, held: int, machine: Machine) -> None:
-        is_cut = held < tile
-        larger = "" if is_cut else "use a larger tile, "
+    def __init__(self, where: Where, dim: str, tile: int) -> None:
         super().__init__(
             where,
-            f"Nothing walks over {dim!r} with 'iterate', so one tile of {held} elements has to hold all of it; "
+            f"Nothing walks over {dim!r} with 'iterate', so one tile of {tile} elements has to hold all of it; "
             "it may be larger.",
-            notes=[f"Of a tile of {tile}, {machine.variant} sums at most {held} at once."] if is_cut else [],
-            hints=[f"Promise {{{dim}: {{max: {held}}}}} in 'dims', {larger}or add 'iterate: {dim}'."],
+            hints=[f"Promise {{{dim}: {{max: {tile}}}}} in 'dims', use a larger tile, or add 'iterate: {dim}'."],
         )
 
 
@@ -176,12 +171,11 @@ class AssignTiles(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         sizes = kernel.all_sizes
         products = [(op, instruction_of(op, machine)) for op in kernel.walk() if op.is_(MMA)]
-        written = _of_dims(kernel.distribution, sizes)
-        kernel = replace(kernel, distribution=written)
+        kernel = replace(kernel, distribution=_of_dims(kernel.distribution, sizes))
         plan = _with_short_steps(kernel, machine, products)
         kernel = replace(kernel, distribution=plan)
         walked = {op["dim"] for op in kernel.walk() if op.is_(ITERATE)}
-        raise_all(_larger(plan, written, sizes, walked, machine))
+        raise_all(_larger(plan, sizes, walked))
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_found_apart(kernel, sizes))
         raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
@@ -283,9 +277,10 @@ def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
 def _with_short_steps(kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> Distribution:
     """The distribution with loops whose steps go no further than instructions should sum at once, and than code should
     that goes through elements one by one.  Where a loop counts its tiles, or may end at one, they are those of the
-    spec."""
+    spec; sums of a dim that no loop walks over are cut later, by `shorten-sums`."""
     loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"]]
-    longest = {op["k"]: row.chain for op, row in products if row.chain}
+    walked = {loop["dim"] for loop in loops}
+    longest = {op["k"]: row.chain for op, row in products if row.chain and op["k"] in walked}
     if machine.longest_scan:
         along = ((loop["dim"], op) for loop in loops for op in loop.walk() if op.is_(JOINED, SCAN, TOPK))
         scans = {dim for dim, op in along if op["dim"] == dim}
@@ -341,14 +336,12 @@ def _with_axes(kernel: Kernel, first: int) -> Kernel:
     return replace(kernel, distribution=replace(kernel.distribution, workgroup=workgroup), joined=tuple(joined))
 
 
-def _larger(
-    plan: Distribution, written: Distribution, sizes: Mapping[str, Expr], walked: Collection[str], machine: Machine
-) -> Iterator[WavespecError]:
+def _larger(plan: Distribution, sizes: Mapping[str, Expr], walked: Collection[str]) -> Iterator[WavespecError]:
     """Dims that nothing walks over, and that are not known to fit one tile."""
-    for split, asked in zip(plan.loops, written.loops, strict=True):
+    for split in plan.loops:
         high = sizes[split.dim].high
         if split.dim not in walked and (high is None or high > split.tile):
-            yield LargerThanTile(split.span, split.dim, asked.tile, split.tile, machine)
+            yield LargerThanTile(split.span, split.dim, split.tile)
 
 
 def _with_places(

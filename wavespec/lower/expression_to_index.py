@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
+from wavespec.ir.saturating import is_large_number, minus, plus, saturated, times
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.resolve import part_of
 
@@ -43,7 +44,8 @@ class ExpressionToIndex:
                 return -self.place(operand, where, values)
             case Binary(op=sign, left=left, right=right):
                 parts = self.place(left, where, values), self.place(right, where, values)
-                return self._binary(sign, *parts, part_of(where, expression))
+                is_large = any(name in values and is_large_number(values[name]) for name in expression.names())
+                return self._binary(sign, *parts, part_of(where, expression), is_large=is_large)
             case Call(function="start" | "end" as function, arguments=(Name(name=dim),)):
                 return place_symbol(function, dim, self.sizes[dim])
             case Call(function="size", arguments=(Name(name=dim),)):
@@ -60,6 +62,8 @@ class ExpressionToIndex:
         """1 where the comparison ``expression`` holds, else 0."""
         assert isinstance(expression, Compare)
         left, right = self.place(expression.left, where, values), self.place(expression.right, where, values)
+        if any(is_large_number(value) for value in values.values()):
+            left, right = saturated(left), saturated(right)
         match expression.op:
             case "<" | ">":
                 return _holds(right - left if expression.op == "<" else left - right)
@@ -69,14 +73,15 @@ class ExpressionToIndex:
                 differ = _holds(maximum(left - right, right - left))
                 return differ if sign == "!=" else 1 - differ
 
-    def _binary(self, sign: str, left: Expr, right: Expr, where: Where) -> Expr:
+    def _binary(self, sign: str, left: Expr, right: Expr, where: Where, *, is_large: bool) -> Expr:
+        """``is_large``: whether numbers of 64 bits that nobody knows are in it, so that it could wrap."""
         match sign:
             case "+":
-                return left + right
+                return plus(left, right) if is_large else left + right
             case "-":
-                return left - right
+                return minus(left, right) if is_large else left - right
             case "*":
-                return left * right
+                return times(left, right) if is_large else left * right
             case _:
                 return self._quotient(sign, left, right, where)
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from math import gcd
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, minimum, symbol
+from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
-from wavespec.ir.thread_ops import ELEMENTWISE, FOR, MMA_ASYNC
+from wavespec.ir.thread_ops import ELEMENTWISE, FOR, MMA, MMA_ASYNC
 from wavespec.lower.base import Pass, fresh_names
+from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
 
@@ -24,10 +25,11 @@ _WIDE = 256
 class ShortenSums(Pass):
     """Round each sum along a dim a few dozen times in place of once for each step.
 
-    Before: a loop of small steps adds what each has to carried floats of at most 32 bits.
+    Before: a loop of small steps adds what each has, or a product, to carried floats of at most 32 bits.
     After:  where it may have more steps than a block, it is two loops: the inner one adds up the steps of a block,
             from zero, and the outer one the blocks.  The errors of a row then grow with the square root of its
-            length, and a tile of few columns errs no more than one of many.
+            length, and a tile of few columns errs no more than one of many.  Of a product a block is what its
+            instruction should sum at once (`MatrixInstruction.chain`), also where one tile has all of the dim.
     Cases:  loops with asynchronous products stay: their registers are taken, and a product is on its way from each
             step to the next.
     """
@@ -39,51 +41,63 @@ class ShortenSums(Pass):
         fresh, symbols = fresh_names(kernel), list[Expr]()
 
         def change(op: Op) -> tuple[Op, ...]:
-            sums = _sums(op) if op.is_(FOR) and _may_be_long(op) else ()
-            if not any(sums):
+            length = _length_of_block(op, machine) if op.is_(FOR) else None
+            sums = _sums(op, with_products=_chain(op, machine) > 0) if length else ()
+            if not length or not any(sums):
                 return (op,)
-            block = _block(op, fresh(f"{op['induction']}_block"))
+            block = _block(op, length, fresh(f"{op['induction']}_block"))
             symbols.append(block)
-            return (_in_blocks(op, sums, block, fresh),)
+            return (_in_blocks(op, sums, block, length, fresh),)
 
         body = rewrite(kernel.body, change)
         return replace(kernel.with_symbols(*symbols), body=body)
 
 
-def _may_be_long(loop: Op) -> bool:
+def _length_of_block(loop: Op, machine: Machine) -> int | None:
+    """Elements of the loop's dim whose sums begin at zero; None where the loop stays as it is."""
     step, way = loop["step"], loop["upper"] - loop["lower"]
     if loop.get("once") or loop.get("goes_on") is not None or not step.is_const or step.value >= _WIDE:
-        return False
+        return None
     if any(op.is_(MMA_ASYNC) for op in loop.body.ops):
-        return False
-    return way.high is None or way.high > 2 * _STEPS * step.value
+        return None
+    if chain := _chain(loop, machine):
+        length = most = chain // step.value * step.value
+    else:
+        length, most = _STEPS * step.value, 2 * _STEPS * step.value
+    return length if length and (way.high is None or way.high > most) else None
 
 
-def _sums(loop: Op) -> tuple[bool, ...]:
-    """Of each carried value, whether all that becomes of it in a step is that one number is added."""
+def _chain(loop: Op, machine: Machine) -> int:
+    """What the instructions of its products should sum at once, at most; 0 without such."""
+    return min([instruction_of(op, machine).chain for op in loop.body.ops if op.is_(MMA)], default=0)
+
+
+def _sums(loop: Op, *, with_products: bool) -> tuple[bool, ...]:
+    """Of each carried value, whether all that becomes of it in a step is that a number, or a product, is added."""
     body = loop.body
     inner = [op for outer in body.ops for op in outer.walk()]
     uses = Counter(value.name for op in inner for value in op.operands)
     uses.update(value.name for op in inner if op.region for value in op.region.yields)
     uses.update(value.name for value in body.yields)
-    made = {op.result.name: op for op in body.ops if op.is_(ELEMENTWISE) and op["function"] == "add"}
+    made = {op.result.name: op.operands for op in body.ops if op.is_(ELEMENTWISE) and op["function"] == "add"}
+    if with_products:
+        made |= {op.result.name: op.operands[2:] for op in body.ops if op.is_(MMA)}
 
     def is_sum(argument: Value, last: Value) -> bool:
         dtype = argument.vector.dtype
-        added = made.get(last.name)
-        if added is None or not dtype.is_float or dtype.bits > 32:
+        if last.name not in made or not dtype.is_float or dtype.bits > 32:
             return False
-        return argument in added.operands and uses[argument.name] == 1 and uses[last.name] == 1
+        return argument in made[last.name] and uses[argument.name] == 1 and uses[last.name] == 1
 
     return tuple([is_sum(*pair) for pair in zip(body.arguments, body.yields, strict=True)])
 
 
-def _block(loop: Op, name: str) -> Expr:
+def _block(loop: Op, length: int, name: str) -> Expr:
     lower, upper = loop["lower"], loop["upper"]
-    return symbol(name, lower.low, upper.high, gcd(lower.divisor, _STEPS * loop["step"].value))
+    return symbol(name, lower.low, upper.high, gcd(lower.divisor, length))
 
 
-def _in_blocks(loop: Op, sums: tuple[bool, ...], block: Expr, fresh: Callable[[str], str]) -> Op:
+def _in_blocks(loop: Op, sums: tuple[bool, ...], block: Expr, length: int, fresh: Callable[[str], str]) -> Op:
     """The loop over blocks with the loop as it was inside; sums start at zero there."""
 
     def again(value: Value) -> Value:
@@ -91,7 +105,7 @@ def _in_blocks(loop: Op, sums: tuple[bool, ...], block: Expr, fresh: Callable[[s
 
     arguments = tuple([again(value) for value in loop.body.arguments])
     parts = tuple([again(value) for value in loop.results])
-    step = loop["step"] * _STEPS
+    step = const(length)
     starts: list[Op] = []
     inner: list[Value] = []
     ends: list[Op] = []

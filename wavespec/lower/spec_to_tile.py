@@ -13,6 +13,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.kernel import Distribution, Kernel, LoopSchedule, Memory, Op, Split, WaveRoles
 from wavespec.ir.rewriting import without_unused
+from wavespec.ir.saturating import plus, times
 from wavespec.ir.strided import alignment_of, most_alignment, offset_of, stride_of, symbol_of
 from wavespec.ir.tile_ops import ITERATE, MMA
 from wavespec.ir.tile_order import COUNT, INDEX
@@ -131,7 +132,7 @@ def _bounds(
         bounds[one.dim] = {"lower": start}
         if one.count is not None:
             count = expressions.place(*one.count, scalars)
-            extent = (start // const(one.tile) + count) * const(one.tile)
+            extent = times(plus(start // const(one.tile), count), const(one.tile))
             bounds[one.dim]["extent"] = counted(extent, [extent] if extent.symbols & numbers else [])
             bounds[one.dim]["stride"] = const(1)  # the tiles that are counted are these
     return bounds

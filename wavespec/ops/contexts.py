@@ -10,6 +10,7 @@ from wavespec.diagnostics import Span, Where
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, TileType, Value, attribute_pairs
+from wavespec.ir.saturating import LARGEST
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.tile_ops import MMA
 from wavespec.targets.machine import Machine
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     import torch
 
     from wavespec.schema.resolved import Computation
-
-
-LARGEST_BOUND = 2**61
-"""What values of 64 bits count as, in conditions and bounds, where they are larger: neither a sum nor a difference of
-two wraps."""
 
 
 class PlaceExpressions(Protocol):
@@ -112,7 +108,7 @@ class TileContext:
 
 def _bound_symbol(name: str, dtype: DType) -> Expr:
     """What stands for a value in conditions and bounds."""
-    return symbol(name, -LARGEST_BOUND, LARGEST_BOUND) if dtype.bits > 32 else symbol(name, -(2**31), 2**31 - 1)
+    return symbol(name, -LARGEST, LARGEST) if dtype.bits > 32 else symbol(name, -(2**31), 2**31 - 1)
 
 
 class ThreadContext:

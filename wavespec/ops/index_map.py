@@ -18,6 +18,7 @@ from wavespec.ir.expr import Expr, const, maximum, minimum, symbol
 from wavespec.ir.expr_value import divisor
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import operand_name
+from wavespec.ir.saturating import LARGEST, is_large_number, minus, plus, times
 from wavespec.ir.tile_ops import COPY
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
@@ -26,6 +27,10 @@ from wavespec.schema.ops.mapping import values_of
 
 if TYPE_CHECKING:
     import torch
+
+
+LARGEST_INDEX = 2**31 - 1
+"""What indices of elements along one dim end at, so that products with numbers of a call are known to wrap or not."""
 
 
 @cache
@@ -55,10 +60,19 @@ def mapped(
     for number, name in enumerate(names):
         known[name] = value_symbol(operand_name(number), context.names[name].tile.dtype)
     places = {
-        dim: _computed(statement.at[dim], known, context.sizes, _IN_KERNELS) if dim in statement.at else index_of(dim)
-        for dim in shape
+        dim: _place(statement.at[dim], known, dims, context) if dim in statement.at else index_of(dim) for dim in shape
     }
     return values, {"at": tuple(places.items()), "over": tuple(dims)}
+
+
+def _place(expression: Expression, known: Mapping[str, Expr], dims: Sequence[str], context: TileContext) -> Expr:
+    """A place; where numbers of a call that may have 64 bits are multiplied in it, what would wrap is outside."""
+    numbers = [context.scalars[name] for name in expression.names() if name in context.scalars]
+    if not any(is_large_number(number) for number in numbers):
+        return _computed(expression, known, context.sizes, _IN_KERNELS)
+    indices = {dim: symbol(f"{dim}.any", 0, LARGEST_INDEX) for dim in dims}
+    place = _computed(expression, {**known, **indices}, context.sizes, _OF_LARGE_NUMBERS)
+    return place.substitute({index.args[0]: index_of(dim) for dim, index in indices.items()})
 
 
 def size_from(expression: Expression, known: Mapping[str, Expr]) -> Expr | None:
@@ -122,6 +136,9 @@ def places(
 
     known: dict[str, Any] = dict(context.params) | {dim: along(dim) for dim in dims}
     for name in values_of(statement.at, dims, context.params):
+        if name in context.computation.scalars:
+            known[name] = _at_most(int(context.names[name]))
+            continue
         own = context.dims[name]
         value = context.names[name].long().permute([own.index(dim) for dim in dims if dim in own])
         known[name] = value[tuple(slice(None) if dim in own else None for dim in dims)]
@@ -168,7 +185,10 @@ def evaluate(condition: Expression, context: ReferenceContext) -> tuple[tuple[st
 
 def holds(condition: Expression, known: Mapping[str, Any]) -> torch.Tensor:
     """Where a comparison of values and places holds, each by its name or, as `start(N)`, its text in ``known``."""
-    return _computed(condition, known, {}, _IN_TORCH)
+    import torch
+
+    numbers = {name: _at_most(one) if isinstance(one, torch.Tensor) else one for name, one in known.items()}
+    return _computed(condition, numbers, {}, _BOUNDED_IN_TORCH)
 
 
 _Operations = Mapping[str, Callable[[Any, Any], Any]]
@@ -197,6 +217,26 @@ def _computed(expression: Expression, known: Mapping[str, Any], sizes: Mapping[s
             raise AssertionError(f"{expression} is no index")
 
 
+def _at_most(number: Any, most: int = LARGEST) -> Any:
+    """A whole number, or a tensor of them, as kernels take those of a call."""
+    return max(-most, min(most, number)) if isinstance(number, int) else number.clamp(-most, most)
+
+
+def _times(left: Any, right: Any) -> Any:
+    """The product, of which no factor wraps: those beyond `LARGEST` count as that."""
+    if isinstance(left, int) and isinstance(right, int):
+        return _at_most(left * right)
+    wide, other = (right, left) if isinstance(left, int) else (left, right)
+    most = LARGEST // (max(1, abs(other)) if isinstance(other, int) else other.abs().clamp(min=1))
+    return _torch_minimum(_torch_maximum(wide, -most), most) * other
+
+
+def _product(left: Any, right: Any) -> Any:
+    """The product of a place and what may be a number of the call; of elements alone that of torch."""
+    large = any(isinstance(one, int) and abs(one) >= 2**31 for one in (left, right))
+    return _times(left, right) if large else left * right
+
+
 def _torch_minimum(left: Any, right: Any) -> Any:
     import torch
 
@@ -219,6 +259,13 @@ _PLAIN: _Operations = {
     "xor": lambda a, b: a ^ b,
 }
 _IN_KERNELS: _Operations = {**_PLAIN, "number": lambda n, _: const(n), "min": minimum, "max": maximum}
+_OF_LARGE_NUMBERS: _Operations = {
+    **_IN_KERNELS,
+    "+": plus,
+    "-": minus,
+    "*": times,
+    "ceildiv": lambda a, b: plus(a, b - 1) // b,
+}
 _COMPARISONS: _Operations = {
     "<": operator.lt,
     "<=": operator.le,
@@ -230,6 +277,7 @@ _COMPARISONS: _Operations = {
 _IN_TORCH: _Operations = {
     **_PLAIN,
     **_COMPARISONS,
+    "*": _product,
     "/": lambda a, b: a // divisor(b),  # exact, where it has a meaning
     "//": lambda a, b: a // divisor(b),
     "%": lambda a, b: a % divisor(b),
@@ -237,4 +285,10 @@ _IN_TORCH: _Operations = {
     "number": lambda n, _: n,
     "min": _torch_minimum,
     "max": _torch_maximum,
+}
+_BOUNDED_IN_TORCH: _Operations = {
+    **_IN_TORCH,
+    "+": lambda a, b: _at_most(a + b),
+    "-": lambda a, b: _at_most(a - b),
+    "*": _times,
 }

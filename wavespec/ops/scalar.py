@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import Expr, maximum, minimum, symbol
+from wavespec.ir.expr import Expr, symbol
 from wavespec.ir.kernel import Op
 from wavespec.ir.names import scalar_name
-from wavespec.ops.contexts import LARGEST_BOUND, ReferenceContext, ThreadContext, TileContext
+from wavespec.ir.saturating import saturated
+from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.steps import Steps
 from wavespec.schema.language.scalars import Scalar
 
@@ -25,15 +26,7 @@ def scalar_symbol(name: str, scalar: Scalar) -> Expr:
 
 def scalar_places(scalars: Mapping[str, Scalar]) -> dict[str, Expr]:
     """What scalars are in places, bounds and conditions; those of floating point are none."""
-    return {name: _place(scalar_symbol(name, scalar)) for name, scalar in scalars.items() if not scalar.is_float}
-
-
-def _place(number: Expr) -> Expr:
-    """Numbers beyond the largest that a place can be computed with count as that, as those of values do."""
-    low, high = number.low, number.high
-    if low is not None and high is not None and low >= -LARGEST_BOUND and high <= LARGEST_BOUND:
-        return number
-    return minimum(maximum(number, -LARGEST_BOUND), LARGEST_BOUND)
+    return {name: saturated(scalar_symbol(name, scalar)) for name, scalar in scalars.items() if not scalar.is_float}
 
 
 def to_tile(name: str, scalar: Scalar, context: TileContext) -> None:

@@ -47,7 +47,9 @@ class NoDivisor(WavespecError, code="no-constant-value"):
         super().__init__(
             where,
             f"{quote(text)} cannot divide an index: it may be 0 or less.",
-            hints=["Divide by a positive number, a parameter, the size of a dim, or a scalar with 'min: 1'."],
+            hints=[
+                "Divide by a positive number, a parameter, the size of a dim, a scalar with 'min: 1', or 'max(..., 1)'."
+            ],
         )
 
 
@@ -129,13 +131,15 @@ def _may_be_none(divisor: Expression, dims: Sequence[str], scope: Scope) -> bool
 
 
 def _is_positive(node: Expression, scope: Scope) -> bool:
-    """Whether a divisor is a positive number, a parameter, a size, or a product or sum of such."""
+    """Whether a divisor is a positive number, a parameter, a size, a product or sum of such, or no less than one."""
     match node:
         case Num(value=value):
             return isinstance(value, int) and value > 0
         case NameNode(name=name):
             number, scalar = scope.param(name), scope.scalar(name)
             return number > 0 if number is not None else scalar is not None and scalar.limits[0] > 0
+        case Call(function="max", arguments=arguments):
+            return any(_is_positive(argument, scope) for argument in arguments)
         case Call(function=function, arguments=arguments):
             is_positive = function != "xor" and all(_is_positive(argument, scope) for argument in arguments)
             return function == "size" or is_positive
