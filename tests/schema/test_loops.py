@@ -191,3 +191,17 @@ def test_functions_of_arrays_are_those_of_numbers(word: str) -> None:
         with np.errstate(all="ignore"):
             found = float(FUNCTIONS_OF_ARRAYS[word](*(np.array(one) for one in operands)))
         np.testing.assert_allclose(found, float(expected), rtol=1e-14, err_msg=f"{word}{operands}")
+
+
+def test_loops_whose_result_is_one_element_of_a_tensor_that_is_read_and_written() -> None:
+    text = f"""{HEADER}dims: {{M: {{}}}}
+tensors:
+  x: {{shape: [M], dtype: f32}}
+  total: {{shape: [], dtype: f32, role: inout}}
+constraints: [{{tiling: M, tile: 16}}]
+graph:
+  - none: {{register: [], dtype: f32, value: 0}}
+  - rows: {{iterate: M, carry: {{whole: none}}, body: [{{part: {{read: x}}}}, {{whole: {{sum: part, dim: M, init: whole}}}}]}}
+  - {{write: rows.whole, to: total}}
+"""
+    assert loads(text).tensors["total"].shape == ()

@@ -76,7 +76,7 @@ class TiledRun:
         self.ranges = {dim: (0, size) for dim, size in sizes.items()}
         self.names: dict[str, Value] = {}
         self.written = {
-            name: inputs[name].copy() if tensor.role == "inout" else self._zeros(tensor)
+            name: np.array(inputs[name]) if tensor.role == "inout" else self._zeros(tensor)  # one element, too
             for name, tensor in tensors.items()
             if tensor.role != "input"
         }
