@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from tests.ops.ending_loops import (
@@ -18,6 +19,8 @@ from tests.ops.ending_loops import (
 )
 from wavespec.pipeline import compile
 from wavespec.schema import loads
+
+pytestmark = pytest.mark.usefixtures("tiles_count")
 
 
 def test_a_walk_ends_at_what_it_looks_for() -> None:

@@ -16,6 +16,7 @@ from wavespec.pipeline import lower
 from wavespec.schema import load, loads
 from wavespec.schema.reading.spec_to_yaml import data_to_yaml, spec_to_data
 from wavespec.schema.resolve import complete_sizes
+from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 
@@ -57,7 +58,7 @@ def is_right(data: Mapping[str, Any], machine: Machine, given_sizes: Mapping[str
     kinds = {role: [name for name, one in spec.tensors.items() if one.role == role] for role in ("input", "output")}
     named = zip(kinds["input"], inputs, strict=True)
     arrays: dict[str, Any] = {name: tensor_to_array(one, spec.tensors[name].dtype) for name, one in named}
-    report = simulate(kernel, machine, arrays, sizes)
+    report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of_scalars(spec, sizes, {}))
     assert report.ok, report.render()
     results = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in kinds["output"]]
     check(spec, inputs, results, whole=whole)

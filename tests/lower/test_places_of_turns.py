@@ -12,6 +12,8 @@ from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 
+pytestmark = pytest.mark.usefixtures("tiles_count")
+
 # Scores of one wave wait in strips while an inner loop, which stages for all waves, computes what is taken from them.
 KEPT_STRIPS = """\
 apiVersion: wavespec/v1

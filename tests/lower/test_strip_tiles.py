@@ -16,6 +16,8 @@ from wavespec.sim.elements import numpy_dtype
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 
+pytestmark = pytest.mark.usefixtures("tiles_count")
+
 AMX, AVX2 = (next(m for m in machines("cpu") if m.variant == f"x86_64_{name}") for name in ("amx", "v3"))
 TILE = 64
 BF16 = numpy_dtype(DTYPES["bf16"])

@@ -13,6 +13,8 @@ from wavespec.pipeline import lower
 from wavespec.schema import KernelSpec
 from wavespec.sim.simt import simulate
 
+pytestmark = pytest.mark.usefixtures("tiles_count")
+
 
 def moved() -> KernelSpec:
     """The product of every step is added to sums that the step has moved by the largest product of each row."""

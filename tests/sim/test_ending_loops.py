@@ -25,6 +25,8 @@ from wavespec.sim.reference import reference
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
+pytestmark = pytest.mark.usefixtures("tiles_count")
+
 MACHINES = pytest.mark.parametrize("machine", [CPU, NVIDIA, AMD], ids=lambda machine: machine.variant)
 
 

@@ -8,6 +8,7 @@ from tests.strided.views import VIEWS, Views
 from wavespec.ir.kernel import Kernel
 from wavespec.ir.thread_ops import BULK_COPY, LOAD
 from wavespec.pipeline import lower
+from wavespec.sim.reference import numbers_of_scalars
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 
@@ -22,7 +23,10 @@ def kernel_of(views: Views, target: str) -> Kernel:
 @pytest.mark.parametrize("target", TARGETS)
 def test_views_are_read_and_written_where_they_are(target: str, views: Views) -> None:
     arrays, machine = views.arrays(), machines(target)[0]
-    report = simulate(kernel_of(views, target), machine, arrays, views.sizes(arrays))
+    sizes = views.sizes(arrays)
+    report = simulate(
+        kernel_of(views, target), machine, arrays, sizes, scalars=numbers_of_scalars(views.spec, sizes, {})
+    )
     assert report.findings == ()
     views.check(arrays, report.tensors)
 

@@ -19,6 +19,7 @@ FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
+_OF_BITS = r"\bbits\s*\("
 
 
 def json_schema() -> Schema:
@@ -104,6 +105,10 @@ def _surface(schema: Any) -> Any:
         named = {"type": "string", "pattern": TYPE_NAME_PATTERN}
         rest = {key: value for key, value in mapping.items() if key not in ("enum", "type", "title")}
         return {"anyOf": [{"type": "string", "enum": mapping["enum"]}, named], **rest}
+    if mapping.get("type") == "integer":  # `split: bits(T) // 8` is a number before anything reads it
+        rest = {key: value for key, value in mapping.items() if key in ("description", "default")}
+        number = {key: value for key, value in mapping.items() if key not in (*rest, "title")}
+        return {"anyOf": [number, {"type": "string", "pattern": _OF_BITS}], **rest}
     if "patternProperties" in mapping:
         mapping = {**mapping, "additionalProperties": False}
     return {key: _surface(value) for key, value in mapping.items() if not (key == "title" and isinstance(value, str))}
