@@ -19,7 +19,6 @@ FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
-_OF_BITS = r"\bbits\s*\("
 
 
 def json_schema() -> Schema:
@@ -33,6 +32,8 @@ def json_schema() -> Schema:
         "anyOf": [_reference(model) for model in CONSTRAINTS],
     }
     definitions["Statement"] = _statement()
+    plan: Schema = definitions["WorkgroupSchedule"]["properties"]
+    definitions["WorkgroupSchedule"]["properties"] = {name: _of_types(field) for name, field in plan.items()}
     schema: Schema = _surface({**root, "$defs": definitions})
     schema["properties"] = _with_dtypes(schema["properties"])
     allow_extends(schema)
@@ -44,6 +45,15 @@ def family_json_schema() -> Schema:
     schema: Schema = _surface(FamilySpec.model_json_schema())
     allow_extending_family(schema)
     return {"$schema": _DIALECT, "$id": FAMILY_SCHEMA_ID, **schema}
+
+
+def _of_types(field: Schema) -> Schema:
+    """A whole number, or what is one for each element type, as in `split: bits(T) // 8`, before anything reads it."""
+    if field.get("type") != "integer":
+        return field
+    said = {key: value for key, value in field.items() if key in ("description", "default")}
+    number = {key: value for key, value in field.items() if key not in (*said, "title")}
+    return {"anyOf": [number, {"type": "string", "pattern": r"\bbits\s*\("}], **said}
 
 
 def _worded(model: type[Worded], schema: Schema) -> Schema:
@@ -105,10 +115,6 @@ def _surface(schema: Any) -> Any:
         named = {"type": "string", "pattern": TYPE_NAME_PATTERN}
         rest = {key: value for key, value in mapping.items() if key not in ("enum", "type", "title")}
         return {"anyOf": [{"type": "string", "enum": mapping["enum"]}, named], **rest}
-    if mapping.get("type") == "integer":  # `split: bits(T) // 8` is a number before anything reads it
-        rest = {key: value for key, value in mapping.items() if key in ("description", "default")}
-        number = {key: value for key, value in mapping.items() if key not in (*rest, "title")}
-        return {"anyOf": [number, {"type": "string", "pattern": _OF_BITS}], **rest}
     if "patternProperties" in mapping:
         mapping = {**mapping, "additionalProperties": False}
     return {key: _surface(value) for key, value in mapping.items() if not (key == "title" and isinstance(value, str))}
