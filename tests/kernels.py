@@ -198,6 +198,9 @@ _COMBINE = Row(
     special={"total": lambda draw: torch.rand(draw.shape, generator=draw.random) + 1, "top": spread(3)},
 )
 
+_OF_PARTS = 5.0
+"""Powers of a part have the rounding of its largest score for a common factor, which its `top` has as well: the quotient
+that both become lacks it."""
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
     "attention_alibi": _MASKED_ATTENTION,
@@ -208,6 +211,7 @@ KERNELS: dict[str, Row] = {
             f"{_HEADS} S C", (1, 2, 3, 600, 24, 20, 5, 128), (1, 1, 1, 0, 64, 64, 1, 0), (1, 2, 3, 600, 24, 0, 5, 128)
         ),
         sized(f"{_HEADS} S C", (2, 3, 1, 1025, 128, 128, 9, 128), (2, 4, 5, 4096, 256, 256, 32, 128)),
+        least_ulps=_OF_PARTS,
     ),
     "attention_extend": Row(
         sized("T P S H G D E L", (9, 45, 50, 2, 1, 24, 20, 4), (70, 20, 20, 2, 2, 64, 64, 3), (1, 0, 1, 1, 1, 7, 9, 2)),
@@ -231,6 +235,7 @@ KERNELS: dict[str, Row] = {
         sized("B H M P T L N D E S", (2, 2, 3, 9, 8, 4, 32, 24, 20, 1), (1, 1, 1, 2, 1, 3, 3, 64, 64, 1)),
         sized("B H M P T L N D E S", (3, 2, 5, 60, 16, 19, 304, 128, 128, 3)),
         special={"page": indices("P"), "count": lengths("N")},
+        least_ulps=_OF_PARTS,
     ),
     "attention_padded": Row(_MASKED_ATTENTION.small, _MASKED_ATTENTION.on_cpu, special={"count": lengths("N")}),
     "attention_ragged": Row(

@@ -18,6 +18,7 @@ from wavespec.schema import KernelSpec, loads
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine, machines
 
+pytestmark = pytest.mark.usefixtures("tiles_count")
 EACH = settings().max_examples // 8  # a nest takes about three seconds; the long profile has 187 for each machine
 MACHINES = [*machines("cpu"), *machines("gfx942"), *machines("sm_90")]
 
