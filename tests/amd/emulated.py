@@ -53,6 +53,12 @@ def emulated(
     return run_emulated(loaded(case)[0], case.spec, plan, inputs, scalars)
 
 
+def with_scalars(plan: LaunchPlan, spec: KernelSpec, scalars: Mapping[str, bool | int | float]) -> LaunchPlan:
+    """The plan with the words of all scalars of a call that passes these."""
+    arguments = ScalarArguments(spec.name, scalar_parameters(spec))
+    return plan.with_words(arguments.words(arguments.named(scalars), plan.sizes))
+
+
 def run_emulated(
     code: Any,
     spec: KernelSpec,
@@ -62,8 +68,7 @@ def run_emulated(
 ) -> dict[str, Tensor]:
     """The tensors of `spec` behind a call of its machine code as `plan` says, with these `scalars`: inputs first, then
     outputs."""
-    arguments = ScalarArguments(spec.name, scalar_parameters(spec))
-    plan = plan.with_words(arguments.words(arguments.named(scalars or {}), plan.sizes))
+    plan = with_scalars(plan, spec, scalars or {})
     memory, given, zeroed = importlib.import_module("gfx_emulator").Memory(), iter(inputs), partly_written(spec)
     addresses: dict[str, int] = {}
     tensors = sorted(spec.tensors.items(), key=lambda item: item[1].role == "output")

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from tests.amd.amd_gemms import built, loaded, require_emulator
+from tests.amd.emulated import with_scalars
 from tests.rungs import often
 from tests.strided.views import VIEWS, Arrays, Views
-from wavespec.emit.interface import scalar_parameters
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import ALIGNED_BYTES
 from wavespec.runtime.launch_plan import make_plan
-from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.schema import KernelSpec
 from wavespec.sim.elements import Array, poisoned
 
@@ -41,8 +40,7 @@ class Case:
     def run(self, arrays: Arrays) -> Arrays:
         """What the tensors hold behind the call; the emulator raises at a race or an access beyond what a view spans."""
         plan = make_plan(built(self), self.views.sizes(arrays) | self.views.numbers(arrays))
-        arguments = ScalarArguments(self.views.spec.name, scalar_parameters(self.views.spec))
-        plan = plan.with_words(arguments.words(arguments.named({}), plan.sizes))
+        plan = with_scalars(plan, self.views.spec, {})
         memory, tensors = importlib.import_module("gfx_emulator").Memory(), self.views.spec.tensors
         order = sorted(tensors, key=lambda name: tensors[name].role == "output")
         places = {name: _places(arrays[name], is_strided=tensors[name].strides == "any") for name in order}

@@ -37,6 +37,10 @@ class Outcomes:
     slowest: int = 0
     """The number of the text that took them."""
 
+    def took(self, seconds: float, number: int) -> None:
+        if seconds > self.slowest_seconds:
+            self.slowest_seconds, self.slowest = seconds, number
+
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.counts.items()))
         return (
@@ -52,7 +56,7 @@ def search(
     outcomes, number, before = Outcomes(), 0, peak_bytes()
     while goes_on(number):
         one = Random(seed * 1_000_003 + number)
-        _broken(one, outcomes, tell) if broken else _whole(one, number, outcomes, tell)
+        _broken(one, number, outcomes, tell) if broken else _whole(one, number, outcomes, tell)
         number += 1
     if (taken := peak_bytes() - before) > MOST_BYTES:
         outcomes.failures.append(f"{taken >> 20} MiB more were in use")
@@ -72,7 +76,7 @@ def _whole(random: Random, number: int, outcomes: Outcomes, tell: Callable[[str]
         _report(spec.text, error, outcomes, tell)
 
 
-def _broken(random: Random, outcomes: Outcomes, tell: Callable[[str], None]) -> None:
+def _broken(random: Random, number: int, outcomes: Outcomes, tell: Callable[[str], None]) -> None:
     family = random.random() < 0.2
     text = (broken_family if family else broken_kernel)(random)
     start = time.perf_counter()
@@ -82,7 +86,7 @@ def _broken(random: Random, outcomes: Outcomes, tell: Callable[[str], None]) -> 
         outcomes.counts["accepted" if accepted else "diagnosed"] += 1
     except Exception as error:  # whatever it is, it is what is searched for
         _report(text, error, outcomes, tell)
-    outcomes.slowest_seconds = max(outcomes.slowest_seconds, time.perf_counter() - start)
+    outcomes.took(time.perf_counter() - start, number)
 
 
 def _report(text: str, error: Exception, outcomes: Outcomes, tell: Callable[[str], None]) -> None:
@@ -104,8 +108,7 @@ def search_mutations(
     outcomes, found = Outcomes(), Found()
     for counts, slowest, failed, builds in _in_chunks(_mutations, seed, goes_on, chunk, processes):
         outcomes.counts.update(counts)
-        if slowest[0] > outcomes.slowest_seconds:
-            outcomes.slowest_seconds, outcomes.slowest = slowest
+        outcomes.took(*slowest)
         BUILDS.update(builds)
         for place, text in failed:
             if place not in found.counts:

@@ -76,7 +76,7 @@ class TiledRun:
         self.ranges = {dim: (0, size) for dim, size in sizes.items()}
         self.names: dict[str, Value] = {}
         self.written = {
-            name: np.array(inputs[name]) if tensor.role == "inout" else self._zeros(tensor)  # one element, too
+            name: np.array(inputs[name]) if tensor.role == "inout" else self._zeros(tensor)
             for name, tensor in tensors.items()
             if tensor.role != "input"
         }
@@ -215,7 +215,7 @@ class TiledRun:
 
     def _of_places(self, expression: Expression) -> Value:
         """What an expression of tiles and values is, along the dims of the values."""
-        known = self._known() | {**self.sizes} | {**self.params}
+        known = self._known() | {**self.sizes}
         values = {name: self._named(name) for name in expression.names() if name in self.names}
         dims = tuple(dict.fromkeys(dim for value in values.values() for dim in value.dims))
         known |= {name: value.along(dims).astype(np.int64) for name, value in values.items()}
