@@ -70,6 +70,10 @@ class ScalarArguments:
                 raise ArgumentTypeError(f"{self._kernel}: argument '{one.name}' has no default; pass {one.name}=....")
         return self(*(given.get(one.name, one.default) for one in self.parameters))
 
+    def chosen(self, **given: Any) -> tuple[Any, ...]:
+        """The numbers of a call of a family, which passes None for what it does not say, or its kernel lacks."""
+        return self.named({name: value for name, value in given.items() if value is not None})
+
     def check(self, values: tuple[Passed, ...]) -> None:
         """Errors: as of `words`, for what a call passed."""
         given = [(one, value) for one, value in zip(self.parameters, self(*values), strict=True) if value is not None]
