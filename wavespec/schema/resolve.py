@@ -321,7 +321,7 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
 
 
 def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
-    """Conditions on strides and alignments, which no dim can promise, where the spec does not assume them itself."""
+    """Conditions on strides, alignments and scalars, which no dim can promise, where the spec does not assume them itself."""
     known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
     for condition in when:
         if spec.numbers.keys().isdisjoint(condition.names()):
