@@ -21,15 +21,24 @@ MASKED = {one.name.removeprefix("attention_masked_"): one for one in subjects("s
 MOST = 2**31 - 1
 
 
-def attended(q: Tensor, k: Tensor, v: Tensor, *, window: int | None = None, soft_cap: float | None = None) -> Tensor:
-    """What a call means, in f64, written with torch."""
-    scores = q.double() @ k.double().mT / math.sqrt(q.shape[-1])
+def attended(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    window: int | None = None,
+    soft_cap: float | None = None,
+    compute: torch.dtype = torch.float64,
+) -> Tensor:
+    """What a call means, written with torch."""
+    q, k, v = (one.to(compute) for one in (q, k, v))
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
     if soft_cap is not None:
         scores = soft_cap * (scores / soft_cap).tanh()
     if window is not None:
         behind = torch.arange(q.shape[2])[:, None] + (k.shape[2] - q.shape[2]) - torch.arange(k.shape[2])
         scores = scores.masked_fill((behind < 0) | (behind >= window), -math.inf)
-    return scores.softmax(-1).nan_to_num(0) @ v.double()
+    return scores.softmax(-1).nan_to_num(0) @ v
 
 
 def drawn(m: int, n: int, d: int, e: int) -> tuple[Tensor, Tensor, Tensor]:
