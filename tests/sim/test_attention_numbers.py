@@ -85,9 +85,10 @@ def test_windows_of_a_call_on_waves_with_roles(window: int) -> None:
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 @pytest.mark.parametrize(
     ("mask", "numbers"),
-    [("window", {"window": n}) for n in (1, 33, MOST)] + [("soft_cap", {"soft_cap": n}) for n in (1e-6, 0.5, 64.0)],
+    [("window", {"window": n}) for n in (1, 33, 150, MOST)] + [("soft_cap", {"soft_cap": n}) for n in (1e-6, 0.5, 64.0)],
 )
 def test_numbers_of_a_call_in_waves_that_are_alike(mask: str, numbers: dict[str, float], target: str) -> None:
-    subject, sizes = MASKED[mask], {"B": 1, "H": 1, "M": 20, "N": 90, "D": 24, "E": 20}
-    case = subject.cases(target)[subject.case(target, subject.complete(sizes))]
+    subject, sizes = MASKED[mask], {"B": 1, "H": 1, "M": 20, "N": 190, "D": 24, "E": 24}
+    whole = {name: number for name, number in numbers.items() if isinstance(number, int)}
+    case = subject.cases(target)[subject.case(target, {**subject.complete(sizes), **whole})]
     check(subject, lower(case.spec, machines(target)[0]), sizes, **numbers)
