@@ -33,9 +33,13 @@ def test_calls_say_a_number_or_have_the_default(mask: str, said: dict[str, Any],
 
 def test_numbers_of_other_masks_are_refused() -> None:
     q, k, v = torch.randn(3, 1, 1, 8, 16).bfloat16()
-    with pytest.raises(ArgumentTypeError, match=r"attention_masked_causal: got 'window', but it has the scalars scale\."):
+    with pytest.raises(
+        ArgumentTypeError, match=r"attention_masked_causal: got 'window', but it has the scalars scale\."
+    ):
         attention_masked(q, k, v, mask="causal", window=4)
-    with pytest.raises(ArgumentTypeError, match=r"attention_masked_window: got 'soft_cap', but it has the scalars scale, w"):
+    with pytest.raises(
+        ArgumentTypeError, match=r"attention_masked_window: got 'soft_cap', but it has the scalars scale, w"
+    ):
         attention_masked(q, k, v, mask="window", soft_cap=4.0)
     with pytest.raises(ArgumentError, match=r"argument 'soft_cap' is 65\.0, expected at most 64\."):
         attention_masked(q, k, v, mask="soft_cap", soft_cap=65.0)

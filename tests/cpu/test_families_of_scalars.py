@@ -108,7 +108,12 @@ def test_what_a_member_lacks_is_none_in_the_signature_and_in_the_schema(module: 
         ("scaled", {}, ArgumentTypeError, r"parts_scaled: argument 'factor' has no default; pass factor=\.\.\.\."),
         ("every", {"step": 0}, ArgumentError, r"parts_every: argument 'step' is 0, expected at least 1\."),
         ("every", {"step": 1.5}, ArgumentTypeError, r"parts_every: argument 'step' is of type float"),
-        ("scaled", {"factor": 101}, ArgumentError, r"parts_scaled: argument 'factor' is 101\.0, expected at most 100\."),
+        (
+            "scaled",
+            {"factor": 101},
+            ArgumentError,
+            r"parts_scaled: argument 'factor' is 101\.0, expected at most 100\.",
+        ),
     ],
 )
 @pytest.mark.parametrize("way", ["parts", "_parts_op", "parts_raw"])

@@ -133,5 +133,7 @@ def test_conditions_that_no_scalar_meets_are_told(condition: str) -> None:
 
 def test_a_case_that_an_earlier_one_covers_is_told() -> None:
     with pytest.raises(WavespecError) as raised:
-        loads(WINDOW.replace("{when: [step == 1, turned == 0]}", "{when: [step < 9]}, {when: [step < 5]}"), "a.wave.yaml")
+        loads(
+            WINDOW.replace("{when: [step == 1, turned == 0]}", "{when: [step < 9]}, {when: [step < 5]}"), "a.wave.yaml"
+        )
     assert [found.code for found in raised.value.diagnostics] == ["unreachable-case"]

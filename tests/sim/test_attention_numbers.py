@@ -17,7 +17,9 @@ from wavespec.runtime.checks import ArgumentError
 from wavespec.sim.reference import reference
 from wavespec.targets.machine import machines
 
-MASKED = {one.name.removeprefix("attention_masked_"): one for one in subjects("sm_90") if one.file == "attention_masked"}
+MASKED = {
+    one.name.removeprefix("attention_masked_"): one for one in subjects("sm_90") if one.file == "attention_masked"
+}
 MOST = 2**31 - 1
 
 
@@ -60,7 +62,9 @@ def test_caps_of_the_reference_are_those_of_torch(soft_cap: float) -> None:
     torch.testing.assert_close(found, attended(30 * q, k, v, soft_cap=soft_cap), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(("mask", "numbers"), [("window", {"window": 0}), ("soft_cap", {"soft_cap": 65.0}), ("soft_cap", {"soft_cap": 0.0})])
+@pytest.mark.parametrize(
+    ("mask", "numbers"), [("window", {"window": 0}), ("soft_cap", {"soft_cap": 65.0}), ("soft_cap", {"soft_cap": 0.0})]
+)
 def test_numbers_beyond_their_limits_are_refused(mask: str, numbers: dict[str, float]) -> None:
     with pytest.raises(ArgumentError, match=rf"argument '{mask}' is .*, expected at (least|most) "):
         reference(MASKED[mask].spec, *drawn(3, 3, 8, 8), **numbers)
@@ -78,14 +82,20 @@ def check(subject: Subject, kernel: Kernel, sizes: dict[str, int], **numbers: fl
 @pytest.mark.parametrize("window", [1, 100, 129, 300, pytest.param(MOST, marks=pytest.mark.rare)])
 def test_windows_of_a_call_on_waves_with_roles(window: int) -> None:
     """Shorter than a step, one step and a row, and longer than all keys: steps of edges, whole steps, none."""
-    check(MASKED["window"], on_few(MASKED["window"], 0), {"B": 1, "H": 1, "M": 200, "N": 420, "D": 16, "E": 24}, window=window)
+    check(
+        MASKED["window"],
+        on_few(MASKED["window"], 0),
+        {"B": 1, "H": 1, "M": 200, "N": 420, "D": 16, "E": 24},
+        window=window,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 @pytest.mark.parametrize(
     ("mask", "numbers"),
-    [("window", {"window": n}) for n in (1, 33, 150, MOST)] + [("soft_cap", {"soft_cap": n}) for n in (1e-6, 0.5, 64.0)],
+    [("window", {"window": n}) for n in (1, 33, 150, MOST)]
+    + [("soft_cap", {"soft_cap": n}) for n in (1e-6, 0.5, 64.0)],
 )
 def test_numbers_of_a_call_in_waves_that_are_alike(mask: str, numbers: dict[str, float], target: str) -> None:
     subject, sizes = MASKED[mask], {"B": 1, "H": 1, "M": 20, "N": 190, "D": 24, "E": 24}

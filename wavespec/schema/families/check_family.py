@@ -48,7 +48,9 @@ class MembersDiffer(WavespecError, code="members-differ"):
             where,
             f"Members differ in what they take alone, but {first.label} is {_signature(first.spec)} "
             f"and {second.label} is {_signature(second.spec)}.",
-            hints=["Another result, or another meaning of an argument, is for a family of its own, which may extend this one."],
+            hints=[
+                "Another result, or another meaning of an argument, is for another family, which may extend this one."
+            ],
         )
 
 
