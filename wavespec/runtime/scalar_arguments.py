@@ -78,9 +78,8 @@ class ScalarArguments:
             if value is not None:
                 raise self._lacks(name)
         if _NoneType in map(type, values):
-            values = tuple(
-                [own if value is None else value for value, own in zip(values, self._constants, strict=True)]
-            )
+            pairs = zip(values, self._constants, strict=True)
+            values = tuple([own if value is None else value for value, own in pairs])
         return self(*values)
 
     def check(self, values: tuple[Passed, ...]) -> None:
