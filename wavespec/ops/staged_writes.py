@@ -15,7 +15,7 @@ from wavespec.ops.contexts import ThreadContext
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _ROW_BYTES = (128, 64, 32)  # of a slab, that a swizzle knows
-_TURNED_ROWS = 64  # of a slab of a product that is turned round, at most
+_TURNED_ROWS = 64  # of a slab of a product that is turned round, about
 _PERIOD_ROWS = 8  # after which a swizzle begins anew
 _BUFFERS = 2  # one is filled while the machine still reads the other
 _MATRIX_STORE_BYTES = 2  # of one element, the only size that a matrix store knows
@@ -43,9 +43,13 @@ def staging_of(
         is_turned = row.acc.layout.run_length("m") > 1 and row.n * bytes_ in _ROW_BYTES
         if row.m < _TURNED_ROWS or not is_turned:  # few rows are not worth the way
             return ()
-        rows = next(size for size in range(_TURNED_ROWS, 0, -_PERIOD_ROWS) if row.m % size == 0)
-        turned = _staging(output, dims, waves * rows, row.n, min(_BUFFERS, row.m // rows))
-        return (turned,) if shared_bytes(turned) <= room else ()
+        parts = (rows for rows in range(_PERIOD_ROWS, row.m + 1, _PERIOD_ROWS) if row.m % rows == 0)
+        rows = min(parts, key=lambda rows: abs(rows - _TURNED_ROWS))
+        for buffers in range(min(_BUFFERS, row.m // rows), 0, -1):
+            turned = _staging(output, dims, waves * rows, row.n, buffers)
+            if shared_bytes(turned) <= room:
+                return (turned,)
+        return ()
     widths = slab_widths(row.n, bytes_)
     for most in range(_BUFFERS, 0, -1):
         found = tuple(
