@@ -30,6 +30,7 @@ def hopper_gemm(
 def rounded(gemm: Gemm) -> KernelSpec:
     """The same with a result in the type of the operands."""
     text = gemm.text.replace(
-        "- {write: k_loop.acc, to: c}", f"- rounded: {{cast: k_loop.acc, dtype: {gemm.dtype}}}\n  - {{write: rounded, to: c}}"
+        "- {write: k_loop.acc, to: c}",
+        f"- rounded: {{cast: k_loop.acc, dtype: {gemm.dtype}}}\n  - {{write: rounded, to: c}}",
     )
     return loads(text.replace("dtype: f32, role: output", f"dtype: {gemm.dtype}, role: output"), "gemm.wave.yaml")
