@@ -80,7 +80,7 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
 
 
 class Stage(NamedTuple):
-    """A kernel after one stage; ``changed``: whether the stage did anything to it; ``machine``: as later ones see it."""
+    """A kernel after one stage; ``changed``: whether that did anything to it; ``machine``: as later ones see it."""
 
     name: str
     kernel: IRKernel
@@ -191,8 +191,16 @@ def _checked(module: EmittedModule, kernel: IRKernel, machine: Machine) -> Emitt
 
 def emit_variant(spec: KernelSpec, machine: Machine) -> KernelArtifact:
     """What `build_variant` makes, without the machine code: the compiler does not run."""
-    module = emit(spec, machine)
-    return replace(module.interface, binaries=(module.binary(),), compiler=compiler_name())
+    return emit_variants(spec, (machine,))
+
+
+def emit_variants(spec: KernelSpec, chosen: Sequence[Machine]) -> KernelArtifact:
+    """The same for several variants of one target, joined."""
+    variants = Variants(spec, chosen[0].target)
+    modules = [variants.emit(machine) for machine in chosen]
+    return join_variants(
+        [replace(module.interface, binaries=(module.binary(),), compiler=compiler_name()) for module in modules]
+    )
 
 
 def build_variant(

@@ -69,6 +69,7 @@ class MatrixInstruction:
     step of the unit rounds, and the longer the chain, the larger the numbers that are rounded."""
     family: str = ""
     """The name as the table writes it, for all members of a row with ``each``."""
+    _swapped: MatrixInstruction | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def reads_shared(self) -> bool:
@@ -83,6 +84,11 @@ class MatrixInstruction:
 
     def swapped(self) -> MatrixInstruction:
         """The same instruction computing the transposed product: ``a`` takes n, ``b`` takes m."""
+        if self._swapped is None:  # passes ask for it of every product, and machines stay
+            object.__setattr__(self, "_swapped", self._turned())
+        return cast("MatrixInstruction", self._swapped)
+
+    def _turned(self) -> MatrixInstruction:
         names = {"m": "n", "n": "m", "k": "k"}
 
         def flip(fragment: Fragment) -> Fragment:
@@ -330,7 +336,6 @@ class Machine:
         if swapped not in ("", "swapped"):
             return None
         return found.swapped() if found is not None and swapped else found
-
 
     def narrowed(self, chosen: Set[str]) -> Machine:
         """The machine as far as it decides the code of a kernel whose instructions are ``chosen``: no others, no loads
