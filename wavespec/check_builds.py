@@ -76,7 +76,7 @@ def _problems_of(parts: Sequence[Part], workers: int | None) -> list[tuple[Diagn
     cases = [tuple(those) for _, those in groupby(parts, lambda part: id(part.case))]
     workers = min(workers or len(os.sched_getaffinity(0)), len(parts) // (_FEWEST_FOR_PROCESSES // 2))
     if workers < 2:
-        return list(chain.from_iterable(map(_problems_of_case, cases)))
+        return list(chain.from_iterable(map(problems_of_case, cases)))
     # Forked processes have the parts already; models of ops that are made from tables cannot be sent to others.
     _SHARED[:] = cases
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
@@ -87,15 +87,15 @@ _SHARED: list[tuple[Part, ...]] = []
 
 
 def _problems_at(index: int) -> list[tuple[Diagnostic, ...]]:
-    return _problems_of_case(_SHARED[index])
+    return problems_of_case(_SHARED[index])
 
 
 def problems(part: Part) -> tuple[Diagnostic, ...]:
     """What stops one part from being built."""
-    return _problems_of_case((part,))[0]
+    return problems_of_case((part,))[0]
 
 
-def _problems_of_case(parts: Sequence[Part]) -> list[tuple[Diagnostic, ...]]:
+def problems_of_case(parts: Sequence[Part]) -> list[tuple[Diagnostic, ...]]:
     """What stops each of several machines from having a case."""
     found: list[tuple[Diagnostic, ...]] = []
     variants = Variants(parts[0].case.spec, parts[0].machine.target)

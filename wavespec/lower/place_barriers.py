@@ -90,7 +90,7 @@ class _Scope:
 
 def _shared(kernel: Kernel, ops: Iterable[Op]) -> frozenset[str]:
     """Shared memories that operations name."""
-    named = {op.get(key) for outer in ops for op in outer.walk() for key in READS}
+    named = {name for outer in ops for op in outer.walk() for key, name in op.attributes if key in READS}
     return frozenset(memory.name for memory in kernel.memories if memory.space == "shared" and memory.name in named)
 
 
