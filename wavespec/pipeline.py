@@ -7,6 +7,7 @@ specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> th
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -162,7 +163,7 @@ class Variants:
         for one in self._made:
             if one.tile.is_like(tile):
                 return one
-        *_, last = stages
+        (last,) = deque(stages, maxlen=1)  # kernels on the way are gone as soon as the next one is there
         function = timings.run("mlir", lambda: _function(last.kernel, last.machine))
         self._made.append(_Made(tile, last.kernel, function))
         return self._made[-1]
