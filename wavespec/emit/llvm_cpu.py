@@ -102,5 +102,5 @@ class CpuFrame(Emitter):
             self.text.op(f"llvm.load volatile {self.modes[0]} : !llvm.ptr -> i32")
 
     def _vectors_accessed(self, op: Op) -> int:
-        (value,) = (*op.operands, *op.results) or (None,)
+        value, *_ = (*op.operands, *op.results, None)
         return len(self.lanes.native_sizes(value.vector.dtype, value.vector.elements)) if value else 0
