@@ -143,7 +143,7 @@ def test_an_old_value_that_several_workgroups_need_is_refused() -> None:
         "element is combined once, and the old value is known to the workgroup that does so alone.\n"
         "    |\n"
         " 20 |   - drawn: {atomic: part, to: counts, at: {V: into}, combine: add}\n"
-        "    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "    |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
         "    = note: For sm_90.\n"
         "    = hint: Give a workgroup all of 'N', or use the old values in a kernel of their own."
     )

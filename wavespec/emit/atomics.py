@@ -41,7 +41,7 @@ class Atomics(Emitter):
 
         def combined() -> list[str]:
             return [
-                self._step(op["function"], values, memory, op["offset"] + number)
+                self.step(op["function"], values, memory, op["offset"] + number)
                 for number, values in enumerate(operands)
             ]
 
@@ -59,7 +59,7 @@ class Atomics(Emitter):
         if op.results:
             self.values[op.result.name] = tuple(Part(name, 1) for name in names)
 
-    def _step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr) -> str:
+    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr) -> str:
         """One element in one indivisible step: what the memory held."""
         pointer, place = self.memory.global_pointer(memory, offset)
         type_ = mlir_type(memory.dtype)
