@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,8 +18,8 @@ from wavespec.ir.printer import print_kernel
 from wavespec.ops.atomic import updated
 from wavespec.ops.orders import walked
 from wavespec.pipeline import lower
-from wavespec.schema import loads
-from wavespec.schema.old_values import order_dependent
+from wavespec.schema import load, loads
+from wavespec.schema.old_values import order_dependent, with_old_values
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.sim.reference import explain, interpret
 from wavespec.targets.machine import Machine
@@ -127,6 +128,24 @@ def test_the_reference_takes_elements_in_order() -> None:
         if 0 <= place < SIZES["V"]:
             held[place] = more[number]
     assert torch.equal(context.output("counts"), held)
+
+
+@MACHINES
+def test_rows_go_where_tickets_say(machine: Machine) -> None:
+    observed = with_old_values(load(Path(__file__).parents[1] / "specs" / "dispatch_experts.wave.yaml"))
+    sizes = {"T": 23, "X": 3, "C": 6, "D": 70}
+    used, buffers = torch.tensor([0, 2, 0], dtype=torch.int32), torch.zeros(3, 6, 70, dtype=torch.bfloat16)
+    random = torch.Generator().manual_seed(1)
+    x = torch.randn(23, 70, generator=random).to(torch.bfloat16)
+    expert = torch.randint(0, 4, (23,), generator=random).to(torch.int32)
+    inputs = [used, buffers, x, expert]
+    report, written = simulated(observed.spec, machine, inputs, sizes)
+    assert report.ok, report.render()
+    assert_explained(observed, inputs, written)
+    counted, rows, slot, *_ = written
+    assert torch.equal(counted, used + torch.bincount(expert, minlength=4)[:3].int())
+    for token, (one, place) in enumerate(zip(expert.tolist(), slot.tolist(), strict=True)):
+        assert one == 3 or place >= 6 or torch.equal(rows[one, place], x[token])
 
 
 def test_what_depends_on_the_order_is_known() -> None:
