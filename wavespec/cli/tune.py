@@ -66,7 +66,7 @@ class DependsOnOrder(WavespecError, code="depends-on-order"):
     def __init__(self, op: Atomic) -> None:
         super().__init__(
             op.where("op"),
-            f"Old values of {quote(op.name)} differ from call to call, so that candidates cannot be compared by results.",
+            f"Old values of {quote(op.name)} differ from call to call, so that results of candidates do not compare.",
             hints=["'wavespec run' and 'wavespec bench' judge and time one kernel."],
         )
 

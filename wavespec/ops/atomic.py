@@ -59,8 +59,8 @@ def _follow(statement: Atomic, context: ReferenceContext, number: torch.Tensor, 
     context.define(statement.name, dims, found.old.to(dtype))
     if len(wrong):
         context.impossible.append(
-            f"no order of its elements finds the old values of '{statement.name}' at {len(wrong)} places of '{tensor}': "
-            f"one is element {int(wrong[0])}"
+            f"no order of its elements finds the old values of '{statement.name}' at {len(wrong)} places of "
+            f"'{tensor}', such as its element {int(wrong[0])}"
         )
     if found.old[~inside].count_nonzero():
         context.impossible.append(f"old values of '{statement.name}' outside of '{tensor}' are not 0")

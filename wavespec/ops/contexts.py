@@ -165,7 +165,7 @@ class LookUp(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a call has found for an `atomic`, in the type of its tensor: the old values, and what it combined them with."""
+    """What a call has found for an `atomic`, in the type of its tensor, and what it combined that with."""
 
     old: torch.Tensor
     value: torch.Tensor
