@@ -234,11 +234,28 @@ def _bits_and(a: Any, b: Any) -> Any:
     return np.bitwise_count(a).astype(np.uint32) + b
 
 
-def _waves_apart() -> Any:
-    """The emulator's kernel, for waves that wait at different barriers of the code at the same time.
+class InFlight(list[Any]):
+    """Accesses of one wave under way, as many as a counter of the hardware counts: the next one waits for the oldest.
 
-    It takes that for a mistake; for waves that take turns it is the point.  What a barrier orders, it goes by how many
-    each wave has passed, so that races are found all the same.
+    Compilers rely on it: what has as many behind it needs no ``s_waitcnt``.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def append(self, commit: Any) -> None:
+        if len(self) == self.most and (landed := self.pop(0)):
+            landed()
+        super().append(commit)
+
+
+def _waves_apart() -> Any:
+    """The emulator's kernel, for waves that wait at different barriers of the code at the same time, and whose counters
+    of accesses in flight have 6 and 4 bits.
+
+    It takes the former for a mistake; for waves that take turns it is the point.  What a barrier orders, it goes by how
+    many each wave has passed, so that races are found all the same.
     """
     emulator: Any = importlib.import_module("gfx_emulator")
     kernel: Any = with_atomics(with_copies(emulator.Kernel))
@@ -248,6 +265,8 @@ def _waves_apart() -> Any:
 
     class Apart(kernel):
         def step(self, w: Any, max_ins: int) -> None:
+            if not isinstance(w.q["vm"], InFlight):
+                w.q = {"vm": InFlight(63), "lgkm": InFlight(15)}
             super().step(w, max_ins)  # pyright: ignore[reportUnknownMemberType]
             if not w.done:
                 w.pc = _AnyPlace(w.pc)

@@ -10,6 +10,7 @@ from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations, Shuffles
 from wavespec.emit.loops import AS_SCHEDULED, Loops
 from wavespec.emit.registers import Part, vector_type
+from wavespec.emit.rocm_barriers import UnseenAccesses
 from wavespec.emit.rocm_memory import LDS, RocmMemory
 from wavespec.emit.rocm_symbols import RocmSymbols
 from wavespec.emit.store_runs import StoreRuns
@@ -18,6 +19,7 @@ from wavespec.ir.kernel import Op
 
 _LARGEST_NAN = 0x7FFF0000  # of f32, that rounds to one of bf16
 _BOUNDS = {"fmax": math.inf, "fmin": -math.inf}
+_NO_LDS_IN_FLIGHT = 0xC07F  # of s_waitcnt on GFX9: any number of accesses of memory, none of LDS
 _GROUPS = {"matrix": "mfma_wmma", "shared_load": "ds_read", "copy": "ldsdma", "global_load": "vmem_read"}
 
 # Tensors lie in memory of the device, where the machine's own instructions are atomic; without these words the compiler
@@ -125,8 +127,11 @@ class RocmOrder(Emitter):
     def __init__(self, function: Function, symbols: RocmSymbols) -> None:
         super().__init__(function)
         self.symbols = symbols
+        self.unseen = UnseenAccesses(self.kernel)
 
     def emit_barrier(self, op: Op) -> None:
+        if self.unseen.meets(op):
+            self.text.do(f"rocdl.s.waitcnt {_NO_LDS_IN_FLIGHT}")
         self.text.do(f"gpu.barrier memfence [{LDS}]")
 
     def emit_stagger(self, op: Op) -> None:
