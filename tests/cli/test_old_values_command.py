@@ -38,6 +38,7 @@ def tickets(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.compiles
 def test_a_run_is_judged_by_what_it_finds(wavespec: Command, tickets: Path) -> None:
     ran = wavespec("run", tickets, "--dim", "T=5000", "--dim", "X=3", "--debug", "ticket", "--json")
     (row,) = json.loads(ran.out)["results"]
