@@ -186,7 +186,7 @@ STORE_MATRIX: Final = _declare(
     Trait.WRITES_MEMORY,
     Trait.BY_ALL_LANES,
     operands=1,
-    attributes={**_ACCESS, "count": Kind.INTEGER},
+    attributes={**_ACCESS, "count": Kind.INTEGER, "transposed": Kind.FLAG},
 )
 
 # Memory, by copies that go on while the lane does
