@@ -28,7 +28,7 @@ _MEMBERS = {
     ("causal", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_causal",
         _FOLDER / "causal",
-        spec_sha256="98e2bd9309691e268a3af20463da27029138f7bea6933026fb825bf685ee9146",
+        spec_sha256="285ccf2b6e45ac718f07af407e7b1abcf4a89a36f336c5b99129602809028f1f",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -38,7 +38,7 @@ _MEMBERS = {
     ("causal", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_masked_causal_f16",
         _FOLDER / "causal_f16",
-        spec_sha256="2869041aba9c96948a1c0e61116a83472d6643671067512c5f715d7801fba29c",
+        spec_sha256="27ff7c4f5c7fb894bd6737c3e5adc5525c9437e9994c82268c11782f8928876b",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -48,7 +48,7 @@ _MEMBERS = {
     ("soft_cap", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_soft_cap",
         _FOLDER / "soft_cap",
-        spec_sha256="1edad5340cbeb198420d2fd76c17eb96f1d7043769b3af7a9448f3ccae8bc175",
+        spec_sha256="50094fa49db4a208100fd30476212b794824d1732f233dd135cacc6b31125c14",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -59,7 +59,7 @@ _MEMBERS = {
     ("window", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_masked_window",
         _FOLDER / "window",
-        spec_sha256="cc5f8d28a45899ebe02a79b94dc19b7b025b8367e58f9d67debef8e0d55d3a26",
+        spec_sha256="7be4995fe638f78525a50459a9447139d0820580181e93360208559fe85a7129",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -70,7 +70,7 @@ _MEMBERS = {
     ("window", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_masked_window_f16",
         _FOLDER / "window_f16",
-        spec_sha256="23c518042b77fcfd7b507423467d4c96c7a54c0a2764ff1b16cb2b2c5aa831b5",
+        spec_sha256="7d2a42e95c823576b1a7388de66a8b83e1e72544ff6a150dc49e5c9a76072a25",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_masked.wave.yaml",
         scalars=(
@@ -387,14 +387,14 @@ def _attention_masked_out_fake(
 
 
 _attention_masked_op = define_operator(
-    "wavespec_c5055344::attention_masked",
+    "wavespec_e681de4c::attention_masked",
     "(Tensor q, Tensor k, Tensor v, str mask, float? scale=None, float? soft_cap=None, SymInt? "
     "window=None) -> Tensor",
     _new,
     _attention_masked_fake,
 )
 _attention_masked_out_op = define_operator(
-    "wavespec_c5055344::attention_masked_out",
+    "wavespec_e681de4c::attention_masked_out",
     "(Tensor q, Tensor k, Tensor v, str mask, Tensor(a!) out, float? scale=None, float? soft_cap=None, "
     "SymInt? window=None) -> ()",
     _write,

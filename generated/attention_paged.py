@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_paged",
         _FOLDER / ".",
-        spec_sha256="6d2d23dd50da83bb6e1772b1b9129de9ff655574e199c2ec2805042aaacd8acc",
+        spec_sha256="ba3aff80da7b1aa6b1e26c1148742a2bbb9df4b63ec66d2d9b53ebceebc2bd87",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_paged.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_paged_f16",
         _FOLDER / "f16",
-        spec_sha256="f1539ec9f2720c4ce67a0e06baa40a062f982bf3e4fa0f2b7a08848abc78856d",
+        spec_sha256="8ef245b36edd801cf901e4f61e2d48f887c6e54dfddd85fd3dac7742083d3408",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_paged.wave.yaml",
         scalars=(
@@ -296,13 +296,13 @@ def _attention_paged_out_fake(
 
 
 _attention_paged_op = define_operator(
-    "wavespec_8fce3397::attention_paged",
+    "wavespec_d25ced80::attention_paged",
     "(Tensor q, Tensor keys, Tensor values, Tensor page, Tensor count, float? scale=None) -> Tensor",
     _new,
     _attention_paged_fake,
 )
 _attention_paged_out_op = define_operator(
-    "wavespec_8fce3397::attention_paged_out",
+    "wavespec_d25ced80::attention_paged_out",
     "(Tensor q, Tensor keys, Tensor values, Tensor page, Tensor count, Tensor(a!) out, float? scale=None) "
     "-> ()",
     _write,

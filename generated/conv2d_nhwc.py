@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "conv2d_nhwc",
         _FOLDER / ".",
-        spec_sha256="80a7c682fbffa1dec8cf486a18ab67c58079e5f2da1ce78852d89b16845071d1",
+        spec_sha256="4583e13175a89cef89e547e9ac1a7efab71907e49682f87d70a14be8aef77de5",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_nhwc.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "conv2d_nhwc_f16",
         _FOLDER / "f16",
-        spec_sha256="d5c40417e7e183bf0ddf0fa95cd1f817ca50e3aeb46466d01f9c8198ce51eaef",
+        spec_sha256="24051f53e50658a8572b76fc34dd0e7444eee59f4bb974d2eff92caf1aa677b1",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_nhwc.wave.yaml",
     ),
@@ -162,13 +162,13 @@ def _conv2d_nhwc_out_fake(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 
 _conv2d_nhwc_op = define_operator(
-    "wavespec_4e7adc62::conv2d_nhwc",
+    "wavespec_95ecec16::conv2d_nhwc",
     "(Tensor x, Tensor w) -> Tensor",
     _new,
     _conv2d_nhwc_fake,
 )
 _conv2d_nhwc_out_op = define_operator(
-    "wavespec_4e7adc62::conv2d_nhwc_out",
+    "wavespec_95ecec16::conv2d_nhwc_out",
     "(Tensor x, Tensor w, Tensor(a!) out) -> ()",
     _write,
     _conv2d_nhwc_out_fake,
