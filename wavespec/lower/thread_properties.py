@@ -111,7 +111,7 @@ def memories_are_filled_first(kernel: Kernel, machine: Machine) -> Iterator[Brea
 
 def _buffer(op: Op, index: str, first: Mapping[str, Expr]) -> Expr:
     """Which copy of its memory an operation touches in the first steps of the loops around it."""
-    place: Expr | None = op.get(index)
+    place: Expr | None = dict(op.attributes).get(index)
     return const(0) if place is None else place.substitute(first)
 
 

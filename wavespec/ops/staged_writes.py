@@ -190,11 +190,13 @@ def _lay_down(build: ThreadBuilder, staged: Memory, slab: Layout, part: Value, b
     if not turned and not (is_stored and moves_matrices(staged, slab, machine)):
         write_fragments(build, staged, slab, nowhere, (), (part,), machine, buffer=buffer)
         return
-    start, places = 0, {"memory": staged.name, "buffer": buffer, "transposed": bool(turned)}
+    start, name, transposed = 0, staged.name, bool(turned)
     for count, offset in turned or matrix_places(staged, slab, nowhere):
         size = count * 4 // staged.dtype.bytes
         piece = build.slice(part, start, size)
-        build.add("store_matrix", (piece,), (), offset=offset, count=count, **places)
+        build.add(
+            "store_matrix", (piece,), (), memory=name, offset=offset, buffer=buffer, count=count, transposed=transposed
+        )
         start += size
 
 

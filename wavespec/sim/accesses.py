@@ -135,7 +135,7 @@ class MemoryUnit:
         target, count = self.memories[op["memory"]], int(op["count"])
         rows = collected_matrices(registers, count)
         if op["transposed"]:
-            rows = rows.reshape(-1, 8, 8).swapaxes(1, 2).reshape(rows.shape)
+            rows = rows.reshape(-1, 8, 8).swapaxes(1, 2).reshape(-1, 8)
         lane = np.arange(self.symbols.threads) % MATRIX_LOAD_LANES
         active = np.repeat((lane < 8 * count)[:, None], rows.shape[1], axis=1)
         index, inside = self._elements(op, target, op["offset"], op.get("buffer"), rows.shape[1], active)
