@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from tests.lower.gemms import AMD, CPU, NVIDIA
 from tests.ops.old_values import SIZES, WORKGROUPS, OldValues, assert_explained, inputs_of, simulated
@@ -88,7 +91,7 @@ _STEPS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0,
 
 
 @given(_STEPS, st.sampled_from([*OF_NUMBERS, *OF_BITS]), st.randoms(use_true_random=False))
-def test_an_order_is_seen_where_there_is_one(steps: list[tuple[int, int, int]], combine: str, random) -> None:  # pyright: ignore - a random generator
+def test_an_order_is_seen_where_there_is_one(steps: list[tuple[int, int, int]], combine: str, random: Random) -> None:
     """Old values, of an order or of none, beside all orders there are."""
     places, value, expected = (torch.tensor(one) for one in zip(*steps, strict=True))
     start = torch.tensor([1, 0, 2])
@@ -105,7 +108,9 @@ def test_an_order_is_seen_where_there_is_one(steps: list[tuple[int, int, int]], 
         assert any(torch.equal(found.held, end) for end in ends)
 
 
-def _ends(start, places, old, value, expected, combine):  # pyright: ignore - tensors
+def _ends(
+    start: Tensor, places: Tensor, old: Tensor, value: Tensor, expected: Tensor, combine: str
+) -> Iterator[Tensor]:
     """What places hold in the end, of each order that finds these old values."""
     for order in itertools.permutations(range(len(places))):
         held = start.clone()

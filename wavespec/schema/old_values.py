@@ -6,7 +6,7 @@ In which order the elements of an `atomic` come, nobody knows before a call. Its
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wavespec.diagnostics import raise_all
 from wavespec.schema.checking.check_graph import plain_graph
@@ -112,7 +112,7 @@ def _names_in(op: AnyOp) -> set[str]:
     return {name.partition(".")[0] for field in fields for name in _names_of(field)}
 
 
-def _names_of(field: object) -> Iterator[str]:
+def _names_of(field: Any) -> Iterator[str]:
     if isinstance(field, str):
         yield field
     elif isinstance(field, Expression):
