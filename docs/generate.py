@@ -34,6 +34,7 @@ from wavespec.lower.order import PASSES
 from wavespec.pipeline import FIRST_STAGE, build_variant, emit, stages_of
 from wavespec.schema import loads
 from wavespec.schema.families.load_family import is_family_file, loads_family
+from wavespec.schema.language.dim_names import DIM_PATTERN
 from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, OPS, REDUCTIONS, SCANS
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX
@@ -361,6 +362,8 @@ def _type(value: dict[str, Any]) -> str:
     kind = value.get("type", "")
     kinds = " or ".join(kind) if isinstance(kind, list) else kind
     pattern = value.get("pattern", "")
+    if pattern == DIM_PATTERN:
+        return "dim"
     if pattern.startswith("^[A-Z][A"):
         return "a name in `dtypes`"
     return "name" if pattern.startswith("^[A-Za-z]") else kinds or "expression"

@@ -117,11 +117,11 @@ def _dispatch_config(interface: KernelArtifact) -> str:
 
 
 def _workload(interface: KernelArtifact) -> str:
-    return ", ".join(["%device: !hal.device", *(f"%dim_{name}: index" for name in interface.dynamic_dims)])
+    return ", ".join(["%device: !hal.device", *(f"%dim_{name}: index" for name in _dims(interface).values())])
 
 
 def _grid(interface: KernelArtifact, end: str) -> str:
-    body = _Body({name: f"%dim_{name}" for name in interface.dynamic_dims}, _fixed(interface))
+    body = _Body({dim: f"%dim_{name}" for dim, name in _dims(interface).items()}, _fixed(interface))
     grid = ", ".join([body.value(expression) for expression in interface.grid])
     return "\n".join([*body.lines, f"{end} {grid} : index, index, index"])
 
@@ -134,16 +134,16 @@ def _host_function(interface: KernelArtifact) -> str:
     """
     # A dot, so that no tensor can have the same name.
     scratch = [f"scratch.{index}" for index in range(len(interface.scratch_bytes))]
-    dims = interface.dynamic_dims
+    dims = _dims(interface)
     arguments = [f"%buffer_{tensor.name}: !hal.buffer" for tensor in interface.tensors]
     arguments += [f"%buffer_{name}: !hal.buffer" for name in scratch]
     halves = [f"half.{index}" for index in range(2 * len(interface.numbers))]
-    constants = [f"%size_{name}" for name in (*dims, *halves)]
+    constants = [f"%size_{name}" for name in (*dims.values(), *halves)]
     constants += [f"%word_{number}" for number in range(interface.constant_count - len(constants))]
     arguments += [f"{name}: i32" for name in constants] + [f"%bytes_{name}: i64" for name in scratch]
-    body = _Body({name: f"%dim_{name}" for name in dims}, _fixed(interface))
+    body = _Body({dim: f"%dim_{name}" for dim, name in dims.items()}, _fixed(interface))
     # The caller checked that sizes are below 2**31.
-    body.lines += [f"%dim_{name} = arith.index_castui %size_{name} : i32 to index" for name in dims]
+    body.lines += [f"%dim_{name} = arith.index_castui %size_{name} : i32 to index" for name in dims.values()]
     for name, low, high in zip(interface.numbers, halves[::2], halves[1::2], strict=True):
         body.join_halves(name, f"%size_{low}", f"%size_{high}")
     sizes = {tensor.name: body.value(_tensor_bytes(tensor)) for tensor in interface.tensors}
@@ -165,6 +165,11 @@ def _host_function(interface: KernelArtifact) -> str:
         ]
     head = f"util.func public @{interface.entry_point}({', '.join(arguments)}) {{\n"
     return head + _indented("\n".join([*body.lines, "util.return"]), 2) + "\n}"
+
+
+def _dims(interface: KernelArtifact) -> dict[str, str]:
+    """What values of MLIR that stand for dims are called: as these, or by numbers where those are expressions."""
+    return {dim: dim if dim.isidentifier() else f"dim.{at}" for at, dim in enumerate(interface.dynamic_dims)}
 
 
 def _bytes(size: str) -> str:
@@ -219,7 +224,7 @@ class _Body:
             f"    {'rw' if name in written else 'ro'} %used_{name}[{zero} for {size}] : {_RESOURCE}{{{size}}}"
             for name, size in sizes.items()
         ]
-        workload = ", ".join(f"%dim_{name}" for name in interface.dynamic_dims)
+        workload = ", ".join(f"%dim_{name}" for name in _dims(interface).values())
         symbol = f"@{EXECUTABLE}::@{_VARIANT}::@{interface.entry_point}" + (f"[{workload}]" if workload else "")
         values = f"({', '.join(constants)} : {', '.join('i32' for _ in constants)})" if constants else ""
         self.lines.append(f"%done = stream.cmd.execute with({', '.join(captured)}) {{")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from wavespec.emit.function import Emitter, Function
@@ -103,7 +104,7 @@ class RocmMemory(Emitter):
         if at_most(reached, const(_BEYOND)):
             return
         called = reached.substitute({name: symbol(number_of(name) or dim_of_size(name)) for name in reached.symbols})
-        text = f"{called} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
+        text = f"{_in_words(called)} <= {_BEYOND} (bytes of '{memory.name}' that one workgroup reaches)"
         self.function.assumptions.append(Assumption(text, ("le", expr_to_size(reached), _BEYOND)))
 
     def global_pointer(self, memory: Memory, offset: Expr) -> tuple[str, str]:
@@ -345,3 +346,8 @@ def _lds_type(memory: Memory) -> str:
 def _raw_type(size: int) -> str:
     """The integer type in which ``size`` bytes travel through a buffer access."""
     return {1: "i8", 2: "i16", 4: "i32", 8: "vector<2xi32>", 12: "vector<3xi32>", 16: "vector<4xi32>"}[size]
+
+
+def _in_words(sizes: Expr) -> str:
+    """An expression as messages have it: with dims that are expressions themselves in parentheses."""
+    return re.sub(r"`(\w+\([^()]*\))`|`([^`]*)`", lambda name: name[1] or f"({name[2]})", str(sizes))

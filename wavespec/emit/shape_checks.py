@@ -34,7 +34,7 @@ class Shapes:
 
 def shapes_of(kernel: WrapperInput, name: str) -> Shapes:
     """Of a call of `kernel` by the function `name`."""
-    checks, size_of = _sizes_of_inputs(kernel, name)
+    checks, size_of, first_of = _sizes_of_inputs(kernel, name)
     for one in kernel.dims:
         for left, right in _quotients(one.equals):
             message = f"{name}: {size_text(('div', left, right), {})} is no whole number."
@@ -43,6 +43,8 @@ def shapes_of(kernel: WrapperInput, name: str) -> Shapes:
             size_of[one.name] = size_text(one.equals, size_of)
         elif one.equals is not None:
             message = f"{name}: {one.name} is not {size_text(one.equals, {})}."
+            if not one.name.isidentifier():
+                message = f"{name}: argument '{first_of[one.name]}' has another size where it needs {one.name}."
             checks.append(ShapeCheck(f"{size_of[one.name]} == {size_text(one.equals, size_of)}", message))
     first = kernel.inputs[0].name
     # The sizes of leading dims one by one, where their product is what the dim is.
@@ -54,8 +56,8 @@ def shapes_of(kernel: WrapperInput, name: str) -> Shapes:
     return Shapes(tuple(checks), tuple(made))
 
 
-def _sizes_of_inputs(kernel: WrapperInput, name: str) -> tuple[list[ShapeCheck], dict[str, str]]:
-    """What shapes of inputs have to be, and for every dim of them the Python of its size."""
+def _sizes_of_inputs(kernel: WrapperInput, name: str) -> tuple[list[ShapeCheck], dict[str, str], dict[str, str]]:
+    """What shapes of inputs have to be, and for every dim of them the Python of its size and the first input with it."""
     multiple_of = {dim.name: dim.multiple_of for dim in kernel.dims if dim.size is None}
     size_of = {dim.name: str(dim.size) for dim in kernel.dims if dim.size is not None}
     first_of: dict[str, str] = {}
@@ -89,7 +91,7 @@ def _sizes_of_inputs(kernel: WrapperInput, name: str) -> tuple[list[ShapeCheck],
                 if multiple_of[dim] > 1:
                     message = f"{argument} needs {dim} in dim {axis} to be a multiple of {multiple_of[dim]}."
                     checks.append(ShapeCheck(f"{size} % {multiple_of[dim]} == 0", message))
-    return checks, size_of
+    return checks, size_of, first_of
 
 
 def _leading_checks(
@@ -150,7 +152,11 @@ def promises(kernel: WrapperInput) -> list[str]:
     sizes += [
         f"{dim.name} is the product of the leading dims, of any number of them" for dim in kernel.dims if dim.leading
     ]
-    sizes += [f"{dim.name} is {size_text(dim.equals, {})}" for dim in kernel.dims if dim.equals is not None]
+    sizes += [
+        f"{dim.name} is {size_text(dim.equals, {})}"
+        for dim in kernel.dims
+        if dim.equals is not None and dim.name.isidentifier()
+    ]
     return [*sizes, *kernel.assumptions]
 
 

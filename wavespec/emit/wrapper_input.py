@@ -13,6 +13,8 @@ from wavespec.runtime.artifact import Dim, Strides
 from wavespec.runtime.scalars import ScalarParameter
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_SIZE = re.compile(r"(?=.*[-+*/%(])[-+*/%(), A-Za-z0-9_]+")
+"""The name of a dim that is an expression of others; it is in messages alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ def artifacts_directory(name: str) -> str:
 def check_input(kernel: WrapperInput) -> None:
     """Errors: `ValueError` for what cannot be written as Python."""
     names = [kernel.name, *(one.name for one in (*kernel.tensors, *kernel.scalars))]
-    for name in (*names, *(dim.name for dim in kernel.dims)):
+    for name in (*names, *(dim.name for dim in kernel.dims if not _SIZE.fullmatch(dim.name))):
         if not _IDENTIFIER.fullmatch(name) or python_keywords.iskeyword(name) or python_keywords.issoftkeyword(name):
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     # What the functions of the module call by these names must be that; the language reserves them.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from wavespec.ir.names import name_text
+
 if TYPE_CHECKING:
     from wavespec.ir.expr import Expr
 
@@ -31,7 +33,7 @@ def expr_to_text(node: Expr, context: int = 0) -> str:
         case "const":
             return str(node.args[0]) if node.args[0] >= 0 or context < _TERM else f"({node.args[0]})"
         case "symbol":
-            return node.args[0]
+            return name_text(node.args[0])
         case "sum":
             constant, terms = node.args
             pieces = [

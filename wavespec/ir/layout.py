@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from wavespec.ir.expr import Expr, as_expr, total
+from wavespec.ir.names import name_text
 from wavespec.ir.nodes import node
 
 _SLAB_BYTES, _CHUNK_BYTES = 128, 16
@@ -122,13 +123,13 @@ class Layout:
         return replace(self, base=base, axes=axes)
 
     def __str__(self) -> str:
-        base = ", ".join(f"{dim} = {expr}" for dim, expr in self.base)
+        base = ", ".join(f"{name_text(dim)} = {expr}" for dim, expr in self.base)
         outer, inner = self.repeats, self.axes[len(self.axes) - self.inner :]
         return f"{{{base}; {_axes_text(outer)} | {_axes_text(inner)}}}"
 
 
 def _axes_text(axes: tuple[RegisterAxis, ...]) -> str:
-    return ", ".join(f"{axis.extent} by " + " ".join(f"{d} {s}" for d, s in axis.strides) for axis in axes)
+    return ", ".join(f"{axis.extent} by " + " ".join(f"{name_text(d)} {s}" for d, s in axis.strides) for axis in axes)
 
 
 def spread(dims: tuple[str, str], extents: tuple[int, int], width: int, thread: Expr, threads: int) -> Layout:
@@ -179,7 +180,8 @@ class Swizzle:
     def __str__(self) -> str:
         fold = f" fold {self.fold}" if self.fold != 1 else ""
         turn = f" turn {self.turn}" if self.turn else ""
-        return f"swizzle {self.column} {self.chunk} x {self.width} by {self.row}//{self.period}{fold}{turn}"
+        column, row = name_text(self.column), name_text(self.row)
+        return f"swizzle {column} {self.chunk} x {self.width} by {row}//{self.period}{fold}{turn}"
 
 
 @node
@@ -234,7 +236,7 @@ class Arrangement:
         return place * chunk + column % chunk
 
     def __str__(self) -> str:
-        digits = ", ".join(f"{d.dim}/{d.step}: {d.extent} by {d.stride}" for d in self.digits)
+        digits = ", ".join(f"{name_text(d.dim)}/{d.step}: {d.extent} by {d.stride}" for d in self.digits)
         return f"[{digits}; {self.swizzle}]" if self.swizzle else f"[{digits}]"
 
 

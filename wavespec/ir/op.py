@@ -12,6 +12,7 @@ from wavespec.ir.declarations import Group
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.layout import Layout
+from wavespec.ir.names import name_text
 from wavespec.ir.nodes import node
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ class TileType:
         return self.extents[self.dims.index(dim)]
 
     def __str__(self) -> str:
-        shape = "".join(f"{d}: {e}, " if e else f"{d}, " for d, e in zip(self.dims, self.extents, strict=True))
+        shape = "".join(
+            f"{name_text(d)}{f': {e}' if e else ''}, " for d, e in zip(self.dims, self.extents, strict=True)
+        )
         return f"tile<{shape}{self.dtype}{f', {self.layout}' if self.layout else ''}>"
 
 

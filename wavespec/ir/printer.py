@@ -8,6 +8,7 @@ from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, LoopSchedule, Memory, Op, Split, Value, WaveRoles
 from wavespec.ir.layout import Layout
+from wavespec.ir.names import name_text
 
 
 def print_kernel(kernel: Kernel) -> str:
@@ -15,12 +16,12 @@ def print_kernel(kernel: Kernel) -> str:
     lines = [f"{kernel.level} kernel @{kernel.name} target {kernel.target} lanes {kernel.lanes}"]
     lines += [f"symbol {_symbol_text(symbol)}" for symbol in kernel.symbols]
     lines += _distribution_lines(kernel)
-    lines += [f"wave {name} {count}" for name, count in kernel.waves]
+    lines += [f"wave {name_text(name)} {count}" for name, count in kernel.waves]
     lines += [f"producers {kernel.producers}"] if kernel.producers else []
     lines += [f"cluster {kernel.cluster}"] if kernel.cluster > 1 else []
     lines += [f"grid [{extent}]{' joined' * (axis in kernel.joined)}" for axis, extent in enumerate(kernel.grid)]
-    lines += [f"present {dim}" for dim in kernel.present]
-    lines += [f"size {dim} [{size}]" for dim, size in kernel.sizes]
+    lines += [f"present {name_text(dim)}" for dim in kernel.present]
+    lines += [f"size {name_text(dim)} [{size}]" for dim, size in kernel.sizes]
     lines += [f"scalar {name} {dtype}" for name, dtype in kernel.scalars]
     lines += [f"note {attribute_text(note)}" for note in kernel.notes]
     lines += [_memory_text(memory) for memory in kernel.memories]
@@ -33,7 +34,7 @@ def print_kernel(kernel: Kernel) -> str:
 
 def _symbol_text(symbol: Expr) -> str:
     name, low, high, divisor = symbol.args
-    return f"{name} in {'' if low is None else low}..{'' if high is None else high} by {divisor}"
+    return f"{name_text(name)} in {'' if low is None else low}..{'' if high is None else high} by {divisor}"
 
 
 def _distribution_lines(kernel: Kernel) -> list[str]:
@@ -41,7 +42,7 @@ def _distribution_lines(kernel: Kernel) -> list[str]:
 
     def split(kind: str, entry: Split) -> str:
         order = "" if entry.order is None else f" order [{entry.order}]"
-        return f"split {kind} {entry.dim} {entry.tile} {entry.axis}{order}"
+        return f"split {kind} {name_text(entry.dim)} {entry.tile} {entry.axis}{order}"
 
     lines = [split("workgroup", s) for s in plan.workgroup]
     lines += [split("loop", s) for s in plan.loops]
@@ -73,7 +74,7 @@ def _schedule_text(schedule: LoopSchedule) -> str:
 
 
 def _memory_text(memory: Memory) -> str:
-    shape = ", ".join(f"{dim}: [{extent}]" for dim, extent in zip(memory.dims, memory.shape, strict=True))
+    shape = ", ".join(f"{name_text(dim)}: [{extent}]" for dim, extent in zip(memory.dims, memory.shape, strict=True))
     text = f"memory @{memory.name} : {memory.dtype} ({shape}) {memory.space}"
     if memory.role:
         text += f" {memory.role}"

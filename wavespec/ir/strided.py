@@ -16,8 +16,8 @@ ALIGNED_BYTES = 64
 LARGEST_STRIDE = 2**47
 """In elements: as far apart as two places in memory are."""
 
-_SYMBOL = re.compile(r"(\w+)\.(?:stride\.(\w+)|offset)")
-_NUMBER = re.compile(r"stride\((\w+), (\w+)\)|offset\((\w+)\)")
+_SYMBOL = re.compile(r"(\w+)\.(?:stride\.(.+)|offset)")
+_NUMBER = re.compile(r"stride\((\w+), (.+)\)|offset\((\w+)\)")
 
 
 def stride_of(tensor: str, dim: str) -> str:

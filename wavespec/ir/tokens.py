@@ -7,7 +7,7 @@ from typing import cast
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<float>-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|(?:-?inf|nan)\b)
-    |(?P<int>\d+)|(?P<name>[A-Za-z_][\w.]*)|(?P<value>(?<![\w)])%[\w.]+)|(?P<global>@[\w.]+)
+    |(?P<int>\d+)|(?P<name>[A-Za-z_][\w.]*|`[^`]*`)|(?P<value>(?<![\w)`])%[\w.]+)|(?P<global>@[\w.]+)
     |(?P<text>"(?:[^"\\]|\\.)*")|(?P<sign>//|\.\.|[-+*%()\[\]{}<>,:;=|!/^]))""",
     re.VERBOSE,
 )
@@ -67,7 +67,8 @@ class TokenReader:
         if self.at >= len(self.tokens) or self.tokens[self.at][0] != kind:
             raise self.fail(f"a {kind}")
         self.at += 1
-        return self.tokens[self.at - 1][1]
+        text = self.tokens[self.at - 1][1]
+        return text.strip("`") if kind == "name" else text
 
     def integer(self) -> int:
         sign = -1 if self.accept("-") else 1

@@ -273,7 +273,7 @@ def _bind_dims(artifact: KernelArtifact, inputs: Sequence[Tensor], scalars: Mapp
     _check_leading(artifact, inputs)
     for dim in artifact.dims:
         if dim.equals is not None:
-            _derive(artifact, dim, dim.equals, sizes)
+            _derive(artifact, dim, dim.equals, sizes, first)
     return sizes
 
 
@@ -314,12 +314,14 @@ def _extents(artifact: KernelArtifact, parameter: TensorParameter, tensor: Tenso
     return parameter.extents((prod(leading), *tensor.shape[len(leading) :]))
 
 
-def _derive(artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[str, int]) -> None:
-    """Compute the size of a dim that follows from others, or check the one that an input has."""
+def _derive(
+    artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[str, int], first: Mapping[str, tuple[str, str]]
+) -> None:
+    """Compute the size of a dim that follows from others, or check the one that an input has, ``first`` of all."""
     for name in sorted(names_in(equals) - sizes.keys()):
         other = next(other for other in artifact.dims if other.name == name)
         assert other.equals is not None
-        _derive(artifact, other, other.equals, sizes)
+        _derive(artifact, other, other.equals, sizes, first)
     known = {name: sizes[name] for name in sorted(names_in(equals))}
     given = ", ".join(f"{name} = {size}" for name, size in known.items())
     try:
@@ -328,7 +330,8 @@ def _derive(artifact: KernelArtifact, dim: Dim, equals: SizeExpr, sizes: dict[st
         raise _no_value(artifact, f"{dim.name} follows from other sizes", error, known) from None
     where = f"{artifact.name}: {given} make {dim.name} = {size}"
     if sizes.get(dim.name, size) != size:
-        raise ArgumentError(f"{where}, but this call has {dim.name} = {sizes[dim.name]}.")
+        argument, axes = first[dim.name]
+        raise ArgumentError(f"{where}, but argument '{argument}' has {dim.name} = {sizes[dim.name]} in {axes}.")
     if size < 0:
         raise ArgumentError(f"{where}, expected at least 0.")
     _check_size(where, size, dim.multiple_of)

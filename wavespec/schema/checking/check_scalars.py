@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.errors import BadName
-from wavespec.schema.language.expressions import Expression, Name
+from wavespec.schema.language.expressions import Expression, Name, Num
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.language.scalars import Scalar, number_problem
 from wavespec.schema.resolve import UndefinedName, part_of
@@ -30,6 +30,15 @@ class NotAnInteger(WavespecError, code="not-an-integer"):
         )
 
 
+class Fraction(WavespecError, code="not-an-integer"):
+    def __init__(self, where: Where, number: float) -> None:
+        super().__init__(
+            where,
+            f"Sizes, places and conditions on them are whole numbers, not {number}.",
+            hints=["Divide with '//', which rounds down."],
+        )
+
+
 def check_scalars(spec: KernelSpec, broken: Collection[str]) -> Iterator[WavespecError]:
     for name, scalar in spec.scalars.items():
         if name in _TAKEN or name == spec.name:
@@ -41,8 +50,10 @@ def check_scalars(spec: KernelSpec, broken: Collection[str]) -> Iterator[Wavespe
 
 
 def refuse_fraction(spec: KernelSpec, expression: Expression, where: Where) -> Iterator[WavespecError]:
-    """The scalars in an expression of sizes, written at `where`, that are of floating point."""
+    """The scalars and numbers in an expression of sizes, written at `where`, that are of floating point."""
     for node in expression.walk():
+        if isinstance(node, Num) and isinstance(node.value, float):
+            yield Fraction(part_of(where, node), node.value)
         if isinstance(node, Name) and node.name in spec.scalars and spec.scalars[node.name].is_float:
             yield NotAnInteger(part_of(where, node), node.name, spec.scalars[node.name].dtype)
 

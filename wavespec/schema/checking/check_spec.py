@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
 from wavespec.schema.checking.check_assumptions import check_assumptions
 from wavespec.schema.checking.check_cases import check_cases
-from wavespec.schema.checking.check_constraints import check_constraints, check_tilings
+from wavespec.schema.checking.check_constraints import PlaceOutsideGraph, check_constraints, check_tilings
 from wavespec.schema.checking.check_graph import SECTIONS, RedefinedName, check_graph
 from wavespec.schema.checking.check_loops import check_loops
 from wavespec.schema.checking.check_overrides import check_overrides
@@ -19,9 +19,10 @@ from wavespec.schema.checking.check_strides import check_strides
 from wavespec.schema.checking.check_tiles import check_tiles
 from wavespec.schema.checking.check_values import check_values
 from wavespec.schema.language.constraints import Assume
+from wavespec.schema.language.dim_names import is_expression
 from wavespec.schema.language.dtypes import PACKED
 from wavespec.schema.language.errors import BadName
-from wavespec.schema.language.expressions import Binary, Call, EvaluationError, Expression
+from wavespec.schema.language.expressions import PLACES, Binary, Call, EvaluationError, Expression
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.models import Dim, KernelSpec, Tensor
 from wavespec.schema.language.names import ENTRY_POINTS
@@ -203,10 +204,21 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
             message = f"{quote(name)} is the product of the leading dims of a call, and has a size of its own as well."
             yield ContradictoryDim(spec.where("dims", name, "fold"), message)
         for node in dim.equals.walk() if dim.equals is not None else ():
-            known = (*spec.dims, *spec.params, *spec.scalars)
+            known = (*(dim for dim in spec.dims if not is_expression(dim)), *spec.params, *spec.scalars)
             if isinstance(node, NameNode) and node.name not in (*known, *broken):
                 place = part_of(spec.where("dims", name, "equals"), node)
                 yield UndefinedName(place, node.name, "a dim or a parameter", list(known))
+        for node in dim.equals.walk() if dim.equals is not None else ():
+            if isinstance(node, Call) and node.function in PLACES:
+                yield PlaceOutsideGraph(part_of(spec.where("dims", name, "equals"), node), str(node))
+        if is_expression(name) and dim.equals is None:
+            message = f"{quote(name)} is the size of nothing: no shape has it."
+            yield ContradictoryDim(
+                spec.where_key("dims", name), message, hints=["A dim with a name: H: {equals: ...}."]
+            )
+        elif is_expression(name) and str(dim.equals) != name:
+            message = f"{quote(name)} is its own size, and follows from others as well."
+            yield ContradictoryDim(spec.where("dims", name, "equals"), message)
         if dim.equals is not None:
             yield from refuse_fraction(spec, dim.equals, spec.where("dims", name, "equals"))
         if dim.equals is not None and dim.equals.is_condition:
@@ -285,7 +297,8 @@ def _bindings(spec: KernelSpec) -> Iterator[WavespecError]:
     # A dim that a tensor spells in another way is missing there, and not too much here.
     is_spelt = all(dim in spec.dims for tensor in spec.tensors.values() for dim in tensor.shape)
     for name, dim in spec.dims.items():
-        if is_spelt and dim.value is None and dim.equals is None and name not in inputs:
+        is_bound = dim.value is not None or dim.equals is not None or is_expression(name)
+        if is_spelt and not is_bound and name not in inputs:
             yield UnboundDim(spec.where_key("dims", name), name)
     if all(tensor.role == "input" for tensor in spec.tensors.values()):
         yield NoOutput(spec.where_key("tensors"))

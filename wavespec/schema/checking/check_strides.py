@@ -10,7 +10,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.schema.language.expressions import NUMBERS
 from wavespec.schema.language.models import KernelSpec
 
-_NUMBER = re.compile(rf"({'|'.join(NUMBERS)})\((\w+)(?:, (\w+))?\)")
+_NUMBER = re.compile(rf"({'|'.join(NUMBERS)})\((\w+)(?:, (.+))?\)")
 
 
 class UnknownStride(WavespecError, code="unknown-stride"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, lcm
 
-from wavespec.schema.language.expressions import Binary, Compare, EvaluationError, Expression, Name
+from wavespec.schema.language.expressions import Binary, Call, Compare, EvaluationError, Expression, Name
 from wavespec.schema.language.models import Dim
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -63,6 +63,7 @@ def promise_of(condition: Expression, dims: Iterable[str], values: Mapping[str, 
     Args:
         values: the parameters, which conditions may use.
     """
+    condition = _of_named_sizes(condition, dims)
     if not isinstance(condition, Compare) or condition.op == "!=":
         return None
     op, left, right = condition.op, condition.left, condition.right
@@ -155,7 +156,19 @@ def are_implied(
     return True
 
 
+def _of_named_sizes(condition: Expression, dims: Iterable[str]) -> Expression:
+    """The condition with the names of dims in place of the expressions that shapes have for these."""
+    match condition:
+        case Binary() | Call() if (name := str(condition)) in dims:
+            return Name(name)
+        case Binary(left=left, right=right) | Compare(left=left, right=right):
+            return replace(condition, left=_of_named_sizes(left, dims), right=_of_named_sizes(right, dims))
+        case _:
+            return condition
+
+
 def _remainder_of(condition: Expression, dims: Iterable[str], values: Mapping[str, int]) -> Remainder | None:
+    condition = _of_named_sizes(condition, dims)
     if not isinstance(condition, Compare):
         return None
     op, left, right = condition.op, condition.left, condition.right

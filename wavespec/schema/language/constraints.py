@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.schema.language.base import SpecModel, Worded
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.expression_parser import SpecExpression
-from wavespec.schema.language.names import Name
 
 
 class Constraint(Worded):
@@ -30,7 +30,7 @@ class Workgroup(Constraint):
     headline: ClassVar[tuple[str, ...]] = ("dim",)
 
     constraint: Literal["workgroup"] = "workgroup"
-    dim: Name
+    dim: DimName
     """The dim that is split."""
     tile: SpecExpression
     """Elements of the dim that one workgroup computes.  Of a dim with 1 the grid counts the elements, such as batches:
@@ -53,7 +53,7 @@ class Tiling(Constraint):
     headline: ClassVar[tuple[str, ...]] = ("dim",)
 
     constraint: Literal["tiling"] = "tiling"
-    dim: Name
+    dim: DimName
     """The dim that is walked over."""
     tile: SpecExpression
     """Elements of the dim in one step."""
@@ -73,7 +73,7 @@ class Device(Constraint):
     headline: ClassVar[tuple[str, ...]] = ("dim",)
 
     constraint: Literal["device"] = "device"
-    dim: Name
+    dim: DimName
     """The dim that is split."""
     tile: SpecExpression
     """Elements of the dim that one device has; a multiple of a workgroup's."""
@@ -86,7 +86,7 @@ class Wave(Constraint):
     headline: ClassVar[tuple[str, ...]] = ("dim",)
 
     constraint: Literal["wave"] = "wave"
-    dim: Name
+    dim: DimName
     """The dim whose workgroup tile is split."""
     tile: SpecExpression
     """Elements of the dim that one wave computes; divides the workgroup's tile."""
@@ -100,7 +100,7 @@ class HardwareSettings(SpecModel):
 
     mma: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
     """The matrix instruction of every `mma`, or `auto` for the best one of the target; absent: `auto`."""
-    vector: dict[Name, SpecExpression] = Field(default_factory=dict)
+    vector: dict[DimName, SpecExpression] = Field(default_factory=dict)
     """Of kernels without products: neighbours along a dim that each lane takes together; absent: a widest access."""
     fast_math: Annotated[tuple[Literal["tanh"], ...], Field(exclude_if=lambda value: not value)] = ()
     """Functions that may be off by 2^-10 of their largest value: the machine's own approximate instruction where it

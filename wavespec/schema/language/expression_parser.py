@@ -215,18 +215,22 @@ class ExpressionParser:
             self._fail(
                 function, f"{quote(function.text)} takes {counts} argument{'s' * (most > 1)}, not {len(arguments)}."
             )
-        if function.text in PLACES and not isinstance(arguments[0], Name):
-            raise MalformedExpression(
-                self.span.part(*arguments[0].at), f"{quote(function.text)} takes the name of a dim."
-            )
+        if function.text in PLACES:
+            arguments = [self._dim(function.text, arguments[0])]
         at = (function.offset, close.offset + 1 - function.offset)
         if function.text in NUMBERS:
             return self._count(Name(self._number_name(function.text, arguments), at=at))
         return self._count(Call(function.text, tuple(arguments), at=at))
 
+    def _dim(self, function: str, argument: Expression) -> Name:
+        """The dim that a function takes: its name, or the expression that a shape has for it."""
+        if not argument.names():
+            raise MalformedExpression(self.span.part(*argument.at), f"{quote(function)} takes the name of a dim.")
+        return argument if isinstance(argument, Name) else Name(str(argument), at=argument.at)
+
     def _number_name(self, function: str, arguments: Sequence[Expression]) -> str:
         for argument, what in zip(arguments, ("a tensor", "a dim of it"), strict=False):
-            if not isinstance(argument, Name):
+            if not isinstance(argument, Name) and (what == "a tensor" or not argument.names()):
                 span = self.span.part(*argument.at)
                 raise MalformedExpression(span, f"{quote(function)} takes the name of {what} here.")
         return f"{function}({', '.join(map(str, arguments))})"

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import Span, quote
@@ -124,6 +125,8 @@ class _FormulaParser(ExpressionParser):
         call = super()._call(function)
         if isinstance(call, Call) and call.function in (*_OF_DIMS, "random"):
             is_random = call.function == "random"
+            if not is_random and not isinstance(call.arguments[0], Name):
+                return replace(call, arguments=(self._dim(call.function, call.arguments[0]),))
             for argument in call.arguments[1:] if is_random else call.arguments:
                 if not isinstance(argument, Name) or "." in argument.name:
                     what = "a seed and the names of dims" if is_random else "the name of a dim"

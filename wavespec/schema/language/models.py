@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from wavespec.ir.dtype import DTYPES
 from wavespec.ir.strided import LARGEST_STRIDE, alignment_of, most_alignment, stride_of
 from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.constraints import AnyConstraint, HardwareSettings
+from wavespec.schema.language.dim_names import DimName, expression_of_dim, is_expression
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.names import Name, Reference
@@ -59,8 +60,8 @@ class Dim(SpecModel):
 class Tensor(SpecModel):
     """An argument or a result of the kernel."""
 
-    shape: Annotated[tuple[Name, ...], Field(max_length=16)]
-    """Its dims, outermost first."""
+    shape: Annotated[tuple[DimName, ...], Field(max_length=16)]
+    """Its dims, outermost first: names in `dims`, or expressions of such, `K // 2`, as in `equals`."""
     dtype: DType
     """Its element type."""
     space: Space = "global"
@@ -216,8 +217,9 @@ class KernelSpec(SpecModel):
     """The name of the kernel and of its Python function."""
     doc: Doc = ""
     """What the kernel computes, in one formula."""
-    dims: Annotated[dict[Name, Dim], Field(min_length=1, max_length=64)]
-    """Sizes of the tensors: symbols bound when the kernel is called."""
+    dims: Annotated[dict[DimName, Dim], Field(min_length=1, max_length=64)]
+    """Sizes of the tensors: symbols bound when the kernel is called. An expression of a shape, `K // 2`, is there for
+    what it promises alone, `K // 2: {multiple_of: 2}`."""
     params: Annotated[dict[Name, SpecExpression], Field(max_length=64)] = Field(default_factory=dict)
     """Compile-time symbols: the tuning knobs. Integers, or expressions of other parameters."""
     tensors: Annotated[dict[Name, Tensor], Field(min_length=1, max_length=64)]
@@ -240,6 +242,16 @@ class KernelSpec(SpecModel):
     """Sizes of the dims for `check` and `bench`."""
 
     _has_own_schedule: bool | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _add_sizes_of_shapes(self) -> Self:
+        """Have a dim for each expression in a shape. It is the spec's own `dims` that gets them: those of a caller were
+        copied."""
+        for text in (dim for tensor in self.tensors.values() for dim in tensor.shape if is_expression(dim)):
+            promised = self.dims.get(text, Dim())
+            if promised.equals is None:
+                self.dims[text] = promised.model_copy(update={"equals": expression_of_dim(text)})
+        return self
 
     @property
     def numbers(self) -> dict[str, Dim]:

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from wavespec.schema.language.base import SpecModel
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.expressions import LONGEST_EXPRESSION, Expression, Name, Num, Unary
-from wavespec.schema.language.names import Name as DimName
 
 Number = int | float
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from wavespec.diagnostics import listing, quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.dtypes import DTYPES, is_computed
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType, op_of_row
@@ -40,7 +41,7 @@ class ArgReduce(ValueOp):
 
     value: Reference
     """The value whose elements are compared."""
-    dim: Name
+    dim: DimName
     """The dim that goes away."""
     extreme: Name | None = None
     """The name of a second result: the element itself."""

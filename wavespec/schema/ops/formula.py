@@ -9,6 +9,7 @@ from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.base import Path, Position
+from wavespec.schema.language.dim_names import is_expression
 from wavespec.schema.language.dtypes import DTYPES, DType
 from wavespec.schema.language.expression_parser import MalformedExpression
 from wavespec.schema.language.expressions import LONGEST_EXPRESSION, Binary, Call, Compare, Expression, Name, Num, Unary
@@ -201,7 +202,7 @@ class _Expansion:
 
     def _check_name(self, value: object, node: Expression) -> None:
         """What an expression calls a value may be no name at all, such as a Python keyword."""
-        if isinstance(node, Name) and isinstance(value, str):
+        if isinstance(node, Name) and isinstance(value, str) and not is_expression(value.replace(".", "")):
             problem = next(filter(None, map(name_problem, value.split("."))), None)
             if problem:
                 raise MalformedExpression(self._where(node), f"{quote(value)} {problem}.")

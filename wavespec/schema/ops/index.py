@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wavespec.schema.language.names import Name
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 
 
@@ -15,7 +15,7 @@ class Index(ValueOp):
     headline: ClassVar[tuple[str, ...]] = ("dim",)
 
     op: Literal["index"] = "index"
-    dim: Name
+    dim: DimName
     """The dim; the result has no other."""
     dtype: Literal["i32", "i64"] = "i32"
     """The element type of the result."""

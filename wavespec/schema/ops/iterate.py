@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.expressions import EvaluationError, Expression
 from wavespec.schema.language.names import Name, Reference
@@ -65,7 +66,7 @@ class Iterate(Structured):
     what: ClassVar[str] = "loop"
 
     op: Literal["iterate"] = "iterate"
-    dim: Name
+    dim: DimName
     """The dim to walk over; a `tiling` constraint gives its tile."""
     start: SpecExpression | None = None
     """The first element that a step may have to do with: tiles that end before it are left out. Absent: 0."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.dtypes import fits, is_computed
 from wavespec.schema.language.errors import NumberOutOfRange
 from wavespec.schema.language.expressions import Call
@@ -43,7 +44,7 @@ class Joined(Structured):
     what: ClassVar[str] = "combine"
     bodies: ClassVar[tuple[str, ...]] = ("combine",)
 
-    dim: Name
+    dim: DimName
     """The dim along which elements follow each other."""
     carry: Annotated[dict[Name, Reference], Field(min_length=1, max_length=16)]  # pyright: ignore[reportGeneralTypeIssues] - what joins nothing does nothing
     """Name inside of `combine` of what is joined so far: the value whose elements are joined."""

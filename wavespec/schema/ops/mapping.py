@@ -8,15 +8,15 @@ from typing import Annotated
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, listing, quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.dtypes import is_float
 from wavespec.schema.language.expressions import Binary, Call, Expression, Num
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.index_parser import IndexExpression
-from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Op, Scope
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 
-IndexMap = Annotated[dict[Name, IndexExpression], Field(max_length=16)]
+IndexMap = Annotated[dict[DimName, IndexExpression], Field(max_length=16)]
 
 
 class UnknownIndex(WavespecError, code="undefined-name"):

@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.dtypes import fits
 from wavespec.schema.language.errors import NumberOutOfRange
-from wavespec.schema.language.names import Name, Reference
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 
@@ -26,7 +27,7 @@ class Random(ValueOp):
     op: Literal["random"] = "random"
     seed: Reference | int
     """The seed: a value without dims, i64 or i32, or a number of 64 bits."""
-    dims: Annotated[tuple[Name, ...], Field(min_length=1, max_length=16)]
+    dims: Annotated[tuple[DimName, ...], Field(min_length=1, max_length=16)]
     """The dims of the result, in the order in which the numbers run; groups of four are along the last one."""
     dtype: Literal["f32", "i32"] = "f32"
     """`f32`: uniform in [0, 1), multiples of 2^-24. `i32`: 32 random bits."""

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
@@ -34,7 +35,7 @@ class Read(ValueOp):
     op: Literal["read"] = "read"
     tensor: Name
     """The tensor to read."""
-    dims: Annotated[tuple[Name, ...], Field(max_length=16)] | None = None
+    dims: Annotated[tuple[DimName, ...], Field(max_length=16)] | None = None
     """The dims of the value, in order; absent: those of the tensor."""
     at: IndexMap = Field(default_factory=dict)
     """Dim of the tensor: index of the element, an integer expression in which a dim of the value stands for the index

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from wavespec.diagnostics import quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.dtypes import is_computed, is_float
-from wavespec.schema.language.names import Name, Reference
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType, op_of_row
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import check_carries_on
@@ -48,7 +49,7 @@ class Reduce(ValueOp):
 
     value: Reference | Annotated[tuple[Reference, ...], Field(min_length=2, max_length=16)]
     """The value whose elements are joined, or several values."""
-    dim: Name | Annotated[tuple[Name, ...], Field(min_length=2, max_length=16)]
+    dim: DimName | Annotated[tuple[DimName, ...], Field(min_length=2, max_length=16)]
     """The dim that goes away, or several dims."""
     init: Reference | None = None
     """What the result starts from, of its dims; absent: nothing."""

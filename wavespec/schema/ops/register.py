@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.dtypes import DType, fits
 from wavespec.schema.language.errors import NumberOutOfRange
-from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.read import named_dims
 
@@ -20,7 +20,7 @@ class Register(ValueOp):
     headline: ClassVar[tuple[str, ...]] = ("shape",)
 
     op: Literal["register"] = "register"
-    shape: Annotated[tuple[Name, ...], Field(max_length=16)]
+    shape: Annotated[tuple[DimName, ...], Field(max_length=16)]
     """Its dims."""
     dtype: DType
     """Its element type."""

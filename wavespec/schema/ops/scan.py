@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from wavespec.diagnostics import quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.dtypes import is_computed
-from wavespec.schema.language.names import Name, Reference
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType, op_of_row
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 from wavespec.schema.ops.restarts import NotWalkedBackwards, RestartsEachStep
@@ -42,7 +43,7 @@ class Scan(ValueOp):
 
     value: Reference
     """The value whose elements are joined."""
-    dim: Name
+    dim: DimName
     """The dim along which they follow each other."""
     init: Reference | None = None
     """What comes before the first element, of the other dims; absent: nothing."""

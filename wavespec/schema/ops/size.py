@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, get_args
 
-from wavespec.schema.language.names import Name
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 
 SizeDType = Literal["i32", "i64", "f64", "f32", "bf16", "f16"]
@@ -18,7 +18,7 @@ class Size(ValueOp):
     headline: ClassVar[tuple[str, ...]] = ("dim",)
 
     op: Literal["size"] = "size"
-    dim: Name
+    dim: DimName
     """The dim."""
     dtype: SizeDType = "i32"
     """The element type of the result; one of floating point rounds the size."""

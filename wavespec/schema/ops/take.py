@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from wavespec.schema.language.names import Name, Reference
+from wavespec.schema.language.dim_names import DimName
+from wavespec.schema.language.names import Reference
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 from wavespec.schema.ops.read import named_dims
@@ -25,7 +26,7 @@ class Take(ValueOp):
     op: Literal["take"] = "take"
     value: Reference
     """The value whose elements are taken."""
-    dims: Annotated[tuple[Name, ...], Field(max_length=16)] | None = None
+    dims: Annotated[tuple[DimName, ...], Field(max_length=16)] | None = None
     """The dims of the result, in order; absent: those of the value."""
     at: IndexMap = Field(default_factory=dict)
     """Dim of the value: index of the element, written as in `read`, with the dims of the result. A dim that is left out

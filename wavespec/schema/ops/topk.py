@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.argmax import check_init, ranked_value
 from wavespec.schema.ops.base import Scope, ValueOp, ValueType
@@ -46,9 +47,9 @@ class Topk(ValueOp):
     op: Literal["topk"] = "topk"
     value: Reference
     """The value whose elements are compared."""
-    dim: Name
+    dim: DimName
     """The dim along which they lie."""
-    k: Name
+    k: DimName
     """The dim, of one size, that takes its place: how many elements are found."""
     largest: bool = True
     """Whether the largest elements are wanted; else the smallest, the smallest first."""

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from wavespec.schema.language.base import SpecModel
+from wavespec.schema.language.dim_names import DimName
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.index_parser import IndexExpression
 from wavespec.schema.language.names import Reference
@@ -19,7 +20,9 @@ from wavespec.schema.language.values import BoundExpression
 class Kind:
     """What a field holds, from its annotation."""
 
-    form: Literal["model", "worded", "expression", "index", "bound", "default", "list", "table", "choice", "scalar"]
+    form: Literal[
+        "model", "worded", "expression", "index", "bound", "default", "dim", "list", "table", "choice", "scalar"
+    ]
     models: tuple[type[SpecModel], ...] = ()
     choices: tuple[str, ...] = ()
     item: Kind | None = None
@@ -39,6 +42,8 @@ def _annotation_to_kind(annotation: Any) -> Kind:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation == Reference:
         return Kind("scalar", dotted=True)
+    if annotation == DimName:
+        return Kind("dim")
     if annotation == IndexExpression:
         return Kind("index")
     if annotation == BoundExpression:

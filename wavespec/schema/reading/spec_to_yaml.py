@@ -9,9 +9,10 @@ from typing import cast
 
 from wavespec.schema.language.base import SpecModel, Worded
 from wavespec.schema.language.constraints import CONSTRAINTS
+from wavespec.schema.language.dim_names import is_expression
 from wavespec.schema.language.expressions import Expression, expression_to_data
 from wavespec.schema.language.family import FamilySpec
-from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.ops import Formula, ValueOp
 from wavespec.schema.reading.tuned import TunedSpec
 from wavespec.schema.reading.yaml_source import plain_to_value
@@ -72,9 +73,17 @@ def spec_to_data(model: SpecModel) -> dict[str, Data]:
     for name in names:
         value = getattr(model, name)
         field = type(model).model_fields[name]
+        if name == "dims" and isinstance(model, KernelSpec):
+            value = _said_dims(model.dims)
         if field.is_required() or value != field.get_default(call_default_factory=True):
             data[name] = _to_data(value)
     return {model.name: data} if isinstance(model, ValueOp) else data
+
+
+def _said_dims(dims: Mapping[str, Dim]) -> dict[str, Dim]:
+    """The dims without what shapes say of them."""
+    said = {name: dim.model_copy(update={"equals": None}) if is_expression(name) else dim for name, dim in dims.items()}
+    return {name: dim for name, dim in said.items() if not is_expression(name) or dim != Dim()}
 
 
 def _to_data(value: object) -> Data:
@@ -104,9 +113,9 @@ def _block(value: dict[str, Data] | list[Data], indent: int) -> list[str]:
         return lines
     for key, item in value.items():
         if _fits(item, indent + len(key) + 2):
-            lines.append(f"{pad}{key}: {_scalar_or_flow(item, in_flow=False)}")
+            lines.append(f"{pad}{_key(key)}: {_scalar_or_flow(item, in_flow=False)}")
         else:
-            lines += [f"{pad}{key}:", *_block(cast("dict[str, Data]", item), indent + 2)]
+            lines += [f"{pad}{_key(key)}:", *_block(cast("dict[str, Data]", item), indent + 2)]
     return lines
 
 
@@ -133,7 +142,8 @@ def _has_statements(value: Data) -> bool:
 
 def _scalar_or_flow(value: Data, *, in_flow: bool) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_scalar_or_flow(item, in_flow=True)}" for key, item in value.items()) + "}"
+        items = (f"{_key(key)}: {_scalar_or_flow(item, in_flow=True)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_scalar_or_flow(item, in_flow=True) for item in value) + "]"
     if isinstance(value, str):
@@ -141,6 +151,10 @@ def _scalar_or_flow(value: Data, *, in_flow: bool) -> str:
     if isinstance(value, float) and value in (float("inf"), -float("inf")):
         return ".inf" if value > 0 else "-.inf"
     return repr(value)
+
+
+def _key(text: str) -> str:
+    return text if _is_plain(text, in_flow=True) else json.dumps(text)
 
 
 def _is_plain(text: str, in_flow: bool) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wavespec.diagnostics import Source, Span, WavespecError, Where, quote
+from wavespec.schema.language.dim_names import is_expression
 from wavespec.schema.language.expressions import LONGEST_EXPRESSION
 from wavespec.schema.reading.yaml_source import Entry, MappingNode, Node, ScalarNode, SequenceNode, YamlTooLarge
 
@@ -77,6 +78,8 @@ class Substitution:
     def _entry(self, entry: Entry, is_name: bool) -> Entry:
         stands = self.names.get(entry.key) if is_name else None
         key = stands.value if isinstance(stands, ScalarNode) and isinstance(stands.value, str) else entry.key
+        if is_name and is_expression(key) and isinstance(text := self._scalar(key, entry.key_span), ScalarNode):
+            key = str(text.value)
         return Entry(key, self.resource(entry.key_span), self.node(entry.value, entry.key))
 
     def _scalar(self, text: str, span: Span) -> Node:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from wavespec.diagnostics import Span, WavespecError, nearest
 from wavespec.schema.language.base import Path, Position, SpecModel, Worded
+from wavespec.schema.language.dim_names import NumberAsDim, expression_of_dim, is_expression
 from wavespec.schema.language.dtypes import DTYPES
 from wavespec.schema.language.errors import (
     ANY_NAME,
@@ -30,17 +31,17 @@ from wavespec.schema.language.errors import (
     WrongType,
 )
 from wavespec.schema.language.expression_parser import parse_expression
-from wavespec.schema.language.expressions import Expression, Num
+from wavespec.schema.language.expressions import Expression, Name, Num
 from wavespec.schema.language.family import FamilySpec
 from wavespec.schema.language.index_parser import parse_index
-from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.language.models import Dim, KernelSpec
 from wavespec.schema.language.names import name_problem
 from wavespec.schema.language.scalars import parse_default
 from wavespec.schema.ops import Formula, Op, ValueOp
 from wavespec.schema.reading.field_kinds import Kind, field_kinds, is_built_of_parts
 from wavespec.schema.reading.pydantic_to_error import describe, pydantic_to_error
 from wavespec.schema.reading.tuned import TunedSpec
-from wavespec.schema.reading.yaml_source import MappingNode, Node, ScalarNode, SequenceNode
+from wavespec.schema.reading.yaml_source import DuplicateKey, Entry, MappingNode, Node, ScalarNode, SequenceNode
 from wavespec.targets.names import TARGETS
 
 _Model = TypeVar("_Model", bound=SpecModel)
@@ -87,12 +88,15 @@ class _Reader:
     def __init__(self) -> None:
         self.errors: list[WavespecError] = []
         self.broken: set[str] = set()
+        self.sizes: dict[str, tuple[Expression, Span]] = {}
+        """The expressions of shapes by their texts, and where each was first."""
 
     def kernel(self, root: Node) -> KernelSpec | None:
         if not isinstance(root, MappingNode):
             self.errors.append(WrongType(root.span, "a spec (a mapping)", _found(root)))
             return None
         fields, positions = self._fields(root, KernelSpec)
+        self._add_sizes(fields, positions)
         spec = self._build(KernelSpec, fields, positions, "A kernel")
         if spec is not None:
             return spec
@@ -106,6 +110,18 @@ class _Reader:
         partial = KernelSpec.model_construct(None, **{**empty, **usable})
         partial.was_written_at(positions)
         return partial
+
+    def _add_sizes(self, fields: dict[str, object], positions: _Positions) -> None:
+        """Have a dim for each expression of a shape, which is where the shape has it."""
+        if not isinstance(fields.get("dims"), dict):
+            return
+        dims = cast("dict[str, Dim]", fields["dims"])
+        for text, (size, span) in self.sizes.items():
+            promised = dims.get(text, Dim())
+            if promised.equals is None:
+                dims[text] = dim = promised.model_copy(update={"equals": size})
+                dim.was_written_at({(): Position(span), **promised.positions, ("equals",): Position(span)})
+                positions.setdefault(("dims", text), Position(span))
 
     def tuned(self, root: Node) -> TunedSpec | None:
         if not isinstance(root, MappingNode):
@@ -160,6 +176,8 @@ class _Reader:
             return self._expression(node, parse_expression)
         if kind.form == "index":
             return self._expression(node, parse_index)
+        if kind.form == "dim" and isinstance(node, ScalarNode):
+            return self._dim(node, path)
         if kind.form == "default" and isinstance(node, ScalarNode) and isinstance(node.value, str):
             return self._expression(node, parse_default)
         if not isinstance(node, ScalarNode):
@@ -189,7 +207,8 @@ class _Reader:
             value = self._value(item, kind.item, positions, (*path, index))
             if not isinstance(value, _Broken):
                 items.append(value)
-        return tuple(items) if items or not node.items else _BROKEN
+        is_lost = kind.item.form == "dim" and len(items) < len(node.items)  # a shape with another rank
+        return tuple(items) if (items or not node.items) and not is_lost else _BROKEN
 
     def _table(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
         assert kind.item is not None and kind.key is not None
@@ -202,18 +221,47 @@ class _Reader:
             if kind.key.choices and entry.key not in kind.key.choices:
                 self._unknown_choice(ScalarNode(entry.key, entry.key_span), kind.key, str(path[-1]))
                 continue
-            parts = entry.key.split(".", 1) if kind.key.dotted else [entry.key]
-            problem = next(filter(None, map(name_problem, parts)), None)
-            if not kind.key.choices and problem:
-                self.errors.append(BadName(entry.key_span, entry.key, problem))
+            if (key := self._key(entry, kind.key)) is None:
                 self.broken.add(entry.key)
                 continue
-            value = self._value(entry.value, kind.item, positions, (*path, entry.key))
+            positions[(*path, key)] = Position(entry.value.span, entry.key_span)
+            value = self._value(entry.value, kind.item, positions, (*path, key))
             if isinstance(value, _Broken):
-                self.broken.add(entry.key)
+                self.broken.add(key)
+            elif key in table:
+                first = next(one.key_span for one in node.entries if self._key(one, kind.key) == key)
+                self.errors.append(DuplicateKey(entry.key_span, first, key))
             else:
-                table[entry.key] = value
+                table[key] = value
         return table if table or not node.entries else _BROKEN
+
+    def _key(self, entry: Entry, kind: Kind) -> str | None:
+        """The name that a key is; None of none, which is reported."""
+        if kind.form == "dim" and is_expression(entry.key):
+            key = self._dim(ScalarNode(entry.key, entry.key_span), ())
+            return key if isinstance(key, str) else None
+        parts = entry.key.split(".", 1) if kind.dotted else [entry.key]
+        problem = next(filter(None, map(name_problem, parts)), None)
+        if kind.choices or not problem:
+            return entry.key
+        self.errors.append(BadName(entry.key_span, entry.key, problem))
+        return None
+
+    def _dim(self, node: ScalarNode, path: Path) -> object:
+        """The name of a dim, which is the text of its size where that is written as an expression."""
+        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return self._wrong(NumberAsDim(node.span, str(node.value)))
+        if not isinstance(node.value, str):
+            return node.value
+        try:
+            size = expression_of_dim(node.value, node.span)
+        except WavespecError as error:
+            return self._wrong(error)
+        if size is None or isinstance(size, Name):
+            return node.value if size is None else size.name
+        if path[:1] == ("shape",):
+            self.sizes.setdefault(str(size), (size, node.span))
+        return str(size)
 
     def _expression(self, node: Node, parse: Callable[[str, Span], Expression]) -> object:
         if isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool):
