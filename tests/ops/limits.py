@@ -81,5 +81,5 @@ def _by_torch(word: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         module = torch.nn.functional if function.startswith("nn.") else torch
         function = getattr(module, function.split(".")[-1])
     operands = (x,) if next(row for row in FUNCTIONS if row.word == word).operands == 1 else (x, y)
-    expected = function(*(one.double() for one in operands), **meaning.options)
+    expected = function(*(one if meaning.of_type else one.double() for one in operands), **meaning.options)
     return expected if expected.dtype == torch.bool else expected.float()

@@ -27,8 +27,9 @@ BINARY = [word for word in FLOATS if ROWS[word].operands == 2]
 WHOLE = [function.word for function in FUNCTIONS if "floats" not in function.dtypes and function.operands < 3]
 POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt")
 TURNS = ("sin", "cos", "tan")
-OF_TWO = ("pow", "atan2", "hypot", "logaddexp", "xlogy")
+OF_TWO = ("pow", "atan2", "hypot", "logaddexp", "xlogy", "ldexp")
 CLOSE = ("tan", "asin", "acos", "atan", "cosh", "asinh", "acosh", "atanh", "erfc", "softplus", "logsigmoid", "mish")
+CLOSE = (*CLOSE, "erfinv", "lgamma", "digamma", "i0")
 TINY, LARGEST = 2.0**-149, 3.4028234663852886e38
 SPECIAL = (0.0, -0.0, 1e30, -1e30, float("inf"), -float("inf"), float("nan"), TINY, -TINY, 2.0**-126, 3.4e38, 1.0, -1.0)
 SPECIAL = (*SPECIAL, LARGEST, -LARGEST, 1.75e38, -1.75e38, -(2.0**-126), 3 * TINY, 2.0**-127, -(2.0**-127), -3.4e38)
@@ -197,6 +198,38 @@ def test_digits_are_as_many_as_torchs_over_the_whole_range(word: str) -> None:
     assert torch.equal(actual.isnan(), exact.isnan())
     # 3/4 of a unit is what torch's least errors are; 1.5 is little more than the rounding of the last two steps.
     assert in_last_places(actual, exact) <= 2 * max(in_last_places(torchs, exact), 0.75)
+
+
+@pytest.mark.parametrize("word", ["lgamma", "digamma"])
+def test_the_gamma_function_has_all_digits_where_its_logarithm_is_no_difference(word: str) -> None:
+    """Torch's own errors are no measure: it has none of the digits near its zeros. Beside a zero between two poles a
+    distance is left that is that of f64."""
+    x = torch.cat([of_any_exponent(200_000, torch.float32).abs(), torch.linspace(0, 30, 300_001)])
+    x = torch.cat([x, torch.linspace(0.999, 1.001, 100_001), torch.linspace(1.999, 2.001, 100_001)])
+    x = torch.cat([x, torch.linspace(1.4616, 1.4617, 10_001)])
+    assert in_last_places(in_steps(word, x), by_torch(word, x.double())) <= 1.5
+    x = torch.cat([-torch.linspace(0, 40, 400_001), torch.linspace(-2.45703, -2.45702, 1001)])
+    actual, exact = in_steps(word, x).double(), by_torch(word, x.double())
+    known = exact.isfinite()
+    assert torch.equal(actual.isfinite(), known)
+    assert ((actual - exact).abs() <= 2.0**-24 * exact.abs() + 2.0**-40)[known].all()
+
+
+def test_powers_of_two_scale_exactly() -> None:
+    """Also where the power alone is beyond f32, and where the result has no leading digit."""
+    x, y = of_any_exponent(200_000, torch.float32), torch.randint(-300, 300, (200_000,)).float()
+    same(in_steps("ldexp", x, y), (x.double() * y.double().exp2()).float())
+    x, y = (
+        torch.tensor([0.0, -0.0, float("inf"), 1.0, -1.0, TINY]),
+        torch.tensor([1e30, 1e30, -1e30, 1e30, -1e30, 277.0]),
+    )
+    same(in_steps("ldexp", x, y), torch.tensor([0.0, -0.0, float("inf"), float("inf"), -0.0, float("inf")]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_neighbours_are_those_of_torch(dtype: torch.dtype) -> None:
+    x, y = of_any_exponent(20_000, dtype), of_any_exponent(20_000, dtype).flip(0)
+    same(in_steps("nextafter", x, y), torch.nextafter(x, y))
 
 
 @pytest.mark.parametrize("word", ["hypot", "xlogy"])

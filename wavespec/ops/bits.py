@@ -87,6 +87,20 @@ def frac(steps: Steps, x: Value) -> Value:
     return steps("sub", x, steps("trunc", x))
 
 
+def next_number(steps: Steps, x: Value, y: Value) -> Value:
+    """One more or one less of the bits without the sign; from 0 the smallest number with the sign of ``y``."""
+    size = steps.dtype.bits
+    word, bound = steps.bits(x, f"i{size}"), steps.bits(y, f"i{size}")
+    # Not every machine compares numbers of 16 bits.
+    wide, other = (steps.cast(one, "f32") for one in (x, y)) if size < 32 else (x, y)
+    is_inward = steps("xor", steps("lt", wide, other), steps("lt", 0.0, wide))
+    moved = steps("add", word, steps("where", is_inward, steps.constant(-1, word.vector.dtype), 1))
+    smallest = steps("or", steps("and", bound, -(2 ** (size - 1))), 1)
+    result = steps.bits(steps("where", steps("eq", wide, 0.0), smallest, moved), steps.dtype.name)
+    result = steps("where", steps("eq", wide, other), y, result)
+    return steps("where", is_nan(steps, wide), x, steps("where", is_nan(steps, other), y, result))
+
+
 def popcount(steps: Steps, x: Value) -> Value:
     """Pairs of bits hold how many both have, then runs of four, of eight, and so on.  Masks cut off the copies of the
     sign that a shift to the right brings."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
-from wavespec.ops import angles, bits, division, functions, parts_of_numbers, ranks, soft_steps
+from wavespec.ops import angles, bits, division, functions, parts_of_numbers, ranks, soft_steps, special
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.ops.reduce import OF_NUMBERS
@@ -48,18 +48,25 @@ class Meaning:
     """One function: ``steps`` of a lane, and ``reference``, its name in torch or what stands for it there.
 
     ``is_exact``: the steps are done in the type of the operands; else in f32 where that has fewer bits.
+    ``of_type``: the numbers of that type are what it is about, whatever the reference computes in.
     """
 
     steps: Callable[..., Value]
     reference: str | Callable[..., torch.Tensor]
     options: Mapping[str, str]
     is_exact: bool = False
+    of_type: bool = False
 
 
 def _meaning(
-    steps: Callable[..., Value], reference: str | Callable[..., torch.Tensor], *, exact: bool = False, **options: str
+    steps: Callable[..., Value],
+    reference: str | Callable[..., torch.Tensor],
+    *,
+    exact: bool = False,
+    of_type: bool = False,
+    **options: str,
 ) -> Meaning:
-    return Meaning(steps, reference, options, exact)
+    return Meaning(steps, reference, options, exact, of_type)
 
 
 def _multiply_add(lhs: torch.Tensor, rhs: torch.Tensor, addend: torch.Tensor) -> torch.Tensor:
@@ -73,6 +80,18 @@ def _cube_root(x: torch.Tensor) -> torch.Tensor:
 
     root = torch.copysign(x.double().abs() ** (1 / 3), x.double())
     return root.to(x.dtype)
+
+
+def _times_power(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    """Torch multiplies by a power that may be infinite, or 0."""
+    return (x.double() * exponent.double().clamp(-300, 300).exp2()).to(x.dtype)
+
+
+def _bessel(x: torch.Tensor) -> torch.Tensor:
+    """That of torch is NaN of what is infinite."""
+    import torch
+
+    return torch.where(x.isinf(), x.abs(), torch.i0(x))
 
 
 def _bits_that_are_set(x: torch.Tensor) -> torch.Tensor:
@@ -96,6 +115,8 @@ MEANINGS: dict[str, Meaning] = {
     "hypot": _meaning(angles.hypot, "hypot"),
     "logaddexp": _meaning(soft_steps.logaddexp, "logaddexp"),
     "xlogy": _meaning(soft_steps.xlogy, "xlogy"),
+    "ldexp": _meaning(special.ldexp, _times_power),
+    "nextafter": _meaning(bits.next_number, "nextafter", exact=True, of_type=True),
     "copysign": _meaning(_plain("copysign"), "copysign"),
     "maximum": _meaning(_plain("maximum"), "maximum"),
     "minimum": _meaning(_plain("minimum"), "minimum"),
@@ -158,6 +179,10 @@ MEANINGS: dict[str, Meaning] = {
     "atanh": _meaning(angles.atanh, "atanh"),
     "erf": _meaning(functions.erf, "erf"),
     "erfc": _meaning(soft_steps.erfc, "erfc"),
+    "erfinv": _meaning(special.erfinv, "erfinv"),
+    "lgamma": _meaning(special.lgamma, "lgamma"),
+    "digamma": _meaning(special.digamma, "digamma"),
+    "i0": _meaning(special.bessel_i0, _bessel),
     "tanh": _meaning(functions.tanh, "tanh"),
     "sigmoid": _meaning(functions.sigmoid, "sigmoid"),
     "logsigmoid": _meaning(soft_steps.logsigmoid, "nn.functional.logsigmoid"),
@@ -263,6 +288,11 @@ def reference(statement: Elementwise, context: ReferenceContext) -> None:
     function: Any = meaning.reference
     if isinstance(function, str):
         function = functools.reduce(getattr, function.split("."), torch)
+    if meaning.of_type:
+        own = next((context.types[name] for name in known.values()), None)
+        tensors = [one.to(context.plain(own)) for one in tensors] if own else tensors
+        context.define(statement.name, dims, function(*tensors).to(dtype))
+        return
     context.define(statement.name, dims, function(*tensors, **meaning.options))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from statistics import NormalDist
 from typing import Any
 
 from wavespec.ir.dtype import DTYPES
@@ -127,6 +128,45 @@ def _gelu_tanh(value: float) -> float:
     return value * (1 + math.tanh(math.sqrt(2 / math.pi) * (value + 0.044715 * value**3))) / 2
 
 
+def _lgamma(value: float) -> float:
+    return math.inf if math.isinf(value) or (value <= 0 and value == math.floor(value)) else math.lgamma(value)
+
+
+def _digamma(value: float) -> float:
+    """Its slopes up to 8, where a series in ``1 / x²`` has all digits; mirrored at 1/2."""
+    if value == 0 or value == math.inf:
+        return -math.copysign(math.inf, value) if value == 0 else value
+    if value < 0:
+        turned = math.pi * math.fmod(value, 1.0)
+        return math.nan if turned == 0 else _digamma(1 - value) - math.pi / math.tan(turned)
+    below = 0.0
+    while value < 8:
+        below, value = below + 1 / value, value + 1
+    square = 1 / (value * value)
+    series = square * (1 / 12 - square * (1 / 120 - square * (1 / 252 - square * (1 / 240 - square / 132))))
+    return math.log(value) - 0.5 / value - series - below
+
+
+def _erfinv(value: float) -> float:
+    if abs(value) == 1:
+        return math.copysign(math.inf, value)
+    return NormalDist().inv_cdf((1 + value) / 2) / math.sqrt(2) if abs(value) < 1 else math.nan
+
+
+def _bessel(value: float) -> float:
+    """The sum of ``(x² / 4)ⁿ / n!²``, of which no term is negative."""
+    total, term, number = 1.0, 1.0, 0
+    while math.isfinite(value) and term > total * 2.0**-60:
+        number += 1
+        term *= value * value / (4 * number * number)
+        total += term
+    return total if math.isfinite(value) else abs(value)
+
+
+def _times_power(value: float, exponent: float) -> float:
+    return value * math.pow(2.0, min(max(exponent, -300.0), 300.0))
+
+
 def _inverted(value: int) -> int:
     return not value if isinstance(value, bool) else ~value
 
@@ -172,6 +212,10 @@ _OF_ONE: Mapping[str, Callable[[Any], Number]] = {
     "atanh": _atanh,
     "erf": math.erf,
     "erfc": math.erfc,
+    "erfinv": _erfinv,
+    "lgamma": _lgamma,
+    "digamma": _digamma,
+    "i0": _bessel,
     "tanh": math.tanh,
     "sigmoid": _sigmoid,
     "logsigmoid": lambda value: -_softplus(-value),
@@ -194,6 +238,8 @@ _OF_TWO: Mapping[str, Callable[[Any, Any], Number]] = {
     "hypot": math.hypot,
     "logaddexp": _logaddexp,
     "xlogy": _xlogy,
+    "ldexp": _times_power,
+    "nextafter": math.nextafter,
     "copysign": math.copysign,
     "maximum": _extreme(max),
     "minimum": _extreme(min),

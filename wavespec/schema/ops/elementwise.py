@@ -55,7 +55,11 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("hypot", 2, "`sqrt(lhs * lhs + rhs * rhs)`, where the squares are too large as well.", "small floats"),
     Function("logaddexp", 2, "`log(exp(lhs) + exp(rhs))`, where the powers are too large as well.", "small floats"),
     Function("xlogy", 2, "`lhs * log(rhs)`; 0 where `lhs` is, unless `rhs` is NaN.", "small floats"),
+    Function(
+        "ldexp", 2, "`lhs * 2^rhs`, where the power is too large or small as well; a `lhs` of 0 stays.", "small floats"
+    ),
     Function("copysign", 2, "`lhs` with the sign of `rhs`, be that a 0 or NaN.", "floats"),
+    Function("nextafter", 2, "The number of the element type that is next to `lhs`, towards `rhs`.", "floats"),
     Function("maximum", 2, "The larger of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
     Function("minimum", 2, "The smaller of `lhs` and `rhs`; NaN where one is NaN.", "numbers"),
     Function("fmax", 2, "The larger of `lhs` and `rhs`, of which NaN does not count.", "numbers"),
@@ -122,6 +126,10 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("atanh", 1, "The number with this hyperbolic tangent.", "small floats"),
     Function("erf", 1, "The error function.", "small floats"),
     Function("erfc", 1, "`1 - erf(x)`, with all digits where that is small.", "small floats"),
+    Function("erfinv", 1, "The number with this error function.", "small floats"),
+    Function("lgamma", 1, "The logarithm of the size of the gamma function.", "small floats"),
+    Function("digamma", 1, "The slope of the logarithm of the gamma function.", "small floats"),
+    Function("i0", 1, "The modified Bessel function of the first kind, of order 0.", "small floats"),
     Function("tanh", 1, "The hyperbolic tangent.", "small floats"),
     Function("sigmoid", 1, "`1 / (1 + exp(-x))`.", "small floats"),
     Function("logsigmoid", 1, "`log(sigmoid(x))`.", "small floats"),
