@@ -103,8 +103,46 @@ graph:
         - total: {{sum: squares, dim: N, init: total}}
   - {{write: steps.total, to: y}}
 """
-SPECS = {"walked": WALKED, "adam": ADAM, "norm": NORM, "scaled": SCALED}
+NORM_OF_LONG_ROWS = f"""{HEADER}name: add_rms_norm_of_long_rows
+doc: x = x + residual, in place, and y = x / rms(x) * weight, of rows that no lanes hold
+dims: {{M: {{}}, N: {{}}}}
+tensors:
+  residual: {{shape: [M, N], dtype: bf16}}
+  weight: {{shape: [N], dtype: bf16}}
+  x: {{shape: [M, N], dtype: bf16, role: inout}}
+  y: {{shape: [M, N], dtype: bf16, role: output}}
+constraints:
+  - {{workgroup: M, tile: 4, axis: 0}}
+  - {{wave: M, tile: 2}}
+  - {{tiling: N, tile: 256}}
+graph:
+  - zero: {{register: [M], dtype: f32, value: 0}}
+  - sums:
+      iterate: N
+      carry: {{total: zero}}
+      body:
+        - first: {{read: x}}
+        - more: {{read: residual}}
+        - part: f32(first) + f32(more)
+        - squares: part * part
+        - total: {{sum: squares, dim: N, init: total}}
+  - factor: rsqrt(sums.total / f32(size(N)) + 0.000001)
+  - results:
+      iterate: N
+      body:
+        - again: {{read: x}}
+        - added: {{read: residual}}
+        - scale: {{read: weight}}
+        - whole: f32(again) + f32(added)
+        - small: bf16(whole)
+        - {{write: small, to: x}}
+        - result: "bf16(whole * factor * f32(scale))"
+        - {{write: result, to: y}}
+"""
+"""The first loop reads what the second one changes."""
+SPECS = {"long_norm": NORM_OF_LONG_ROWS, "walked": WALKED, "adam": ADAM, "norm": NORM, "scaled": SCALED}
 SIZES = {
+    "long_norm": {"M": 9, "N": 601},
     "walked": {"M": 7, "N": 601},
     "adam": {"N": 2500},
     "norm": {"M": 9, "N": 256},
@@ -124,7 +162,7 @@ def inputs(name: str) -> list[torch.Tensor]:
         return [made(n), made(n), made(n), made(n).square()]
     if name == "walked":
         return [torch.randint(-3, 4, (sizes["M"], sizes["N"]), generator=random).float() for _ in range(2)]
-    if name == "norm":
+    if name in ("norm", "long_norm"):
         m, n = sizes["M"], sizes["N"]
         return [made(m, n).bfloat16(), made(n).bfloat16(), made(m, n).bfloat16()]
     m, n, k = sizes["M"], sizes["N"], sizes["K"]
@@ -143,7 +181,7 @@ def expected(name: str, given: list[torch.Tensor]) -> dict[str, torch.Tensor]:
     if name == "walked":
         total = given[0].double() + given[1].double()
         return {"x": total, "y": total.square().sum(1)}
-    if name == "norm":
+    if name in ("norm", "long_norm"):
         residual, weight, x = (one.double() for one in given)
         total = x + residual
         return {"x": total, "y": total * (total.square().mean(1, True) + 1e-6).rsqrt() * weight}
@@ -155,6 +193,8 @@ def check(name: str, found: dict[str, torch.Tensor], given: list[torch.Tensor]) 
     """As near as the type of a result keeps it; exact of whole numbers."""
     for tensor, right in expected(name, given).items():
         digits = (
-            {torch.bfloat16: 2.0**-8, torch.float32: 2.0**-21}[found[tensor].dtype] if name in ("adam", "norm") else 0.0
+            {torch.bfloat16: 2.0**-8, torch.float32: 2.0**-21}[found[tensor].dtype]
+            if name in ("adam", "norm", "long_norm")
+            else 0.0
         )
         torch.testing.assert_close(found[tensor].double(), right, rtol=digits, atol=digits / 8, msg=tensor)

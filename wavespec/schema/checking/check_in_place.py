@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
 from wavespec.schema.language.constraints import Wave, Workgroup
 from wavespec.schema.language.models import KernelSpec, Override, Tensor
 from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Written
+
+_Path: TypeAlias = "tuple[tuple[Sequence[AnyOp], int], ...]"
 
 
 class ReadOfInout(WavespecError, code="read-of-inout"):
@@ -23,11 +26,10 @@ class ReadOfInout(WavespecError, code="read-of-inout"):
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """``body``: the statements that it is one of, at this ``place``; ``loops``: the dims of those around."""
+    """``path``: the bodies that it is in, outermost first, and its place in each; ``loops``: the dims walked over."""
 
     op: Read | Written
-    body: Sequence[AnyOp]
-    place: int
+    path: _Path
     loops: tuple[str, ...]
 
 
@@ -35,9 +37,10 @@ def check_in_place(spec: KernelSpec) -> Iterator[WavespecError]:
     """Reads of ``inout`` tensors, each element of which has to be read by those alone who write it, before they do.
 
     That is so where the read and the only write go through the same places of the same tiles, one in front of the
-    other, and the tensor has every dim that tells tiles, waves and steps apart.
+    other or in a loop in front of one that takes the same steps, and the tensor has every dim that tells tiles, waves
+    and steps apart: a lane has the same elements in both, and is done with a loop before it starts the next one.
     """
-    accesses = [one for one in _accesses(spec.graph, ()) if spec.tensors[_tensor(one.op)].role == "inout"]
+    accesses = [one for one in _accesses(spec.graph, (), ()) if spec.tensors[_tensor(one.op)].role == "inout"]
     writes = {_tensor(one.op): one for one in accesses if isinstance(one.op, Written)}
     for one in accesses:
         name = _tensor(one.op)
@@ -55,9 +58,11 @@ def _reasons(spec: KernelSpec, tensor: Tensor, read: _Access, write: _Access) ->
         yield f"elements of it are {what}", "Read what it held from a copy that is an input."
     if read.op.at or (read.op.dims or tensor.shape) != tensor.shape:
         yield "read at other places than it is written", "Leave out 'at' and 'dims', or read a copy that is an input."
-    if read.body is not write.body:
-        yield "written in another body", "Read it in the body that writes it."
-    if read.place > write.place:
+    levels = enumerate(zip(read.path, write.path, strict=False))
+    apart = next(at for at, (one, other) in levels if one[0] is not other[0] or one[1] != other[1])
+    if not _take_the_same_steps(read.path[apart:], write.path[apart:]):
+        yield "written in another body", "Read it in the body that writes it, or in a loop with the same steps before."
+    if read.path[apart][1] > write.path[apart][1]:
         yield "written before", "Put the read in front of the write."
     for dim in (*read.loops, *_dims_that_split(spec)):
         if dim not in tensor.shape:
@@ -72,6 +77,19 @@ def _reasons(spec: KernelSpec, tensor: Tensor, read: _Access, write: _Access) ->
             yield "'split' has several workgroups read its tiles", "Leave out 'split'."
 
 
+def _take_the_same_steps(read: _Path, write: _Path) -> bool:
+    """Whether two accesses, of which one body has both or what they are in, are in loops alike down from there."""
+    loops = [tuple(body[place] for body, place in path[:-1]) for path in (read, write)]
+    if len(read) != len(write) or read[0][0] is not write[0][0]:
+        return False
+    for one, other in zip(*loops, strict=True):
+        if not (isinstance(one, Iterate) and isinstance(other, Iterate)) or one.until is not None:
+            return False
+        if any(getattr(one, field) != getattr(other, field) for field in ("dim", "start", "end", "step", "until")):
+            return False
+    return True
+
+
 def _dims_that_split(spec: KernelSpec) -> Iterator[str]:
     """The dims that some target splits over workgroups or waves."""
     for constraints in (spec.constraints, *(one.constraints or () for one in _overrides(spec))):
@@ -82,14 +100,15 @@ def _overrides(spec: KernelSpec) -> list[Override]:
     return [one for target in spec.targets.values() for one in (target, *target.cases)]
 
 
-def _accesses(body: Sequence[AnyOp], loops: tuple[str, ...]) -> Iterator[_Access]:
+def _accesses(body: Sequence[AnyOp], around: _Path, loops: tuple[str, ...]) -> Iterator[_Access]:
     for place, op in enumerate(body):
+        path = (*around, (body, place))
         if isinstance(op, Read | Written):
-            yield _Access(op, body, place, loops)
+            yield _Access(op, path, loops)
         elif isinstance(op, Structured):
             inside = (*loops, op.dim) if isinstance(op, Iterate) else loops
             for field in op.bodies:
-                yield from _accesses(getattr(op, field), inside)
+                yield from _accesses(getattr(op, field), path, inside)
 
 
 def _tensor(op: Read | Written) -> str:
