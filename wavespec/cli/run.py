@@ -24,11 +24,14 @@ from wavespec.cli.run_rows import (
     share_of_roofline,
     speed,
     verdict_of,
+    with_failures,
 )
 from wavespec.cli.specs import MemberOption, kernels_of, spec_files
-from wavespec.diagnostics import WavespecError
+from wavespec.cli.terminal import print_diagnostics
+from wavespec.diagnostics import Diagnostic, WavespecError
 
 if TYPE_CHECKING:
+    from wavespec.cli.asserted import LookedAt
     from wavespec.cli.judged import Watched
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
@@ -138,14 +141,18 @@ def run(
         kernel, device = _built(one.label, one.spec, target)
         watched = _watching(one.label, one.spec, target)
         shown = _with_debug(one.label, one.spec, debug or [], target, watched)
+        looked_at = _with_assertions(one.label, one.spec, target)
         rows: list[dict[str, Any]] = []
         for sizes in one.sizes:
             with progress(f"running {one.spec.name} with {sizes_in_words(sizes)}"):
                 row = _measured(
                     one, kernel, watched, sizes, target, seed, repeats, device, with_torch=False, strided=strided
                 )
+            failed = _failed(looked_at, one, sizes, seed, device) if looked_at is not None else []
+            row |= with_failures(row, failed) if looked_at is not None else {}
             rows.append(row)
             if not json:
+                print_diagnostics(failed)
                 print_run(one.spec.name, target, row)
             if shown is not None:
                 row["debug"] = _debugged(shown, one, sizes, seed, device, is_printed=not json)
@@ -273,6 +280,25 @@ def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str, wat
     if whole.tensors == plain.tensors:
         return None
     return Watched(Observed(whole, outputs), _built(label, whole, target)[0])
+
+
+def _with_assertions(label: str, spec: KernelSpec, target: str) -> LookedAt | None:
+    """The kernel that tells where assertions fail; none where there are none."""
+    from wavespec.cli.asserted import LookedAt
+    from wavespec.schema.assertions import with_assertions
+
+    asserted = with_assertions(spec)
+    return LookedAt(asserted, _built(label, asserted.spec, target)[0]) if asserted.outputs else None
+
+
+def _failed(looked_at: LookedAt, one: Run, sizes: dict[str, int], seed: int, device: str) -> list[Diagnostic]:
+    """The assertions that fail for the inputs of a run."""
+    from wavespec.cli.asserted import failures
+    from wavespec.cli.measure import elements_of, random_inputs
+
+    (asserted, kernel), scalars = looked_at, one.scalars
+    inputs = random_inputs(asserted.spec, sizes, seed, device, scalars, one.given)
+    return failures(asserted, elements_of(asserted.spec, kernel(*(one.clone() for one in inputs), **scalars)))
 
 
 def _debugged(

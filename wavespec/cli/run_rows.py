@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from wavespec.cli import failures
 from wavespec.cli.inputs import sizes_in_words
+from wavespec.diagnostics import Diagnostic, to_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,6 +73,13 @@ def print_run(name: str, target: str, row: dict[str, Any]) -> None:
     if "seconds" in row:
         share = f", {share_of_roofline(row)} of the roofline of {row['card']}" if "card" in row else ""
         print(f"  median time    {speed(row)}{share}")
+
+
+def with_failures(row: Mapping[str, Any], failed: Sequence[Diagnostic]) -> dict[str, Any]:
+    """What of a row is another one with the assertions that fail."""
+    said: dict[str, Any] = {"assertions": [to_json(one) for one in failed]}
+    is_right = row["verdict"] in ("ok", "shows little")
+    return said | ({"ok": False, "verdict": "FAILED" if is_right else row["verdict"]} if failed else {})
 
 
 def verdict_of(found: Accuracy, doubts: list[Doubt]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wavespec.cli.inputs import sizes_in_words
@@ -15,6 +14,8 @@ from wavespec.diagnostics import Diagnostic, to_json
 if TYPE_CHECKING:
     from wavespec.cli.simulate import Simulator
     from wavespec.cli.stops import BreakAt
+    from wavespec.schema.assertions import Asserted
+    from wavespec.schema.old_values import Observed
 
 
 def simulated(
@@ -22,11 +23,14 @@ def simulated(
 ) -> list[dict[str, Any]]:
     """What the simulator finds in every run, or what lanes have where it stops; diagnostics are printed."""
     from wavespec.cli.simulate import Simulator
+    from wavespec.schema.assertions import with_assertions
     from wavespec.schema.families.family_errors import naming_member
     from wavespec.schema.old_values import with_old_values
 
     observed = with_old_values(asked.spec)
-    spec = observed.spec  # with what explains results that depend on the order of elements
+    # With what explains results that depend on the order of elements, and what tells where assertions fail.
+    asserted = with_assertions(observed.spec)
+    spec = asserted.spec
     asked = asked._replace(spec=spec)
     rows: list[dict[str, Any]] = []
     with naming_member(asked.label):
@@ -36,7 +40,7 @@ def simulated(
         if wanted != sizes:
             print(f"{spec.name}: {sizes_in_words(sizes)} in place of {sizes_in_words(wanted)}", file=sys.stderr)
         with progress(f"simulating {spec.name} with {sizes_in_words(sizes)}"):
-            row, diagnostics, text = _simulated_run(asked, simulator, sizes, seed, at, observed.outputs)
+            row, diagnostics, text = _simulated_run(asked, simulator, sizes, seed, at, observed, asserted)
         if is_printed:
             print_diagnostics(diagnostics)
             print_run(spec.name, f"{target}, simulated", row)
@@ -51,9 +55,11 @@ def _simulated_run(
     sizes: dict[str, int],
     seed: int,
     at: BreakAt | None,
-    found_in: Mapping[str, tuple[str, str, str]],
+    observed: Observed,
+    asserted: Asserted,
 ) -> tuple[dict[str, Any], list[Diagnostic], str]:
     """A row, what was found, and what is to be printed below the row."""
+    from wavespec.cli.asserted import failures
     from wavespec.cli.doubts import doubts_about_inputs
     from wavespec.cli.measure import accuracy, random_inputs
     from wavespec.tune.declared_inputs import held_by_inputs
@@ -69,8 +75,11 @@ def _simulated_run(
             return row | {"verdict": "UNSAFE"}, diagnostics, "  ended before '--break'"
         stops = at.seen(stop_at)
         return row | {"stops": at.json(stops, stop_at.kernel)}, diagnostics, at.text(stops, stop_at.kernel)
+    failed = failures(asserted, results)
+    diagnostics, errors = [*diagnostics, *failed], errors + len(failed)
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
-    found, of_results = accuracy(spec, inputs, results, scalars, found_in)
+    judged = results[: len(results) - len(asserted.outputs)]  # nothing has to fail
+    found, of_results = accuracy(observed.spec, inputs, judged, scalars, observed.outputs)
     of_inputs = doubts_about_inputs(spec, held_by_inputs(spec, sizes, scalars), dict(zip(names, inputs, strict=True)))
     doubts = [*of_inputs, *of_results]
     verdict = verdict_of(found, doubts)

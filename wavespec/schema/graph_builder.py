@@ -194,6 +194,10 @@ class GraphBuilder:
         what = {"expected": str(expected)} if expected is not None else {}
         return self._op("atomic", name, value=str(value), to=str(to), at=_index_map(at), combine=combine, **what)
 
+    def assert_that(self, value: Value, message: str = "") -> None:
+        """What `wavespec run` looks at: a bool, which has to hold for every element."""
+        self._bodies[-1].append({"op": "assert", "value": str(value), **({"message": message} if message else {})})
+
     def debug(self, value: Value) -> None:
         self._bodies[-1].append({"op": "debug", "value": str(value)})
 

@@ -19,6 +19,7 @@ from wavespec.schema.language.models import Tensor
 from wavespec.schema.ops import (
     AnyOp,
     ArgReduce,
+    Assert,
     Atomic,
     Branch,
     Cast,
@@ -124,7 +125,7 @@ class TiledRun:
                 self._joined(op)
             case ArgReduce() | Topk():
                 self._ranked(op)
-            case Debug():
+            case Debug() | Assert():
                 pass
             case _:
                 value = self._value(op)

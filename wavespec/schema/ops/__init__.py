@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from wavespec.schema.ops.argmax import ARG_REDUCE, ARG_REDUCTIONS, ArgReduce
+from wavespec.schema.ops.assertion import Assert
 from wavespec.schema.ops.atomic import Atomic
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
@@ -53,6 +54,7 @@ __all__ = [
     "SCANS",
     "AnyOp",
     "ArgReduce",
+    "Assert",
     "Atomic",
     "Binary",
     "Bitcast",
@@ -116,6 +118,7 @@ _MODELS: tuple[type[Op], ...] = (
     Write,
     Atomic,
     Debug,
+    Assert,
 )
 
 if TYPE_CHECKING:
@@ -147,6 +150,7 @@ if TYPE_CHECKING:
         | Write
         | Atomic
         | Debug
+        | Assert
     )
 else:
     AnyOp = Annotated[Union[_MODELS], Field(discriminator="op")]  # noqa: UP007 - the models come from a table

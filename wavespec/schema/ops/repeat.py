@@ -12,6 +12,7 @@ from wavespec.schema.language.expression_parser import SpecExpression
 from wavespec.schema.language.expressions import Binary, Expression, Unary
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.names import Name, Reference
+from wavespec.schema.ops.assertion import Assert, AssertedInEveryStep
 from wavespec.schema.ops.base import Op, Scope, ValueType
 from wavespec.schema.ops.iterate import CarryNotRedefined
 from wavespec.schema.ops.mapping import index_names
@@ -82,6 +83,8 @@ class Repeat(Structured):
         defined = self.inside(scope, first, self.body, known=known)
         for write in _writes(self.body):
             self._check_write(write, scope)
+        for op in _asserted(self.body):
+            scope.report(AssertedInEveryStep(op.where("value"), op.value, f"the 'repeat' {quote(self.name)}"))
         for name, before in first.items():
             if name not in defined:
                 scope.report(CarryNotRedefined(self.where_key("carry", name), name))
@@ -105,6 +108,14 @@ def _writes(body: Sequence[Op]) -> Iterator[Written]:
             yield op
         for field in op.bodies if isinstance(op, Structured) else ():
             yield from _writes(getattr(op, field))
+
+
+def _asserted(body: Sequence[Op]) -> Iterator[Assert]:
+    for op in body:
+        if isinstance(op, Assert):
+            yield op
+        for field in op.bodies if isinstance(op, Structured) else ():
+            yield from _asserted(getattr(op, field))
 
 
 def _counts(place: Expression, index: str, scope: Scope) -> bool:
