@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from torch import Tensor
 
@@ -18,8 +18,8 @@ class AssertionFailed(WavespecError, code="assertion-failed"):
     """What an `assert` says does not hold for some elements."""
 
     def __init__(self, op: Assert, failed: Tensor, dims: Sequence[str]) -> None:
-        places = failed.nonzero()
-        first = ", ".join(f"{dim} = {place}" for dim, place in zip(dims, places[0].tolist(), strict=True))
+        places = cast("list[list[int]]", failed.nonzero().tolist())  # pyright: ignore[reportUnknownMemberType]
+        first = ", ".join(f"{dim} = {place}" for dim, place in zip(dims, places[0], strict=True))
         where = f" for {len(places)} of {failed.numel()} elements, the first at {first}" if dims else ""
         notes = [f"Its message: {quote(op.message)}."] if op.message else []
         super().__init__(op.where("value"), f"{quote(op.value)} does not hold{where}.", notes=notes)

@@ -6,13 +6,15 @@ What is written is true where an assertion fails: outputs start as zeros, so tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from wavespec.diagnostics import raise_all
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.checking.check_spec import check_kernel
 from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.ops import OPS, AnyOp, Assert, Structured, Write
+
+_NOT = OPS["logical_not"]
 
 
 class Asserted(NamedTuple):
@@ -61,7 +63,7 @@ def _written(body: Sequence[AnyOp], outputs: Iterator[str]) -> Iterator[AnyOp]:
             yield op.model_copy(update=inside)
         elif isinstance(op, Assert):
             output = next(outputs)
-            yield OPS["logical_not"].model_validate({"name": _negated(output), "operand": op.value})
+            yield cast("AnyOp", _NOT.model_validate({"name": _negated(output), "operand": op.value}))
             yield Write(value=_negated(output), to=output)
         else:
             yield op

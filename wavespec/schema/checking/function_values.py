@@ -215,7 +215,7 @@ _OF_ONE: Mapping[str, Callable[[Any], Number]] = {
     "erfinv": _erfinv,
     "lgamma": _lgamma,
     "digamma": _digamma,
-    "i0": _bessel,
+    "modified_bessel_i0": _bessel,
     "tanh": math.tanh,
     "sigmoid": _sigmoid,
     "logsigmoid": lambda value: -_softplus(-value),

@@ -129,7 +129,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("erfinv", 1, "The number with this error function.", "small floats"),
     Function("lgamma", 1, "The logarithm of the size of the gamma function.", "small floats"),
     Function("digamma", 1, "The slope of the logarithm of the gamma function.", "small floats"),
-    Function("i0", 1, "The modified Bessel function of the first kind, of order 0.", "small floats"),
+    Function("modified_bessel_i0", 1, "The modified Bessel function of the first kind, of order 0.", "small floats"),
     Function("tanh", 1, "The hyperbolic tangent.", "small floats"),
     Function("sigmoid", 1, "`1 / (1 + exp(-x))`.", "small floats"),
     Function("logsigmoid", 1, "`log(sigmoid(x))`.", "small floats"),
