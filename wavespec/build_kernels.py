@@ -18,7 +18,7 @@ from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target, targets_of
+from wavespec.schema.resolve import cases_for_target, is_for
 from wavespec.targets.machine import Machine, machines
 from wavespec.tune.compile_pool import CompileJob, CompilePool
 
@@ -62,7 +62,7 @@ def build_kernels(
         WavespecError: kernels that do not fit a machine; members of a family by name.
     """
     cache = cache or CompileCache()
-    todo = {(one.name, target): one for one in kernels for target in targets if target in targets_of(one.spec)}
+    todo = {(one.name, target): one for one in kernels for target in targets if is_for(one.spec, target)}
     places = {place: _parts(one.spec, place[1], code) for place, one in todo.items()}
     labels = {part: todo[place].label for place, cases in places.items() for parts in cases for part in parts}
     made = {part.key: found for part in labels if (found := get_part(cache, part.key)) is not None}

@@ -39,7 +39,7 @@ from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.values import in_words
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
-from wavespec.schema.resolve import cases_for_target, constant_values, derivations, parameters_of_sizes, targets_of
+from wavespec.schema.resolve import cases_for_target, constant_values, derivations, is_for, parameters_of_sizes
 from wavespec.targets.machine import machines
 from wavespec.targets.names import TARGETS
 
@@ -249,8 +249,8 @@ def _made(
     built: dict[Place, KernelArtifact] = {}
     texts: dict[Place, dict[str, bytes]] = {}
     for one in kernels:
-        for target in targets_of(one.spec):
-            if target in targets:
+        for target in targets:
+            if is_for(one.spec, target):
                 with naming_member(one.label):
                     built[one.name, target], texts[one.name, target] = _build_with_isa(one.spec, target)
     return _Made(command, built, texts)
@@ -276,11 +276,8 @@ def _artifact_files(spec: KernelSpec, folder: str, made: _Made) -> dict[PurePosi
     """Manifests and binaries of one kernel in `folder`, and its assembly."""
     files: dict[PurePosixPath, bytes] = {}
     digest = spec_sha256(spec)
-    for target in targets_of(spec):
-        place = (spec.name, target)
+    for place in (place for place in made.built if place[0] == spec.name):
         files |= {PurePosixPath(folder, name): data for name, data in made.texts.get(place, {}).items()}
-        if place not in made.built:
-            continue
         artifact = replace(made.artifact(place, folder), spec_sha256=digest)
         if made.has_code:
             files |= {PurePosixPath(folder, name): data for name, data in artifact_files(artifact).items()}
@@ -300,7 +297,7 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
                 artifact, compiled = build_variant(case.spec, machine, intermediates=True)
             variants.append(artifact)
             suffix, text = isa_text(compiled.dumped)
-            stem = file_stem(target, index if case.when else None, machine.variant)
+            stem = file_stem(machine.target, index if case.when else None, machine.variant)
             texts[f"{stem}{suffix}"] = text.encode()
         built.append(join_variants(variants))
     return join_cases(cases, built), texts

@@ -230,8 +230,17 @@ def _build_as_written_out(spec: KernelSpec, machine: Machine, cache: CompileCach
 
 
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
-    """One artifact of the same kernel for several variants of its target, best first."""
-    return replace(built[0], binaries=tuple(binary for one in built for binary in one.binaries))
+    """One artifact of the same kernel for several variants of its target, best first.
+
+    Errors: ``ValueError`` for variants that are launched in different ways.
+    """
+    plain = {replace(one, binaries=(), architecture="") for one in built}
+    if len(plain) > 1:
+        labels = [binary.label for one in built for binary in one.binaries]
+        raise ValueError(f"{built[0].name}: {labels} are launched in different ways")
+    architectures = "+".join(dict.fromkeys(one.architecture for one in built))
+    binaries = tuple(binary for one in built for binary in one.binaries)
+    return replace(built[0], architecture=architectures, binaries=binaries)
 
 
 def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> KernelArtifact:
@@ -260,7 +269,7 @@ def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None
 
 
 def best_variant(target: str) -> Machine:
-    """The best variant of a target whose features this machine has; the best one of all where none asks for any."""
+    """The best of `machines` whose features this machine has; the last one where it lacks some of each."""
     from wavespec.runtime.cpu_features import cpu_features
 
     features = cpu_features()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import platform
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from wavespec.architecture import architecture
 from wavespec.runtime.code import ArtifactError, Binary
 
 # https://docs.kernel.org/arch/x86/xstate.html: a process has to ask before its first AMX tile instruction.
@@ -56,7 +56,7 @@ def cpu_features() -> frozenset[str]:
 @functools.cache
 def request_amx() -> bool:
     """Ask Linux for the AMX tile registers, once per process; False where they cannot be used."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
+    if sys.platform != "linux" or architecture() != "x86_64":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
     return libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0

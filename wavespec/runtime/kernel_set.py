@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from wavespec.architecture import architecture
 from wavespec.runtime.caller import Call, Caller
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.kernel import Kernel
@@ -73,7 +73,7 @@ class KernelSet(Caller):
 
 def _machine(device: torch.device) -> tuple[str, str]:
     if device.type == "cpu":
-        return "cpu", platform.machine().lower().replace("amd64", "x86_64")
+        return "cpu", architecture()
     if device.type != "cuda":
         return device.type, device.type
     if torch.version.hip:
@@ -91,7 +91,7 @@ def _fit(backend: str, architecture: str, built_backend: str, built_architecture
     if backend != built_backend:
         return 0
     if backend != "cuda":
-        return int(architecture == built_architecture)
+        return int(architecture in built_architecture.split("+"))
     if not built_architecture.startswith("sm_"):
         return 0
     number = built_architecture[3:]
