@@ -69,7 +69,7 @@ def load_code(vmfb: bytes, name: str, constants: int, bindings: int) -> LoadedCo
         name: what errors call the module.
 
     Raises:
-        ArtifactError: for anything else than a vmfb with such a function for this processor, and where the system gives no
+        ArtifactError: for anything else than a vmfb with such a function for this processor, and where the system gives
             memory that can be executed.
     """
     try:
