@@ -230,17 +230,20 @@ def _build_as_written_out(spec: KernelSpec, machine: Machine, cache: CompileCach
 
 
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
-    """One artifact of the same kernel for several variants of its target, best first.
+    """One artifact of the same kernel for several variants of its target, best first; a call has to promise what any of
+    them relies on.
 
     Errors: ``ValueError`` for variants that are launched in different ways.
     """
-    plain = {replace(one, binaries=(), architecture="") for one in built}
-    if len(plain) > 1:
+    if len({replace(one, binaries=(), architecture="", assumptions=()) for one in built}) > 1:
         labels = [binary.label for one in built for binary in one.binaries]
         raise ValueError(f"{built[0].name}: {labels} are launched in different ways")
-    architectures = "+".join(dict.fromkeys(one.architecture for one in built))
-    binaries = tuple(binary for one in built for binary in one.binaries)
-    return replace(built[0], architecture=architectures, binaries=binaries)
+    return replace(
+        built[0],
+        architecture="+".join(dict.fromkeys(one.architecture for one in built)),
+        assumptions=tuple(dict.fromkeys(assumption for one in built for assumption in one.assumptions)),
+        binaries=tuple(binary for one in built for binary in one.binaries),
+    )
 
 
 def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> KernelArtifact:

@@ -1,8 +1,8 @@
-"""The machine code that a thread runs workgroups with, by architecture; the only one of this project that no compiler made.
+"""An architecture goes in; the machine code that a thread runs workgroups with comes out, which no compiler made.
 
 ``void body(workspace *)``: a thread switches to its own stack of the workspace, and takes workgroups as long as there
-are some.  On the stack is the ``workgroup_state`` of IREE: x, y, z, the number of the thread, its memory, bytes of that.
-``int zero(void)`` is the number of the only thread.
+are some.  On the stack is the ``workgroup_state`` of IREE: x, y, z, the number of the thread, its memory, bytes of
+that.  ``int zero(void)`` is the number of the only thread.
 """
 
 from __future__ import annotations

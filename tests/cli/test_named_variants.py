@@ -1,0 +1,60 @@
+"""`--target cpu:NAME`: kernels for CPUs that this machine is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Command
+from wavespec.cli.inputs import chosen_targets
+from wavespec.targets import machines
+
+
+def test_names_of_one_target_are_put_together() -> None:
+    assert chosen_targets(["cpu:x86_64_v3", "gfx942", "cpu:aarch64_v8"]) == ("cpu:x86_64_v3+aarch64_v8", "gfx942")
+    assert chosen_targets(["cpu:aarch64_v8", "cpu:aarch64_v8"]) == ("cpu:aarch64_v8",)
+    assert chosen_targets(["cpu", "cpu"]) == ("cpu",)
+    own = "+".join(machine.variant for machine in machines("cpu"))
+    assert chosen_targets(["cpu", "cpu:aarch64_v8"]) == (
+        f"cpu:{'+'.join(dict.fromkeys([*own.split('+'), 'aarch64_v8']))}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("cpu:aarch64_v9", "--target: error[unknown-variant]: 'aarch64_v9' is not a variant of cpu."),
+        ("cpu:x86_64_v3+armv7", "--target: error[unknown-variant]: 'armv7' is not a variant of cpu."),
+        ("cpu:", "--target: error[unknown-variant]: '' is not a variant of cpu."),
+        ("all:aarch64_v8", "--target: error[unknown-target]: 'all:aarch64_v8' is not a target."),
+    ],
+)
+def test_a_name_that_is_none_is_refused(wavespec: Command, small: Path, target: str, message: str) -> None:
+    result = wavespec("build", small, "--target", target, "-o", "out")
+    assert (result.code, message in result.err, Path("out").exists()) == (2, True, False)
+
+
+def test_what_is_measured_here_takes_no_names(wavespec: Command, small: Path) -> None:
+    result = wavespec("tune", small, "--target", "cpu:aarch64_v8")
+    assert (result.code, "error[unknown-target]: 'cpu:aarch64_v8'" in result.err) == (2, True)
+
+
+@pytest.mark.compiles
+def test_one_artifact_has_code_of_two_architectures(wavespec: Command, small: Path) -> None:
+    result = wavespec("build", small, "--target", "cpu:x86_64_v3", "--target", "cpu:aarch64_v8", "-o", "out")
+    assert (result.code, result.err) == (0, "")
+    manifest = json.loads(Path("out/small.artifacts/cpu.json").read_text())
+    assert manifest["architecture"] == "x86_64+aarch64"
+    assert [binary["label"] for binary in manifest["binaries"]] == ["x86_64_v3", "aarch64_v8"]
+    machines_of_elf = {
+        path.name: (code := path.read_bytes())[code.index(b"\x7fELF") + 18] for path in Path("out").rglob("*.vmfb")
+    }
+    assert machines_of_elf == {"cpu.x86_64_v3.vmfb": 62, "cpu.aarch64_v8.vmfb": 183}
+
+
+@pytest.mark.compiles
+def test_code_for_another_machine_alone_is_told_of(wavespec: Command, small: Path) -> None:
+    result = wavespec("run", small, "--target", "cpu:aarch64_v8", "--dim", "M=8", "--dim", "N=8", "--dim", "K=8")
+    assert "small: no variant runs on this CPU; features missing: {'aarch64_v8': ['asimd']}." in result.err
