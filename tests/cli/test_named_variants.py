@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.cli.command import Command
+from tests.runtime.standins import gemm_interface
 from wavespec.cli.inputs import chosen_targets
+from wavespec.pipeline import join_variants
+from wavespec.runtime.artifact import Assumption
+from wavespec.runtime.kernel_set import KernelSet
 from wavespec.targets import machines
 
 
@@ -52,6 +58,18 @@ def test_one_artifact_has_code_of_two_architectures(wavespec: Command, small: Pa
         path.name: (code := path.read_bytes())[code.index(b"\x7fELF") + 18] for path in Path("out").rglob("*.vmfb")
     }
     assert machines_of_elf == {"cpu.x86_64_v3.vmfb": 62, "cpu.aarch64_v8.vmfb": 183}
+    kernels = KernelSet("small", Path("out/small.artifacts"), manifest["spec_sha256"], 2)
+    a, b = torch.ones(3, 8, dtype=torch.float16), torch.ones(5, 8, dtype=torch.float16)
+    assert torch.equal(kernels.kernel_for(torch.device("cpu"))(a, b), torch.full((3, 5), 8.0))
+
+
+def test_variants_that_are_joined_rely_on_what_any_does_and_are_launched_alike() -> None:
+    one, promise = gemm_interface(), Assumption("M >= 8", ("ge", "M", 8))
+    other = replace(one, architecture="aarch64", assumptions=(*one.assumptions, promise))
+    joined = join_variants([one, other, other])
+    assert (joined.architecture, joined.assumptions) == ("x86_64+aarch64", other.assumptions)
+    with pytest.raises(ValueError, match=r"gemm: .* are launched in different ways"):
+        join_variants([one, replace(other, grid=(1, 1, 1))])
 
 
 @pytest.mark.compiles
