@@ -68,15 +68,11 @@ def build_all(folder: Path, windows: Sequence[int]) -> None:
     from tests.kernels import subjects
     from wavespec.pipeline import build
     from wavespec.runtime import pack_artifact
-    from wavespec.schema import loads
-    from wavespec.schema.reading.spec_to_yaml import dump_yaml
 
     folder.mkdir(parents=True, exist_ok=True)
     specs = {subject.name: subject.spec for subject in subjects("sm_90") if subject.name in _KERNELS}
-    window = dump_yaml(specs.pop("attention_masked_window"))
-    for keys in windows:
-        text = window.replace("WINDOW: 128", f"WINDOW: {keys}")
-        specs[f"attention_window_{keys}"] = loads(text, "attention_window.wave.yaml")
+    window = specs.pop("attention_masked_window")
+    specs |= {f"attention_window_{keys}": window for keys in windows}
     for name, spec in specs.items():
         (folder / f"{name}.wavespec").write_bytes(pack_artifact(build(spec, "sm_90")))
         print(name, flush=True)
@@ -117,7 +113,8 @@ def _row(
         for number in (count, groups, groups)
     )
     more = [torch.rand(count, device="cuda") / 8] if name == "attention_alibi" else []
-    calls: dict[str, Call] = {"ours": lambda: kernel(q, k, v, *more)}
+    numbers = {"window": _window(name)} if "window" in name else {"soft_cap": _CAP} if "cap" in name else {}
+    calls: dict[str, Call] = {"ours": lambda: kernel(q, k, v, *more, **numbers)}
     causal = name == "attention_masked_causal"
     if not more and "window" not in name and "cap" not in name:  # torch's fast backends take none of these
         for label, backend in _BACKENDS.items():

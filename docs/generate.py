@@ -68,7 +68,7 @@ def stages(name: str, target: str) -> str:
 
     lines: list[str] = []
     before = ""
-    for stage, kernel, changed in stages_of(spec, machine):
+    for stage, kernel, changed, _ in stages_of(spec, machine):
         lines += [f"### {stage}", "", _summary(stage), ""]
         skipped = any(one.name == stage and not one.applies_to(machine) for one in PASSES)
         same = "It is for other machines." if skipped else "It leaves this kernel as it was."

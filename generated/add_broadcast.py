@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32, torch.float32): KernelSet(
         "add_broadcast",
         _FOLDER / ".",
-        spec_sha256="e9dc9239abb02d6f3b2ed33a3fed6bce53ccc9af876a8779f4fae9bb5529b56e",
+        spec_sha256="1becfc25719742c8c7201f1d2d65df21d4650cd2dd1a8b595258ae3f80f80e41",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/add_broadcast.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "add_broadcast_f16",
         _FOLDER / "f16",
-        spec_sha256="1a567c38e28db45590a6533de37da169a2f7b047159048c66420d244da7dd5dd",
+        spec_sha256="e8f6ca77ab297d2dda98900767aba09f0243e62e27c637e0ecf5504d32a79d0f",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/add_broadcast.wave.yaml",
     ),
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "add_broadcast_bf16",
         _FOLDER / "bf16",
-        spec_sha256="ce4d0b38bce0b08901de8d443c93e83e3ae420268d867b243f24b708d756e01c",
+        spec_sha256="963816f94de29a03d7e5dae1f9cd816ee53a36366617fda52dc928b9a3f01471",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/add_broadcast.wave.yaml",
     ),
@@ -151,13 +151,13 @@ def _add_broadcast_out_fake(x: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 _add_broadcast_op = define_operator(
-    "wavespec_04b751c8::add_broadcast",
+    "wavespec_ffc9ac0c::add_broadcast",
     "(Tensor x, Tensor b) -> Tensor",
     _new,
     _add_broadcast_fake,
 )
 _add_broadcast_out_op = define_operator(
-    "wavespec_04b751c8::add_broadcast_out",
+    "wavespec_ffc9ac0c::add_broadcast_out",
     "(Tensor x, Tensor b, Tensor(a!) out) -> ()",
     _write,
     _add_broadcast_out_fake,

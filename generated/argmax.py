@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "argmax",
         _FOLDER / ".",
-        spec_sha256="f9bb77305d91d1ff391c8181d7211910ba33a3db77f4d83f6deb2e41fc51dff0",
+        spec_sha256="c068e7d96954b48f639b6624eac911696f46d79ca5f8decdd198b926fc7df36f",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/argmax.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "argmax_f16",
         _FOLDER / "f16",
-        spec_sha256="26ae223aad0db90d2e62e3178952b4e10a2156b29f9f849f3bd27d4365b830bf",
+        spec_sha256="4596c4e13d554367b21e4b78e4eeeac108da746c00d041283ff2516771daf504",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/argmax.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "argmax_bf16",
         _FOLDER / "bf16",
-        spec_sha256="95ae277eb6425d4f136519b48870e30e247d98afabd2f1d9bfb6c57a513fb995",
+        spec_sha256="f33f8cc3665c643518c161be3e0102c9513746d84b00f5e0729441a3e199c939",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/argmax.wave.yaml",
     ),
@@ -118,13 +118,13 @@ def _argmax_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _argmax_op = define_operator(
-    "wavespec_c57213c8::argmax",
+    "wavespec_00a81eca::argmax",
     "(Tensor x) -> Tensor",
     _new,
     _argmax_fake,
 )
 _argmax_out_op = define_operator(
-    "wavespec_c57213c8::argmax_out",
+    "wavespec_00a81eca::argmax_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _argmax_out_fake,

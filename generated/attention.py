@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention",
         _FOLDER / ".",
-        spec_sha256="e019fdccbfd6ad12a33333d7a1c9457e5977522e73c926a7e988c6567d4882b0",
+        spec_sha256="795768721f7d381c92011f22c0d79c8dea7345fe1a2eecc441fd2fd54f047b6f",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_f16",
         _FOLDER / "f16",
-        spec_sha256="b231f2f76d1838e1ffb6ca8aec5a7e5bc38ee93fe65d6dedc782e7981312a72c",
+        spec_sha256="e6964a891cd1a555fdf2174b43ce17b4677fd1fd94071b2485e0b86cdaced9a7",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention.wave.yaml",
         scalars=(
@@ -173,13 +173,13 @@ def _attention_out_fake(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: flo
 
 
 _attention_op = define_operator(
-    "wavespec_daead752::attention",
+    "wavespec_3cd2b02e::attention",
     "(Tensor q, Tensor k, Tensor v, float? scale=None) -> Tensor",
     _new,
     _attention_fake,
 )
 _attention_out_op = define_operator(
-    "wavespec_daead752::attention_out",
+    "wavespec_3cd2b02e::attention_out",
     "(Tensor q, Tensor k, Tensor v, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_out_fake,

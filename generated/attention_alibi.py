@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_alibi",
         _FOLDER / ".",
-        spec_sha256="133d0441c0dfc6cb1d80e422fc3bd22b34433c028eee7247fcf2b5e5c4a31543",
+        spec_sha256="4a355adc8ff027b7cb2d8e97d3152922f0efee3a16436004ed662e8431a85cb5",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_alibi.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_alibi_f16",
         _FOLDER / "f16",
-        spec_sha256="2e24412bd84142083a17fbbfc06145807ed4569ea1d31a2f1e3e263d6263b816",
+        spec_sha256="53e437a260ec9d2a70893e953f7604115bc039516922a7894ac3e868adbd1a96",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_alibi.wave.yaml",
         scalars=(
@@ -254,13 +254,13 @@ def _attention_alibi_out_fake(
 
 
 _attention_alibi_op = define_operator(
-    "wavespec_b6324390::attention_alibi",
+    "wavespec_11d7221a::attention_alibi",
     "(Tensor q, Tensor k, Tensor v, Tensor slope, float? scale=None) -> Tensor",
     _new,
     _attention_alibi_fake,
 )
 _attention_alibi_out_op = define_operator(
-    "wavespec_b6324390::attention_alibi_out",
+    "wavespec_11d7221a::attention_alibi_out",
     "(Tensor q, Tensor k, Tensor v, Tensor slope, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_alibi_out_fake,

@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_decode",
         _FOLDER / ".",
-        spec_sha256="d657df89c8458b285856c8327fcd20b796b6dae99d0c3c2041d3c827b4fcd5f3",
+        spec_sha256="1bf2781a0404911564139329b099ff1fde23a68ed0ed50aaea33c2592e7a7595",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_decode.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_decode_f16",
         _FOLDER / "f16",
-        spec_sha256="1180354c10d4956fa20f327420fe2f2b86fa63a415a2a5b2a9e207c5a302e95d",
+        spec_sha256="9715e1d8d269cfd13e2f332e1eee4c43404d1d8a8f3e58fdb809c861d3ec60c1",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_decode.wave.yaml",
         scalars=(
@@ -257,13 +257,13 @@ def _attention_decode_out_fake(
 
 
 _attention_decode_op = define_operator(
-    "wavespec_11b35085::attention_decode",
+    "wavespec_afb55f90::attention_decode",
     "(Tensor q, Tensor k, Tensor v, float? scale=None) -> (Tensor, Tensor, Tensor)",
     _new,
     _attention_decode_fake,
 )
 _attention_decode_out_op = define_operator(
-    "wavespec_11b35085::attention_decode_out",
+    "wavespec_afb55f90::attention_decode_out",
     "(Tensor q, Tensor k, Tensor v, Tensor(a!) part, Tensor(b!) total, Tensor(c!) top, float? scale=None) "
     "-> ()",
     _write,

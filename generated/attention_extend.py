@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_extend",
         _FOLDER / ".",
-        spec_sha256="109140b1dfad980118bc2d9c4244b7f075f712904e91bcf07b2d95ab7c41e852",
+        spec_sha256="26021fbaaa32cf3c0ce00ff0d0708cf02570b1d88b2234ff0034b8523ea1154c",
         inputs=8,
         spec=_FOLDER.parents[1] / "specs/attention_extend.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_extend_f16",
         _FOLDER / "f16",
-        spec_sha256="52f6439027afd7f3fe7cc7a65e5058b53df0fe0e3e9f57c84a31e20cd2dbea80",
+        spec_sha256="840f1051e8c72aad8dded4d6a7f8ce266e7ebc8c14a3a817c795888fcb600ac1",
         inputs=8,
         spec=_FOLDER.parents[1] / "specs/attention_extend.wave.yaml",
         scalars=(
@@ -433,14 +433,14 @@ def _attention_extend_out_fake(
 
 
 _attention_extend_op = define_operator(
-    "wavespec_59429d4b::attention_extend",
+    "wavespec_aa7d1227::attention_extend",
     "(Tensor q, Tensor k, Tensor v, Tensor keys, Tensor values, Tensor starts, Tensor prefix_starts, "
     "Tensor slots, float? scale=None) -> Tensor",
     _new,
     _attention_extend_fake,
 )
 _attention_extend_out_op = define_operator(
-    "wavespec_59429d4b::attention_extend_out",
+    "wavespec_aa7d1227::attention_extend_out",
     "(Tensor q, Tensor k, Tensor v, Tensor keys, Tensor values, Tensor starts, Tensor prefix_starts, "
     "Tensor slots, Tensor(a!) out, float? scale=None) -> ()",
     _write,

@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_gqa",
         _FOLDER / ".",
-        spec_sha256="7b2ebc15c79d6edd792de9f55d61ef2bda2265d7b949bc3718873006032ca5ae",
+        spec_sha256="11f9e159aedcb6297dc4cc750bad43186fac1481bee9b886a8bb53d2abcb5f87",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_gqa.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_gqa_f16",
         _FOLDER / "f16",
-        spec_sha256="c15ca87dc0b71bf6fba1084bfc997a726a2545db8f7e976ce8b0ee31fe860344",
+        spec_sha256="7fae804b83f014631f651a601b09facca932af79db461d70439946cdfab62a63",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/attention_gqa.wave.yaml",
         scalars=(
@@ -202,13 +202,13 @@ def _attention_gqa_out_fake(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale:
 
 
 _attention_gqa_op = define_operator(
-    "wavespec_b1d66771::attention_gqa",
+    "wavespec_e7316fa3::attention_gqa",
     "(Tensor q, Tensor k, Tensor v, float? scale=None) -> Tensor",
     _new,
     _attention_gqa_fake,
 )
 _attention_gqa_out_op = define_operator(
-    "wavespec_b1d66771::attention_gqa_out",
+    "wavespec_e7316fa3::attention_gqa_out",
     "(Tensor q, Tensor k, Tensor v, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_gqa_out_fake,

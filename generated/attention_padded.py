@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_padded",
         _FOLDER / ".",
-        spec_sha256="eab68f599a1d07e121491a7fc39b7cdc9980cbb725b13626e9a5343e4443801e",
+        spec_sha256="6c65369225fa33f20f21818cfa0f49668b2e221455c719b72536b2b410f1cdf9",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_padded.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_padded_f16",
         _FOLDER / "f16",
-        spec_sha256="fe324a7a327a2ad9e3d75701e65bd305ca7cbbacf09b8f859f4f01858afea0d7",
+        spec_sha256="993b0b1186da19b616b218756df27b24a4e0ca6e34386d51ec0cc8e34cdfb2f5",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/attention_padded.wave.yaml",
         scalars=(
@@ -255,13 +255,13 @@ def _attention_padded_out_fake(
 
 
 _attention_padded_op = define_operator(
-    "wavespec_58c944d3::attention_padded",
+    "wavespec_0506c4ce::attention_padded",
     "(Tensor q, Tensor k, Tensor v, Tensor count, float? scale=None) -> Tensor",
     _new,
     _attention_padded_fake,
 )
 _attention_padded_out_op = define_operator(
-    "wavespec_58c944d3::attention_padded_out",
+    "wavespec_0506c4ce::attention_padded_out",
     "(Tensor q, Tensor k, Tensor v, Tensor count, Tensor(a!) out, float? scale=None) -> ()",
     _write,
     _attention_padded_out_fake,

@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_paged_decode",
         _FOLDER / ".",
-        spec_sha256="9606b33993ea035cea315fdc427edb05b71ca6ed5245f4013b097a2d533afe87",
+        spec_sha256="5473cf88f5d71483ec469fa1341e4191b5c73efd0dd6327e1c980497cfa76765",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_paged_decode.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_paged_decode_f16",
         _FOLDER / "f16",
-        spec_sha256="c07289fb18fb455e0608df465b3b74c52f63218e5276f0efdab6ce621a061d76",
+        spec_sha256="51e4b7eb1b4137422c02cc066dbcf548c8bf8149a0d84cb594c3f85db5bfdd04",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_paged_decode.wave.yaml",
         scalars=(
@@ -323,14 +323,14 @@ def _attention_paged_decode_out_fake(
 
 
 _attention_paged_decode_op = define_operator(
-    "wavespec_9487a148::attention_paged_decode",
+    "wavespec_70c951b9::attention_paged_decode",
     "(Tensor q, Tensor keys, Tensor values, Tensor page, Tensor count, float? scale=None) -> (Tensor, "
     "Tensor, Tensor)",
     _new,
     _attention_paged_decode_fake,
 )
 _attention_paged_decode_out_op = define_operator(
-    "wavespec_9487a148::attention_paged_decode_out",
+    "wavespec_70c951b9::attention_paged_decode_out",
     "(Tensor q, Tensor keys, Tensor values, Tensor page, Tensor count, Tensor(a!) part, Tensor(b!) total, "
     "Tensor(c!) top, float? scale=None) -> ()",
     _write,

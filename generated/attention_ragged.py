@@ -28,7 +28,7 @@ _MEMBERS = {
     ("causal", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_causal",
         _FOLDER / "causal",
-        spec_sha256="957d1be3964857853b399ca5bf23c4f3de2237b60cf3d5d2d6b26fdbfec51136",
+        spec_sha256="c4712702e663c82d9e141874a5df94be850637e187ed4210a4414270c476f1ea",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -38,7 +38,7 @@ _MEMBERS = {
     ("causal", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_ragged_causal_f16",
         _FOLDER / "causal_f16",
-        spec_sha256="e106f517f958e5d4b21030ca29685c9a0a10e9954b4d744339c6ef5dce9a4695",
+        spec_sha256="ec1eb96b447c075fb324dd7336e0c8b4b01408d75670523dff65b2038989b59c",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -48,7 +48,7 @@ _MEMBERS = {
     ("full", torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "attention_ragged_full",
         _FOLDER / "full",
-        spec_sha256="ab2952472bb0eaae6b287cf97a4044a4ec7d43992f7c93718fe521daef7f0c14",
+        spec_sha256="c648d20c0f1e16be8fcfb6f07c91f537adf2c66053b00400a066b3f3ea9df6bf",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -58,7 +58,7 @@ _MEMBERS = {
     ("full", torch.float16, torch.float16, torch.float16): KernelSet(
         "attention_ragged_full_f16",
         _FOLDER / "full_f16",
-        spec_sha256="aede5a5d62393bad8ffcbd8a60bb70b9dfa7359e28fc4ad733f48e21f742487b",
+        spec_sha256="50041489a758e7ac3729f12c5871a97182df9c58db3915369ea7d09d6428d7b6",
         inputs=5,
         spec=_FOLDER.parents[1] / "specs/attention_ragged.wave.yaml",
         scalars=(
@@ -310,14 +310,14 @@ def _attention_ragged_out_fake(
 
 
 _attention_ragged_op = define_operator(
-    "wavespec_05de4cb3::attention_ragged",
+    "wavespec_1722391e::attention_ragged",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask, float? scale=None) -> "
     "Tensor",
     _new,
     _attention_ragged_fake,
 )
 _attention_ragged_out_op = define_operator(
-    "wavespec_05de4cb3::attention_ragged_out",
+    "wavespec_1722391e::attention_ragged_out",
     "(Tensor q, Tensor k, Tensor v, Tensor q_starts, Tensor k_starts, str mask, Tensor(a!) out, float? "
     "scale=None) -> ()",
     _write,

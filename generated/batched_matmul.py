@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "batched_matmul",
         _FOLDER / ".",
-        spec_sha256="d43fd25dce35f8effec1cdc9c1b626fcba0515454a490a88e8f648369ad84244",
+        spec_sha256="c97e3c01e239ee2a0b3db7234c20105c4d12f618f086d90e55ccc8fd21854446",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/batched_matmul.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "batched_matmul_f16",
         _FOLDER / "f16",
-        spec_sha256="ac1021a1f4c5c4e18ba95340e8acd022f322de7d0eb6752d907be201e792b33f",
+        spec_sha256="c744ab8564cc950f6d99e3431dd57984afdd28ac00e24337f2caa254709bb8c1",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/batched_matmul.wave.yaml",
     ),
@@ -138,13 +138,13 @@ def _batched_matmul_out_fake(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 _batched_matmul_op = define_operator(
-    "wavespec_5ab94519::batched_matmul",
+    "wavespec_dc8f00f3::batched_matmul",
     "(Tensor a, Tensor b) -> Tensor",
     _new,
     _batched_matmul_fake,
 )
 _batched_matmul_out_op = define_operator(
-    "wavespec_5ab94519::batched_matmul_out",
+    "wavespec_dc8f00f3::batched_matmul_out",
     "(Tensor a, Tensor b, Tensor(a!) out) -> ()",
     _write,
     _batched_matmul_out_fake,

@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "conv2d_depthwise",
         _FOLDER / ".",
-        spec_sha256="a6ca2bd19e2a46227e3864bd33bce29411e2dd1051d406775448fa769128e270",
+        spec_sha256="68b8a8eb0a78c3c8f7ef7c0e7a0486b6dd5ed676a893a7e8de8d1ba77a149574",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_depthwise.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "conv2d_depthwise_f16",
         _FOLDER / "f16",
-        spec_sha256="72b1832e8b08eea63ea8812dfdf3cad3c23953a79715e876bc13386ea21cd3d6",
+        spec_sha256="7c8b035106eb333a026559fd8efa30f665545cb1d92527c709799d4fde2ee7a5",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_depthwise.wave.yaml",
     ),
     (torch.float32, torch.float32): KernelSet(
         "conv2d_depthwise_f32",
         _FOLDER / "f32",
-        spec_sha256="a092e7562dabc7e72382c6a401e6b153e4e9e6e90079f23b8520476a35822969",
+        spec_sha256="0f37175d78bd79ee3ffcdb2454e550197f8496902cc817b51caa841ee4f895c4",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/conv2d_depthwise.wave.yaml",
     ),
@@ -185,13 +185,13 @@ def _conv2d_depthwise_out_fake(x: Tensor, w: Tensor, out: Tensor) -> None:
 
 
 _conv2d_depthwise_op = define_operator(
-    "wavespec_9950a2e9::conv2d_depthwise",
+    "wavespec_9f604044::conv2d_depthwise",
     "(Tensor x, Tensor w) -> Tensor",
     _new,
     _conv2d_depthwise_fake,
 )
 _conv2d_depthwise_out_op = define_operator(
-    "wavespec_9950a2e9::conv2d_depthwise_out",
+    "wavespec_9f604044::conv2d_depthwise_out",
     "(Tensor x, Tensor w, Tensor(a!) out) -> ()",
     _write,
     _conv2d_depthwise_out_fake,

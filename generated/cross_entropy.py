@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "cross_entropy",
         _FOLDER / ".",
-        spec_sha256="561c45a2f91f5838a7a72fd9081eae5a8dc49efa5645994155e1487267bc2a62",
+        spec_sha256="79ad7715b14579b6b755f94be23de4026261cf26edaa77bd57cc8b93a7ba8f07",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "cross_entropy_f16",
         _FOLDER / "f16",
-        spec_sha256="1376c0a50647ee742eec1236aa737959aeffcb62afb9bfe239671ad76bc2cf0a",
+        spec_sha256="fe35d467355f8f336daca07410c1bd2beed50204dc2db975916f805c671761d0",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "cross_entropy_bf16",
         _FOLDER / "bf16",
-        spec_sha256="7b3f00a6bd58ba86469cb99becc831bcca42d6729a8999a260ed464911d2f81a",
+        spec_sha256="d73b8a4ed0a29447fee062a19b4b7e1e0d13982f9f46d0d5416a395aa0b805b5",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy.wave.yaml",
     ),
@@ -145,13 +145,13 @@ def _cross_entropy_out_fake(x: Tensor, target: Tensor, out: Tensor) -> None:
 
 
 _cross_entropy_op = define_operator(
-    "wavespec_64fba46d::cross_entropy",
+    "wavespec_7b8ee7c2::cross_entropy",
     "(Tensor x, Tensor target) -> Tensor",
     _new,
     _cross_entropy_fake,
 )
 _cross_entropy_out_op = define_operator(
-    "wavespec_64fba46d::cross_entropy_out",
+    "wavespec_7b8ee7c2::cross_entropy_out",
     "(Tensor x, Tensor target, Tensor(a!) out) -> ()",
     _write,
     _cross_entropy_out_fake,

@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "cross_entropy_mean",
         _FOLDER / ".",
-        spec_sha256="ef83d8449de461e3adf6f02e5b42c71da2f1702af69139b7b94496534728bee9",
+        spec_sha256="750d91e6b3973dc67d3808727ef8d3c34de02a5c0e7a2145acd6e593710aded6",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy_mean.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "cross_entropy_mean_f16",
         _FOLDER / "f16",
-        spec_sha256="90b645fc67007d4bd38864f69709eedbe193525b788828d0f7af7814dfc85325",
+        spec_sha256="17a4d6bebd894eaf48137ea849e30ab6b8e07074f174b8da4ee971306ae59ca8",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy_mean.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "cross_entropy_mean_bf16",
         _FOLDER / "bf16",
-        spec_sha256="1ecb8e3a2da7ac2b4202e2899990b06d5c20db0d205c037bdcae59df1bec3019",
+        spec_sha256="e387c70d2ec2d8d137e47fb6ead522f7d51acf1be9e4831e3aaed45a4f6ba31d",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/cross_entropy_mean.wave.yaml",
     ),
@@ -156,13 +156,13 @@ def _cross_entropy_mean_out_fake(loss: Tensor, target: Tensor, mean: Tensor, tot
 
 
 _cross_entropy_mean_op = define_operator(
-    "wavespec_a71c8dbb::cross_entropy_mean",
+    "wavespec_e4b7d024::cross_entropy_mean",
     "(Tensor loss, Tensor target) -> (Tensor, Tensor)",
     _new,
     _cross_entropy_mean_fake,
 )
 _cross_entropy_mean_out_op = define_operator(
-    "wavespec_a71c8dbb::cross_entropy_mean_out",
+    "wavespec_e4b7d024::cross_entropy_mean_out",
     "(Tensor loss, Tensor target, Tensor(a!) mean, Tensor(b!) total) -> ()",
     _write,
     _cross_entropy_mean_out_fake,

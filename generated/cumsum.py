@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "cumsum",
         _FOLDER / ".",
-        spec_sha256="4919c4869a55092b8252f376b1868e56a280512931776de9235637018789e144",
+        spec_sha256="a36a4ad5bd54491a1102d504e57d1cd0f58d3a9b295faf1e2aedc075c9142d00",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/cumsum.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "cumsum_f16",
         _FOLDER / "f16",
-        spec_sha256="fc29024fae9df6ec5f7bf973721b4fb233d0e575cf147a5ab806be98a01f85db",
+        spec_sha256="d792a30728ac24ce1bc1a2dfe442da624c20e319f8f50acf376cdfbf70731939",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/cumsum.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "cumsum_bf16",
         _FOLDER / "bf16",
-        spec_sha256="70fa80a9ad4d2811d972857864a8e095836a5a4c892ee61c5af60971dc0e40f3",
+        spec_sha256="6ebf064577cc46726b6e2e269cd9756600bbadb4dbaa5ab1e4ab32f48b1e2296",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/cumsum.wave.yaml",
     ),
@@ -127,13 +127,13 @@ def _cumsum_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _cumsum_op = define_operator(
-    "wavespec_6d45db39::cumsum",
+    "wavespec_92be4407::cumsum",
     "(Tensor x) -> Tensor",
     _new,
     _cumsum_fake,
 )
 _cumsum_out_op = define_operator(
-    "wavespec_6d45db39::cumsum_out",
+    "wavespec_92be4407::cumsum_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _cumsum_out_fake,

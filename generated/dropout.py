@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "dropout",
         _FOLDER / ".",
-        spec_sha256="7aefd5aac4fa2b327479c403244ed5ead78a396a7e9b9e2930445db4964052ee",
+        spec_sha256="6a2cdf8a8b014a8b5e994bc174265461c0add91b98512d4720052f9c708e0643",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/dropout.wave.yaml",
         scalars=(
@@ -38,7 +38,7 @@ _MEMBERS = {
     (torch.float16,): KernelSet(
         "dropout_f16",
         _FOLDER / "f16",
-        spec_sha256="d97c853f5abd1d51309b1803687a1dbed28cfa7a58101d5a39b2cb21c91c9c67",
+        spec_sha256="1df78da934ed46e98bcf097e2ecf5a87c0d7747112677439df49878cd116455e",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/dropout.wave.yaml",
         scalars=(
@@ -49,7 +49,7 @@ _MEMBERS = {
     (torch.bfloat16,): KernelSet(
         "dropout_bf16",
         _FOLDER / "bf16",
-        spec_sha256="00bc510e66b5a53e62ac2125722059039e81eac9d0185968f807a2d29a2d96a7",
+        spec_sha256="cc142e1f662ac86bf6c95889fab859c883a709b5bd28c218e295ad5fca1d23b5",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/dropout.wave.yaml",
         scalars=(
@@ -152,13 +152,13 @@ def _dropout_out_fake(x: Tensor, out: Tensor, p: float = 0.5, seed: int = 0) -> 
 
 
 _dropout_op = define_operator(
-    "wavespec_fca4e2a4::dropout",
+    "wavespec_47da12ae::dropout",
     "(Tensor x, float p=0.5, SymInt seed=0) -> Tensor",
     _new,
     _dropout_fake,
 )
 _dropout_out_op = define_operator(
-    "wavespec_fca4e2a4::dropout_out",
+    "wavespec_47da12ae::dropout_out",
     "(Tensor x, Tensor(a!) out, float p=0.5, SymInt seed=0) -> ()",
     _write,
     _dropout_out_fake,

@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.bfloat16,): KernelSet(
         "embedding",
         _FOLDER / ".",
-        spec_sha256="8a7a19790ba721114edd77484b0ffd9373216c20ee3477524dd718f86f39832d",
+        spec_sha256="9c0455c1e1db2c46de4b0da7771b1fef9d9656050e5aeefe42ec1b1e3696a73e",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/embedding.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "embedding_f16",
         _FOLDER / "f16",
-        spec_sha256="99a0ec586f007dc7d87d21d6f350035ccd444d908b0cea33b48d5feb8cb0cf1a",
+        spec_sha256="9ef57f0e09e4b7fd736cce09583fc9d11f9c79eb648094b2957e1e27d902e71f",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/embedding.wave.yaml",
     ),
     (torch.float32,): KernelSet(
         "embedding_f32",
         _FOLDER / "f32",
-        spec_sha256="21817c788aab9bc1ef3ab96c08a558d8e40d2fcc1650a7e09b548724bd67668a",
+        spec_sha256="4f8f0348cdde4b34cd39ebe6a14f132e0bf20ad24b1e5447c9df9b41c71100a0",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/embedding.wave.yaml",
     ),
@@ -144,13 +144,13 @@ def _embedding_out_fake(token: Tensor, table: Tensor, out: Tensor) -> None:
 
 
 _embedding_op = define_operator(
-    "wavespec_c9e2edb6::embedding",
+    "wavespec_35728635::embedding",
     "(Tensor token, Tensor table) -> Tensor",
     _new,
     _embedding_fake,
 )
 _embedding_out_op = define_operator(
-    "wavespec_c9e2edb6::embedding_out",
+    "wavespec_35728635::embedding_out",
     "(Tensor token, Tensor table, Tensor(a!) out) -> ()",
     _write,
     _embedding_out_fake,

@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "grouped_gemm",
         _FOLDER / ".",
-        spec_sha256="0279873a5c03d3be4c886abf9a1292548ef00b1533cd21b6500e330193f7e354",
+        spec_sha256="bd69c558ad96558d3d154b6b622656d1d9702c11f8ab160baf6162284c98d66a",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/grouped_gemm.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "grouped_gemm_f16",
         _FOLDER / "f16",
-        spec_sha256="ea650f7ee7b537af349771627213524739f2b2366a02bb7a4b97652c5f9cdde1",
+        spec_sha256="fe61d1488525cf72980522ee2a9189b55a397ef30198401a0e1de05c212510ee",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/grouped_gemm.wave.yaml",
     ),
@@ -155,13 +155,13 @@ def _grouped_gemm_out_fake(x: Tensor, w: Tensor, offsets: Tensor, out: Tensor) -
 
 
 _grouped_gemm_op = define_operator(
-    "wavespec_56f62340::grouped_gemm",
+    "wavespec_cdfe5a8f::grouped_gemm",
     "(Tensor x, Tensor w, Tensor offsets) -> Tensor",
     _new,
     _grouped_gemm_fake,
 )
 _grouped_gemm_out_op = define_operator(
-    "wavespec_56f62340::grouped_gemm_out",
+    "wavespec_cdfe5a8f::grouped_gemm_out",
     "(Tensor x, Tensor w, Tensor offsets, Tensor(a!) out) -> ()",
     _write,
     _grouped_gemm_out_fake,

@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.float32, torch.float32, torch.float32): KernelSet(
         "layer_norm",
         _FOLDER / ".",
-        spec_sha256="0f462327730059ca8cb392510d64b9baa63b3dfbb12cabd6a6ff3aed453462be",
+        spec_sha256="0217c7b38fad74fdc23ef3548e96f6f882a4598209362cd413838ce643683810",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "layer_norm_f16",
         _FOLDER / "f16",
-        spec_sha256="1e6a55d6694ba78930a3be58cb4ff1abd7753d495d289d54056cd8f6ca651d1c",
+        spec_sha256="2105756af63d0ccd44b5a6dcbbd2609ce93a1bf1f1289674509cc7f874608056",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
         scalars=(
@@ -47,7 +47,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "layer_norm_bf16",
         _FOLDER / "bf16",
-        spec_sha256="a1a64fe02c2337ce2ea6cce6513c26979373883da54d3e05e948a18e444e25e6",
+        spec_sha256="9ff94894ef7c3e89c9e27135d53045cc9bbbf59fd05d2204de229442f2074a92",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/layer_norm.wave.yaml",
         scalars=(
@@ -202,13 +202,13 @@ def _layer_norm_out_fake(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor, e
 
 
 _layer_norm_op = define_operator(
-    "wavespec_146faf5f::layer_norm",
+    "wavespec_ef7e47d1::layer_norm",
     "(Tensor x, Tensor weight, Tensor bias, float eps=1e-05) -> Tensor",
     _new,
     _layer_norm_fake,
 )
 _layer_norm_out_op = define_operator(
-    "wavespec_146faf5f::layer_norm_out",
+    "wavespec_ef7e47d1::layer_norm_out",
     "(Tensor x, Tensor weight, Tensor bias, Tensor(a!) out, float eps=1e-05) -> ()",
     _write,
     _layer_norm_out_fake,

@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_gelu",
         _FOLDER / ".",
-        spec_sha256="779c7ab0bd4f3a1a55b78fc8ce61284e5ae0d84afa23a60b41c3403f6a1acf21",
+        spec_sha256="4e749cdf37700b7459293ad81d8d3af40011c69b8279dc206c8f93b2772ec1a4",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_gelu.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_gelu_f16",
         _FOLDER / "f16",
-        spec_sha256="dbe68adb33e005a069dde8c09d74fbb48087a50801c3a02faa361172f2e0d928",
+        spec_sha256="48bf3a0b899e6231fcf36282926e177292fd5ecb502d3d378b75289e1d033555",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_gelu.wave.yaml",
     ),
@@ -148,13 +148,13 @@ def _linear_gelu_out_fake(a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> No
 
 
 _linear_gelu_op = define_operator(
-    "wavespec_0e837744::linear_gelu",
+    "wavespec_d3484edb::linear_gelu",
     "(Tensor a, Tensor b, Tensor bias) -> Tensor",
     _new,
     _linear_gelu_fake,
 )
 _linear_gelu_out_op = define_operator(
-    "wavespec_0e837744::linear_gelu_out",
+    "wavespec_d3484edb::linear_gelu_out",
     "(Tensor a, Tensor b, Tensor bias, Tensor(a!) out) -> ()",
     _write,
     _linear_gelu_out_fake,

@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_i4",
         _FOLDER / ".",
-        spec_sha256="ee36cf314a1a45c953df5e87e6af861a20db5b8ca3cc0d64755ba73801538bfb",
+        spec_sha256="3522a1d9cd9b9217d1bb83f323be89ab899ec233564399b6729b44781050ee9c",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_i4.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "linear_i4_f16",
         _FOLDER / "f16",
-        spec_sha256="69a5c1d5b5f76af37a21d1a6a495afefd1b85dbb537e715fd7f5effd34d2f4c1",
+        spec_sha256="a8d1251488069c8546912b172752d6b359b3d3c879d5c6571e057c29dfef96d7",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_i4.wave.yaml",
     ),
@@ -159,13 +159,13 @@ def _linear_i4_out_fake(x: Tensor, w: Tensor, scale: Tensor, out: Tensor) -> Non
 
 
 _linear_i4_op = define_operator(
-    "wavespec_2a428603::linear_i4",
+    "wavespec_07f203cc::linear_i4",
     "(Tensor x, Tensor w, Tensor scale) -> Tensor",
     _new,
     _linear_i4_fake,
 )
 _linear_i4_out_op = define_operator(
-    "wavespec_2a428603::linear_i4_out",
+    "wavespec_07f203cc::linear_i4_out",
     "(Tensor x, Tensor w, Tensor scale, Tensor(a!) out) -> ()",
     _write,
     _linear_i4_out_fake,

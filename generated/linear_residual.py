@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_residual",
         _FOLDER / ".",
-        spec_sha256="2238c2b7c19bf97fa4412daa6106c23cae2763f5c4ef4444e34cd2f95bc91716",
+        spec_sha256="1f9bdfb5ddfe784b9f778c3080faf477274fbfbe7d234267e6e771fd6c4fbd3f",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_residual.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_residual_f16",
         _FOLDER / "f16",
-        spec_sha256="2de0e65c3671bf67cf6711d41c46c32a8622b38fb2b510ab526a7a37fd7ff873",
+        spec_sha256="f26e232694d23695b1076b72ad0b2af3bbabdd9e33dde382d14fdd405f2c62e4",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_residual.wave.yaml",
     ),
@@ -156,13 +156,13 @@ def _linear_residual_out_fake(a: Tensor, b: Tensor, residual: Tensor, out: Tenso
 
 
 _linear_residual_op = define_operator(
-    "wavespec_9a36ddfd::linear_residual",
+    "wavespec_50c5083a::linear_residual",
     "(Tensor a, Tensor b, Tensor residual) -> Tensor",
     _new,
     _linear_residual_fake,
 )
 _linear_residual_out_op = define_operator(
-    "wavespec_9a36ddfd::linear_residual_out",
+    "wavespec_50c5083a::linear_residual_out",
     "(Tensor a, Tensor b, Tensor residual, Tensor(a!) out) -> ()",
     _write,
     _linear_residual_out_fake,

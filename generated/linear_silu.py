@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_silu",
         _FOLDER / ".",
-        spec_sha256="488d9077dfba1d93201d7bc7889729f792d4e60ac32154484f7fc9883d2e9fca",
+        spec_sha256="2693c405da96276caa299d06399c7dad3ffb279048f3512c438fdf492edba163",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_silu.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_silu_f16",
         _FOLDER / "f16",
-        spec_sha256="da8271b1867f61584c62478ec3ab2757bbce5a1e4b7b31d57af57c7c82de3667",
+        spec_sha256="36cf8c8019f701fc2fd0e200b890b8039842e7073e920f16436cfba54ce0f88c",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_silu.wave.yaml",
     ),
@@ -149,13 +149,13 @@ def _linear_silu_out_fake(a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> No
 
 
 _linear_silu_op = define_operator(
-    "wavespec_bbc9d2be::linear_silu",
+    "wavespec_ef31ddd1::linear_silu",
     "(Tensor a, Tensor b, Tensor bias) -> Tensor",
     _new,
     _linear_silu_fake,
 )
 _linear_silu_out_op = define_operator(
-    "wavespec_bbc9d2be::linear_silu_out",
+    "wavespec_ef31ddd1::linear_silu_out",
     "(Tensor a, Tensor b, Tensor bias, Tensor(a!) out) -> ()",
     _write,
     _linear_silu_out_fake,

@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "linear_swiglu",
         _FOLDER / ".",
-        spec_sha256="5eba902b70ce887b8c6a0f9f8da847aa1b0fe625c668c75428c795e6873d86b2",
+        spec_sha256="777ae7d2e027b35ae5ff6c2c6f630ed90b1a750134df88f9c2b887a22544d26d",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_swiglu.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "linear_swiglu_f16",
         _FOLDER / "f16",
-        spec_sha256="dc41e9744ff152984ba1636e74c2fed9bc239023645c847937f883f3ac344ec2",
+        spec_sha256="456b4a42a3979c146146e73915acd8e1cde4da9864663c3abe8cf4afe4eaa7e5",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/linear_swiglu.wave.yaml",
     ),
@@ -157,13 +157,13 @@ def _linear_swiglu_out_fake(x: Tensor, a: Tensor, b: Tensor, out: Tensor) -> Non
 
 
 _linear_swiglu_op = define_operator(
-    "wavespec_927a8bf0::linear_swiglu",
+    "wavespec_b0f673c2::linear_swiglu",
     "(Tensor x, Tensor a, Tensor b) -> Tensor",
     _new,
     _linear_swiglu_fake,
 )
 _linear_swiglu_out_op = define_operator(
-    "wavespec_927a8bf0::linear_swiglu_out",
+    "wavespec_b0f673c2::linear_swiglu_out",
     "(Tensor x, Tensor a, Tensor b, Tensor(a!) out) -> ()",
     _write,
     _linear_swiglu_out_fake,

@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "log_softmax",
         _FOLDER / ".",
-        spec_sha256="a2933ca4c6e5f64068e396bc582084c38c3987f8d0b51dc112e62c30eecb13a9",
+        spec_sha256="bb3d4ac5407c2ba28e8398eeae7bb5aaf76dd38acfed939a12836f467be8b0b0",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/log_softmax.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "log_softmax_f16",
         _FOLDER / "f16",
-        spec_sha256="f84eb2ba54093d6b20ae8088cb7c3a123f3dbdc50d83f27dc12f7c0d632f2300",
+        spec_sha256="eac4adf729b18f47f0256720d57f865219b60a7023563037624960becd09b624",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/log_softmax.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "log_softmax_bf16",
         _FOLDER / "bf16",
-        spec_sha256="3422bd343ad859a972502d96315f81724f6fb02960b7ad01c4dfb6760aeb43fe",
+        spec_sha256="d01c6748d3329767a9b16bf22287105ef7d1541a3b04945930e597b7024f5d46",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/log_softmax.wave.yaml",
     ),
@@ -127,13 +127,13 @@ def _log_softmax_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _log_softmax_op = define_operator(
-    "wavespec_df0af0f7::log_softmax",
+    "wavespec_66001534::log_softmax",
     "(Tensor x) -> Tensor",
     _new,
     _log_softmax_fake,
 )
 _log_softmax_out_op = define_operator(
-    "wavespec_df0af0f7::log_softmax_out",
+    "wavespec_66001534::log_softmax_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _log_softmax_out_fake,

@@ -19,14 +19,14 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "matmul_bf16",
         _FOLDER / "bf16",
-        spec_sha256="cd039bb58c657ebb4d18ba541aaf95715985b0c649bd7c7cb6936b28449bcd3c",
+        spec_sha256="0e66048fdd8525c9db12180d5001f829fc4f0dd553f6cf0c7e50bb7c581c2cd5",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul.wave.yaml",
     ),
     (torch.float16, torch.float16): KernelSet(
         "matmul_f16",
         _FOLDER / "f16",
-        spec_sha256="bbf1ecdb0b7d17f8edd4d4a5c7666c46b6e496091fc02226572e866a0e3eb438",
+        spec_sha256="ec7fc97c4d45f9b0d3abb9a953f0f57c674a6fcfe2dc418186ca7b1fb5458569",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul.wave.yaml",
     ),
@@ -124,13 +124,13 @@ def _matmul_out_fake(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 _matmul_op = define_operator(
-    "wavespec_42c8c7aa::matmul",
+    "wavespec_817a042b::matmul",
     "(Tensor a, Tensor b) -> Tensor",
     _new,
     _matmul_fake,
 )
 _matmul_out_op = define_operator(
-    "wavespec_42c8c7aa::matmul_out",
+    "wavespec_817a042b::matmul_out",
     "(Tensor a, Tensor b, Tensor(a!) out) -> ()",
     _write,
     _matmul_out_fake,

@@ -20,28 +20,28 @@ _MEMBERS = {
     (torch.bfloat16, "nt"): KernelSet(
         "matmul_layouts_bf16_nt",
         _FOLDER / "bf16_nt",
-        spec_sha256="7a819152ec788a6d8322549e77e80e24391b88eb5e4094df816158c6d9342986",
+        spec_sha256="34c53134f9c4688d94bfd91ef83c4045c73c44a24ef4501e73f77cae816dd054",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nn"): KernelSet(
         "matmul_layouts_f16_nn",
         _FOLDER / "f16_nn",
-        spec_sha256="e1dba2209b70a6bd9bdd895545448fc1618a4cc4c1dfa893bcfd00d302d4f261",
+        spec_sha256="2eddcb6db3e99c45fbba90c176ba9d5a80ba774dc32e0dc955297635aaa7daa1",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "nt"): KernelSet(
         "matmul_layouts_f16_nt",
         _FOLDER / "f16_nt",
-        spec_sha256="0ae9d6c0f3066ceaec298c4594c044c417cb6df600c199a3e00f3ecc2d3cbc89",
+        spec_sha256="2c6c9b9e3c3c5410a7f401062a0a9efe86076e4b8f7ca67d2d844e751e5ad925",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
     (torch.float16, "tn"): KernelSet(
         "matmul_layouts_f16_tn",
         _FOLDER / "f16_tn",
-        spec_sha256="b2922bd0fb381296f7c31e35621cbd0af941d50989904a7377ebd4f4818c3ad6",
+        spec_sha256="2cbeae4a7f593b4785cc713600985e2b719778d33c6591b8b8ce43a4e34f0e0e",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/matmul_layouts.wave.yaml",
     ),
@@ -167,13 +167,13 @@ def _matmul_layouts_out_fake(a: Tensor, b: Tensor, layout: str, out: Tensor) -> 
 
 
 _matmul_layouts_op = define_operator(
-    "wavespec_783a0bb8::matmul_layouts",
+    "wavespec_68233b86::matmul_layouts",
     "(Tensor a, Tensor b, str layout) -> Tensor",
     _new,
     _matmul_layouts_fake,
 )
 _matmul_layouts_out_op = define_operator(
-    "wavespec_783a0bb8::matmul_layouts_out",
+    "wavespec_68233b86::matmul_layouts_out",
     "(Tensor a, Tensor b, str layout, Tensor(a!) out) -> ()",
     _write,
     _matmul_layouts_out_fake,

@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "qk_norm_rope",
         _FOLDER / ".",
-        spec_sha256="52c7bdfac6988cf5a0ba24bf1f0f8e41ed138ab178ada406d1b2fc7793b7f6d2",
+        spec_sha256="487cf6c29f428661d750ae8e4e248fe33fa559da4f894d184a8f19090b233bf1",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/qk_norm_rope.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16, torch.float16): KernelSet(
         "qk_norm_rope_f16",
         _FOLDER / "f16",
-        spec_sha256="7b81ee07e9ff3c67bb1037c23d17d6d7c0a7bcf62a6e2424e0704cb5671aad68",
+        spec_sha256="cb82dc67fd81a2c755b2699f9ea9226772f85c26b2ce6f7e4014252122ab9b93",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/qk_norm_rope.wave.yaml",
     ),
     (torch.float32, torch.float32, torch.float32, torch.float32): KernelSet(
         "qk_norm_rope_f32",
         _FOLDER / "f32",
-        spec_sha256="f492b4bf91d2d44bd4a281f4ec72efd856930005b9f214a801b7e8830a7505fe",
+        spec_sha256="483393fd69aed99dce2dcdb2308563b89bb7e3e9caf287fafa292e8404af4bca",
         inputs=4,
         spec=_FOLDER.parents[1] / "specs/qk_norm_rope.wave.yaml",
     ),
@@ -233,13 +233,13 @@ def _qk_norm_rope_out_fake(x: Tensor, weight: Tensor, cos: Tensor, sin: Tensor, 
 
 
 _qk_norm_rope_op = define_operator(
-    "wavespec_77b5613a::qk_norm_rope",
+    "wavespec_7eb33d38::qk_norm_rope",
     "(Tensor x, Tensor weight, Tensor cos, Tensor sin) -> Tensor",
     _new,
     _qk_norm_rope_fake,
 )
 _qk_norm_rope_out_op = define_operator(
-    "wavespec_77b5613a::qk_norm_rope_out",
+    "wavespec_7eb33d38::qk_norm_rope_out",
     "(Tensor x, Tensor weight, Tensor cos, Tensor sin, Tensor(a!) out) -> ()",
     _write,
     _qk_norm_rope_out_fake,

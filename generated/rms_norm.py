@@ -27,7 +27,7 @@ _MEMBERS = {
     (torch.float32, torch.float32): KernelSet(
         "rms_norm",
         _FOLDER / ".",
-        spec_sha256="06738b4d69b46864b6f65db4725278902cee0890cf212ae1c5bea8415d8d896d",
+        spec_sha256="d681817e6d2dd39a2354446c3e33d890a9177cc0589a1e89190a953a28b955fc",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/rms_norm.wave.yaml",
         scalars=(
@@ -37,7 +37,7 @@ _MEMBERS = {
     (torch.float16, torch.float16): KernelSet(
         "rms_norm_f16",
         _FOLDER / "f16",
-        spec_sha256="8997f1f146d565bd164820189fd5da508bb20bd0ff0d9d813917a1b8d92c6899",
+        spec_sha256="4b93eb4a7eaba99596522ac4b3e94b1b0d90f90300ffdd4e7047fa32eda32187",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/rms_norm.wave.yaml",
         scalars=(
@@ -47,7 +47,7 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16): KernelSet(
         "rms_norm_bf16",
         _FOLDER / "bf16",
-        spec_sha256="def430a3d1c99a02f6a2ebaf86d75bdfbc9a28a03a474dc3c3702c7d6bf7943c",
+        spec_sha256="93ac6142f300564c6359c83b5f144379c20761c2ae5061ebb6db2c2d8bf2a686",
         inputs=2,
         spec=_FOLDER.parents[1] / "specs/rms_norm.wave.yaml",
         scalars=(
@@ -173,13 +173,13 @@ def _rms_norm_out_fake(x: Tensor, weight: Tensor, out: Tensor, eps: float = 1e-0
 
 
 _rms_norm_op = define_operator(
-    "wavespec_97745241::rms_norm",
+    "wavespec_a93d50ef::rms_norm",
     "(Tensor x, Tensor weight, float eps=1e-06) -> Tensor",
     _new,
     _rms_norm_fake,
 )
 _rms_norm_out_op = define_operator(
-    "wavespec_97745241::rms_norm_out",
+    "wavespec_a93d50ef::rms_norm_out",
     "(Tensor x, Tensor weight, Tensor(a!) out, float eps=1e-06) -> ()",
     _write,
     _rms_norm_out_fake,

@@ -18,21 +18,21 @@ _MEMBERS = {
     (torch.bfloat16, torch.bfloat16, torch.bfloat16): KernelSet(
         "rope",
         _FOLDER / ".",
-        spec_sha256="734612e1e622cb18860eaeef919e64199ee8a07d9685f301567b7238c3946d40",
+        spec_sha256="531abe3d999bc58e285fc4ab53a8f9920d9f5be3942d5c9f32c18db55d56e2eb",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/rope.wave.yaml",
     ),
     (torch.float16, torch.float16, torch.float16): KernelSet(
         "rope_f16",
         _FOLDER / "f16",
-        spec_sha256="7b23fd14ac0df5511bfb84fc1fcbeed0ef6653e72073b065d81fcd2753035769",
+        spec_sha256="3c67d91b9720730a5b7f7eafeedc507eb54e2871b60ec23a5bb5f5050858312f",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/rope.wave.yaml",
     ),
     (torch.float32, torch.float32, torch.float32): KernelSet(
         "rope_f32",
         _FOLDER / "f32",
-        spec_sha256="f254a1140169d73262bdae2123821dd9a7b054748969f64a38abc63c83b07eac",
+        spec_sha256="539ff39962a3f81ee3f934b732febf6523fb556c1708a87a0461feb0b4804685",
         inputs=3,
         spec=_FOLDER.parents[1] / "specs/rope.wave.yaml",
     ),
@@ -213,13 +213,13 @@ def _rope_out_fake(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
 
 
 _rope_op = define_operator(
-    "wavespec_c8394bd6::rope",
+    "wavespec_fe349cce::rope",
     "(Tensor x, Tensor cos, Tensor sin) -> Tensor",
     _new,
     _rope_fake,
 )
 _rope_out_op = define_operator(
-    "wavespec_c8394bd6::rope_out",
+    "wavespec_fe349cce::rope_out",
     "(Tensor x, Tensor cos, Tensor sin, Tensor(a!) out) -> ()",
     _write,
     _rope_out_fake,

@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.bfloat16,): KernelSet(
         "silu_and_mul",
         _FOLDER / ".",
-        spec_sha256="2f6f7cbacb105c1f241d3f9a3ccd8a1fa2a5f15f845e13d1fdba18072d5547f8",
+        spec_sha256="68f0e4229ba2628609ab6ae26ec2e45c618e595cbbae78398224c7ef3b219071",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/silu_and_mul.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "silu_and_mul_f16",
         _FOLDER / "f16",
-        spec_sha256="dcc13569b87b229cdaca4ae054391bccdd8bd1981a219783d1cba3c6cdc2ea4b",
+        spec_sha256="b714c1c2474ac2ef125e2aec35a092bd979743d7297ad8672d409ef36b2e5926",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/silu_and_mul.wave.yaml",
     ),
     (torch.float32,): KernelSet(
         "silu_and_mul_f32",
         _FOLDER / "f32",
-        spec_sha256="761e21e9e7c0730d0124a09cce8761b9fe766b99263631f1ae79bbac20c765af",
+        spec_sha256="a1a60919b0040e17c511b176207566b01e3ccbddfdc759656b4f0fb41a1c253e",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/silu_and_mul.wave.yaml",
     ),
@@ -143,13 +143,13 @@ def _silu_and_mul_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _silu_and_mul_op = define_operator(
-    "wavespec_898b3db5::silu_and_mul",
+    "wavespec_64f9912c::silu_and_mul",
     "(Tensor x) -> Tensor",
     _new,
     _silu_and_mul_fake,
 )
 _silu_and_mul_out_op = define_operator(
-    "wavespec_898b3db5::silu_and_mul_out",
+    "wavespec_64f9912c::silu_and_mul_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _silu_and_mul_out_fake,

@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "softmax",
         _FOLDER / ".",
-        spec_sha256="84900c78acea1e4144e92efb6b021a3146c301d0a0188f806bdb7c0602ef9777",
+        spec_sha256="6a428fdf5312fe21c2f2492f3680510752d5d0436007643c5a463825598b9f39",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/softmax.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "softmax_f16",
         _FOLDER / "f16",
-        spec_sha256="9c09b0fb79199339ff16ce2b98bc33348fe4ccb78f57ca5b91e43b466a4a23f8",
+        spec_sha256="bf7c5318a2bbcfdda3968fc919309de728bd85ede34c4653a3d4b97cf7670f1f",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/softmax.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "softmax_bf16",
         _FOLDER / "bf16",
-        spec_sha256="d16cd980087b99b683c4e1908e1671f4638dcc7e00f23aea84593bbb9b1cb629",
+        spec_sha256="1ea54abd449a15f44a6e230da84a01e8a9b90fa701954c7d0b2a1443d426c482",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/softmax.wave.yaml",
     ),
@@ -127,13 +127,13 @@ def _softmax_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _softmax_op = define_operator(
-    "wavespec_98f27324::softmax",
+    "wavespec_f5b201c9::softmax",
     "(Tensor x) -> Tensor",
     _new,
     _softmax_fake,
 )
 _softmax_out_op = define_operator(
-    "wavespec_98f27324::softmax_out",
+    "wavespec_f5b201c9::softmax_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _softmax_out_fake,

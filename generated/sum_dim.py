@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "sum_dim",
         _FOLDER / ".",
-        spec_sha256="555f589eedaa902ab27cb82a722669a5c18868f8d8d6c8a7937a61718ac2d927",
+        spec_sha256="84aa86682da8f8676fa87ef6d1129f81a27403a596591a2d1987ad53e13f3677",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/sum_dim.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "sum_dim_f16",
         _FOLDER / "f16",
-        spec_sha256="d86d83933548d9016fd1d83b638a03bef6921a89471959faf5ef74e72599f153",
+        spec_sha256="3ddbf1d2344ce03c51ec63a9f60ef712cd1e5b8aad216ddb1121851d942d28d1",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/sum_dim.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "sum_dim_bf16",
         _FOLDER / "bf16",
-        spec_sha256="541b816561342acc73fea2ad7511551354fafc65456c178f4c243f4c8adff5ec",
+        spec_sha256="fc635b9cc0161c92501ec3ae7da804b6215cb6f62e8e0bffa3943b07012a7cfd",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/sum_dim.wave.yaml",
     ),
@@ -128,13 +128,13 @@ def _sum_dim_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _sum_dim_op = define_operator(
-    "wavespec_0fd19bad::sum_dim",
+    "wavespec_4b1a4184::sum_dim",
     "(Tensor x) -> Tensor",
     _new,
     _sum_dim_fake,
 )
 _sum_dim_out_op = define_operator(
-    "wavespec_0fd19bad::sum_dim_out",
+    "wavespec_4b1a4184::sum_dim_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _sum_dim_out_fake,

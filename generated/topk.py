@@ -18,21 +18,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "topk",
         _FOLDER / ".",
-        spec_sha256="f2871925ab7fa70ee646ee0d1944e40e4c4045342bdd803b33b65729cbfe44d0",
+        spec_sha256="c26a4df5c88ad8d10478b7dccc72391bbc0e3ffcde42b17ae5494b4ae5de17de",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/topk.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "topk_f16",
         _FOLDER / "f16",
-        spec_sha256="64d6cb39d4c44bf5bc121af22989950dcc69770f25e5bb0ec78606ed373ce9b0",
+        spec_sha256="58c1b61b843190efc654c0a946b1214866bc6b2dcfb96dfe9c8824cfe8cbbfcd",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/topk.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "topk_bf16",
         _FOLDER / "bf16",
-        spec_sha256="86ae51dd3e305d5a84432e2e20fd5abcace5e0f020e28419baa989eaf72b5c01",
+        spec_sha256="026395b5cfb8b2576d0ed1307a660e944cc05309a3752eda09beb37d5382e5d4",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/topk.wave.yaml",
     ),
@@ -139,13 +139,13 @@ def _topk_out_fake(x: Tensor, values: Tensor, indices: Tensor) -> None:
 
 
 _topk_op = define_operator(
-    "wavespec_45205ad5::topk",
+    "wavespec_b08a9a7e::topk",
     "(Tensor x) -> (Tensor, Tensor)",
     _new,
     _topk_fake,
 )
 _topk_out_op = define_operator(
-    "wavespec_45205ad5::topk_out",
+    "wavespec_b08a9a7e::topk_out",
     "(Tensor x, Tensor(a!) values, Tensor(b!) indices) -> ()",
     _write,
     _topk_out_fake,

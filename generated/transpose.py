@@ -19,21 +19,21 @@ _MEMBERS = {
     (torch.float32,): KernelSet(
         "transpose",
         _FOLDER / ".",
-        spec_sha256="e58c37eee429484edc48691e473de2251f891eeddb3d0b5889ae26fb496759a5",
+        spec_sha256="a4d7a24d6e1ddb677ba5bfb2f99e5bdaf287dc10abfcc6056b3bb77535500bf2",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/transpose.wave.yaml",
     ),
     (torch.float16,): KernelSet(
         "transpose_f16",
         _FOLDER / "f16",
-        spec_sha256="42f75087c18c47e5d423009a185b8c982860dc83456dcf86afd807a5fab052bc",
+        spec_sha256="db0e9fcb2925570ae00e909ec3cc0f7630d5687c1d29e8fa44c475aaa26afe3d",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/transpose.wave.yaml",
     ),
     (torch.bfloat16,): KernelSet(
         "transpose_bf16",
         _FOLDER / "bf16",
-        spec_sha256="f4211903ffdd06751ec5b0642f7e0edc9f596478c06547e1cce8092a3ab63377",
+        spec_sha256="aa256ad1c7522dcb1f8f44ac430853a12b1b5d28b310d884171a0bf894b59392",
         inputs=1,
         spec=_FOLDER.parents[1] / "specs/transpose.wave.yaml",
     ),
@@ -124,13 +124,13 @@ def _transpose_out_fake(x: Tensor, out: Tensor) -> None:
 
 
 _transpose_op = define_operator(
-    "wavespec_380b36b5::transpose",
+    "wavespec_295ef7a4::transpose",
     "(Tensor x) -> Tensor",
     _new,
     _transpose_fake,
 )
 _transpose_out_op = define_operator(
-    "wavespec_380b36b5::transpose_out",
+    "wavespec_295ef7a4::transpose_out",
     "(Tensor x, Tensor(a!) out) -> ()",
     _write,
     _transpose_out_fake,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 
 from wavespec.cache import CompileCache
@@ -113,24 +114,26 @@ def _made_by_workers(
     with tempfile.TemporaryDirectory() as folder:
         jobs = {
             CompileJob(
-                dump_yaml(part.spec),
-                part.machine.target,
-                (part.machine.variant,),
+                dump_yaml(parts[0].spec),
+                parts[0].machine.target,
+                tuple(part.machine.variant for part in parts),
                 Path(folder, f"{index}.wavespec"),
                 code,
-            ): part
-            for index, part in enumerate(todo)
+            ): parts
+            for index, parts in enumerate(_together(todo, code))
         }
         died: list[tuple[_Part, str]] = []
 
         def done(job: CompileJob, problem: str | None) -> None:
-            part = jobs[job]
-            report(f"{part.spec.name} for {part.machine.variant}")
+            for part in jobs[job]:
+                report(f"{part.spec.name} for {part.machine.variant}")
             if problem is None:
-                made[part.key] = unpack_artifact(job.output.read_bytes())
-                put_part(cache, part.key, made[part.key])
+                artifact = unpack_artifact(job.output.read_bytes())
+                for part, binary in zip(jobs[job], artifact.binaries, strict=True):
+                    made[part.key] = replace(artifact, binaries=(binary,))
+                    put_part(cache, part.key, made[part.key])
             elif problem.startswith(_DIED):
-                died.append((part, problem.removeprefix(f"{_DIED}: ")))
+                died.append((jobs[job][0], problem.removeprefix(f"{_DIED}: ")))
 
         CompilePool(workers, seconds_per_job=_SECONDS_PER_PART, cache=cache).run(list(jobs), math.inf, done)
         for part, problem in died:
@@ -139,3 +142,11 @@ def _made_by_workers(
                 where = part.spec.span_of("name")
                 raise CompilerFailure(where, f"{part.spec.name} for {part.machine.target}: {problem}.")
     return made
+
+
+def _together(parts: Iterable[_Part], code: bool) -> list[tuple[_Part, ...]]:
+    """Parts that make one job: the compiler takes each by itself, and what comes before it all of a case for a target,
+    whose launch interface is the same for every variant."""
+    if code:
+        return [(part,) for part in parts]
+    return [tuple(those) for _, those in groupby(parts, lambda part: (id(part.spec), part.machine.target))]

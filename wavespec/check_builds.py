@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, groupby
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
-from wavespec.pipeline import emit, part_key
+from wavespec.pipeline import Variants, part_key
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import in_case
 from wavespec.schema.resolve import TargetCase, cases_for_target, is_for, targets_of
@@ -71,30 +72,40 @@ def _parts(spec: KernelSpec, targets: Sequence[str]) -> list[Part]:
     ]
 
 
-def _problems_of(parts: Sequence[Part], workers: int | None) -> Iterable[tuple[Diagnostic, ...]]:
+def _problems_of(parts: Sequence[Part], workers: int | None) -> list[tuple[Diagnostic, ...]]:
+    cases = [tuple(those) for _, those in groupby(parts, lambda part: id(part.case))]
     workers = min(workers or len(os.sched_getaffinity(0)), len(parts) // (_FEWEST_FOR_PROCESSES // 2))
     if workers < 2:
-        return map(problems, parts)
+        return list(chain.from_iterable(map(problems_of_case, cases)))
     # Forked processes have the parts already; models of ops that are made from tables cannot be sent to others.
-    _SHARED[:] = parts
+    _SHARED[:] = cases
     with ProcessPoolExecutor(workers, multiprocessing.get_context("fork")) as pool:
-        return list(pool.map(_problems_at, range(len(parts)), chunksize=4))
+        return list(chain.from_iterable(pool.map(_problems_at, range(len(cases)), chunksize=4)))
 
 
-_SHARED: list[Part] = []
+_SHARED: list[tuple[Part, ...]] = []
 
 
-def _problems_at(index: int) -> tuple[Diagnostic, ...]:
-    return problems(_SHARED[index])
+def _problems_at(index: int) -> list[tuple[Diagnostic, ...]]:
+    return problems_of_case(_SHARED[index])
 
 
 def problems(part: Part) -> tuple[Diagnostic, ...]:
     """What stops one part from being built."""
-    try:
-        emit(part.case.spec, part.machine)
-    except WavespecError as error:
-        return error.diagnostics
-    return ()
+    return problems_of_case((part,))[0]
+
+
+def problems_of_case(parts: Sequence[Part]) -> list[tuple[Diagnostic, ...]]:
+    """What stops each of several machines from having a case."""
+    found: list[tuple[Diagnostic, ...]] = []
+    variants = Variants(parts[0].case.spec, parts[0].machine.target)
+    for part in parts:
+        try:
+            variants.emit(part.machine)
+            found.append(())
+        except WavespecError as error:
+            found.append(error.diagnostics)
+    return found
 
 
 def _merged(

@@ -31,7 +31,7 @@ from wavespec.runtime.manifest import artifact_files, file_stem, manifest_name, 
 from wavespec.schema import KernelSpec, loads
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.checking.partly_written import partly_written
-from wavespec.schema.families.check_family import inputs_of_members, place_of_size, value_of_call
+from wavespec.schema.families.check_family import inputs_of_members, place_of_size, scalars_of_members, value_of_call
 from wavespec.schema.families.expand import Family
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.families.load_family import is_family_file, loads_family
@@ -381,5 +381,6 @@ def _family_wrapper_input(family: Family, source: str, made: _Made) -> FamilyWra
             for member in family.members
         ),
         inputs=tuple(inputs_of_members(family.members)),
+        scalars=tuple(scalars_of_members(family.members)),
         command=made.command,
     )

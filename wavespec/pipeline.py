@@ -7,8 +7,10 @@ specs/*.wave.yaml -> KernelSpec -> ResolvedKernel -> tile kernel -> passes -> th
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -16,11 +18,14 @@ from wavespec.cache import CompileCache, cache_key
 from wavespec.collector import without_collecting
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
+from wavespec.emit.function import KernelFunction
 from wavespec.emit.interface import case_conditions, launch_interface, shaped_by
 from wavespec.emit.mlir_text import TooLong
 from wavespec.emit.ptxas import find_ptxas, ptxas_version, with_cubins
-from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
+from wavespec.emit.targets import EmittedModule, function_to_module, module_to_binaries, thread_to_function
+from wavespec.ir.comparing import is_same
 from wavespec.ir.kernel import Kernel as IRKernel
+from wavespec.ir.tile_ops import MMA
 from wavespec.ir.verifier import verify
 from wavespec.lower.check_arguments import check_arguments
 from wavespec.lower.contracts import are_checked
@@ -28,6 +33,7 @@ from wavespec.lower.limit_code import check_lines, too_much_code
 from wavespec.lower.order import PASSES
 from wavespec.lower.promote_shared import check_shared
 from wavespec.lower.spec_to_tile import ENSURES, spec_to_tile
+from wavespec.lower.tile_to_thread import TileToThread
 from wavespec.part_cache import get_part, put_part
 from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
@@ -47,6 +53,7 @@ T = TypeVar("T")
 FIRST_STAGE = "spec-to-tile"
 STAGES: tuple[str, ...] = (FIRST_STAGE, *(one.name for one in PASSES), "mlir", "isa")
 """Where ``wavespec show --after`` can stop."""
+_LAST_OF_TILES = STAGES[STAGES.index(TileToThread.name) - 1]
 
 
 @dataclass(slots=True)
@@ -74,11 +81,17 @@ def lower(spec: KernelSpec, machine: Machine, *, after: str = "", timings: Timin
 
 
 class Stage(NamedTuple):
-    """A kernel after one stage; ``changed``: whether the stage did anything to it."""
+    """A kernel after one stage; ``changed``: whether that did anything to it; ``machine``: as later ones see it."""
 
     name: str
     kernel: IRKernel
     changed: bool
+    machine: Machine
+
+    def is_like(self, other: Stage) -> bool:
+        """Whether all that follows is the same, up to the name of the machine, which is in messages."""
+        alike = replace(self.machine, variant=other.machine.variant)
+        return alike == other.machine and is_same(self.kernel, other.kernel)
 
 
 def stages_of(spec: KernelSpec, machine: Machine) -> Iterator[Stage]:
@@ -98,34 +111,79 @@ def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Ite
     kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved))
     verify(kernel)
     check_arguments(kernel, machine)
-    yield Stage(FIRST_STAGE, kernel, True)
+    yield Stage(FIRST_STAGE, kernel, True, machine)
     held = ENSURES
     for one in PASSES:
         before = kernel
-        kernel = timings.run(one.name, lambda one=one, kernel=kernel, held=held: one(kernel, machine, held))
+        kernel = timings.run(one.name, lambda one=one, of=(kernel, machine, held): one(*of))
         held = one.holding(held, machine)
         if one is PASSES[-1] and not are_checked():  # else it was verified after each pass
             verify(kernel)
-        yield Stage(one.name, kernel, kernel is not before)
+        if one.name == _LAST_OF_TILES:
+            machine = machine.narrowed({op["instruction"].partition(":")[0] for op in kernel.walk() if op.is_(MMA)})
+        yield Stage(one.name, kernel, kernel is not before, machine)
 
 
 def emit(spec: KernelSpec, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
     """The MLIR module of a spec for one machine, and its launch interface."""
-    timings = timings or Timings()
-    with naming_target(machine.target), without_collecting():
-        resolved = resolve(spec, machine.target)
-        return kernel_to_module(_lowered(resolved, machine, timings), machine, resolved, timings=timings)
+    return Variants(spec, machine.target).emit(machine, timings=timings)
 
 
-def kernel_to_module(
-    kernel: IRKernel, machine: Machine, resolved: ResolvedKernel, *, timings: Timings | None = None
-) -> EmittedModule:
+class _Made(NamedTuple):
+    """The last stage at the level of tiles, and what was made of it."""
+
+    tile: Stage
+    thread: IRKernel
+    function: KernelFunction
+
+
+class Variants:
+    """A kernel for the variants of one target: what several of them have in common is done once."""
+
+    def __init__(self, spec: KernelSpec, target: str) -> None:
+        self._spec, self._target = spec, target
+        self._made: list[_Made] = []
+
+    @cached_property
+    def _resolved(self) -> ResolvedKernel:
+        return resolve(self._spec, self._target)
+
+    def emit(self, machine: Machine, *, timings: Timings | None = None) -> EmittedModule:
+        """The MLIR module for one machine, and its launch interface: the same, whichever others there were before."""
+        timings = timings or Timings()
+        with naming_target(self._target), without_collecting():
+            made = self._made_for(machine, timings)
+            interface = launch_interface(made.thread, machine, self._resolved)
+            module = timings.run("mlir", lambda: function_to_module(made.function, machine, interface))
+            return _checked(module, made.thread, machine)
+
+    def _made_for(self, machine: Machine, timings: Timings) -> _Made:
+        stages = _stages(self._resolved, machine, timings)
+        tile = next(stage for stage in stages if stage.name == _LAST_OF_TILES)
+        for one in self._made:
+            if one.tile.is_like(tile):
+                return one
+        (last,) = deque(stages, maxlen=1)  # kernels on the way are gone as soon as the next one is there
+        function = timings.run("mlir", lambda: _function(last.kernel, last.machine))
+        self._made.append(_Made(tile, last.kernel, function))
+        return self._made[-1]
+
+
+def kernel_to_module(kernel: IRKernel, machine: Machine, resolved: ResolvedKernel) -> EmittedModule:
     """What `emit` makes, of the kernel after all passes."""
     interface = launch_interface(kernel, machine, resolved)
+    return _checked(function_to_module(_function(kernel, machine), machine, interface), kernel, machine)
+
+
+def _function(kernel: IRKernel, machine: Machine) -> KernelFunction:
     try:
-        module = (timings or Timings()).run("mlir", lambda: thread_to_module(kernel, machine, interface))
+        return thread_to_function(kernel, machine)
     except TooLong as error:
         raise too_much_code(error.lines, kernel, machine) from None
+
+
+def _checked(module: EmittedModule, kernel: IRKernel, machine: Machine) -> EmittedModule:
+    """The module, which the compiler behind takes in good time and the machine has room for."""
     check_lines(module.text, kernel, machine)
     if machine.concurrent_waves:
         check_shared(kernel, machine, module.interface.shared_memory_bytes)
@@ -134,8 +192,16 @@ def kernel_to_module(
 
 def emit_variant(spec: KernelSpec, machine: Machine) -> KernelArtifact:
     """What `build_variant` makes, without the machine code: the compiler does not run."""
-    module = emit(spec, machine)
-    return replace(module.interface, binaries=(module.binary(),), compiler=compiler_name())
+    return emit_variants(spec, (machine,))
+
+
+def emit_variants(spec: KernelSpec, chosen: Sequence[Machine]) -> KernelArtifact:
+    """The same for several variants of one target, joined."""
+    variants = Variants(spec, chosen[0].target)
+    modules = [variants.emit(machine) for machine in chosen]
+    return join_variants(
+        [replace(module.interface, binaries=(module.binary(),), compiler=compiler_name()) for module in modules]
+    )
 
 
 def build_variant(

@@ -13,12 +13,19 @@ from typing import Any
 
 import numpy as np
 
-_NAME = re.compile(r"global_atomic_(add|smin|smax|umin|umax|cmpswap|add_f32|add_f64|min_f64|max_f64)(_x2)?")
+_NAME = re.compile(
+    r"global_atomic_(add|smin|smax|umin|umax|and|or|xor|swap|cmpswap|add_f32|add_f64|min_f64|max_f64)(_x2)?"
+)
+_SIGNED = {f"{sign}{extreme}": extreme for sign in "su" for extreme in ("min", "max")}
 _TYPES = {"f32": np.float32, "f64": np.float64}
 _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda old, new: old + new,
     "min": np.fmin,
     "max": np.fmax,
+    "and": lambda old, new: old & new,
+    "or": lambda old, new: old | new,
+    "xor": lambda old, new: old ^ new,
+    "swap": lambda old, new: new,
 }
 
 
@@ -29,10 +36,25 @@ def with_atomics(kernel: type[Any]) -> type[Any]:
     class WithAtomics(kernel):
         def compile(self, i: Any) -> None:
             match = _NAME.fullmatch(i.base)
+            if i.base.startswith("s_bitset"):
+                i.fn = self._bit_set(i)
+                return
             if match is None:
                 super().compile(i)  # pyright: ignore[reportUnknownMemberType]
                 return
             i.fn = self._atomic(i, match[1], np.uint64 if match[2] else np.uint32)
+
+        def _bit_set(self, i: Any) -> Callable[[Any], None]:
+            """One bit of a scalar register, by which LLVM goes through the lanes that combine something."""
+            target, number = (emulator.Opd(text) for text in i.ops)
+            words, value = (2 if i.base.endswith("64") else 1), int(i.base[len("s_bitset")])
+
+            def run(wave: Any) -> None:
+                bit = 1 << (self.rs(wave, number, 1) & (32 * words - 1))
+                before = self.rs(wave, target, words)
+                self.ws(wave, target, before | bit if value else before & ~bit, words)
+
+            return run
 
         def _atomic(self, i: Any, name: str, plain: Any) -> Callable[[Any], None]:
             returns = bool(i.mod.get("sc0"))
@@ -41,9 +63,9 @@ def with_atomics(kernel: type[Any]) -> type[Any]:
             place, data, base = operands
             verb, _, suffix = name.partition("_")
             dtype = np.dtype(_TYPES.get(suffix, plain))
-            if verb[0] == "s":
+            if verb in ("smin", "smax"):
                 dtype = np.dtype(f"i{dtype.itemsize}")
-            join = None if verb == "cmpswap" else _JOINS[verb[-3:]]
+            join = None if verb == "cmpswap" else _JOINS[_SIGNED.get(verb, verb)]
             constant, words = int(str(i.mod.get("offset", 0)), 0), dtype.itemsize // 4
 
             def registers(wave: Any, first: int) -> Any:

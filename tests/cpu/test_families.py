@@ -23,6 +23,7 @@ from wavespec.runtime import ArgumentError, ArgumentTypeError
 from wavespec.runtime.manifest import pack_artifact
 from wavespec.schema.families.load_family import loads_family
 from wavespec.schema.language.family import Member
+from wavespec.targets.machine import machines
 from wavespec.tune import compile_pool
 
 LAYOUTS = [("nt", torch.float16), ("nn", torch.float16), ("tn", torch.float16), ("nt", torch.bfloat16)]
@@ -200,7 +201,8 @@ def to_build(members: Sequence[Member]) -> list[KernelToBuild]:
 
 
 @pytest.mark.rare
-def test_workers_give_the_bytes_of_this_process(tmp_path: Path) -> None:
+def test_workers_give_the_bytes_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wavespec.build_kernels.machines", machines)  # all variants, which other tests leave out
     members = loads_family(PRODUCT, "specs/product.wave.yaml").members
     cache = CompileCache(tmp_path / "cache")
     built = build_kernels(to_build(members), ["cpu", "gfx942"], cache=cache, workers=2)

@@ -34,7 +34,7 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 SPILLS = {
     "attention_masked_causal": {2: 132},
-    "attention_masked_window": {2: 112},
+    "attention_masked_window": {2: 132},
     "attention_extend": {2: 440},
     "attention_ragged_causal": {0: 132, 1: 120},
     "conv2d_nhwc": {17: 16},

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.emit.hopper_kernels import interface_of, single_product, specialised_gemm
-from tests.lower.hopper_gemms import TOGETHER, hopper_gemm
+from tests.lower.hopper_gemms import TOGETHER, hopper_gemm, rounded
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.targets import EmittedModule, module_to_binaries, thread_to_module
 from wavespec.emit.thread_to_mlir import thread_to_mlir
@@ -80,6 +80,12 @@ def test_specialised_gemm() -> None:
     assert [int(number) for kind, number in parameters if "b8" in kind] == [3, 4, 5], "maps by value, behind tensors"
     # 4 stages of 48 KiB, two slabs of 16 KiB, 8 signals
     assert module.interface.shared_memory_bytes == 4 * 49152 + 2 * 16384 + 8 * 8
+
+
+def test_turned_results_are_laid_down_by_transposed_matrix_stores() -> None:
+    text = emit(rounded(hopper_gemm(tile=(192, 64, 64), wave=(192, 64))), NVIDIA).text
+    stores = [line for line in text.splitlines() if "nvvm.stmatrix" in line]
+    assert len(stores) == 12 and all("layout = #nvvm.mma_layout<col>" in line for line in stores)
 
 
 @pytest.mark.compiles

@@ -18,8 +18,10 @@ from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import best_variant, build, emit, lower
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec, loads
+from wavespec.schema.old_values import Observed, with_old_values
 from wavespec.schema.resolve import complete_sizes
-from wavespec.sim.reference import reference
+from wavespec.schema.resolved import computation_of
+from wavespec.sim.reference import explain, results
 from wavespec.sim.simt import simulate
 from wavespec.targets.machine import machines
 from wavespec.tune.declared_inputs import held_by_inputs
@@ -54,7 +56,7 @@ def inputs_of(spec: KernelSpec, sizes: dict[str, int], *, whole: bool) -> tuple[
     held = held_by_inputs(spec, sizes)
     made: list[Tensor] = []
     for name, tensor in spec.tensors.items():
-        if tensor.role == "input":
+        if tensor.role != "output":
             shape, dtype = [sizes[dim] for dim in tensor.shape], TORCH[tensor.dtype]
             if tensor.values is not None:
                 made.append(draw(held[name], shape, dtype, random, whole=whole))
@@ -65,10 +67,13 @@ def inputs_of(spec: KernelSpec, sizes: dict[str, int], *, whole: bool) -> tuple[
     return tuple(made)
 
 
-def check(spec: KernelSpec, inputs: tuple[Tensor, ...], results: list[Tensor], *, whole: bool) -> None:
-    """Assert that results are those of the reference, or nearly."""
-    exact, theirs = tensors_of(reference(spec, *inputs)), tensors_of(reference(spec, *inputs, compute=None))
-    for name, result, right, own in zip(_names(spec, "output"), results, exact, theirs, strict=True):
+def check(observed: Observed, inputs: tuple[Tensor, ...], written: list[Tensor], *, whole: bool) -> None:
+    """Assert that results are those of the reference, or nearly, and old values those of some order."""
+    context = explain(observed, inputs, written, {})
+    assert not context.impossible, context.impossible
+    exact = tensors_of(results(context))
+    theirs = tensors_of(results(explain(observed, inputs, written, {}, compute=None)))
+    for name, result, right, own in zip(_written(observed.spec), written, exact, theirs, strict=True):
         if whole or not result.dtype.is_floating_point:
             assert torch.equal(result.double(), right.to(result.dtype).double()), f"{name} is wrong"
         else:
@@ -78,7 +83,8 @@ def check(spec: KernelSpec, inputs: tuple[Tensor, ...], results: list[Tensor], *
 def judge(random: RandomSpec, *, cpu: bool) -> str:
     """The outcome: ``right``, or ``refused (why)`` where no machine of those asked takes it; raises where it is wrong."""
     with time_limit(SECONDS):
-        spec = loads(random.text, "random.wave.yaml")
+        observed = with_old_values(loads(random.text, "random.wave.yaml"))
+    spec = observed.spec
     taken, refusals = 0, set[str]()
     for machine in SIMULATED:
         try:
@@ -91,7 +97,7 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
         for given in random.sizes:
             sizes = complete_sizes(spec, given)
             inputs = inputs_of(spec, sizes, whole=random.whole)
-            named = zip(_names(spec, "input"), inputs, strict=True)
+            named = zip(_given(spec), inputs, strict=True)
             columns = random.columns
             arrays: dict[str, Any] = {
                 name: array_of(one, columns.get(name), spec.tensors[name].dtype)
@@ -99,9 +105,8 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
             }
             report = simulate(kernel, machine, arrays, sizes)
             assert report.ok, f"{machine.variant} {sizes}: {report.render()}"
-            outputs = _names(spec, "output")
-            results = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in outputs]
-            _with_place(f"{machine.variant} {sizes}", spec, inputs, results, whole=random.whole)
+            written = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in _written(spec)]
+            _with_place(f"{machine.variant} {sizes}", observed, inputs, written, whole=random.whole)
     if cpu or not taken:
         machine = best_variant("cpu")
         try:
@@ -116,32 +121,35 @@ def judge(random: RandomSpec, *, cpu: bool) -> str:
             for given in random.sizes:
                 sizes = complete_sizes(spec, given)
                 inputs = inputs_of(spec, sizes, whole=random.whole)
-                results = _called(compiled, spec, inputs, sizes, random.columns)
-                _with_place(f"cpu {sizes}", spec, inputs, results, whole=random.whole)
+                written = _called(compiled, spec, inputs, sizes, random.columns)
+                _with_place(f"cpu {sizes}", observed, inputs, written, whole=random.whole)
     return "right" if taken else f"refused ({', '.join(sorted(refusals))})"
 
 
 def _called(
     kernel: Kernel, spec: KernelSpec, inputs: tuple[Tensor, ...], sizes: dict[str, int], columns: Mapping[str, int]
 ) -> list[Tensor]:
-    views = [view_of(one, columns.get(name)) for name, one in zip(_names(spec, "input"), inputs, strict=True)]
-    results = tensors_of(kernel(*views))
+    views = [view_of(one.clone(), columns.get(name)) for name, one in zip(_given(spec), inputs, strict=True)]
+    made = tensors_of(kernel(*views))
     if given := outputs_of(spec, sizes, columns):
-        names = _names(spec, "output")
-        into = [given.get(name, torch.zeros_like(one)) for name, one in zip(names, results, strict=True)]
-        for made, written in zip(results, tensors_of(kernel(*views, out=into)), strict=True):
-            assert torch.equal(made.double(), written.double()) or made.isnan().any()
-    return list(results)
+        into = [given.get(name, torch.zeros_like(one)) for name, one in zip(_written(spec), made, strict=True)]
+        for one, other in zip(made, tensors_of(kernel(*views, out=into)), strict=True):
+            assert torch.equal(one.double(), other.double()) or one.isnan().any()
+    return list(made)
 
 
 def _with_place(
-    place: str, spec: KernelSpec, inputs: tuple[Tensor, ...], results: list[Tensor], *, whole: bool
+    place: str, observed: Observed, inputs: tuple[Tensor, ...], written: list[Tensor], *, whole: bool
 ) -> None:
     try:
-        check(spec, inputs, results, whole=whole)
+        check(observed, inputs, written, whole=whole)
     except AssertionError as error:
         raise AssertionError(f"{place}: {error}") from error
 
 
-def _names(spec: KernelSpec, role: str) -> list[str]:
-    return [name for name, tensor in spec.tensors.items() if tensor.role == role]
+def _given(spec: KernelSpec) -> list[str]:
+    return [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
+
+
+def _written(spec: KernelSpec) -> tuple[str, ...]:
+    return computation_of(spec).written

@@ -12,14 +12,30 @@ from tests.fuzz.flat import conversions, elementwise, mapped, taken
 from tests.fuzz.graph import RandomSpec
 from tests.fuzz.products import chain, product
 from tests.fuzz.rows import bounded, extremes, reductions, scans
+from tests.fuzz.steps import old_values, recurrence
 from tests.fuzz.strided import strided
 from tests.fuzz.valued import valued
 
-FORMS = (reductions, scans, extremes, bounded, product, product, chain, elementwise, mapped, taken, conversions)
+FORMS = (
+    reductions,
+    scans,
+    extremes,
+    bounded,
+    product,
+    product,
+    chain,
+    elementwise,
+    mapped,
+    taken,
+    conversions,
+    recurrence,
+)
 
 
 def random_spec(random: Random) -> RandomSpec:
     """A spec of one of the forms."""
+    if random.random() < 0.1:
+        return old_values(random)
     spec = random.choice(FORMS)(random, random.random() < 0.6)
     spec = strided(spec, random) if random.random() < 0.3 else spec
     return valued(spec, random) if random.random() < 0.3 else spec

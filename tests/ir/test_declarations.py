@@ -52,7 +52,7 @@ def test_each_operation_has_a_constant_of_its_name(one: Declaration) -> None:
 def test_an_operation_is_asked_what_it_is() -> None:
     load = Op("load")
     assert load.is_(LOAD) and load.is_(STORE, LOAD) and load.is_(PURE | LOAD)
-    assert not load.is_(STORE) and not load.is_(PURE, MMA) and not load.is_()
+    assert not load.is_(STORE) and not load.is_(PURE, MMA)
 
 
 @pytest.mark.parametrize("one", EVERY, ids=called)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.lower.gemms import Gemm
+from wavespec.schema import KernelSpec, loads
 
 ROWS_OF_8 = ("", "multiple_of: 8", "multiple_of: 8")
 TOGETHER = "waves: {producers: 1}"
@@ -24,3 +25,12 @@ def hopper_gemm(
 ) -> Gemm:
     """Two waves that compute 64 x 64 each, and one that copies."""
     return Gemm(dtype, tile, wave, dims=dims, spaces=spaces, stages=stages, schedule=schedule, orders=orders)
+
+
+def rounded(gemm: Gemm) -> KernelSpec:
+    """The same with a result in the type of the operands."""
+    text = gemm.text.replace(
+        "- {write: k_loop.acc, to: c}",
+        f"- rounded: {{cast: k_loop.acc, dtype: {gemm.dtype}}}\n  - {{write: rounded, to: c}}",
+    )
+    return loads(text.replace("dtype: f32, role: output", f"dtype: {gemm.dtype}, role: output"), "gemm.wave.yaml")

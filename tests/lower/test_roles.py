@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.lower.gemms import AMD, NVIDIA, Gemm, lines, run
-from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from tests.lower.hopper_gemms import PERSISTENT, PING_PONG, TOGETHER, hopper_gemm, rounded
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Memory
 from wavespec.pipeline import emit, lower
@@ -37,6 +37,27 @@ def test_the_widest_instruction_that_fits_the_wave(columns: int, name: str) -> N
 
 def test_few_rows_are_the_columns_of_the_transposed_product() -> None:
     assert instruction(hopper_gemm(tile=(16, 64, 64), wave=(16, 64))) == "wgmma_m64n16k16_f16:swapped"
+
+
+@pytest.mark.parametrize(
+    ("wave", "name"),
+    [
+        ((192, 64), "n192k16_f16:swapped"),  # 256 rows of 16 elements in place of 384
+        ((128, 64), "n128k16_f16:swapped"),
+        ((192, 128), "n192k16_f16:swapped"),  # 512, not 576
+        ((128, 128), "n128k16_f16"),  # as many either way
+        ((64, 192), "n192k16_f16"),
+        ((192, 96), "n96k16_f16"),  # columns that are no rows of the instruction
+    ],
+)
+def test_a_product_goes_the_way_round_that_reads_less_of_shared_memory(wave: tuple[int, int], name: str) -> None:
+    spec = rounded(hopper_gemm(tile=(*wave, 64), wave=wave))
+    kernel = lower(spec, NVIDIA, after="choose-instructions")
+    assert [op["instruction"] for op in kernel.walk() if op.name == "mma"] == [f"wgmma_m64{name}"]
+
+
+def test_sums_that_no_matrix_store_turns_leave_as_they_are() -> None:
+    assert instruction(hopper_gemm(tile=(192, 64, 64), wave=(192, 64))) == "wgmma_m64n64k16_f16"
 
 
 def test_lanes_are_those_of_the_instruction() -> None:
@@ -78,6 +99,29 @@ def test_results_leave_through_slabs_that_are_stored_whole() -> None:
     boxes = lines(kernel, "bulk_store")
     assert len(boxes) == 2 and all("box = (64, 32,)" in box for box in boxes)
     assert not [op for op in kernel.walk() if op.name == "store" and op["memory"] == "c"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "slab", "buffers"), [(192, 64, 2), (96, 48, 2), (160, 80, 2), (208, 104, 2), (80, 80, 1)]
+)
+def test_results_of_a_turned_product_leave_through_slabs_of_about_64_rows(rows: int, slab: int, buffers: int) -> None:
+    kernel = lower(rounded(hopper_gemm(tile=(rows, 128, 64), wave=(rows, 64))), NVIDIA)
+    staged = memory(kernel, "c.staged_64")
+    assert staged is not None and staged.buffers == buffers
+    assert [extent.value for extent in staged.shape] == [2 * slab, 64], "for each of two waves"
+    assert {op["box"] for op in kernel.walk() if op.name == "bulk_store"} == {(slab, 64)}
+    stores = [op for op in kernel.walk() if op.name == "store_matrix"]
+    assert stores and all(op["transposed"] for op in stores)
+    assert not [op for op in kernel.walk() if op.name == "store"]
+
+
+def test_results_of_a_turned_product_leave_through_one_buffer_where_two_have_no_room() -> None:
+    """5 stages of 40 KiB leave 26 KiB, a slab of each wave is 8 KiB: lanes stored elements one by one."""
+    kernel = lower(rounded(hopper_gemm(tile=(192, 128, 64), wave=(192, 64), stages=5)), NVIDIA)
+    staged = memory(kernel, "c.staged_64")
+    assert staged is not None and staged.buffers == 1
+    waits = [op["pending"] for op in kernel.walk() if op.name == "bulk_wait"]
+    assert waits == [0, 0, 0, 0], "each slab waits until the one before has left, and all have at the end"
 
 
 @pytest.mark.parametrize(("columns", "pending"), [(64, [1, 1]), (32, [0]), (96, [0, 2, 1]), (80, [2, 2, 2])])

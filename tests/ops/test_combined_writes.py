@@ -37,15 +37,27 @@ def test_what_several_lanes_hold_is_added_once(machine: Machine, workgroups: str
         assert_exact(Combined(dtype="i32", index="i64", workgroups=workgroups).spec, machine, sizes)
 
 
-def test_half_precision_is_added_where_the_machine_has_it() -> None:
-    assert_exact(Combined(dtype="bf16").spec, NVIDIA, {"M": 5, "N": 3, "V": 2})
+@MACHINES
+@pytest.mark.parametrize("combine", ["and", "or", "xor"])
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_bits_are_combined(machine: Machine, combine: str, dtype: str) -> None:
+    assert_exact(Combined(combine, dtype).spec, machine)
+
+
+@MACHINES
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_half_precision_is_added(machine: Machine, dtype: str) -> None:
+    assert_exact(Combined(dtype=dtype).spec, machine, {"M": 5, "N": 3, "V": 2})
+
+
+def test_what_no_machine_combines_is_refused() -> None:
     with pytest.raises(WavespecError) as raised:
-        lower(Combined(dtype="bf16").spec, AMD)
+        lower(Combined("max", "bf16").spec, AMD)
     assert str(raised.value) == (
         "combined.wave.yaml:20:5: error[atomic-not-possible]: gfx942 cannot combine bf16 in one indivisible step by "
-        "'add'; 'y' holds bf16.\n"
+        "'max'; 'y' holds bf16.\n"
         "    |\n"
-        " 20 |   - {write: values, to: y, at: {V: place}, combine: add}\n"
+        " 20 |   - {write: values, to: y, at: {V: place}, combine: max}\n"
         "    |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
         "    = note: For gfx942.\n"
         "    = hint: It can for 'f32', 'f64', 'i32' and 'i64'."

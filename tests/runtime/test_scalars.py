@@ -224,7 +224,7 @@ def test_graphs_are_compiled_whole_and_have_the_numbers_of_each_call(addmm: Modu
         assert torch.equal(function(*tensors, alpha), torch.full((3, 5), 8 * alpha + 5))
 
 
-def test_members_of_a_family_have_the_same_scalars(tmp_path: Path) -> None:
+def test_members_of_a_family_agree_on_the_scalars_that_they_share(tmp_path: Path) -> None:
     body = ADDMM.split("doc:")[1].split("\n", 1)[1]
     text = (
         "apiVersion: wavespec/v1\nkind: Family\nname: addmm_family\nparameters:\n  T: [f16, bf16]\n"
@@ -233,7 +233,7 @@ def test_members_of_a_family_have_the_same_scalars(tmp_path: Path) -> None:
     )
     family = loads_family(text, "f.wave.yaml", directory=tmp_path)
     assert [list(member.spec.scalars) for member in family.members] == [["beta", "alpha"]] * 2
-    with pytest.raises(WavespecError, match="differ in inputs alone, but"):
+    with pytest.raises(WavespecError, match="differ in what they take alone, but"):
         loads_family(text.replace("default: 1}", "default: {{ 1 if T == 'f16' else 2 }}}"), "f.wave.yaml")
 
 

@@ -6,10 +6,13 @@ import pytest
 
 from tests.ops.scalars import CALLS, WINDOW
 from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import best_variant, lower
 from wavespec.schema import loads
 from wavespec.schema.builder import KernelBuilder
 from wavespec.schema.reading.json_schema import json_schema
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
+from wavespec.schema.resolve import cases_for_target
+from wavespec.schema.resolved import resolve
 from wavespec.schema.symbols import maximum
 
 _TEXT = """
@@ -96,3 +99,41 @@ def test_what_is_not_allowed_is_told_by_name(old: str, new: str, code: str) -> N
 
 def test_an_index_is_divided_by_a_scalar_that_is_never_0() -> None:
     loads(WINDOW.replace("start + step * L", "start + L // step"), "a.wave.yaml")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "limits"),
+    [
+        ("step >= 4", {"step": (4, 16)}),
+        ("step > 4, 9 >= step", {"step": (5, 9)}),
+        ("step == 3", {"step": (3, 3)}),
+        ("large < -7", {"large": (-(2**63), -8)}),
+        ("turned == 1", {"turned": (1, 1)}),
+        ("start + step > 3, N > start", {"start": (0, 1000), "step": (1, 16)}),
+    ],
+)
+def test_conditions_on_whole_scalars_are_limits_in_their_case(
+    conditions: str, limits: dict[str, tuple[int, int]]
+) -> None:
+    spec = loads(WINDOW.replace("step == 1, turned == 0", conditions), "a.wave.yaml")
+    case, every = cases_for_target(spec, "cpu")
+    found, others = (resolve(one.spec, "cpu").scalars for one in (case, every))
+    assert {name: found[name].limits for name in limits} == limits
+    assert all(others[name].limits == one.limits for name, one in spec.scalars.items() if not one.is_float)
+    symbols = {one.args[0]: (one.low, one.high) for one in lower(case.spec, best_variant("cpu")).symbols}
+    assert {name: symbols.get(f"{name}.scalar", bounds) for name, bounds in limits.items()} == limits
+
+
+@pytest.mark.parametrize("condition", ["step >= 17", "start < 0", "turned == 2", "step % 4 == 5"])
+def test_conditions_that_no_scalar_meets_are_told(condition: str) -> None:
+    with pytest.raises(WavespecError) as raised:
+        loads(WINDOW.replace("step == 1, turned == 0", condition), "a.wave.yaml")
+    assert [found.code for found in raised.value.diagnostics] == ["contradictory-case"]
+
+
+def test_a_case_that_an_earlier_one_covers_is_told() -> None:
+    with pytest.raises(WavespecError) as raised:
+        loads(
+            WINDOW.replace("{when: [step == 1, turned == 0]}", "{when: [step < 9]}, {when: [step < 5]}"), "a.wave.yaml"
+        )
+    assert [found.code for found in raised.value.diagnostics] == ["unreachable-case"]

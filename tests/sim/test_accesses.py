@@ -269,6 +269,31 @@ def test_store_matrix_is_the_inverse_of_load_matrix() -> None:
     assert simulate(racing, NVIDIA, {"A": a}, {}).kinds() == {"race"}
 
 
+def test_transposed_store_matrix_lays_down_columns() -> None:
+    """What lanes hold of the rows of four matrices is in their columns."""
+    body = """
+    %a = load {memory = "A", offset = [lane*8]} : f16x8
+    store_matrix %a {memory = "S", offset = [lane%16*24 + lane//16*8], buffer = [0], count = 4, transposed = true}
+    barrier
+    %m = load_matrix {memory = "S", offset = [lane%16*24 + lane//16*8], count = 4, transposed = true} : f16x8
+    store %m {memory = "B", offset = [lane*8]}
+    %row = load {memory = "S", offset = [lane%16*24 + lane//16*8]} : f16x8
+    store %row {memory = "C", offset = [lane*8]}
+    """
+    memories = [
+        tensor("A", "input", 32, 8, dtype="f16"),
+        tensor("B", "output", 32, 8, dtype="f16"),
+        tensor("C", "output", 32, 8, dtype="f16"),
+        shared("S", 16, 16, dtype="f16", padding=8),
+    ]
+    a = np.arange(256, dtype=np.float16).reshape(32, 8)
+    report = simulate(kernel(NVIDIA, memories, body), NVIDIA, {"A": a}, {})
+    assert report.ok, report.render()
+    np.testing.assert_array_equal(report.tensors["B"], a)
+    matrices = a.reshape(8, 4, 4, 2).transpose(2, 0, 1, 3).reshape(4, 8, 8)  # register pair i of lane 4r + c: row r
+    np.testing.assert_array_equal(report.tensors["C"].reshape(4, 8, 8), matrices.transpose(0, 2, 1))
+
+
 def test_load_matrix_needs_a_barrier_and_whole_rows() -> None:
     body = """
     %a = constant {value = 1.0} : f16x16

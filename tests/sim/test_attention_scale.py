@@ -20,7 +20,7 @@ ATTENTIONS = [one for one in subjects("sm_90") if "scale" in one.spec.scalars]
 
 def test_all_attention_takes_a_scale() -> None:
     names = {one.file for one in subjects("sm_90") if one.name.startswith("attention")}
-    without = {"attention_combine", "attention_combine_f16", "attention_paged"}
+    without = {"attention_combine", "attention_combine_f16"}
     assert names - {one.file for one in ATTENTIONS} == without
 
 

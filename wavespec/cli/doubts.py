@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,18 +23,21 @@ class Doubt:
     """Whether there is an output of which no element could be compared."""
 
 
-def doubts_about(context: ReferenceContext, exact: Sequence[Tensor], rounded: Sequence[Tensor]) -> list[Doubt]:
+def doubts_about(
+    context: ReferenceContext, exact: Sequence[Tensor], rounded: Sequence[Tensor], shown: Container[str]
+) -> list[Doubt]:
     """What is strange about the inputs, and what they lead to, each in words.
 
     Args:
         context: of a graph that was run.
         exact: what it writes, in f64.
         rounded: the same in the types of the spec.
+        shown: the tensors that the spec has, of all that are written.
     """
     written = context.computation.written
     found = list(map(Doubt, dict.fromkeys(_outside(context.looked_up))))
     for name, one, other in zip(written, exact, rounded, strict=True):
-        found += _about_result(name, one.double(), other.double())
+        found += _about_result(name, one.double(), other.double()) if name in shown else ()
     return found
 
 

@@ -16,9 +16,10 @@ from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import KernelSpec
+from wavespec.schema.old_values import Observed, order_dependent
 from wavespec.schema.resolved import computation_of
 from wavespec.sim.packed import unpacked
-from wavespec.sim.reference import interpret, reference, results
+from wavespec.sim.reference import explain, results
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.declared_inputs import held_by_inputs
 from wavespec.tune.held_numbers import ANYTHING, draw
@@ -109,11 +110,26 @@ def accuracy(
     inputs: Sequence[Tensor],
     written: Tensor | Sequence[Tensor],
     scalars: Mapping[str, bool | int | float] = MappingProxyType({}),
+    found_in: Mapping[str, tuple[str, str, str]] = MappingProxyType({}),
 ) -> tuple[Accuracy, list[Doubt]]:
-    """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing."""
-    context = interpret(spec, *inputs, compute=torch.float64, **scalars)
-    exact, rounded = as_list(results(context)), as_list(reference(spec, *inputs, compute=None, **scalars))
-    return accuracy_of(elements_of(spec, written), exact, rounded), doubts_about(context, exact, rounded)
+    """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing.
+
+    Where results depend on the order of elements, the truth is what follows from what the kernel found, in outputs of
+    an `Observed` spec; what no order finds is infinitely far from it.
+    """
+    observed, outputs = Observed(spec, found_in), elements_of(spec, written)
+    context = explain(observed, inputs, outputs, scalars)
+    exact = as_list(results(context))
+    rounded = as_list(results(explain(observed, inputs, outputs, scalars, compute=None)))
+    unknown = frozenset[str]() if found_in else order_dependent(spec)
+    hidden = unknown.union(name for names in found_in.values() for name in names)
+    doubts = [Doubt(text) for text in context.impossible]
+    doubts += [Doubt(f"'{name}' depends on the order of elements, and is not compared") for name in sorted(unknown)]
+    doubts += doubts_about(context, exact, rounded, spec.tensors.keys() - hidden)
+    names = written_by(spec)
+    compared = [one for name, *one in zip(names, outputs, exact, rounded, strict=True) if name not in unknown]
+    found = accuracy_of(*zip(*compared, strict=True)) if compared else Accuracy(0.0, 0.0)
+    return (Accuracy(float("inf"), found.torch_error) if context.impossible else found), doubts
 
 
 def median_seconds(calls: Sequence[Callable[[], Any]], device: str, repeats: int) -> list[float]:

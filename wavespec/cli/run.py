@@ -29,18 +29,11 @@ from wavespec.cli.specs import MemberOption, kernels_of, spec_files
 from wavespec.diagnostics import WavespecError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from wavespec.cli.doubts import Doubt
+    from wavespec.cli.judged import Watched
     from wavespec.runtime.kernel import Kernel
     from wavespec.schema import KernelSpec
-    from wavespec.tune.judge import Accuracy
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, or a folder of them.")]
-_OTHER_INPUTS = 4
-"""Drawn, at most, to see whether results depend on inputs."""
-
-
 Dims = Annotated[
     list[str] | None,
     typer.Option(
@@ -143,11 +136,14 @@ def run(
             raise NothingStrided(one.spec.name)
     for one in asked:
         kernel, device = _built(one.label, one.spec, target)
-        shown = _with_debug(one.label, one.spec, debug or [], target)
+        watched = _watching(one.label, one.spec, target)
+        shown = _with_debug(one.label, one.spec, debug or [], target, watched)
         rows: list[dict[str, Any]] = []
         for sizes in one.sizes:
             with progress(f"running {one.spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(one, kernel, sizes, target, seed, repeats, device, with_torch=False, strided=strided)
+                row = _measured(
+                    one, kernel, watched, sizes, target, seed, repeats, device, with_torch=False, strided=strided
+                )
             rows.append(row)
             if not json:
                 print_run(one.spec.name, target, row)
@@ -174,6 +170,7 @@ def bench(
     width = max(len(sizes_in_words(sizes)) for one in asked for sizes in one.sizes)
     for one in asked:
         kernel, device = _built(one.label, one.spec, target)
+        watched = _watching(one.label, one.spec, target)
         if not json:
             if len(asked) > 1:
                 print(one.spec.name)
@@ -182,7 +179,7 @@ def bench(
         rows: list[dict[str, Any]] = []
         for sizes in one.sizes:
             with progress(f"timing {one.spec.name} with {sizes_in_words(sizes)}"):
-                row = _measured(one, kernel, sizes, target, seed, repeats, device, with_torch=True)
+                row = _measured(one, kernel, watched, sizes, target, seed, repeats, device, with_torch=True)
             rows.append(row)
             if not json:
                 mine, torchs = speed(row), speed(row, "torch_")
@@ -256,16 +253,30 @@ def _built(label: str, spec: KernelSpec, target: str) -> tuple[Kernel, str]:
     return kernel, device
 
 
-def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str) -> tuple[KernelSpec, Kernel] | None:
-    """The kernel that hands out what is to be shown; none for nothing."""
-    from wavespec.schema.debug import debug
+def _watching(label: str, spec: KernelSpec, target: str) -> Watched | None:
+    """The kernel that hands out what every `atomic` finds; none where the graph has none."""
+    from wavespec.cli.judged import Watched
+    from wavespec.schema.old_values import with_old_values
 
-    whole = debug(spec, *names)
-    return None if whole.tensors == spec.tensors else (whole, _built(label, whole, target)[0])
+    observed = with_old_values(spec)
+    return Watched(observed, _built(label, observed.spec, target)[0]) if observed.outputs else None
+
+
+def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str, watched: Watched | None) -> Watched | None:
+    """The kernel that hands out what is to be shown, behind all else; none for nothing."""
+    from wavespec.cli.judged import Watched
+    from wavespec.schema.debug import debug
+    from wavespec.schema.old_values import Observed
+
+    plain, outputs = watched.observed if watched is not None else (spec, {})
+    whole = debug(plain, *names)
+    if whole.tensors == plain.tensors:
+        return None
+    return Watched(Observed(whole, outputs), _built(label, whole, target)[0])
 
 
 def _debugged(
-    shown: tuple[KernelSpec, Kernel],
+    shown: Watched,
     one: Run,
     sizes: dict[str, int],
     seed: int,
@@ -276,17 +287,18 @@ def _debugged(
     """How far each value is from the reference's; its numbers are printed."""
     import torch
 
-    from wavespec.cli.measure import random_inputs
-    from wavespec.sim.reference import reference
+    from wavespec.cli.measure import elements_of, random_inputs, written_by
+    from wavespec.sim.reference import explain, results
 
-    (whole, kernel), spec, scalars = shown, one.spec, one.scalars
-    inputs = random_inputs(whole, sizes, seed, device, scalars, one.given)
-    own = sum(tensor.role != "input" for tensor in spec.tensors.values())
-    names = [name for name in whole.tensors if name not in spec.tensors]
+    (observed, kernel), scalars = shown, one.scalars
+    inputs = random_inputs(observed.spec, sizes, seed, device, scalars, one.given)
+    known = {*one.spec.tensors, *(name for names in observed.outputs.values() for name in names)}
     found: dict[str, Any] = {}
-    values = kernel(*(tensor.clone() for tensor in inputs), **scalars)[own:]
-    truth = reference(whole, *inputs, compute=torch.float64, **scalars)[own:]
-    for name, value, exact in zip(names, values, truth, strict=True):
+    values = elements_of(observed.spec, kernel(*(tensor.clone() for tensor in inputs), **scalars))
+    truth = results(explain(observed, inputs, values, scalars, compute=torch.float64))
+    for name, value, exact in zip(written_by(observed.spec), values, truth, strict=True):
+        if name in known:
+            continue
         difference = (value.double() - exact.double()).abs().max().item() if value.numel() else 0.0
         found[name] = {"shape": list(value.shape), "difference": finite(difference)}
         if is_printed:
@@ -299,6 +311,7 @@ def _debugged(
 def _measured(
     one: Run,
     kernel: Kernel,
+    watched: Watched | None,
     sizes: dict[str, int],
     target: str,
     seed: int,
@@ -310,6 +323,7 @@ def _measured(
 ) -> dict[str, Any]:
     import torch
 
+    from wavespec.cli.judged import judged
     from wavespec.cli.measure import as_views, median_seconds, random_inputs
     from wavespec.sim.reference import reference
 
@@ -320,7 +334,7 @@ def _measured(
     else:
         arguments, outputs = as_views(spec, inputs, sizes, strided)
     written = kernel(*arguments, **outputs, **scalars)
-    found, doubts = _judged(one, kernel, sizes, inputs, written, seed, device)
+    found, doubts = judged(one, kernel, watched, sizes, inputs, written, seed, device)
     calls = [lambda: kernel(*arguments, **outputs, **scalars)]
     if with_torch:
         calls.append(lambda: reference(spec, *inputs, compute=None, **scalars))
@@ -336,25 +350,6 @@ def _measured(
         "threads": torch.get_num_threads() if device == "cpu" else None,
         **_rates(one, target, sizes, device, seconds, launched),
     }
-
-
-def _judged(
-    one: Run, kernel: Kernel, sizes: dict[str, int], inputs: list[Tensor], written: Any, seed: int, device: str
-) -> tuple[Accuracy, list[Doubt]]:
-    """How right a result is, and why that may show little: of its inputs, of itself, and beside those of others."""
-    from wavespec.cli.doubts import doubts_about_inputs, doubts_about_sameness
-    from wavespec.cli.measure import accuracy, elements_of, more_results, written_by
-    from wavespec.tune.declared_inputs import held_by_inputs
-
-    spec, scalars = one.spec, one.scalars
-    names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
-    held = held_by_inputs(spec, sizes, scalars)
-    doubts = doubts_about_inputs(spec, held, dict(zip(names, inputs, strict=True)))
-    found, of_results = accuracy(spec, inputs, written, scalars)
-    results = dict(zip(written_by(spec), elements_of(spec, written), strict=True))
-    seeds = range(seed + 1, seed + 1 + _OTHER_INPUTS) if len(one.given) < len(names) else ()
-    others = more_results(spec, kernel, sizes, scalars, one.given, seeds, device)
-    return found, [*doubts, *of_results, *(doubts_about_sameness(results, others) if seeds else ())]
 
 
 def _rates(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from wavespec.cli.inputs import sizes_in_words
@@ -22,8 +23,11 @@ def simulated(
     """What the simulator finds in every run, or what lanes have where it stops; diagnostics are printed."""
     from wavespec.cli.simulate import Simulator
     from wavespec.schema.families.family_errors import naming_member
+    from wavespec.schema.old_values import with_old_values
 
-    spec = asked.spec
+    observed = with_old_values(asked.spec)
+    spec = observed.spec  # with what explains results that depend on the order of elements
+    asked = asked._replace(spec=spec)
     rows: list[dict[str, Any]] = []
     with naming_member(asked.label):
         simulator = Simulator(spec, target, asked.scalars)
@@ -32,7 +36,7 @@ def simulated(
         if wanted != sizes:
             print(f"{spec.name}: {sizes_in_words(sizes)} in place of {sizes_in_words(wanted)}", file=sys.stderr)
         with progress(f"simulating {spec.name} with {sizes_in_words(sizes)}"):
-            row, diagnostics, text = _simulated_run(asked, simulator, sizes, seed, at)
+            row, diagnostics, text = _simulated_run(asked, simulator, sizes, seed, at, observed.outputs)
         if is_printed:
             print_diagnostics(diagnostics)
             print_run(spec.name, f"{target}, simulated", row)
@@ -42,7 +46,12 @@ def simulated(
 
 
 def _simulated_run(
-    asked: Run, simulator: Simulator, sizes: dict[str, int], seed: int, at: BreakAt | None
+    asked: Run,
+    simulator: Simulator,
+    sizes: dict[str, int],
+    seed: int,
+    at: BreakAt | None,
+    found_in: Mapping[str, tuple[str, str, str]],
 ) -> tuple[dict[str, Any], list[Diagnostic], str]:
     """A row, what was found, and what is to be printed below the row."""
     from wavespec.cli.doubts import doubts_about_inputs
@@ -61,7 +70,7 @@ def _simulated_run(
         stops = at.seen(stop_at)
         return row | {"stops": at.json(stops, stop_at.kernel)}, diagnostics, at.text(stops, stop_at.kernel)
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
-    found, of_results = accuracy(spec, inputs, results, scalars)
+    found, of_results = accuracy(spec, inputs, results, scalars, found_in)
     of_inputs = doubts_about_inputs(spec, held_by_inputs(spec, sizes, scalars), dict(zip(names, inputs, strict=True)))
     doubts = [*of_inputs, *of_results]
     verdict = verdict_of(found, doubts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
     from wavespec.schema.families.expand import Family
     from wavespec.schema.language.scalars import Number
+    from wavespec.schema.ops import Atomic
     from wavespec.schema.reading.tuned import TunedSpec
     from wavespec.tune.bundle import Subject
     from wavespec.tune.results import Results
@@ -57,6 +58,17 @@ class NotTunable(WavespecError, code="not-tunable"):
         hints = ["'wavespec expand -o DIR' writes its kernels as specs, which can be tuned."]
         message = f"{quote(family.spec.name)} is a template, whose kernels have no settings of their own."
         super().__init__("--member", message, hints=hints)
+
+
+class DependsOnOrder(WavespecError, code="depends-on-order"):
+    """What candidates compute cannot be compared, where each call may be right with results of its own."""
+
+    def __init__(self, op: Atomic) -> None:
+        super().__init__(
+            op.where("op"),
+            f"Old values of {quote(op.name)} differ from call to call, so that results of candidates do not compare.",
+            hints=["'wavespec run' and 'wavespec bench' judge and time one kernel."],
+        )
 
 
 class EmptyWorkload(WavespecError, code="empty-workload"):
@@ -96,6 +108,7 @@ def tune(
     """Measure candidates for tiles, waves and schedules; keep the fastest in SPEC's .tuned.yaml."""
     failures.MODE.json = json
     from wavespec.schema.load import load_untuned
+    from wavespec.schema.old_values import atomics
     from wavespec.schema.reading.tuned import path_of_member, tuned_path
 
     chosen_target(target)
@@ -110,6 +123,8 @@ def tune(
         name = family.member(member, "--member").name
         path = path_of_member(spec, family.spec.name, name)
     kernel, earlier = load_untuned(spec, name, path)
+    for op in atomics(kernel.graph):
+        raise DependsOnOrder(op)
     place = tuned_path(path)
     if place is None:
         raise NoTunedFile(spec)

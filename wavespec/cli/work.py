@@ -10,7 +10,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Hardware
-from wavespec.schema.ops import Iterate, Mma, Read, Write
+from wavespec.schema.ops import Iterate, Mma, Read, Written
 from wavespec.targets.machine import Card, machines
 from wavespec.tune.integer_inputs import walk
 
@@ -40,10 +40,10 @@ def bytes_moved(spec: KernelSpec, sizes: Mapping[str, int]) -> int:
     for op in walk(graph):
         if isinstance(op, Read):
             read[op.tensor] += math.prod(sizes[dim] for dim in types[op.name].dims)
-        elif isinstance(op, Write):
+        elif isinstance(op, Written):
             count = math.prod(sizes[dim] for dim in types[op.value].dims)
             written[op.to] += count
-            read[op.to] += count if op.combine is not None else 0
+            read[op.to] += count if op.combination else 0
     total = 0
     for name, tensor in spec.tensors.items():
         whole = math.prod(sizes[dim] for dim in tensor.shape)
@@ -86,7 +86,7 @@ def does_a_part(spec: KernelSpec) -> bool:
     ops = list(walk(plain_graph(spec)[0]))
     bounds = [bound for op in ops if isinstance(op, Iterate) for bound in (op.start, op.end, op.step, op.until)]
     known = {*spec.dims, *spec.params, *spec.scalars}
-    places = [at for op in ops if isinstance(op, Read | Write) for at in op.at.values()]
+    places = [at for op in ops if isinstance(op, Read | Written) for at in op.at.values()]
     moved = any(name not in known for place in places for name in place.names())
     return any(bound is not None for bound in bounds) or (moved and any(isinstance(op, Mma) for op in ops))
 

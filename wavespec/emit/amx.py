@@ -32,7 +32,7 @@ def uses_tiles(kernel: Kernel, machine: Machine) -> bool:
 
 def _is_tiled(op: Op, machine: Machine) -> bool:
     row = machine.instruction(op["instruction"])
-    return row is not None and row.emit.startswith("amx:")
+    return row is not None and row.in_tile_registers
 
 
 @dataclass(frozen=True, slots=True)

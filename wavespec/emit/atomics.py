@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from wavespec.emit.function import Emitter, Function
-from wavespec.emit.registers import mlir_type
+from wavespec.emit.registers import Part, mlir_type
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Memory, Op
 
+_OF_BITS = {"and": "_and", "or": "_or", "xor": "_xor", "exchange": "xchg"}
 _FUNCTIONS = {
-    "float": {"add": "fadd", "maximum": "fmaximum", "minimum": "fminimum"},
-    "int": {"add": "add", "maximum": "max", "minimum": "min"},
-    "uint": {"add": "add", "maximum": "umax", "minimum": "umin"},
+    "float": {"add": "fadd", "maximum": "fmaximum", "minimum": "fminimum", "exchange": "xchg"},
+    "int": {**_OF_BITS, "add": "add", "maximum": "max", "minimum": "min"},
+    "uint": {**_OF_BITS, "add": "add", "maximum": "umax", "minimum": "umin"},
 }
 """What LLVM calls the functions of an atomic operation."""
 
@@ -33,11 +35,40 @@ class Atomics(Emitter):
         self.memory, self.order = memory, order
 
     def emit_atomic(self, op: Op) -> None:
-        memory, (value,) = self.function.memory_of(op), op.operands
+        memory = self.function.memory_of(op)
+        operands = list(zip(*map(self.function.scalars, op.operands), strict=True))
+        types = [mlir_type(memory.dtype)] * len(operands) if op.results else []
+
+        def combined() -> list[str]:
+            return [
+                self.step(op["function"], values, memory, op["offset"] + number)
+                for number, values in enumerate(operands)
+            ]
+
+        if not op["mask"]:
+            names = combined()
+        elif not op.results:
+            with self.function.when(op["mask"]):
+                combined()
+            return
+        else:
+            zero = self.text.constant(0.0 if memory.dtype.is_float else 0, types[0])
+            condition = self.indices.holds(op["mask"])
+            found = self.function.either(condition, combined, lambda: [zero] * len(types), types)
+            names = [f"{found}#{number}" for number in range(len(types))]
+        if op.results:
+            self.values[op.result.name] = tuple(Part(name, 1) for name in names)
+
+    def step(self, function: str, values: Sequence[str], memory: Memory, offset: Expr) -> str:
+        """One element in one indivisible step: what the memory held."""
+        pointer, place = self.memory.global_pointer(memory, offset)
         type_ = mlir_type(memory.dtype)
+        if function == "compare_and_swap":
+            value, expected = values
+            how = f"{pointer}, {expected}, {value} {self.order}"
+            words = how.replace("monotonic", "monotonic monotonic")
+            pair = self.text.op(f"llvm.cmpxchg {words} : {place}, {type_}")
+            return self.text.op(f"llvm.extractvalue {pair}[0] : !llvm.struct<({type_}, i1)>")
         words = _FUNCTIONS["uint" if memory.dtype.kind == "uint" else "float" if memory.dtype.is_float else "int"]
-        with self.function.when(op["mask"]):
-            for number, name in enumerate(self.function.scalars(value)):
-                pointer, place = self.memory.global_pointer(memory, op["offset"] + number)
-                how = f"{words[op['function']]} {pointer}, {name} {self.order}"
-                self.text.op(f"llvm.atomicrmw {how} : {place}, {type_}")
+        how = f"{words[function]} {pointer}, {values[0]} {self.order}"
+        return self.text.op(f"llvm.atomicrmw {how} : {place}, {type_}")

@@ -286,6 +286,8 @@ def _joins(first: Op, other: Op) -> bool:
 
 
 def _bounded(op: Op) -> bool:
+    if op.is_(ATOMIC) and op.results:
+        return False
     return op.is_(LOAD, STORE, ACCUMULATE, ATOMIC) and (bool(op["mask"]) or op.get("valid") is not None)
 
 

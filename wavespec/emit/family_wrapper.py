@@ -6,6 +6,7 @@ It shares the parts of its template, its context and its guards with the wrapper
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
@@ -13,7 +14,7 @@ from typing import Literal
 from wavespec.emit.python_text import literal, render, tuple_text
 from wavespec.emit.shape_checks import TORCH_DTYPES, Shapes, promises, shapes_of
 from wavespec.emit.wrapper import call_context, operators
-from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, check_input
+from wavespec.emit.wrapper_input import WrapperInput, WrapperScalar, WrapperTensor, check_input, with_defaults
 
 Value = str | int
 
@@ -62,6 +63,8 @@ class FamilyWrapperInput:
     members: tuple[WrapperMember, ...]
     inputs: tuple[str, ...] = ()
     """Absent: those of each member."""
+    scalars: tuple[str, ...] = ()
+    """As of inputs: those that not all members have come last."""
     command: str = "wavespec build"
 
 
@@ -83,6 +86,16 @@ class Keyword:
         return "" if self.default is None else f" = {literal(self.default)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Fake:
+    """What torch.compile calls in place of a member: a function of `inputs` and `numbers`."""
+
+    function: str
+    shapes: Shapes
+    inputs: tuple[WrapperTensor, ...]
+    numbers: tuple[WrapperScalar, ...]
+
+
 def family_wrapper_module(family: FamilyWrapperInput) -> str:
     """The generated module: same input, same bytes.
 
@@ -99,6 +112,7 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
         spec_sha256=family.sha256,
         command=family.command,
         tensors=_tensors(family),
+        scalars=_scalars(family),
     )
     keywords = [_keyword(family, index) for index, pick in enumerate(family.picks) if pick.what == "keyword"]
     arguments = tuple(WrapperTensor(keyword.name, "i32", ()) for keyword in keywords)
@@ -107,14 +121,8 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
     if strangers := {pick.name for pick in family.picks} - {one.name for one in (*whole.inputs, *keywords)}:
         raise ValueError(f"{name} is picked by what is no input: {', '.join(sorted(strangers)):.80}.")
 
-    # Members whose shapes are found the same way share what finds them.
-    shapes: dict[tuple[Shapes, tuple[str, ...]], tuple[str, WrapperInput]] = {}
-    fakes = [
-        shapes.setdefault(
-            (shapes_of(kernel, name), tuple(one.name for one in kernel.inputs)), (f"_fake_of_{kernel.name}", kernel)
-        )[0]
-        for kernel in kernels
-    ]
+    fakes = _fakes(kernels, whole)
+    different = {fake.function: fake for fake in fakes}
     optional = [tensor.name for tensor in whole.inputs if tensor.optional]
     looked_at = list(dict.fromkeys(pick.name for pick in family.picks if pick.what != "keyword"))
     of_call = [_of_call(name, pick, pick.name in optional) for pick in family.picks]
@@ -132,15 +140,15 @@ def family_wrapper_module(family: FamilyWrapperInput) -> str:
                 "key": tuple_text(_values(family, member, "torch.")),
                 "label": ", ".join(_values(family, member)) or member.kernel.name,
                 "promises": promises(member.kernel),
-                "fake": fake,
+                "fake": fake.function,
             }
             for member, fake in zip(family.members, fakes, strict=True)
         ],
-        "fakes": [(function, found, kernel.inputs) for (found, _), (function, kernel) in shapes.items()],
+        "fakes": different.values(),
     }
     new = ["_new"] if whole.outputs else []
     defines = ["__all__", "_FOLDER", "_MEMBERS", name, f"{name}_raw", "_member", *new, "_write"]
-    defines += [*(function for function, _ in shapes.values()), "_FAKES", f"_{name}_fake", *operators(whole)]
+    defines += [*different, "_FAKES", f"_{name}_fake", *operators(whole)]
     return render("family.py.jinja", defines, context)
 
 
@@ -170,6 +178,31 @@ def _tensors(family: FamilyWrapperInput) -> tuple[WrapperTensor, ...]:
     return (*inputs, *kernels[0].outputs)
 
 
+def _scalars(family: FamilyWrapperInput) -> tuple[WrapperScalar, ...]:
+    """The scalars of the function: each as the first member that has it says."""
+    kernels = [member.kernel for member in family.members]
+    if not family.scalars:
+        return kernels[0].scalars
+    every = [{scalar.name: scalar for scalar in kernel.scalars} for kernel in kernels]
+    found = {name: scalar for scalars in reversed(every) for name, scalar in scalars.items()}
+    lacked = {name for name in found if any(name not in scalars for scalars in every)}
+    return with_defaults([replace(found[name], optional=name in lacked) for name in family.scalars])
+
+
+def _fakes(kernels: Sequence[WrapperInput], whole: WrapperInput) -> list[Fake]:
+    """Of each member; those whose shapes are found the same way share one."""
+    is_lacked = any(scalar.optional for scalar in whole.scalars)
+    found: dict[tuple[Shapes | str, ...], Fake] = {}
+    fakes: list[Fake] = []
+    for kernel in kernels:
+        # Where members lack scalars, those are passed that shapes follow from.
+        numbers = tuple(scalar for scalar in kernel.scalars if scalar.parameter.shapes or not is_lacked)
+        fake = Fake(f"_fake_of_{kernel.name}", shapes_of(kernel, whole.name), kernel.inputs, numbers)
+        key = (fake.shapes, *(one.name for one in (*kernel.inputs, *numbers)))
+        fakes.append(found.setdefault(key, fake))
+    return fakes
+
+
 def _keyword(family: FamilyWrapperInput, index: int) -> Keyword:
     """The argument that is the pick number ``index``."""
     pick = family.picks[index]
@@ -186,6 +219,8 @@ def _dtypes_of_one(family: FamilyWrapperInput) -> list[str]:
     if len(tensors) > len(named) or len({tuple(promises(one.kernel)) for one in family.members}) > 1:
         return []
     if any(pick.what == "size" for pick in family.picks):
+        return []
+    if len({tuple(scalar.name for scalar in one.kernel.scalars) for one in family.members}) > 1:
         return []
     typed = [pick.what == "dtype" for pick in family.picks]
     every: list[dict[Value | None, None]] = []

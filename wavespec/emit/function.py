@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from wavespec.emit.indices import Indices
 from wavespec.emit.memory_to_bytes import memory_to_bytes
@@ -228,6 +229,7 @@ class Emitter:
         self.text, self.indices, self.values = function.text, function.indices, function.values
 
     @classmethod
+    @cache
     def operations(cls) -> frozenset[str]:
         """The names of those that it writes."""
         return frozenset(name.removeprefix("emit_") for name in dir(cls) if name.startswith("emit_"))

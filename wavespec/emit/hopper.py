@@ -169,8 +169,9 @@ class AsyncProducts(Emitter):
         memory, (value,) = self.function.memory_of(op), op.operands
         place = self.memory.address(memory, self.function.buffered(op, memory))
         words = self.lanes.words(value, "i32")
+        order = "col" if op["transposed"] else "row"
         attributes = (
-            "layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
+            f"layout = #nvvm.mma_layout<{order}>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, "
             "eltType = #nvvm.ld_st_matrix_elt_type<b16>"
         )
         types = ", ".join(["!llvm.ptr<3>", *["i32"] * op["count"]])

@@ -252,11 +252,13 @@ class _Body:
 
 def _split_aliases(kernel: str) -> tuple[str, str]:
     """Alias definitions, which MLIR wants at the top of the file, and the function after them."""
-    lines = kernel.strip("\n").split("\n")
-    count = next((index for index, line in enumerate(lines) if not line.startswith(("#", "!"))), len(lines))
-    return "".join(line + "\n" for line in lines[:count]), "\n".join(lines[count:])
+    kernel, end = kernel.strip("\n") + "\n", 0
+    while kernel.startswith(("#", "!"), end):
+        end = kernel.index("\n", end) + 1
+    return kernel[:end], kernel[end:-1]
 
 
 def _indented(text: str, spaces: int) -> str:
+    """Every line behind so many spaces; no line of MLIR is empty."""
     margin = " " * spaces
-    return "\n".join([margin + line if line else line for line in text.split("\n")])
+    return margin + text.replace("\n", "\n" + margin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wavespec.emit.amx import Tiles, uses_tiles
-from wavespec.emit.atomics import Atomics
+from wavespec.emit.cpu_atomics import CpuAtomics
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.cpu_memory import CpuMemory, local_memory
 from wavespec.emit.cpu_products import CpuProducts
@@ -31,7 +31,14 @@ def use_cpu(function: Function) -> None:
     divisors = SharedDivisors(function, lanes)
     products = CpuProducts(function, lanes, loops)
     function.use(
-        frame, lanes, divisors, loops, LeftToTheCompiler(function), memory, Atomics(function, memory), products
+        frame,
+        lanes,
+        divisors,
+        loops,
+        LeftToTheCompiler(function),
+        memory,
+        CpuAtomics(function, memory, lanes),
+        products,
     )
     function.runs += [divisors.run, memory.run]
     if uses_tiles(function.kernel, function.machine):
@@ -88,5 +95,5 @@ class CpuFrame(Emitter):
             self.text.op(f"llvm.load volatile {self.modes.memory} : !llvm.ptr -> i32")
 
     def _vectors_accessed(self, op: Op) -> int:
-        (value,) = (*op.operands, *op.results) or (None,)
+        value, *_ = (*op.operands, *op.results, None)
         return len(self.lanes.native_sizes(value.vector.dtype, value.vector.elements)) if value else 0

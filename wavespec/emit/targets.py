@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from wavespec.cache import CompileCache
 from wavespec.emit.code_figures import ptx_figures, vmfb_figures
 from wavespec.emit.compiler import Compiled, compile_executable, compile_module
+from wavespec.emit.function import KernelFunction
 from wavespec.emit.host_module import HOST_PHASE, executable_module, host_module, pipeline_layout
 from wavespec.emit.ptx import descriptors_by_value
 from wavespec.emit.thread_to_mlir import thread_to_mlir
@@ -50,7 +51,16 @@ def thread_to_module(
 ) -> EmittedModule:
     """Emit the kernel function and wrap it into what the machine's compiler takes; ``bounded_waits`` is for finding
     errors in kernels of specialised waves: see `Function`."""
-    function = thread_to_mlir(kernel, machine, _LAYOUT, bounded_waits=bounded_waits)
+    return function_to_module(thread_to_function(kernel, machine, bounded_waits=bounded_waits), machine, interface)
+
+
+def thread_to_function(kernel: Kernel, machine: Machine, *, bounded_waits: bool = False) -> KernelFunction:
+    """The kernel function alone, which is the same for machines that differ in what their compiler is told."""
+    return thread_to_mlir(kernel, machine, _LAYOUT, bounded_waits=bounded_waits)
+
+
+def function_to_module(function: KernelFunction, machine: Machine, interface: KernelArtifact) -> EmittedModule:
+    """Wrap the kernel function into what the machine's compiler takes."""
     interface = replace(interface, tensor_maps=function.tensor_maps)
     aliases = [f"{_LAYOUT} = {pipeline_layout(interface)}", *function.aliases]
     text = "\n".join([*aliases, function.text])

@@ -88,6 +88,7 @@ def call_context(
         "scalars": whole.scalars,
         "arguments": (*whole.inputs, *keywords),
         "written": written,
+        "lacked": [scalar.name for scalar in whole.scalars if scalar.optional],
         "optional": [tensor.name for tensor in whole.inputs if tensor.optional],
         "described": described_as,
         "layout": layout_of,

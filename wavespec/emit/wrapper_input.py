@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword as python_keywords
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from wavespec.emit.python_text import literal
@@ -57,6 +57,8 @@ class WrapperScalar:
     is_defaulted: bool = False
     """Whether the schema of the operator may say the default: all behind it have one. Torch passes no argument that is
     equal to its default, as -0.0 is to 0.0, which schemas therefore leave out."""
+    optional: bool = False
+    """Whether it may be None: for kernels of a family that lack it, or that have a default."""
 
     @property
     def name(self) -> str:
@@ -64,12 +66,13 @@ class WrapperScalar:
 
     @property
     def type(self) -> str:
-        return self.parameter.type.__name__ + (" | None" if self.computed else "")
+        return self.parameter.type.__name__ + (" | None" if self._may_be_none else "")
 
     @property
     def schema_type(self) -> str:
         """In the schema of a torch operator, where integers may be symbols."""
-        return "float?" if self.computed else "SymInt" if self.type == "int" else self.type
+        name = self.parameter.type.__name__
+        return ("SymInt" if name == "int" else name) + ("?" if self._may_be_none else "")
 
     @property
     def in_schema(self) -> str:
@@ -81,16 +84,24 @@ class WrapperScalar:
         one = self.parameter
         limits = [f"at least {one.least}"] if one.least is not None else []
         limits += [f"at most {one.most}"] if one.most is not None else []
-        kind = {"bool": "True or False", "int": "a whole number"}.get(self.type, "a number")
+        kind = {bool: "True or False", int: "a whole number"}.get(one.type, "a number")
         kind += f" of {one.dtype}" if one.dtype != "bool" else ""
         said = [text] if (text := self.doc.strip().rstrip(".")) else []
-        absent = [f"{self.computed} where it is None"] if self.computed else []
+        number = self.computed or ("" if one.default is None else repr(one.default))
+        absent = [f"{number} where it is None"] if self._may_be_none and number else []
+        absent += ["None for kernels without it"] if self.optional else []
         return "; ".join([*said, ", ".join([kind, *limits]), *absent])
 
     @property
     def default(self) -> str:
         """As Python, and in the schema of an operator; empty where it has none."""
-        return "" if self.parameter.default is None and not self.computed else repr(self.parameter.default)
+        if self._may_be_none:
+            return "None"
+        return "" if self.parameter.default is None else repr(self.parameter.default)
+
+    @property
+    def _may_be_none(self) -> bool:
+        return self.optional or bool(self.computed)
 
     @property
     def constructed(self) -> str:
@@ -112,13 +123,17 @@ def wrapper_scalars(
 ) -> tuple[WrapperScalar, ...]:
     """The scalars of a kernel in order, each with what its spec says of it: `computed` has the texts of defaults that
     follow from sizes, and empty ones."""
+    texts = computed or [""] * len(parameters)
+    return with_defaults([WrapperScalar(*one) for one in zip(parameters, docs, texts, strict=True)])
+
+
+def with_defaults(scalars: Sequence[WrapperScalar]) -> tuple[WrapperScalar, ...]:
+    """Scalars in the order of a schema, which says the defaults that it may."""
     found: list[WrapperScalar] = []
     is_defaulted = True
-    texts = computed or [""] * len(parameters)
-    for one, doc, text in reversed(list(zip(parameters, docs, texts, strict=True))):
-        is_zero = one.type is float and one.default == 0
-        is_defaulted = is_defaulted and (one.default is not None or bool(text)) and not is_zero
-        found.insert(0, WrapperScalar(one, doc, text, is_defaulted))
+    for one in reversed(scalars):
+        is_defaulted = is_defaulted and one.default not in ("", "0.0", "-0.0")
+        found.insert(0, replace(one, is_defaulted=is_defaulted))
     return tuple(found)
 
 

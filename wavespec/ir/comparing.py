@@ -13,11 +13,10 @@ def is_same(before: Kernel, after: Kernel) -> bool:
     """Whether two kernels agree in everything, also in what operations say of the spec, which ``==`` leaves out."""
     if before is after:
         return True
-    own = (field.name for field in fields(Kernel) if field.name not in ("body", "memories"))
+    own = (field.name for field in fields(Kernel) if field.name != "body")
     return (
         all(getattr(before, name) == getattr(after, name) for name in own)
-        and all(map(operator.is_, before.memories, after.memories))
-        and len(before.memories) == len(after.memories)
+        and all(one.span is other.span for one, other in zip(before.memories, after.memories, strict=True))
         and _are_same(before.body, after.body)
     )
 
@@ -36,7 +35,9 @@ def _is_same_op(before: Op, after: Op) -> bool:
         return True
     if before.node != after.node or before.span is not after.span:
         return False
-    if before.attributes is not after.attributes and repr(before.attributes) != repr(after.attributes):  # -0.0 == 0
+    if before.attributes is not after.attributes and (
+        before.attributes != after.attributes or repr(before.attributes) != repr(after.attributes)  # -0.0 == 0
+    ):
         return False
     if (before.name, before.operands, before.results) != (after.name, after.operands, after.results):
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Literal
 
@@ -19,6 +19,7 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.expr import total as total_of
 from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
+from wavespec.ir.nodes import node
 from wavespec.ir.op import Op, Region, TileType, Value, VectorType
 from wavespec.ir.op import attribute_pairs as attribute_pairs
 from wavespec.ir.quotients import joined
@@ -26,7 +27,7 @@ from wavespec.ir.quotients import joined
 Space = Literal["global", "shared", "private", "signal"]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Memory:
     """A named piece of memory.
 
@@ -116,7 +117,7 @@ class Memory:
         return replace(self.arrangement, swizzle=None).offset(coordinates)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Split:
     """One line of the distribution: ``tile`` elements of ``dim`` per workgroup, wave or loop step.
 
@@ -135,7 +136,7 @@ def _nowhere(*_: str | int) -> Where:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class LoopSchedule:
     """What a spec says of the steps of a loop, `LoopSchedule` of `schema.language.models`, with its defaults filled in.
 
@@ -155,7 +156,7 @@ class LoopSchedule:
     where_key: Callable[..., Where] = field(default=_nowhere, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class WaveRoles:
     """What waves do beside computing their part: ``producers`` more of them only copy.
 
@@ -170,7 +171,7 @@ class WaveRoles:
     registers_span: Span | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Distribution:
     """How the spec's constraints split the work; `AssignTiles` turns it into extents, origins and the grid."""
 
@@ -218,7 +219,7 @@ class Distribution:
         return next((schedule for schedule in self.schedules if schedule.loop == loop), whole)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Kernel:
     """A kernel at one level of the lowering.
 

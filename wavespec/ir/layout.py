@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from wavespec.ir.expr import Expr, as_expr, total
+from wavespec.ir.nodes import node
 
 _SLAB_BYTES, _CHUNK_BYTES = 128, 16
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class RegisterAxis:
     """``extent`` registers; each step moves ``strides[dim]`` elements along every named dim."""
 
@@ -28,7 +29,7 @@ class RegisterAxis:
         return dict(self.strides).get(dim, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Layout:
     """The distribution of one tile over waves, lanes and registers.
 
@@ -158,7 +159,7 @@ def widest_spread(extents: tuple[int, int], widest: int, threads: int) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Swizzle:
     """Spreads the rows of a staged tile over the banks: chunk index ``c`` becomes ``c ^ (row // period % width)``.
 
@@ -181,7 +182,7 @@ class Swizzle:
         return f"swizzle {self.column} {self.chunk} x {self.width} by {self.row}//{self.period}{fold}{turn}"
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Digit:
     """``extent`` steps of ``step`` elements along ``dim``, ``stride`` elements apart in memory."""
 
@@ -191,7 +192,7 @@ class Digit:
     stride: int
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Arrangement:
     """How a staged tile lies in memory: mixed-radix digits of its coordinates, each with a stride.
 

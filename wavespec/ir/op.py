@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from wavespec.diagnostics import Span
@@ -12,6 +12,7 @@ from wavespec.ir.declarations import Group
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.layout import Layout
+from wavespec.ir.nodes import node
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -24,7 +25,7 @@ Places = tuple[tuple[str, Expr], ...]
 """An index along each of some dims."""
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class TileType:
     """A tile: its dims, their extents in elements (0 = whole tensor, not yet tiled), element type and distribution."""
 
@@ -41,7 +42,7 @@ class TileType:
         return f"tile<{shape}{self.dtype}{f', {self.layout}' if self.layout else ''}>"
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class VectorType:
     """``elements`` registers of one lane."""
 
@@ -52,7 +53,7 @@ class VectorType:
         return f"{self.dtype}x{self.elements}"
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Value:
     """One SSA value; names are unique in a kernel."""
 
@@ -70,7 +71,7 @@ class Value:
         return self.type
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Region:
     """The body of a structured operation: its arguments, operations and what it hands on."""
 
@@ -79,7 +80,7 @@ class Region:
     yields: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Op:
     """One operation.  ``attributes`` holds numbers, texts, expressions, layouts, None, and tuples of them.
 
@@ -97,10 +98,12 @@ class Op:
     _inside: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
     _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
 
-    def is_(self, *which: Group) -> bool:
+    def is_(self, group: Group, *others: Group) -> bool:
         """Whether it is one of these operations, as ``wavespec.ir.tile_ops`` and ``thread_ops`` declare them."""
-        for group in which:  # noqa: SIM110 - passes ask it of every operation, and `any` takes three times as long
-            if self.name in group.names:
+        if self.name in group.names:
+            return True
+        for other in others:  # noqa: SIM110 - passes ask it of every operation, and `any` takes three times as long
+            if self.name in other.names:
                 return True
         return False
 

@@ -106,6 +106,7 @@ def default_attributes(op: str) -> tuple[tuple[str, Any], ...]:
         "store": (buffer, *whole),
         "copy_async": (buffer, *whole),
         "load_matrix": (buffer, ("transposed", False)),
+        "store_matrix": (("transposed", False),),
         "atomic": (("mask", ()),),
     }.get(op, ())
 

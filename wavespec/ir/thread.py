@@ -135,8 +135,14 @@ class ThreadBuilder:
             **said,
         )
 
-    def atomic(self, function: str, value: Value, memory: str, offset: Expr, *, mask: Mask = ()) -> None:
-        self.add("atomic", (value,), (), function=function, memory=memory, offset=offset, mask=mask)
+    def atomic(
+        self, function: str, operands: tuple[Value, ...], memory: str, offset: Expr, *, mask: Mask = (), old: str = ""
+    ) -> Value | None:
+        """``operands``: the value, and what is expected there; ``old``: what the result is called, if there is one."""
+        vector = operands[0].vector
+        results = (self.value(old, vector.dtype, vector.elements),) if old else ()
+        self.add("atomic", operands, results, function=function, memory=memory, offset=offset, mask=mask)
+        return results[0] if results else None
 
     def load_tile(
         self,

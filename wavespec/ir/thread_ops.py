@@ -149,11 +149,14 @@ ACCUMULATE: Final = _declare(
 )
 ATOMIC: Final = _declare(
     "atomic",
-    "T x n ->",
-    "each element in one indivisible step becomes `function` (`add`, `maximum` or `minimum`) of what the memory "
-    "holds and it; lanes may name the same element",
+    "T x n, T x n expected -> T x n",
+    "each element in one indivisible step becomes `function` of what the memory holds and it: `add`, `maximum`, "
+    "`minimum`, `and`, `or`, `xor`, `exchange`, or `compare_and_swap`, which replaces what is `expected`; lanes may "
+    "name the same element. The result, where there is one, is what the memory held before, and 0 where the mask is "
+    "not set",
     Trait.WRITES_MEMORY,
-    operands=1,
+    operands=(1, 2),
+    results=(0, 1),
     attributes={**_PLACE, "function": Kind.TEXT, "mask": Kind.MASK},
 )
 PREFETCH: Final = _declare("prefetch", "->", "a hint that this lane soon accesses what is there", attributes=_PLACE)
@@ -183,7 +186,7 @@ STORE_MATRIX: Final = _declare(
     Trait.WRITES_MEMORY,
     Trait.BY_ALL_LANES,
     operands=1,
-    attributes={**_ACCESS, "count": Kind.INTEGER},
+    attributes={**_ACCESS, "count": Kind.INTEGER, "transposed": Kind.FLAG},
 )
 
 # Memory, by copies that go on while the lane does

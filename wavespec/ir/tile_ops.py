@@ -131,17 +131,20 @@ READ: Final = _declare(
 )
 WRITE: Final = _declare(
     "write",
-    "tile, values of places ... ->",
-    "a tile of a tensor. `combine`: joined with what is there in one indivisible step; `staged`: the dims that go "
-    "through shared memory; `around`: the tile may begin in front of its row",
+    "tile, values of places ..., expected -> tile",
+    "a tile of a tensor. `combine`: joined with what is there in one indivisible step, by the function of that name, "
+    "and the result, where there is one, is what was there; `expected`: the last operand is what has to be there; "
+    "`staged`: the dims that go through shared memory; `around`: the tile may begin in front of its row",
     Trait.WRITES_MEMORY,
     Trait.ALIKE,
     operands=(1, None),
+    results=(0, 1),
     attributes={
         "memory": Kind.MEMORY,
         "origin": _ORIGIN,
         **_MAPPED,
         "combine": Attribute(Kind.TEXT, absent="replaced"),
+        "expected": Attribute(Kind.FLAG, absent="false"),
         "staged": Attribute(Kind.NAMES, absent="none", set_by="promote-shared"),
         "around": _AROUND,
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Set
 
 from wavespec.ir.declarations import Declarations, Kind
@@ -107,7 +108,7 @@ def _check_names(kernel: Kernel) -> None:
         ("memory", [memory.name for memory in kernel.memories]),
         ("symbol", [name for name in symbols if not is_operand(name)]),
     ):
-        for name in {name for name in names if names.count(name) > 1}:
+        for name in (name for name, count in Counter(names).items() if count > 1):
             raise VerificationError(f"kernel '{kernel.name}': {what} '{name}' is declared twice")
     for name in {dim for dim in map(dim_of_size, symbols) if dim} - kernel.all_sizes.keys():
         raise VerificationError(f"kernel '{kernel.name}': symbol '{size_name(name)}' is the size of no dim")

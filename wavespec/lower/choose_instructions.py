@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from wavespec.lower.tile_properties import (
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _SWAPPED = ":swapped"
+_TURNED_BYTES = 2  # of an element that lanes exchange rows and columns of on the way to shared memory
 
 
 class UnknownMatrixInstruction(WavespecError, code="unknown-matrix-instruction"):
@@ -150,19 +151,31 @@ class ChooseInstructions(Pass):
         for value in op.operands[:2]:
             _check_major(kernel, suited[0], value.name, k)
 
+        tiles = _tiles(kernel, machine)
+
         def misfits(each: tuple[MatrixInstruction, tuple[str, str]]) -> int:
-            return _misfits(kernel, each[0], (*each[1], k), machine)
+            return _misfits(tiles, each[0], (*each[1], k))
+
+        def rows_read(each: tuple[MatrixInstruction, tuple[str, str]]) -> int:
+            return _rows_read(tiles, *each)
 
         # The best instruction that fits the tiles; none does: one that nearly does, and `AssignTiles` says why not.
         possible = _ways(kernel, op, suited[0], (m, n))
         ways = [(row, way) for way in possible for row in suited]
-        row, way = next((each for each in ways if not misfits(each)), min(ways[: len(suited)], key=misfits))
+        if fitting := [each for each in ways if not misfits(each)]:
+            row, way = min(fitting, key=rows_read) if self._leaves_turned(kernel) else fitting[0]
+        else:
+            row, way = min(ways[: len(suited)], key=misfits)
         contiguous = {memory.contiguous_dim for memory in self._written(kernel)}
         swapped = way == (n, m) or ((n, m) in possible and _wider_when_swapped(row, m, n, contiguous))
         return op.with_(instruction=row.name + (_SWAPPED if swapped else ""), m=m, n=n, k=k)
 
     def _written(self, kernel: Kernel) -> list[Memory]:
         return [kernel.memory(op["memory"]) for op in kernel.walk() if op.is_(WRITE)]
+
+    def _leaves_turned(self, kernel: Kernel) -> bool:
+        """Whether sums of a product that is turned round leave as fast: the machine turns what has 2 bytes."""
+        return all(memory.dtype.bytes == _TURNED_BYTES for memory in self._written(kernel))
 
 
 def _ways(kernel: Kernel, op: Op, row: MatrixInstruction, dims: tuple[str, str]) -> tuple[tuple[str, str], ...]:
@@ -184,15 +197,26 @@ def _check_major(kernel: Kernel, row: MatrixInstruction, operand: str, k: str) -
             raise OperandNotContiguous(read.span, row, memory, k)
 
 
-def _misfits(kernel: Kernel, row: MatrixInstruction, dims: Sequence[str], machine: Machine) -> int:
-    """In how many dims the tiles of the distribution are no whole numbers of the instruction."""
+def _tiles(kernel: Kernel, machine: Machine) -> dict[str, int]:
+    """Of the distribution: elements along each dim that one wave, or a step of a loop, takes."""
     plan = kernel.distribution
     tiles = {dim: size.value for dim, size in kernel.all_sizes.items() if size.is_const}
     tiles |= {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
     if machine.register_tile == "wave":
         tiles |= {split.dim: split.tile for split in plan.waves}
+    return tiles
+
+
+def _misfits(tiles: Mapping[str, int], row: MatrixInstruction, dims: Sequence[str]) -> int:
+    """In how many dims the tiles of the distribution are no whole numbers of the instruction."""
     extents = zip(dims, (row.m, row.n, row.k), strict=True)
     return sum(tiles.get(dim, extent) % extent != 0 for dim, extent in extents)
+
+
+def _rows_read(tiles: Mapping[str, int], row: MatrixInstruction, way: tuple[str, str]) -> int:
+    """Of both operands, by all instructions of a wave in one step along k, where they read shared memory themselves."""
+    m, n = (tiles.get(dim, extent) // extent for dim, extent in zip(way, (row.m, row.n), strict=True))
+    return m * n * (row.m + row.n) if row.reads_shared else 0
 
 
 def _wider_when_swapped(row: MatrixInstruction, m: str, n: str, contiguous: set[str]) -> bool:

@@ -26,6 +26,7 @@ from wavespec.schedule.buffer_ring import READS, TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine
 
 _WALKS = 16  # more than a rotation of the most stages takes to repeat itself
+_ORDERED = READS_MEMORY | WRITES_MEMORY | COPY_ASYNC | MMA_ASYNC | BARRIER | STAGGER | ASYNC_COMMIT | ASYNC_WAIT
 _LANDED = -1  # age of an access that is complete for its own lane: a plain access, or an awaited copy
 
 
@@ -89,7 +90,7 @@ class _Scope:
 
 def _shared(kernel: Kernel, ops: Iterable[Op]) -> frozenset[str]:
     """Shared memories that operations name."""
-    named = {op.get(key) for outer in ops for op in outer.walk() for key in READS}
+    named = {name for outer in ops for op in outer.walk() for key, name in op.attributes if key in READS}
     return frozenset(memory.name for memory in kernel.memories if memory.space == "shared" and memory.name in named)
 
 
@@ -110,6 +111,7 @@ def _block(scope: _Scope, ops: tuple[Op, ...], pending: _Pending, needed: int) -
     for op in ops:
         if op.region:
             op, pending = _loop(scope, op, pending, needed)
+        if op.region or not op.is_(_ORDERED):
             result.append(op)
             continue
         accesses = _accesses(scope, op)

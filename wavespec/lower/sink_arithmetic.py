@@ -46,7 +46,7 @@ class SinkArithmetic(Pass):
             else:
                 fixed.append(op)
         result: list[Op] = []
-        for are_stores, ops in groupby(fixed, lambda op: op.is_(STORE, ATOMIC)):
+        for are_stores, ops in groupby(fixed, lambda op: op.is_(STORE, ATOMIC) and not op.results):
             for group in [list(ops)] if are_stores else [[op] for op in ops]:
                 for name in (name for op in group for name in _needed(op)):
                     result += _with_operands(name, waiting)

@@ -71,7 +71,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
         )
         for name, tensor in sorted(computation.tensors.items(), key=lambda item: item[1].role == "output")
     )
-    scalars = scalar_places(computation.scalars)
+    scalars = scalar_places(resolved.scalars)
     placed = (place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides))
     symbols = tuple(size for size in (*own.values(), *placed) if not size.is_const)
     empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
@@ -80,7 +80,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
     names, fast = fresh_names(empty), resolved.fast_math
     context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast)
-    for name, scalar in computation.scalars.items():
+    for name, scalar in resolved.scalars.items():
         scalar_to_tile(name, scalar, context)
     for statement in computation.statements:
         to_tile(statement, context)

@@ -38,7 +38,7 @@ _PRODUCTS: Final = MMA | MMA_ASYNC
 _LAUNCH_AXES: Final = 3
 _TAKES: Final = READS_MEMORY | BULK_STORE | READ
 _PUTS: Final = WRITES_MEMORY | FILLS | SEND | WRITE | COPY | CLUSTER_SUM
-_READ_FROM: Final = (("memory", "buffer"), ("a_memory", "a_buffer"), ("b_memory", "b_buffer"))
+_READ_FROM: Final = {"memory": "buffer", "a_memory": "a_buffer", "b_memory": "b_buffer"}
 _BUFFERED: Final = (
     ("memory", "buffer"),
     ("a_memory", "a_buffer"),
@@ -94,14 +94,12 @@ def memories_are_filled_first(kernel: Kernel, machine: Machine) -> Iterator[Brea
             for op in role.walk() if role.is_(ROLE) else ():  # roles run at the same time
                 fill(op, {})
         for op in ops:
-            has = dict(op.attributes)
-            for key, index in _READ_FROM:
-                name = has.get(key)
-                if name not in local or (key == "memory" and not op.is_(_TAKES)):
+            for key, name in op.attributes:
+                if key not in _READ_FROM or name not in local or (key == "memory" and not op.is_(_TAKES)):
                     continue
-                if has.get("onto"):  # of sums, the first step only stores
+                if op.get("onto"):  # of sums, the first step only stores
                     continue
-                if not _may_have(filled.get(name, set[Expr]()), _buffer(op, index, first)):
+                if not _may_have(filled.get(name, set[Expr]()), _buffer(op, _READ_FROM[key], first)):
                     yield op, f"nothing is in '@{name}' yet"
             fill(op, first)
             if op.region:

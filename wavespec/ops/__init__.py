@@ -8,6 +8,7 @@ from typing import Any
 from wavespec.ir.kernel import Op
 from wavespec.ops import (
     argmax,
+    atomic,
     bind,
     bitcast,
     branch,
@@ -39,6 +40,7 @@ from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
 from wavespec.schema.ops import ARG_REDUCTIONS, REDUCTIONS, SCANS
 
 _OPS: dict[str, ModuleType] = {
+    "atomic": atomic,
     "bind": bind,
     "bitcast": bitcast,
     "if": branch,

@@ -186,7 +186,7 @@ def read_fragments(
             build.load_matrix(memory.name, memory.dtype, count, offset, hint=hint)
             for count, offset in matrix_places(memory, layout, origin)
         ]
-    elif rank is None and (turned := _turned_matrices(memory, layout, origin, machine)):
+    elif rank is None and (turned := turned_matrices(memory, layout, origin, machine)):
         loaded = [
             build.load_matrix(memory.name, memory.dtype, count, offset, transposed=True, hint=hint)
             for count, offset in turned
@@ -393,8 +393,9 @@ def _lane(layout: Layout) -> Expr:
     return next((node for node in nodes if node.kind == "symbol" and node.args[0] == "lane"), const(0))
 
 
-def _turned_matrices(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> list[tuple[int, Expr]]:
-    """The matrices of a tile whose lanes hold columns of rows in memory: a matrix load hands them out turned."""
+def turned_matrices(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> list[tuple[int, Expr]]:
+    """The matrices of a tile whose lanes hold columns of rows in memory: a matrix load hands them out turned, and a
+    matrix store takes them so; none where they do not lie like that."""
     if (
         machine.shared.matrix_load != "ldmatrix"
         or memory.space != "shared"

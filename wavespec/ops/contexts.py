@@ -164,6 +164,14 @@ class LookUp(NamedTuple):
     size: int
 
 
+class Found(NamedTuple):
+    """What a call has found for an `atomic`, in the type of its tensor, and what it combined that with."""
+
+    old: torch.Tensor
+    value: torch.Tensor
+    expected: torch.Tensor
+
+
 class ReferenceContext:
     """Whole-tensor values while a graph is interpreted; ``compute`` is the dtype that floating point is computed in.
 
@@ -186,6 +194,10 @@ class ReferenceContext:
         self.sizes: dict[str, int] = {}
         self.params: dict[str, int] = {}
         self.looked_up: list[LookUp] = []
+        self.found: Mapping[str, Found] = {}
+        """By the name of an `atomic` what a call has found, where the results of that call are to be explained."""
+        self.impossible: list[str] = []
+        """What no order of elements finds."""
         self.conditions: list[tuple[tuple[str, ...], torch.Tensor]] = []
         """Of the branches on values that a statement is in, for which elements they are taken."""
 

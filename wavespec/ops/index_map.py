@@ -22,7 +22,7 @@ from wavespec.ir.saturating import LARGEST, is_large_number, minus, plus, times
 from wavespec.ir.tile_ops import COPY
 from wavespec.ops.contexts import LookUp, ReferenceContext, TileContext
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
-from wavespec.schema.ops import Read, Take, Write
+from wavespec.schema.ops import Read, Take, Written
 from wavespec.schema.ops.mapping import values_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def value_symbol(name: str, dtype: DType) -> Expr:
 
 
 def mapped(
-    statement: Read | Write | Take, context: TileContext, shape: Sequence[str], dims: Sequence[str]
+    statement: Read | Written | Take, context: TileContext, shape: Sequence[str], dims: Sequence[str]
 ) -> tuple[tuple[Value, ...], dict[str, Any]]:
     """The values that places in something of that shape depend on, and the attributes of the access; none without a
     mapping."""
@@ -122,7 +122,7 @@ def contiguous_dim(op: Op, memory: Memory) -> str:
 
 
 def places(
-    statement: Read | Write | Take, context: ReferenceContext, shape: Sequence[str], dims: tuple[str, ...]
+    statement: Read | Written | Take, context: ReferenceContext, shape: Sequence[str], dims: tuple[str, ...]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """For every element of a whole value the element number in something of that shape, and whether it is inside."""
     import torch
@@ -144,7 +144,7 @@ def places(
         known[name] = value[tuple(slice(None) if dim in own else None for dim in dims)]
     number = torch.zeros(extents, dtype=torch.int64, device=device)
     inside = torch.ones(extents, dtype=torch.bool, device=device)
-    within = statement.to if isinstance(statement, Write) else getattr(statement, statement.headline[0])
+    within = statement.to if isinstance(statement, Written) else getattr(statement, statement.headline[0])
     for dim, at in statement.at.items():
         if isinstance(at, Name) and at.name in context.names.keys() - context.computation.scalars - {*dims}:
             numbers = context.names[at.name]

@@ -10,12 +10,13 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op, Region, Value, attribute_pairs
 from wavespec.ir.layout import Layout, swizzled_slabs
 from wavespec.ir.thread import ThreadBuilder
-from wavespec.ops.accesses import matrix_places, moves_matrices, write_fragments
+from wavespec.ops.accesses import matrix_places, moves_matrices, turned_matrices, write_fragments
 from wavespec.ops.contexts import ThreadContext
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 _ROW_BYTES = (128, 64, 32)  # of a slab, that a swizzle knows
-_TURNED_ROWS = 64  # of a slab of a product that is turned round
+_TURNED_ROWS = 64  # of a slab of a product that is turned round, about
+_PERIOD_ROWS = 8  # after which a swizzle begins anew
 _BUFFERS = 2  # one is filled while the machine still reads the other
 _MATRIX_STORE_BYTES = 2  # of one element, the only size that a matrix store knows
 
@@ -39,12 +40,16 @@ def staging_of(
     if dims[0] not in output.dims:
         return ()
     if row.acc.layout.run_length("n") == 1:
-        slabs, rest = divmod(row.m, _TURNED_ROWS)  # few rows are not worth the way
         is_turned = row.acc.layout.run_length("m") > 1 and row.n * bytes_ in _ROW_BYTES
-        if rest or not is_turned:
+        if row.m < _TURNED_ROWS or not is_turned:  # few rows are not worth the way
             return ()
-        turned = _staging(output, dims, waves * _TURNED_ROWS, row.n, min(_BUFFERS, slabs))
-        return (turned,) if shared_bytes(turned) <= room else ()
+        parts = (rows for rows in range(_PERIOD_ROWS, row.m + 1, _PERIOD_ROWS) if row.m % rows == 0)
+        rows = min(parts, key=lambda rows: abs(rows - _TURNED_ROWS))
+        for buffers in range(min(_BUFFERS, row.m // rows), 0, -1):
+            turned = _staging(output, dims, waves * rows, row.n, buffers)
+            if shared_bytes(turned) <= room:
+                return (turned,)
+        return ()
     widths = slab_widths(row.n, bytes_)
     for most in range(_BUFFERS, 0, -1):
         found = tuple(
@@ -180,14 +185,18 @@ def write_staged(
 
 def _lay_down(build: ThreadBuilder, staged: Memory, slab: Layout, part: Value, buffer: Expr, machine: Machine) -> None:
     nowhere = {dim: const(0) for dim in staged.dims}
-    if staged.dtype.bytes != _MATRIX_STORE_BYTES or not moves_matrices(staged, slab, machine):
+    is_stored = staged.dtype.bytes == _MATRIX_STORE_BYTES
+    turned = turned_matrices(staged, slab, nowhere, machine) if is_stored else []
+    if not turned and not (is_stored and moves_matrices(staged, slab, machine)):
         write_fragments(build, staged, slab, nowhere, (), (part,), machine, buffer=buffer)
         return
-    start = 0
-    for count, offset in matrix_places(staged, slab, nowhere):
+    start, name, transposed = 0, staged.name, bool(turned)
+    for count, offset in turned or matrix_places(staged, slab, nowhere):
         size = count * 4 // staged.dtype.bytes
         piece = build.slice(part, start, size)
-        build.add("store_matrix", (piece,), (), memory=staged.name, offset=offset, buffer=buffer, count=count)
+        build.add(
+            "store_matrix", (piece,), (), memory=name, offset=offset, buffer=buffer, count=count, transposed=transposed
+        )
         start += size
 
 

@@ -103,6 +103,8 @@ def reference(statement: Write, context: ReferenceContext) -> None:
             flat.index_add_(0, where, written)
         case "max" | "min":
             flat.scatter_reduce_(0, where, written, f"a{statement.combine}")
+        case "and" | "or" | "xor":
+            flat = _with_bits(statement.combine, flat, where, written)
     context.outputs[statement.to] = flat[:-1].reshape(result.shape)
 
 
@@ -110,4 +112,25 @@ _COMBINED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add": lambda left, right: left + right,
     "max": lambda left, right: left.maximum(right),
     "min": lambda left, right: left.minimum(right),
+    "and": lambda left, right: left & right,
+    "or": lambda left, right: left | right,
+    "xor": lambda left, right: left ^ right,
 }
+
+
+def _with_bits(combine: str, flat: torch.Tensor, where: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
+    """What is there, combined bit by bit with all that is written there: torch has no such scatter."""
+    import torch
+
+    joined = torch.zeros_like(flat)
+    for bit in range(flat.element_size() * 8):
+        held, new = flat >> bit & 1, written >> bit & 1
+        match combine:
+            case "and":
+                held = held.scatter_reduce(0, where, new, "amin")
+            case "or":
+                held = held.scatter_reduce(0, where, new, "amax")
+            case _:
+                held = held.index_add(0, where, new) & 1
+        joined |= held << bit
+    return joined

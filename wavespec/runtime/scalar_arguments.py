@@ -20,6 +20,7 @@ _SYMBOLIC: Final = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _WORDS: Final = {float: "a number", int: "a whole number", bool: "True or False"}
 _SMALL: Final = ("f16", "bf16")
 _DEFAULTS_KEPT: Final = 1024
+_NoneType: Final = type(None)
 
 
 class ScalarArguments:
@@ -28,8 +29,10 @@ class ScalarArguments:
     def __init__(self, kernel: str, parameters: Sequence[ScalarParameter] = ()) -> None:
         self.parameters = tuple(parameters)
         self._kernel = kernel
+        self._names = tuple(one.name for one in parameters)
+        self._constants = tuple(one.default for one in parameters)
         self._types = tuple(one.type for one in parameters)
-        self._left_out = tuple(one.type if one.computed is None else type(None) for one in parameters)
+        self._left_out = tuple(one.type if one.computed is None else _NoneType for one in parameters)
         """The types where a call says nothing of scalars whose defaults are computed."""
         computed = [dims_in_number(one.computed) for one in parameters if one.computed is not None]
         self._dims = tuple(sorted(frozenset[str]().union(*computed)))
@@ -61,14 +64,23 @@ class ScalarArguments:
 
     def named(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
         """The numbers of a call that passes some by name, with the defaults of the others; None for computed ones."""
-        names = [one.name for one in self.parameters]
-        for name in given.keys() - {*names}:
-            has = f"has the scalars {', '.join(names)}" if names else "has no scalars"
-            raise ArgumentTypeError(f"{self._kernel}: got '{name}', but it {has}.")
+        for name in given.keys() - {*self._names}:
+            raise self._lacks(name)
         for one in self.parameters:
             if one.default is None and one.computed is None and one.name not in given:
-                raise ArgumentTypeError(f"{self._kernel}: argument '{one.name}' has no default; pass {one.name}=....")
+                raise self._needs(one.name)
         return self(*(given.get(one.name, one.default) for one in self.parameters))
+
+    def chosen(self, **given: Any) -> tuple[Any, ...]:
+        """The numbers of a call of a family, which has None for what it does not say: these kernels may lack some."""
+        values = tuple(map(given.pop, self._names))
+        for name, value in given.items():
+            if value is not None:
+                raise self._lacks(name)
+        if _NoneType in map(type, values):
+            pairs = zip(values, self._constants, strict=True)
+            values = tuple([own if value is None else value for value, own in pairs])
+        return self(*values)
 
     def check(self, values: tuple[Passed, ...]) -> None:
         """Errors: as of `words`, for what a call passed."""
@@ -133,6 +145,8 @@ class ScalarArguments:
         kind: Callable[[Any], Any] = parameter.type
         if isinstance(value, _SYMBOLIC) or (value is None and parameter.computed is not None):
             return value
+        if value is None and parameter.default is None:
+            raise self._needs(parameter.name)
         wanted = Integral if kind is int else Real
         is_right = _is_bool(value) if kind is bool else isinstance(value, wanted) and not _is_bool(value)
         if not is_right:
@@ -144,6 +158,13 @@ class ScalarArguments:
             return kind(number)
         except OverflowError:
             raise ArgumentError(f"{where} is beyond the numbers of {parameter.dtype}.") from None
+
+    def _lacks(self, name: str) -> ArgumentTypeError:
+        has = f"has the scalars {', '.join(self._names)}" if self._names else "has no scalars"
+        return ArgumentTypeError(f"{self._kernel}: got '{name}', but it {has}.")
+
+    def _needs(self, name: str) -> ArgumentTypeError:
+        return ArgumentTypeError(f"{self._kernel}: argument '{name}' has no default; pass {name}=....")
 
     def _refuse_default(self, number: int, sizes: Mapping[str, int]) -> NoReturn:
         name = self.parameters[number].name

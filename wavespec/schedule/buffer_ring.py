@@ -243,7 +243,7 @@ def filled_by(kernel: Kernel, loop: Op) -> frozenset[str]:
     if not loop.is_(FOR):
         return frozenset()
     written = {op["memory"] for op in loop.body.ops if is_copy(kernel, op)}
-    read = {op.get(key) for op in loop.body.ops if not op.is_(FILLS) for key in READS}
+    read = {name for op in loop.body.ops if not op.is_(FILLS) for key, name in op.attributes if key in READS}
     return frozenset(written & read)
 
 

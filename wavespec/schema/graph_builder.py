@@ -180,6 +180,20 @@ class GraphBuilder:
         where = {"value": str(value), "to": str(to), "at": _index_map(at)}
         self._bodies[-1].append({"op": "write", **where, "combine": combine})
 
+    def atomic(
+        self,
+        name: str,
+        value: Value,
+        to: Value,
+        combine: str,
+        at: IndexMap | None = None,
+        expected: Value | None = None,
+    ) -> Value:
+        """What elements of a tensor were right before each was combined with one of `value`:
+        `ticket = k.atomic("ticket", one, counts, "add", at={x: expert})`."""
+        what = {"expected": str(expected)} if expected is not None else {}
+        return self._op("atomic", name, value=str(value), to=str(to), at=_index_map(at), combine=combine, **what)
+
     def debug(self, value: Value) -> None:
         self._bodies[-1].append({"op": "debug", "value": str(value)})
 

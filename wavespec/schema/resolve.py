@@ -89,8 +89,8 @@ def is_for(spec: KernelSpec, target: str) -> bool:
 
 
 def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
-    """The first of `cases` whose conditions hold for a call with `sizes`, and with strides of contiguous tensors, which
-    start where memory does, unless `sizes` has them."""
+    """The first of `cases` whose conditions hold for a call with `sizes`; with the defaults of whole scalars, and with
+    strides of contiguous tensors, which start where memory does, unless `sizes` has them."""
 
     def holds(case: TargetCase, condition: Expression) -> bool:
         try:
@@ -98,7 +98,10 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
         except EvaluationError:  # It divides by an empty dim.
             return False
 
-    numbers = numbers_of_contiguous(cases[-1].spec.tensors, sizes)
+    spec = cases[-1].spec
+    defaults = {name: one.number for name, one in spec.scalars.items() if not one.is_float}
+    numbers = {name: int(number) for name, number in defaults.items() if number is not None}
+    numbers |= numbers_of_contiguous(spec.tensors, sizes)
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
@@ -326,7 +329,7 @@ def _target_case(plain: KernelSpec, case: Case) -> TargetCase:
 
 
 def _promises_of_numbers(spec: KernelSpec, when: Sequence[Expression]) -> Iterator[Assume]:
-    """Conditions on strides and alignments, which no dim can promise, where the spec does not assume them itself."""
+    """Conditions on strides, alignments and scalars, which no dim can promise, unless the spec assumes them itself."""
     known = [one.condition for one in spec.constraints if isinstance(one, Assume)]
     for condition in when:
         if spec.numbers.keys().isdisjoint(condition.names()):

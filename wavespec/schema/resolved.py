@@ -125,6 +125,15 @@ class ResolvedKernel:
     is_for_target: bool
     """Whether the schedule was written for this target alone, so that all of it should have a meaning."""
 
+    @property
+    def scalars(self) -> Mapping[str, Scalar]:
+        """Those of the computation, integers with the limits that are promised of them."""
+        return {
+            name: scalar.model_copy(update={"min": dim.min, "max": dim.max}) if dim is not None else scalar
+            for name, scalar in self.computation.scalars.items()
+            for dim in [self.promised.get(name)]
+        }
+
 
 def computation_of(spec: KernelSpec) -> Computation:
     """

@@ -89,8 +89,8 @@ class MemoryUnit:
         before = self._read(op, memory, op["offset"], op.get("buffer"), active, required_alignment=False)
         self.store(op, values + before)
 
-    def combine(self, op: Op, values: Array) -> None:
-        """Combine with what the memory holds, lane after lane."""
+    def combine(self, op: Op, values: Array, expected: Array | None = None) -> Array:
+        """Combine with what the memory holds, lane after lane; what it held before each, else 0."""
         target, count = self.memories[op["memory"]], values.shape[1]
         index, active = self._elements(op, target, op["offset"], None, count, self._active(op, count))
         self._check_alignment(op, target, index[:, :1], active[:, :1], required=False)
@@ -99,7 +99,11 @@ class MemoryUnit:
         where = index[active]
         self.workgroup.report(op, target, target.shadow.update(self._access(op, where, self._lanes(active))))
         self.workgroup.share(op, target, where)
-        combined(op["function"], target.data, where, values[active])
+        old = np.zeros_like(values)
+        old[active] = combined(
+            op["function"], target.data, where, values[active], None if expected is None else expected[active]
+        )
+        return old
 
     def load_tile(self, op: Op) -> Array:
         """``[threads, rows * columns]``, row after row."""
@@ -130,6 +134,8 @@ class MemoryUnit:
         """The inverse of `load_matrix`."""
         target, count = self.memories[op["memory"]], int(op["count"])
         rows = collected_matrices(registers, count)
+        if op["transposed"]:
+            rows = rows.reshape(-1, 8, 8).swapaxes(1, 2).reshape(-1, 8)
         lane = np.arange(self.symbols.threads) % MATRIX_LOAD_LANES
         active = np.repeat((lane < 8 * count)[:, None], rows.shape[1], axis=1)
         index, inside = self._elements(op, target, op["offset"], op.get("buffer"), rows.shape[1], active)

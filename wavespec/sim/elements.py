@@ -127,7 +127,15 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
 }
 
 
-_UPDATES: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+_UPDATES: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "exchange": lambda held, value: value,
+}
 
 
 def elementwise(function: str, operands: Sequence[Array]) -> Array:
@@ -137,10 +145,23 @@ def elementwise(function: str, operands: Sequence[Array]) -> Array:
         return result if result.dtype == np.bool_ else result.astype(operands[-1].dtype)
 
 
-def combined(function: str, memory: Array, where: Integers, values: Array) -> None:
-    """Each element of flat memory that `where` names becomes the function of it and its value, one after the other."""
+def combined(function: str, memory: Array, where: Integers, values: Array, expected: Array | None) -> Array:
+    """Each element of flat memory that `where` names becomes the function of it and its value, one after the other.
+
+    Where something is `expected`, the value replaces that alone.
+
+    Returns:
+        What each was before.
+    """
+    old = np.empty_like(values)
     with np.errstate(all="ignore"):
-        _UPDATES[function].at(memory, where, values)
+        for number, (place, value) in enumerate(zip(where, values, strict=True)):
+            old[number] = memory[place]
+            if expected is None:
+                memory[place] = _UPDATES[function](memory[place], value)
+            elif memory[place] == expected[number]:
+                memory[place] = value
+    return old
 
 
 def joined(function: str, values: Array) -> Array:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from wavespec.ops import reference_of
-from wavespec.ops.contexts import ReferenceContext
+from wavespec.ops.contexts import Found, ReferenceContext
 from wavespec.ops.scalar import reference as define_scalar
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.runtime.scalars import ScalarParameter
 from wavespec.schema import KernelSpec
+from wavespec.schema.old_values import Observed
 from wavespec.schema.resolved import computation_of
 from wavespec.sim.packed import unpacked
 
@@ -43,12 +44,45 @@ def interpret(
     spec: KernelSpec, /, *inputs: Tensor, compute: torch.dtype | None = torch.float64, **scalars: bool | int | float
 ) -> ReferenceContext:
     """Like `reference`; returns everything that came up."""
+    return _interpret(spec, inputs, compute, scalars, {})
+
+
+def explain(
+    observed: Observed,
+    inputs: Sequence[Tensor],
+    written: Sequence[Tensor],
+    scalars: Mapping[str, bool | int | float],
+    compute: torch.dtype | None = torch.float64,
+) -> ReferenceContext:
+    """Like `interpret`, with the order of elements that a call has found, where the graph has `atomic`.
+
+    Args:
+        observed: a spec with outputs for what is found.
+        written: the results of its call, in the order of `reference`.
+
+    Returns:
+        Everything that came up; ``impossible`` says what no order of elements finds.
+    """
+    spec, outputs = observed
+    by_name = dict(zip(computation_of(spec).written, written, strict=True))
+    found = {name: Found(*(by_name[output] for output in of)) for name, of in outputs.items()}
+    return _interpret(spec, inputs, compute, scalars, found)
+
+
+def _interpret(
+    spec: KernelSpec,
+    inputs: Sequence[Tensor],
+    compute: torch.dtype | None,
+    scalars: Mapping[str, bool | int | float],
+    found: Mapping[str, Found],
+) -> ReferenceContext:
     computation = computation_of(spec)
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
     if len(names) != len(inputs):
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
     tensors = {name: unpacked(tensor, spec.tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
     context = ReferenceContext(computation, tensors, compute, reference_of)
+    context.found = found
     context.sizes = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
     for name, value in context.tensors.items():
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):

@@ -246,7 +246,9 @@ class Strand:
         self.memory.accumulate(op, *self._operands(op))
 
     def _atomic(self, op: Op) -> None:
-        self.memory.combine(op, *self._operands(op))
+        old = self.memory.combine(op, *self._operands(op))
+        if op.results:
+            self._define(op, old)
 
     def _load_tile(self, op: Op) -> None:
         self._define(op, self.memory.load_tile(op))

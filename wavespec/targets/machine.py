@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -70,6 +70,7 @@ class MatrixInstruction:
     step of the unit rounds, and the longer the chain, the larger the numbers that are rounded."""
     family: str = ""
     """The name as the table writes it, for all members of a row with ``each``."""
+    _swapped: MatrixInstruction | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def reads_shared(self) -> bool:
@@ -77,8 +78,18 @@ class MatrixInstruction:
         Its results are in flight until they are waited for."""
         return self.a.from_shared or self.b.from_shared
 
+    @property
+    def in_tile_registers(self) -> bool:
+        """Whether its operands and results are in registers of their own, of 16 rows of 64 bytes."""
+        return self.emit.startswith("amx:")
+
     def swapped(self) -> MatrixInstruction:
         """The same instruction computing the transposed product: ``a`` takes n, ``b`` takes m."""
+        if self._swapped is None:  # passes ask for it of every product, and machines stay
+            object.__setattr__(self, "_swapped", self._turned())
+        return cast("MatrixInstruction", self._swapped)
+
+    def _turned(self) -> MatrixInstruction:
         names = {"m": "n", "n": "m", "k": "k"}
 
         def flip(fragment: Fragment) -> Fragment:
@@ -331,6 +342,15 @@ class Machine:
         if swapped not in ("", "swapped"):
             return None
         return found.swapped() if found is not None and swapped else found
+
+    def narrowed(self, chosen: Set[str]) -> Machine:
+        """The machine as far as it decides the code of a kernel whose instructions are ``chosen``: no others, no loads
+        for others, and nothing that only the compiler behind is told.  Variants that differ elsewhere become alike."""
+        instructions = tuple(row for row in self.instructions if row.name in chosen)
+        shared = self.shared
+        if shared.matrix_load == "tile" and not any(row.in_tile_registers for row in instructions):
+            shared = replace(shared, matrix_load="")
+        return replace(self, instructions=instructions, shared=shared, compiler={}, requires=())
 
 
 @cache

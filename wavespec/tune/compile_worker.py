@@ -14,7 +14,7 @@ from typing import Any
 
 from wavespec.cache import CompileCache
 from wavespec.diagnostics import WavespecError
-from wavespec.pipeline import build_variant, emit_variant, join_variants
+from wavespec.pipeline import build_variant, emit_variants, join_variants
 from wavespec.runtime.files import replace_file
 from wavespec.runtime.manifest import pack_artifact
 from wavespec.schema.load import loads_plain
@@ -27,12 +27,10 @@ def compile_job(job: dict[str, Any], cache: CompileCache) -> str | None:
     try:
         spec = loads_plain(job["spec"])
         chosen = [machine for machine in variants(job["target"]) if machine.variant in job["variants"]]
-        artifact = join_variants(
-            [
-                build_variant(spec, machine, cache=cache)[0] if job["code"] else emit_variant(spec, machine)
-                for machine in chosen
-            ]
-        )
+        if job["code"]:
+            artifact = join_variants([build_variant(spec, machine, cache=cache)[0] for machine in chosen])
+        else:
+            artifact = emit_variants(spec, chosen)
     except WavespecError as error:
         first = error.diagnostics[0]
         return f"{first.code}: {first.message}"

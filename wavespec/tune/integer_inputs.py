@@ -9,7 +9,7 @@ from typing import Literal
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.expressions import Expression, Name
-from wavespec.schema.ops import AnyOp, Binary, Cast, Choice, Index, Read, Structured, Take, ValueOp, Write
+from wavespec.schema.ops import AnyOp, Binary, Cast, Choice, Index, Read, Structured, Take, ValueOp, Written
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -66,7 +66,7 @@ class _Uses:
     def _look_at(self, op: AnyOp) -> None:
         if isinstance(op, Read):
             self._reads.setdefault(op.tensor, set()).update(map(str, op.at.values()))
-        if isinstance(op, Read | Write | Take):
+        if isinstance(op, Read | Written | Take):
             self._look_at_places(op.at)
         if isinstance(op, Binary) and op.word in _COMPARISONS:
             self._look_at_comparison(op)

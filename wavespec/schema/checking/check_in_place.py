@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wavespec.diagnostics import Related, Span, WavespecError, Where, quote
 from wavespec.schema.language.constraints import Wave, Workgroup
 from wavespec.schema.language.models import KernelSpec, Override, Tensor
-from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Write
+from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Written
 
 
 class ReadOfInout(WavespecError, code="read-of-inout"):
@@ -25,7 +25,7 @@ class ReadOfInout(WavespecError, code="read-of-inout"):
 class _Access:
     """``body``: the statements that it is one of, at this ``place``; ``loops``: the dims of those around."""
 
-    op: Read | Write
+    op: Read | Written
     body: Sequence[AnyOp]
     place: int
     loops: tuple[str, ...]
@@ -38,7 +38,7 @@ def check_in_place(spec: KernelSpec) -> Iterator[WavespecError]:
     other, and the tensor has every dim that tells tiles, waves and steps apart.
     """
     accesses = [one for one in _accesses(spec.graph, ()) if spec.tensors[_tensor(one.op)].role == "inout"]
-    writes = {_tensor(one.op): one for one in accesses if isinstance(one.op, Write)}
+    writes = {_tensor(one.op): one for one in accesses if isinstance(one.op, Written)}
     for one in accesses:
         name = _tensor(one.op)
         if isinstance(one.op, Read) and name in writes:
@@ -49,9 +49,9 @@ def check_in_place(spec: KernelSpec) -> Iterator[WavespecError]:
 
 def _reasons(spec: KernelSpec, tensor: Tensor, read: _Access, write: _Access) -> Iterator[tuple[str, str]]:
     """Why a read may find what was written, and what would help."""
-    assert isinstance(read.op, Read) and isinstance(write.op, Write)
-    if write.op.at or write.op.combine:
-        what = "combined" if write.op.combine else "written at other places"
+    assert isinstance(read.op, Read) and isinstance(write.op, Written)
+    if write.op.at or write.op.combination:
+        what = "combined" if write.op.combination else "written at other places"
         yield f"elements of it are {what}", "Read what it held from a copy that is an input."
     if read.op.at or (read.op.dims or tensor.shape) != tensor.shape:
         yield "read at other places than it is written", "Leave out 'at' and 'dims', or read a copy that is an input."
@@ -84,7 +84,7 @@ def _overrides(spec: KernelSpec) -> list[Override]:
 
 def _accesses(body: Sequence[AnyOp], loops: tuple[str, ...]) -> Iterator[_Access]:
     for place, op in enumerate(body):
-        if isinstance(op, Read | Write):
+        if isinstance(op, Read | Written):
             yield _Access(op, body, place, loops)
         elif isinstance(op, Structured):
             inside = (*loops, op.dim) if isinstance(op, Iterate) else loops
@@ -92,5 +92,5 @@ def _accesses(body: Sequence[AnyOp], loops: tuple[str, ...]) -> Iterator[_Access
                 yield from _accesses(getattr(op, field), inside)
 
 
-def _tensor(op: Read | Write) -> str:
+def _tensor(op: Read | Written) -> str:
     return op.tensor if isinstance(op, Read) else op.to

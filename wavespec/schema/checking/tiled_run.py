@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from wavespec.schema.checking.array_values import JOINS, Array, Unknown, Value, as_type, evaluate, function, held_as
+from wavespec.schema.checking.array_values import Array, Unknown, Value, as_type, evaluate, function, held_as
 from wavespec.schema.checking.joined_values import accumulated, first_numbers, first_place, multiplied, reduced
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import Tensor
 from wavespec.schema.ops import (
     AnyOp,
     ArgReduce,
+    Atomic,
     Branch,
     Cast,
     Debug,
@@ -44,7 +45,14 @@ from wavespec.schema.ops.mapping import values_of
 _MOST_ELEMENTS, _MOST_STEPS = 1 << 13, 32
 _ALLOWED = 1e-4
 """Of what is larger than 1 relative to it: above what rounding does, below a mistake."""
-_COMBINED = {"add": "add", "max": "maximum", "min": "minimum"}
+_COMBINED: Mapping[str, Any] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 class TiledRun:
@@ -110,6 +118,8 @@ class TiledRun:
                 self._branch(op)
             case Write():
                 self._write(op)
+            case Atomic():
+                raise Unknown  # old values are those of one order, which tiles change
             case Joined():
                 self._joined(op)
             case ArgReduce() | Topk():
@@ -334,15 +344,13 @@ class TiledRun:
         if not op.at:
             part = tuple(slice(*self.ranges[dim]) for dim in tensor.shape)
             array = value.along(tensor.shape)
-            target[part] = (
-                as_type(JOINS[_COMBINED[op.combine]](target[part], array), tensor.dtype) if op.combine else array
-            )
+            target[part] = as_type(_COMBINED[op.combine](target[part], array), tensor.dtype) if op.combine else array
             return
         at, inside = self._places(op, tensor.shape, value.dims)
         places = tuple(at[dim][inside] for dim in tensor.shape)
         array = value.array[inside]
         if op.combine:
-            JOINS[_COMBINED[op.combine]].at(target, places, array)
+            _COMBINED[op.combine].at(target, places, array)
             return
         target[places] = array
         if not np.array_equal(target[places], array, equal_nan=array.dtype == np.float64):

@@ -46,9 +46,11 @@ class MembersDiffer(WavespecError, code="members-differ"):
     def __init__(self, where: Where, first: Member, second: Member) -> None:
         super().__init__(
             where,
-            f"Members differ in inputs alone, but {first.label} is {_signature(first.spec)} "
+            f"Members differ in what they take alone, but {first.label} is {_signature(first.spec)} "
             f"and {second.label} is {_signature(second.spec)}.",
-            hints=["Another result, or another number, is for a family of its own, which may extend this one."],
+            hints=[
+                "Another result, or another meaning of an argument, is for another family, which may extend this one."
+            ],
         )
 
 
@@ -81,12 +83,10 @@ def check_members(
     Args:
         picks: those of the family, and of the element types of its members.
     """
-    first = members[0]
-    for member in members[1:]:
-        if _apart_from_inputs(member.spec) != _apart_from_inputs(first.spec):
-            span = first.spec.key_span_of("tensors")
-            yield MembersDiffer(spec.where("template") if span is None else span, first, member)
-            return
+    if pair := _differing(members):
+        span = pair[0].spec.key_span_of("tensors")
+        yield MembersDiffer(spec.where("template") if span is None else span, *pair)
+        return
     inputs = inputs_of_members(members)
     for member in members:
         its = [name for name, _ in _inputs(member.spec)]
@@ -115,6 +115,12 @@ def inputs_of_members(members: Sequence[Member]) -> list[str]:
     return sorted(every, key=lambda name: any(name not in member.spec.tensors for member in members))
 
 
+def scalars_of_members(members: Sequence[Member]) -> list[str]:
+    """The scalars of the function: those that all members have, then the others, which may be None."""
+    every = list(dict.fromkeys(name for member in members for name in member.spec.scalars))
+    return sorted(every, key=lambda name: any(name not in member.spec.scalars for member in members))
+
+
 def value_of_call(member: Member, parameter: str, pick: Pick) -> str | int | None:
     """What of a call has to be what for this member; None for the dtype of an input that it does not have."""
     if pick.what == "dtype":
@@ -141,10 +147,10 @@ def place_of_size(members: Sequence[Member], dim: str) -> tuple[str, int] | None
 
 def _pick_errors(spec: FamilySpec, name: str, pick: Pick, members: Sequence[Member]) -> Iterator[WavespecError]:
     where = spec.where("pick", name)
-    kernel = members[0].spec
     inputs = inputs_of_members(members)
     match pick.what:
         case "keyword":
+            kernel = next((one.spec for one in members if pick.name in one.spec.scalars), members[0].spec)
             section = "scalars" if pick.name in kernel.scalars else "tensors"
             if pick.default and pick.default not in map(str, spec.parameters[name]):
                 yield UnknownValue(where, pick.default, list(map(str, spec.parameters[name])), pick.name)
@@ -210,10 +216,23 @@ def _inputs(spec: KernelSpec) -> Iterator[tuple[str, Tensor]]:
     return ((name, tensor) for name, tensor in spec.tensors.items() if tensor.role != "output")
 
 
-def _apart_from_inputs(spec: KernelSpec) -> object:
-    """What all members have: results, arguments that are changed, and scalars."""
-    written = [(name, tensor.role) for name, tensor in spec.tensors.items() if tensor.role != "input"]
-    return written, [*map(_described, spec.scalars.items())]
+def _differing(members: Sequence[Member]) -> tuple[Member, Member] | None:
+    """Two members with other results or changed arguments, or with two meanings of the name of one argument."""
+    meanings: dict[str, tuple[Member, str]] = {}
+    for member in members:
+        if _written(member.spec) != _written(members[0].spec):
+            return members[0], member
+        named = {name: name for name, _ in _inputs(member.spec)}
+        named |= {name: _described((name, scalar)) for name, scalar in member.spec.scalars.items()}
+        for name, meaning in named.items():
+            first, known = meanings.setdefault(name, (member, meaning))
+            if known != meaning:
+                return first, member
+    return None
+
+
+def _written(spec: KernelSpec) -> list[tuple[str, str]]:
+    return [(name, tensor.role) for name, tensor in spec.tensors.items() if tensor.role != "input"]
 
 
 def _signature(spec: KernelSpec) -> str:

@@ -243,9 +243,12 @@ class KernelSpec(SpecModel):
 
     @property
     def numbers(self) -> dict[str, Dim]:
-        """What conditions may name beside dims and parameters, strides and alignments of tensors, with what any of
-        them may be, as for a dim."""
-        return numbers_of(self.tensors)
+        """What conditions may name beside dims and parameters: strides and alignments of tensors, and whole scalars;
+        with what each may be, as for a dim."""
+        limits = {name: scalar.limits for name, scalar in self.scalars.items() if not scalar.is_float}
+        # Unlike sizes they may be negative, which the form of a dim refuses.
+        whole = {name: Dim.model_construct(min=least, max=most) for name, (least, most) in limits.items()}
+        return numbers_of(self.tensors) | whole
 
     @property
     def has_own_schedule(self) -> bool | None:

@@ -83,11 +83,10 @@ class Scalar(SpecModel):
     @property
     def limits(self) -> tuple[int, int]:
         """The smallest and the largest number of an integer, or of a bool, which counts as 0 and 1."""
-        if self.dtype == "bool":
-            return 0, 1
-        largest = 2**31 - 1 if self.dtype == "i32" else 2**63 - 1
+        bits = {"bool": 1, "i32": 31, "i64": 63}[self.dtype]
+        smallest, largest = 0 if self.dtype == "bool" else -(2**bits), 2**bits - 1
         return (
-            -largest - 1 if self.min is None else max(int(self.min), -largest - 1),
+            smallest if self.min is None else max(int(self.min), smallest),
             largest if self.max is None else min(int(self.max), largest),
         )
 

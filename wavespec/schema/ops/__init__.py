@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 from pydantic import Field
 
 from wavespec.schema.ops.argmax import ARG_REDUCE, ARG_REDUCTIONS, ArgReduce
+from wavespec.schema.ops.atomic import Atomic
 from wavespec.schema.ops.base import EffectOp, Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.bitcast import Bitcast
 from wavespec.schema.ops.branch import Branch
@@ -42,7 +43,7 @@ from wavespec.schema.ops.size import Size
 from wavespec.schema.ops.structured import Structured
 from wavespec.schema.ops.take import Take
 from wavespec.schema.ops.topk import Topk
-from wavespec.schema.ops.write import Write
+from wavespec.schema.ops.write import Write, Written
 
 __all__ = [
     "ARG_REDUCTIONS",
@@ -52,6 +53,7 @@ __all__ = [
     "SCANS",
     "AnyOp",
     "ArgReduce",
+    "Atomic",
     "Binary",
     "Bitcast",
     "Branch",
@@ -87,6 +89,7 @@ __all__ = [
     "ValueOp",
     "ValueType",
     "Write",
+    "Written",
 ]
 
 _MODELS: tuple[type[Op], ...] = (
@@ -111,6 +114,7 @@ _MODELS: tuple[type[Op], ...] = (
     Topk,
     Formula,
     Write,
+    Atomic,
     Debug,
 )
 
@@ -141,6 +145,7 @@ if TYPE_CHECKING:
         | Topk
         | Formula
         | Write
+        | Atomic
         | Debug
     )
 else:

@@ -17,7 +17,7 @@ from wavespec.schema.ops.iterate import CarryNotRedefined
 from wavespec.schema.ops.mapping import index_names
 from wavespec.schema.ops.structured import Structured, left
 from wavespec.schema.ops.until import check_until
-from wavespec.schema.ops.write import Write
+from wavespec.schema.ops.write import Written
 
 if TYPE_CHECKING:
     from wavespec.schema.ops import AnyOp
@@ -88,9 +88,9 @@ class Repeat(Structured):
             scope.define(f"{self.name}.{name}", left(before, defined.get(name)))
         return None
 
-    def _check_write(self, write: Write, scope: Scope) -> None:
+    def _check_write(self, write: Written, scope: Scope) -> None:
         """Report a write that does not tell this loop's steps apart."""
-        places = write.at.values() if self.index is not None and not write.combine else ()
+        places = write.at.values() if self.index is not None and not write.combination else ()
         if not any(_counts(place, str(self.index), scope) for place in places):
             tensor, value = scope.tensor(write, "to"), scope.type_of(write.value)
             free = [dim for dim in tensor.shape if value and dim not in value.dims] if tensor else []
@@ -98,10 +98,10 @@ class Repeat(Structured):
             scope.report(EffectInRepeat(write.where("to"), write.to, dim, self.index))
 
 
-def _writes(body: Sequence[Op]) -> Iterator[Write]:
+def _writes(body: Sequence[Op]) -> Iterator[Written]:
     """What is written in a body; what is shown there is that of the last step."""
     for op in body:
-        if isinstance(op, Write):
+        if isinstance(op, Written):
             yield op
         for field in op.bodies if isinstance(op, Structured) else ():
             yield from _writes(getattr(op, field))

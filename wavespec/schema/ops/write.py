@@ -1,4 +1,4 @@
-"""`write`: a value into an output tensor."""
+"""`write`: a value into an output tensor; and what it has in common with `atomic`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
+from wavespec.schema.language.dtypes import is_float
 from wavespec.schema.language.names import Name, Reference
-from wavespec.schema.ops.base import EffectOp, Scope, TensorType, ValueType
+from wavespec.schema.ops.base import EffectOp, Op, Scope, TensorType, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
 
-Combination = Literal["add", "max", "min"]
+Combination = Literal["add", "max", "min", "and", "or", "xor"]
+OF_BITS = ("and", "or", "xor", "compare_and_swap")
+"""What combines integers alone: their bits, or what is compared by them."""
 
 
 class WriteToInput(WavespecError, code="write-to-input"):
@@ -53,7 +56,60 @@ class CombinedInABranch(WavespecError, code="combined-in-a-branch"):
         )
 
 
-class Write(EffectOp):
+class Written(Op):
+    """What changes a tensor: a value, the tensor, and a place in it for each element of the value."""
+
+    value: Reference
+    to: Name
+    at: IndexMap
+
+    @property
+    def combination(self) -> str:
+        """How an element becomes one of what the tensor holds and the value; empty where the value replaces that."""
+        raise NotImplementedError
+
+    def infer_written(self, scope: Scope) -> ValueType | None:
+        """Check everything that is written; the type of its value, where it fits."""
+        value, tensor = scope.value(self, "value"), scope.tensor(self, "to")
+        if tensor is None:
+            return None
+        if tensor.role == "input":
+            scope.report(WriteToInput(self.where("to"), self.to))
+        else:
+            scope.write(self, "to")
+        if self.combination:
+            self._check_combination(tensor, value, scope)
+        if value is None:
+            return None
+        if self.at and not check_mapping(self, tensor.shape, self.to, self.at, value.dims, scope):
+            return None
+        if not self.at and value.dims != tensor.shape:
+            mine, theirs = ", ".join(value.dims), ", ".join(tensor.shape)
+            message = f"{quote(self.value)} has the dims [{mine}]; {quote(self.to)} has [{theirs}]."
+            scope.report(DimsMismatch(self.where("value"), message, about=[self.value, self.to]))
+            return None
+        if value.dtype != tensor.dtype:
+            message = f"{quote(self.value)} is {value.dtype}; {quote(self.to)} is {tensor.dtype}."
+            scope.report(DtypeMismatch(self.where("value"), message, about=[self.value, self.to]))
+            return None
+        return value
+
+    def _check_combination(self, tensor: TensorType, value: ValueType | None, scope: Scope) -> None:
+        if tensor.role == "output":
+            scope.report(NothingToCombine(self.where("combine"), self.to))
+        if tensor.dtype == "bool" or (self.combination in OF_BITS and is_float(tensor.dtype)):
+            numbers = "integers" if self.combination in OF_BITS else "numbers"
+            message = f"{quote(self.combination)} combines {numbers}; {quote(self.to)} is {tensor.dtype}."
+            scope.report(DtypeMismatch(self.where("combine"), message, about=[self.to]))
+        for dim in scope.loops():
+            if value is not None and dim not in value.dims:
+                scope.report(CombinedInEveryStep(self.where("value"), self.value, dim))
+        for dim in scope.conditions():
+            if value is not None and dim not in (*value.dims, *scope.loops()):
+                scope.report(CombinedInABranch(self.where("value"), self.value, dim))
+
+
+class Write(Written, EffectOp):
     """Writes a value to a tensor of the same dims and dtype.
 
     An index mapping, `at`, says which element of the tensor each element of the value becomes. With `combine`, a value
@@ -74,42 +130,14 @@ class Write(EffectOp):
     that the call makes, where values say what is written. One that several become has one of them, or, with `combine`,
     all of them combined."""
     combine: Combination | None = None
-    """`add`, `max` or `min`: of a tensor with `role: inout`, what it holds and the value. In which order elements are
-    combined that several elements of the value become, nobody knows: sums of floating point may differ in their last
-    places from call to call."""
+    """`add`, `max` or `min`, and of integers the bits `and`, `or` or `xor`: of a tensor with `role: inout`, what it
+    holds and the value. In which order elements are combined that several elements of the value become, nobody knows:
+    sums of floating point may differ in their last places from call to call."""
+
+    @property
+    def combination(self) -> str:
+        return self.combine or ""
 
     def infer(self, scope: Scope) -> ValueType | None:
-        value, tensor = scope.value(self, "value"), scope.tensor(self, "to")
-        if tensor is None:
-            return None
-        if tensor.role == "input":
-            scope.report(WriteToInput(self.where("to"), self.to))
-        else:
-            scope.write(self, "to")
-        if self.combine is not None:
-            self._check_combination(tensor, value, scope)
-        if value is None:
-            return None
-        if self.at and not check_mapping(self, tensor.shape, self.to, self.at, value.dims, scope):
-            return None
-        if not self.at and value.dims != tensor.shape:
-            mine, theirs = ", ".join(value.dims), ", ".join(tensor.shape)
-            message = f"{quote(self.value)} has the dims [{mine}]; {quote(self.to)} has [{theirs}]."
-            scope.report(DimsMismatch(self.where("value"), message, about=[self.value, self.to]))
-        elif value.dtype != tensor.dtype:
-            message = f"{quote(self.value)} is {value.dtype}; {quote(self.to)} is {tensor.dtype}."
-            scope.report(DtypeMismatch(self.where("value"), message, about=[self.value, self.to]))
+        self.infer_written(scope)
         return None
-
-    def _check_combination(self, tensor: TensorType, value: ValueType | None, scope: Scope) -> None:
-        if tensor.role == "output":
-            scope.report(NothingToCombine(self.where("combine"), self.to))
-        if tensor.dtype == "bool":
-            message = f"{quote(str(self.combine))} combines numbers; {quote(self.to)} is bool."
-            scope.report(DtypeMismatch(self.where("combine"), message, about=[self.to]))
-        for dim in scope.loops():
-            if value is not None and dim not in value.dims:
-                scope.report(CombinedInEveryStep(self.where("value"), self.value, dim))
-        for dim in scope.conditions():
-            if value is not None and dim not in (*value.dims, *scope.loops()):
-                scope.report(CombinedInABranch(self.where("value"), self.value, dim))

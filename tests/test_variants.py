@@ -1,0 +1,55 @@
+"""Variants of a target: what several have in common is done once, and nobody can tell from what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wavespec import pipeline
+from wavespec.emit.function import KernelFunction
+from wavespec.ir.kernel import Kernel
+from wavespec.pipeline import Variants, emit
+from wavespec.schema import KernelSpec, load
+from wavespec.schema.families.load_family import load_family
+from wavespec.targets import machines
+from wavespec.targets.machine import Machine
+
+SPECS = Path(__file__).parents[1] / "specs"
+CPUS = {machine.variant: machine for machine in machines("cpu")}
+
+
+def spec(name: str) -> KernelSpec:
+    path = SPECS / f"{name.partition(' ')[0]}.wave.yaml"
+    if " " not in name:
+        return load(path)
+    return next(one.spec for one in load_family(path).members if name.endswith(one.label))
+
+
+@pytest.mark.parametrize("name", ["gemm_bf16", "gemm_f32", "gemm_i8", "layer_norm T=f16", "transpose T=bf16"])
+def test_a_variant_is_the_same_behind_others(name: str) -> None:
+    variants = Variants(spec(name), "cpu")
+    for machine in CPUS.values():
+        alone = emit(spec(name), machine)
+        assert variants.emit(machine) == alone
+
+
+@pytest.mark.parametrize(
+    ("name", "functions"),
+    [
+        ("transpose T=bf16", 2),  # AVX-512 or not
+        ("gemm_f32", 2),
+        ("gemm_bf16", 4),  # tiles, pairs, one by one, and that in half the registers
+    ],
+)
+def test_what_is_written_once(name: str, functions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, written = pipeline.thread_to_function, list[Kernel]()
+
+    def noted(kernel: Kernel, machine: Machine) -> KernelFunction:
+        written.append(kernel)
+        return write(kernel, machine)
+
+    monkeypatch.setattr(pipeline, "thread_to_function", noted)
+    variants = Variants(spec(name), "cpu")
+    texts = [variants.emit(machine).text for machine in CPUS.values()]
+    assert len(written) == functions and len(set(texts)) == len(CPUS), "each names the features of its CPU"
