@@ -350,7 +350,8 @@ class Machine:
         shared = self.shared
         if shared.matrix_load == "tile" and not any(row.in_tile_registers for row in instructions):
             shared = replace(shared, matrix_load="")
-        return replace(self, instructions=instructions, shared=shared, compiler={}, requires=())
+        arch = {"arch": self.architecture}  # kernels for two architectures are never alike
+        return replace(self, instructions=instructions, shared=shared, compiler=arch, requires=())
 
 
 @cache
