@@ -37,7 +37,7 @@ SPILLS = {
     "attention_masked_window": {2: 132},
     "attention_extend": {2: 440},
     "attention_ragged_causal": {0: 132, 1: 120},
-    "conv2d_nhwc": {17: 16},
+    "conv2d_nhwc": {19: 16},
     "cross_entropy": {7: 24, 9: 40},
     "cross_entropy_bf16": {9: 136, 10: 136, 11: 80},
     "cross_entropy_f16": {4: 16, 5: 16, 9: 136, 10: 136},

@@ -10,6 +10,7 @@ from tests.ops.old_values import OldValues
 from wavespec.pipeline import build
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("combine", "dtype", "instruction"),
     [

@@ -14,6 +14,7 @@ from tests.kernels import array_to_tensor, tensor_to_array
 from wavespec.diagnostics import WavespecError
 from wavespec.pipeline import lower
 from wavespec.schema import load, loads
+from wavespec.schema.old_values import Observed
 from wavespec.schema.reading.spec_to_yaml import data_to_yaml, spec_to_data
 from wavespec.schema.resolve import complete_sizes
 from wavespec.sim.reference import numbers_of_scalars
@@ -61,7 +62,7 @@ def is_right(data: Mapping[str, Any], machine: Machine, given_sizes: Mapping[str
     report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of_scalars(spec, sizes, {}))
     assert report.ok, report.render()
     results = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in kinds["output"]]
-    check(spec, inputs, results, whole=whole)
+    check(Observed(spec, {}), inputs, results, whole=whole)
     return True
 
 

@@ -268,7 +268,7 @@ def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str, wat
     from wavespec.schema.debug import debug
     from wavespec.schema.old_values import Observed
 
-    plain, outputs = watched.observed if watched is not None else (spec, {})
+    plain, outputs = watched.observed if watched is not None else Observed(spec, {})
     whole = debug(plain, *names)
     if whole.tensors == plain.tensors:
         return None

@@ -58,6 +58,7 @@ Flag = Literal[
     "direct",
     "divided",
     "everywhere",
+    "expected",
     "fast",
     "fresh",
     "mapped",

@@ -394,8 +394,7 @@ def _lane(layout: Layout) -> Expr:
 
 
 def turned_matrices(memory: Memory, layout: Layout, origin: Coordinates, machine: Machine) -> list[tuple[int, Expr]]:
-    """The matrices of a tile whose lanes hold columns of rows in memory: a matrix load hands them out turned, and a
-    matrix store takes them so; none where they do not lie like that."""
+    """The matrices of a tile whose lanes hold columns of rows in memory, which loads and stores turn; else none."""
     if (
         machine.shared.matrix_load != "ldmatrix"
         or memory.space != "shared"

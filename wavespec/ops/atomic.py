@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from wavespec.ops.contexts import ReferenceContext, TileContext
@@ -83,7 +84,9 @@ def _one_by_one(
         held.index_add_(0, places, value)
         return old
     ranks = torch.arange(len(own), device=own.device) - starts
-    for one in order[torch.argsort(ranks, stable=True)].split(torch.bincount(ranks).tolist()):
+    ranked = order[torch.argsort(ranks, stable=True)]
+    for start, end in pairwise([0, *map(int, torch.bincount(ranks).cumsum(0))]):
+        one = ranked[start:end]
         old[one] = held[places[one]]  # no two of them have one place
         held[places[one]] = updated(combine, old[one], value[one], expected[one])
     return old

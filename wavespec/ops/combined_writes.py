@@ -113,8 +113,8 @@ def _holders(kernel: Kernel, op: Op, layout: Layout) -> _Holders:
     axes = [known for known in kernel.symbols if known.args[0] in (f"wg{axis}" for axis in range(len(kernel.grid)))]
     # Waves that take turns have tiles of their own; all others split a dim.
     waves = [kernel.symbol(name) for name, count in kernel.waves if count > 1 and dim_of_wave(name)]
-    alike = (tuple(one for one in known if one.args[0] not in named) for known in (axes, waves))
-    return _Holders(kernel, *alike, _bits(kernel, layout))
+    alike = [tuple(one for one in known if one.args[0] not in named) for known in (axes, waves)]
+    return _Holders(kernel, alike[0], alike[1], _bits(kernel, layout))
 
 
 def _bits(kernel: Kernel, layout: Layout) -> tuple[int, ...]:

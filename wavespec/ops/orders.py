@@ -31,11 +31,12 @@ def walked(held: Tensor, places: Tensor, old: Tensor, new: Tensor) -> Walk:
     """
     import torch
 
-    used = places.unique()
+    used, _ = _different(places)
     states = torch.cat([held[used], old, new])
     pairs = torch.stack([torch.cat([used, places, places]), _bits(states)], 1)
-    nodes, numbers = pairs.unique(dim=0, return_inverse=True)
-    first, tail, head = numbers.split([len(used), len(places), len(places)])
+    nodes, numbers = _different(pairs)
+    first, steps = numbers[: len(used)], numbers[len(used) :]
+    tail, head = steps[: len(places)], steps[len(places) :]
     count = len(nodes)
     surplus = torch.bincount(head, minlength=count) - torch.bincount(tail, minlength=count)
     surplus[first] += 1
@@ -51,6 +52,11 @@ def walked(held: Tensor, places: Tensor, old: Tensor, new: Tensor) -> Walk:
     after = held.clone()
     after[nodes[is_last, 0]] = values[is_last]
     return Walk(after, used[is_wrong])
+
+
+def _different(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The different rows in order, and of each row which of them it is."""
+    return rows.unique(dim=0, return_inverse=True)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def _bits(values: Tensor) -> Tensor:

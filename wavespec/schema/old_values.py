@@ -95,7 +95,7 @@ def _follow(body: Sequence[AnyOp], names: set[str], tensors: set[str], *, is_tol
     for op in body:
         follows = is_told or not names.isdisjoint(_names_in(op))
         if isinstance(op, Structured):
-            inside = names | ({*op.carry} if follows else set())
+            inside = names.union(op.carry if follows else ())
             for field in (*op.bodies, *op.bodies):  # what a step makes, the next one has
                 _follow(getattr(op, field), inside, tensors, is_told=follows)
             follows |= inside > names
@@ -117,9 +117,7 @@ def _names_of(field: Any) -> Iterator[str]:
         yield field
     elif isinstance(field, Expression):
         yield from field.names()
-    elif isinstance(field, Mapping):
-        for one in field.values():
-            yield from _names_of(one)
-    elif isinstance(field, Sequence):
-        for one in field:
+    elif isinstance(field, Mapping | Sequence):
+        held: Any = field.values() if isinstance(field, Mapping) else field  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+        for one in held:
             yield from _names_of(one)
