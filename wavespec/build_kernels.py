@@ -145,8 +145,12 @@ def _made_by_workers(
 
 
 def _together(parts: Iterable[_Part], code: bool) -> list[tuple[_Part, ...]]:
-    """Parts that make one job: the compiler takes each by itself, and what comes before it all of a case for a target,
-    whose launch interface is the same for every variant."""
+    """Parts that make one job: the compiler takes each by itself, and what comes before it all of a case for an
+    architecture of a target, whose launch interface is the same for every variant."""
     if code:
         return [(part,) for part in parts]
-    return [tuple(those) for _, those in groupby(parts, lambda part: (id(part.spec), part.machine.target))]
+
+    def interface(part: _Part) -> tuple[int, str, str]:
+        return id(part.spec), part.machine.target, part.machine.architecture
+
+    return [tuple(those) for _, those in groupby(parts, interface)]

@@ -40,7 +40,7 @@ from wavespec.schema.language.values import in_words
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
 from wavespec.schema.resolve import cases_for_target, constant_values, derivations, is_for, parameters_of_sizes
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import machines, same_everywhere
 from wavespec.targets.names import TARGETS
 
 Files = Mapping[PurePosixPath, bytes]
@@ -134,6 +134,8 @@ def write_files(files: Files, directory: Path) -> list[Path]:
 def project_files(root: Path, *, code: bool = True, report: Callable[[str], None] = lambda words: None) -> Files:
     """Everything that is generated from `root/specs`, for every target; paths are below `root`.
 
+    It is the same on every machine: of a target with several architectures, it is for the first one.
+
     Without ``code`` nothing is compiled: there are no binaries, and a manifest has of each what the file in `root`
     says, if that is of the same MLIR.
 
@@ -147,7 +149,7 @@ def project_files(root: Path, *, code: bool = True, report: Callable[[str], None
     }
     specs = {f"specs/{path.name}": load_spec(path) for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}"))}
     kernels = [one for spec in specs.values() for one in kernels_in(spec)]
-    built = build_kernels(kernels, TARGETS, code=code, report=report)
+    built = build_kernels(kernels, [same_everywhere(target) for target in TARGETS], code=code, report=report)
     made = _Made("wavespec generate", built, project=root / "generated", has_code=code)
     for source, spec in specs.items():
         if isinstance(spec, Family):

@@ -11,10 +11,15 @@ import torch
 
 from tests.cli.command import Command
 from tests.runtime.standins import gemm_interface
+from wavespec.build_kernels import KernelToBuild, build_kernels
+from wavespec.cache import CompileCache
 from wavespec.cli.inputs import chosen_targets
-from wavespec.pipeline import join_variants
+from wavespec.part_cache import get_part
+from wavespec.pipeline import join_variants, part_key
 from wavespec.runtime.artifact import Assumption
 from wavespec.runtime.kernel_set import KernelSet
+from wavespec.schema import load
+from wavespec.schema.resolve import cases_for_target
 from wavespec.targets import machines
 
 
@@ -70,6 +75,16 @@ def test_variants_that_are_joined_rely_on_what_any_does_and_are_launched_alike()
     assert (joined.architecture, joined.assumptions) == ("x86_64+aarch64", other.assumptions)
     with pytest.raises(ValueError, match=r"gemm: .* are launched in different ways"):
         join_variants([one, replace(other, grid=(1, 1, 1))])
+
+
+def test_of_what_is_emitted_together_each_part_has_its_own_architecture(small: Path, tmp_path: Path) -> None:
+    spec, cache = load(tmp_path / small), CompileCache(tmp_path / "cache", enabled=True)
+    built = build_kernels([KernelToBuild(spec)], ["cpu:x86_64_v3+aarch64_v8"], code=False, cache=cache, workers=1)
+    assert built["small", "cpu:x86_64_v3+aarch64_v8"].architecture == "x86_64+aarch64"
+    (case,) = cases_for_target(spec, "cpu")
+    for machine in machines("cpu:x86_64_v3+aarch64_v8"):
+        part = get_part(cache, part_key(case.spec, machine, code=False))
+        assert part is not None and part.architecture == machine.architecture
 
 
 @pytest.mark.compiles

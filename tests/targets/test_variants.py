@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from wavespec.targets import TARGETS, machines
-from wavespec.targets.machine import variants
+from wavespec.targets.machine import same_everywhere, variants
 
 CPUS = variants("cpu")
 
@@ -25,6 +25,13 @@ def test_a_target_alone_is_what_runs_here(here: str, expected: str, monkeypatch:
     monkeypatch.setattr("wavespec.targets.machine.architecture", lambda: here)
     assert names("cpu") == of(expected) != []
     assert names("gfx942") == ["gfx942"]
+
+
+@pytest.mark.parametrize("here", ["x86_64", "aarch64", "riscv64"])
+def test_some_variants_are_named_alike_on_every_machine(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wavespec.targets.machine.architecture", lambda: here)
+    assert names(same_everywhere("cpu")) == of("x86_64")
+    assert names(same_everywhere("sm_90")) == ["sm_90"]
 
 
 def test_named_variants_are_taken_best_first_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -373,6 +373,12 @@ def machines(target: str) -> tuple[Machine, ...]:
     return tuple(one for one in every if one.architecture == first)
 
 
+def same_everywhere(target: str) -> str:
+    """A name of a target's variants of the first architecture that it has, whatever machine asks."""
+    every = variants(target)
+    return f"{target}:{'+'.join(one.variant for one in every if one.architecture == every[0].architecture)}"
+
+
 @cache
 def variants(target: str) -> tuple[Machine, ...]:
     """Every variant of a target, for whatever machine, the best of each architecture first; raises ``KeyError`` for an
