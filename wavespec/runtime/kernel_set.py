@@ -57,17 +57,18 @@ class KernelSet(Caller):
         return self._kernels[device]
 
     def _manifest_for(self, device: torch.device) -> Path:
-        manifests = sorted(self._directory.glob("*.json"))
         backend, architecture = _machine(device)
         best: tuple[int, Path] | None = None
-        for manifest in manifests:
+        built: list[str] = []
+        for manifest in sorted(self._directory.glob("*.json")):
             record = read_manifest(manifest)
             fit = _fit(backend, architecture, record["backend"], record["architecture"])
             if fit and (best is None or fit > best[0]):
                 best = (fit, manifest)
+            built.append(f"{manifest.stem} ({record['architecture']})")
         if best is None:
-            built = ", ".join(manifest.stem for manifest in manifests) or "nothing"
-            raise ArtifactError(f"{self.name}: nothing was built for {device} ({architecture}); there is {built}.")
+            there = ", ".join(built) or "nothing"
+            raise ArtifactError(f"{self.name}: nothing was built for {device} ({architecture}); there is {there}.")
         return best[1]
 
 
