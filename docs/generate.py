@@ -38,7 +38,7 @@ from wavespec.schema.language.dim_names import DIM_PATTERN
 from wavespec.schema.ops import ARG_REDUCTIONS, FUNCTIONS, OPS, REDUCTIONS, SCANS
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import variants
 from wavespec.targets.names import TARGETS
 
 _DOCS = Path(__file__).parent
@@ -64,7 +64,7 @@ def stages(name: str, target: str) -> str:
     path = _DOCS.parent / "specs" / f"{name}.wave.yaml"
     spec = loads(path.read_text(encoding="utf-8"), f"specs/{path.name}", path.parent)
     # Not the best variant here: the page must not depend on the machine it is made on.
-    machine = machines(target)[0]
+    machine = variants(target)[0]
     from wavespec.ir.printer import print_kernel
 
     lines: list[str] = []
@@ -104,9 +104,9 @@ def passes() -> str:
 
 
 def _machines_of(one: Pass) -> str:
-    known = [machine for target in TARGETS for machine in machines(target)]
+    known = [machine for target in TARGETS for machine in variants(target)]
     others = {machine.variant for machine in known if not one.applies_to(machine)}
-    targets = [target for target in TARGETS if others.isdisjoint(machine.variant for machine in machines(target))]
+    targets = [target for target in TARGETS if others.isdisjoint(machine.variant for machine in variants(target))]
     targets += [row.variant for row in known if row.variant not in others and row.target not in targets]
     return ", ".join(f"`{name}`" for name in targets) if others else "all"
 
@@ -218,7 +218,7 @@ def target_table() -> str:
     """The machines and their matrix instructions."""
     rows: list[str] = []
     for target in TARGETS:
-        for machine in machines(target):
+        for machine in variants(target):
             instructions = ", ".join(f"`{row.name}`" for row in machine.instructions)
             shared = f"{machine.shared.bytes // 1024} KiB"
             rows.append(f"| `{target}` | `{machine.variant}` | {machine.lanes} | {shared} | {instructions} |")

@@ -34,7 +34,7 @@ settings.register_profile("long", max_examples=1500, deadline=None, print_blob=T
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
-_COMPILING = ("amd", "cpu", "fuzz", "gpu", "independent")
+_COMPILING = ("aarch64", "amd", "cpu", "fuzz", "gpu", "independent")
 """Folders of tests that run machine code."""
 
 

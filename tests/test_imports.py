@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "wavespec"
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ALLOWED = {
     "ir": ("ir", "diagnostics"),
-    "targets": ("targets", "ir", "diagnostics"),
+    "targets": ("targets", "ir", "diagnostics", "architecture"),
     "schema": ("schema", "ir.dtype", "ir.strided", "targets.names", "diagnostics"),
     "ops": (
         "ops",
@@ -50,7 +50,7 @@ ALLOWED = {
         "runtime.scalars",
         "runtime.size_expr",
     ),
-    "runtime": ("runtime", "ir.dtype", "ir.strided", "version", "cache"),
+    "runtime": ("runtime", "ir.dtype", "ir.strided", "version", "cache", "architecture"),
     "tune": (
         "tune",
         "pipeline",
@@ -75,7 +75,7 @@ ROOMS = {
     "families": ("families", "load", "resolve", "checking", "reading", "language", "ops"),
 }
 """What the modules of each folder of `schema/` may import of it."""
-CHIPS = ("gfx", "sm_", "x86", "h100", "h200", "mi300")
+CHIPS = ("gfx", "sm_", "x86", "aarch64", "h100", "h200", "mi300")
 EXECUTES = frozenset(("eval", "exec", "compile", "__import__", "sympify", "parse_expr", "literal_eval"))
 OWN_PARSER = (
     "wavespec.ir.expr_parser"  # its `parse_expr` reads index expressions, and shares only the name with sympy's

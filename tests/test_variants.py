@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.kernels import Subject, subjects
 from wavespec import pipeline
 from wavespec.emit.function import KernelFunction
 from wavespec.ir.kernel import Kernel
-from wavespec.pipeline import Variants, emit
+from wavespec.pipeline import Variants, emit, emit_variants
 from wavespec.schema import KernelSpec, load
 from wavespec.schema.families.load_family import load_family
 from wavespec.targets import machines
-from wavespec.targets.machine import Machine
+from wavespec.targets.machine import Machine, variants
 
 SPECS = Path(__file__).parents[1] / "specs"
 CPUS = {machine.variant: machine for machine in machines("cpu")}
@@ -32,6 +34,16 @@ def test_a_variant_is_the_same_behind_others(name: str) -> None:
     for machine in CPUS.values():
         alone = emit(spec(name), machine)
         assert variants.emit(machine) == alone
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("subject", subjects("cpu"), ids=lambda subject: subject.name)
+def test_variants_of_every_architecture_make_one_artifact(subject: Subject) -> None:
+    """They are launched alike, and in no kernel does a call promise for one what it need not for another."""
+    for case in subject.cases("cpu"):
+        joined = emit_variants(case.spec, variants("cpu"))
+        alone = emit_variants(case.spec, machines("cpu")[:1])
+        assert joined == replace(alone, architecture=joined.architecture, binaries=joined.binaries)
 
 
 @pytest.mark.parametrize(

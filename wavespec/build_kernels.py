@@ -19,7 +19,7 @@ from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import naming_case
 from wavespec.schema.families.family_errors import naming_member
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
-from wavespec.schema.resolve import cases_for_target, targets_of
+from wavespec.schema.resolve import cases_for_target, is_for
 from wavespec.targets.machine import Machine, machines
 from wavespec.tune.compile_pool import CompileJob, CompilePool
 
@@ -63,7 +63,7 @@ def build_kernels(
         WavespecError: kernels that do not fit a machine; members of a family by name.
     """
     cache = cache or CompileCache()
-    todo = {(one.name, target): one for one in kernels for target in targets if target in targets_of(one.spec)}
+    todo = {(one.name, target): one for one in kernels for target in targets if is_for(one.spec, target)}
     places = {place: _parts(one.spec, place[1], code) for place, one in todo.items()}
     labels = {part: todo[place].label for place, cases in places.items() for parts in cases for part in parts}
     made = {part.key: found for part in labels if (found := get_part(cache, part.key)) is not None}
@@ -145,8 +145,12 @@ def _made_by_workers(
 
 
 def _together(parts: Iterable[_Part], code: bool) -> list[tuple[_Part, ...]]:
-    """Parts that make one job: the compiler takes each by itself, and what comes before it all of a case for a target,
-    whose launch interface is the same for every variant."""
+    """Parts that make one job: the compiler takes each by itself, and what comes before it all of a case for an
+    architecture of a target, whose launch interface is the same for every variant."""
     if code:
         return [(part,) for part in parts]
-    return [tuple(those) for _, those in groupby(parts, lambda part: (id(part.spec), part.machine.target))]
+
+    def interface(part: _Part) -> tuple[int, str, str]:
+        return id(part.spec), part.machine.target, part.machine.architecture
+
+    return [tuple(those) for _, those in groupby(parts, interface)]

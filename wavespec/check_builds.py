@@ -19,7 +19,7 @@ from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
 from wavespec.pipeline import Variants, part_key
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import in_case
-from wavespec.schema.resolve import TargetCase, cases_for_target, targets_of
+from wavespec.schema.resolve import TargetCase, cases_for_target, is_for, targets_of
 from wavespec.targets.machine import Machine, machines
 
 _RIGHT = b"right"
@@ -62,7 +62,7 @@ def check_builds(
 
 
 def _parts(spec: KernelSpec, targets: Sequence[str]) -> list[Part]:
-    wanted = [target for target in targets or targets_of(spec) if target in targets_of(spec)]
+    wanted = [target for target in targets or targets_of(spec) if is_for(spec, target)]
     return [
         Part(case, machine)
         for target in wanted

@@ -39,8 +39,8 @@ from wavespec.schema.language.base import SpecModel
 from wavespec.schema.language.values import in_words
 from wavespec.schema.reading.json_schema import family_json_schema, json_schema
 from wavespec.schema.reading.source_files import SPEC_SUFFIX, read_text
-from wavespec.schema.resolve import cases_for_target, constant_values, derivations, parameters_of_sizes, targets_of
-from wavespec.targets.machine import machines
+from wavespec.schema.resolve import cases_for_target, constant_values, derivations, is_for, parameters_of_sizes
+from wavespec.targets.machine import machines, same_everywhere
 from wavespec.targets.names import TARGETS
 
 Files = Mapping[PurePosixPath, bytes]
@@ -134,6 +134,8 @@ def write_files(files: Files, directory: Path) -> list[Path]:
 def project_files(root: Path, *, code: bool = True, report: Callable[[str], None] = lambda words: None) -> Files:
     """Everything that is generated from `root/specs`, for every target; paths are below `root`.
 
+    It is the same on every machine: of a target with several architectures, it is for the first one.
+
     Without ``code`` nothing is compiled: there are no binaries, and a manifest has of each what the file in `root`
     says, if that is of the same MLIR.
 
@@ -147,7 +149,7 @@ def project_files(root: Path, *, code: bool = True, report: Callable[[str], None
     }
     specs = {f"specs/{path.name}": load_spec(path) for path in sorted((root / "specs").glob(f"*{SPEC_SUFFIX}"))}
     kernels = [one for spec in specs.values() for one in kernels_in(spec)]
-    built = build_kernels(kernels, TARGETS, code=code, report=report)
+    built = build_kernels(kernels, [same_everywhere(target) for target in TARGETS], code=code, report=report)
     made = _Made("wavespec generate", built, project=root / "generated", has_code=code)
     for source, spec in specs.items():
         if isinstance(spec, Family):
@@ -249,8 +251,8 @@ def _made(
     built: dict[Place, KernelArtifact] = {}
     texts: dict[Place, dict[str, bytes]] = {}
     for one in kernels:
-        for target in targets_of(one.spec):
-            if target in targets:
+        for target in targets:
+            if is_for(one.spec, target):
                 with naming_member(one.label):
                     built[one.name, target], texts[one.name, target] = _build_with_isa(one.spec, target)
     return _Made(command, built, texts)
@@ -276,11 +278,8 @@ def _artifact_files(spec: KernelSpec, folder: str, made: _Made) -> dict[PurePosi
     """Manifests and binaries of one kernel in `folder`, and its assembly."""
     files: dict[PurePosixPath, bytes] = {}
     digest = spec_sha256(spec)
-    for target in targets_of(spec):
-        place = (spec.name, target)
+    for place in (place for place in made.built if place[0] == spec.name):
         files |= {PurePosixPath(folder, name): data for name, data in made.texts.get(place, {}).items()}
-        if place not in made.built:
-            continue
         artifact = replace(made.artifact(place, folder), spec_sha256=digest)
         if made.has_code:
             files |= {PurePosixPath(folder, name): data for name, data in artifact_files(artifact).items()}
@@ -300,7 +299,7 @@ def _build_with_isa(spec: KernelSpec, target: str) -> tuple[KernelArtifact, dict
                 artifact, compiled = build_variant(case.spec, machine, intermediates=True)
             variants.append(artifact)
             suffix, text = isa_text(compiled.dumped)
-            stem = file_stem(target, index if case.when else None, machine.variant)
+            stem = file_stem(machine.target, index if case.when else None, machine.variant)
             texts[f"{stem}{suffix}"] = text.encode()
         built.append(join_variants(variants))
     return join_cases(cases, built), texts

@@ -296,8 +296,20 @@ def _build_as_written_out(spec: KernelSpec, machine: Machine, cache: CompileCach
 
 
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
-    """One artifact of the same kernel for several variants of its target, best first."""
-    return replace(built[0], binaries=tuple(binary for one in built for binary in one.binaries))
+    """One artifact of the same kernel for several variants of its target, best first; a call has to promise what any of
+    them relies on.
+
+    Errors: ``ValueError`` for variants that are launched in different ways.
+    """
+    if len({replace(one, binaries=(), architecture="", assumptions=()) for one in built}) > 1:
+        labels = [binary.label for one in built for binary in one.binaries]
+        raise ValueError(f"{built[0].name}: {labels} are launched in different ways")
+    return replace(
+        built[0],
+        architecture="+".join(dict.fromkeys(one.architecture for one in built)),
+        assumptions=tuple(dict.fromkeys(assumption for one in built for assumption in one.assumptions)),
+        binaries=tuple(binary for one in built for binary in one.binaries),
+    )
 
 
 def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> KernelArtifact:
@@ -326,7 +338,7 @@ def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None
 
 
 def best_variant(target: str) -> Machine:
-    """The best variant of a target whose features this machine has; the best one of all where none asks for any."""
+    """The best of `machines` whose features this machine has; the last one where it lacks some of each."""
     from wavespec.runtime.cpu_features import cpu_features
 
     features = cpu_features()

@@ -9,7 +9,7 @@ from wavespec.generate import kernels_in, load_spec, spec_sha256
 from wavespec.pipeline import build_part
 from wavespec.runtime.code import ArtifactError, Recipe
 from wavespec.schema.resolve import cases_for_target
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import variants
 
 
 def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
@@ -24,7 +24,7 @@ def rebuild(recipe: Recipe, cache: CompileCache) -> bytes:
         raise ArtifactError(f"{recipe.spec.name} changed since its wrapper was written; run 'wavespec generate'.")
     *some, every = cases_for_target(spec, recipe.target)
     case = {None: every, **dict(enumerate(some))}.get(recipe.case)
-    machine = next((one for one in machines(recipe.target) if one.variant == recipe.variant), None)
+    machine = next((one for one in variants(recipe.target) if one.variant == recipe.variant), None)
     if case is not None and machine is not None:
         (binary,) = build_part(case.spec, machine, cache).binaries
         if binary.mlir_sha256 == recipe.mlir_sha256:

@@ -12,6 +12,7 @@ from tests.cli.command import SMALL, Command, Outcome
 from wavespec.generate import spec_sha256
 from wavespec.runtime.json_text import json_text
 from wavespec.schema import loads
+from wavespec.targets import machines
 
 
 @pytest.fixture
@@ -30,6 +31,16 @@ def test_generated_files_are_up_to_date_in_any_folder(
     assert wavespec("generate", "--check").code == 0
     monkeypatch.chdir(project.parent)
     assert wavespec("generate", "--check", "--root", project).code == 0
+
+
+@pytest.mark.slow
+def test_generated_files_are_up_to_date_on_a_machine_of_another_architecture(
+    wavespec: Command, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wavespec.build_kernels.machines", machines.__wrapped__)  # which remembers nothing
+    monkeypatch.setattr("wavespec.targets.machine.architecture", lambda: "aarch64")
+    assert machines.__wrapped__("cpu") != machines("cpu")
+    assert wavespec("generate", "--check").code == 0
 
 
 @pytest.mark.rare

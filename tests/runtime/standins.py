@@ -30,9 +30,9 @@ def compile_vmfb(text: str) -> bytes:
     return bytes(output.map_memory())
 
 
-def hosted(interface: KernelArtifact, kernel: str) -> str:
+def hosted(interface: KernelArtifact, kernel: str, variant: str = "x86_64_v3") -> str:
     """The module of a kernel for CPUs, which may use 2 MiB of stack."""
-    (machine,) = (one for one in machines("cpu") if one.variant == "x86_64_v3")
+    (machine,) = machines(f"cpu:{variant}")
     text = host_module(interface, kernel, "local", executable_target(machine))
     return text.replace("max_stack_allocation_size = 32768", f"max_stack_allocation_size = {2 << 20}")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from wavespec.runtime import ArtifactError, Binary
+from wavespec.runtime import cpu_features as module
 from wavespec.runtime.cpu_features import choose_binary, cpu_features, request_amx
 
 _BINARIES = (
@@ -33,6 +36,36 @@ def test_baseline_runs_anywhere() -> None:
 def test_cpu_without_any_variant_is_told_what_it_lacks() -> None:
     with pytest.raises(ArtifactError, match=r"gemm: no variant runs on this CPU.*'avx2': \['fma'\]"):
         choose_binary(_BINARIES, {"avx2"}, "gemm")
+
+
+def test_code_for_two_architectures_is_chosen_by_what_each_requires() -> None:
+    both = (*_BINARIES, Binary("sdot", "vmfb", b"", ("asimd", "asimddp")), Binary("neon", "vmfb", b"", ("asimd",)))
+    assert choose_binary(both, {"fp", "asimd", "asimddp"}, "gemm").label == "sdot"
+    assert choose_binary(both, {"fp", "asimd"}, "gemm").label == "neon"
+    assert choose_binary(both, {"avx2", "fma"}, "gemm").label == "avx2"
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({}, {"asimd"}),
+        ({b"hw.optional.arm.FEAT_DotProd": 1, b"hw.optional.arm.FEAT_BF16": 0}, {"asimd", "asimddp"}),
+    ],
+)
+def test_macos_says_what_it_has_in_words_of_its_own(
+    answers: dict[bytes, int], expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class System:
+        def sysctlbyname(self, name: bytes, number: Any, size: Any, *_: object) -> int:
+            if name not in answers:
+                return -1
+            number._obj.value = answers[name]
+            return 0
+
+    monkeypatch.setattr(module, "architecture", lambda: "aarch64")
+    monkeypatch.setattr(module.sys, "platform", "darwin")
+    monkeypatch.setattr(module.ctypes, "CDLL", lambda name: System())
+    assert cpu_features.__wrapped__() == expected
 
 
 def test_amx_is_offered_only_where_linux_grants_it() -> None:

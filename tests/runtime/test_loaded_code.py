@@ -10,14 +10,14 @@ from functools import cache
 import pytest
 import torch
 
-from tests.runtime.standins import gemm_artifact
+from tests.runtime.standins import compile_vmfb, gemm_artifact, gemm_interface, gemm_kernel, hosted
 from wavespec.runtime import ArtifactError, Kernel
 from wavespec.runtime import loaded_code as module
 from wavespec.runtime.code import Binary
 from wavespec.runtime.loaded_code import load_code
 from wavespec.runtime.workgroups import are_shared_out
 
-pytestmark = pytest.mark.skipif(not are_shared_out(), reason="needs Linux, x86-64, and a torch with OpenMP")
+pytestmark = pytest.mark.skipif(not are_shared_out(), reason="needs Linux, x86-64 or aarch64, and a torch with OpenMP")
 
 _SEGMENT = struct.Struct("<IIQQQQQQ")  # kind, rights, place in the file, address, -, bytes there, bytes in memory, -
 
@@ -44,7 +44,7 @@ def load(code: bytes) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 200, 1000, 1400])
 def test_code_that_ends_early_is_one_clean_error(size: int) -> None:
-    with pytest.raises(ArtifactError, match="gemm is no vmfb with a kernel for x86-64"):
+    with pytest.raises(ArtifactError, match="gemm is no vmfb with a kernel for x86_64"):
         load(vmfb()[: start() + size])
 
 
@@ -81,7 +81,7 @@ def test_places_outside_of_the_library_are_one_clean_error(number: int) -> None:
     relocations, symbols = dynamic()[7], dynamic()[6]
     far = [relocations, relocations + 16, symbols + 24 + 8, 64 + _SEGMENT.size + 16]
     for place in far if number >= 1 << 20 else far[2:3]:
-        with pytest.raises(ArtifactError, match="gemm is no vmfb with a kernel for x86-64: "):
+        with pytest.raises(ArtifactError, match="gemm is no vmfb with a kernel for x86_64: "):
             load(with_numbers([place], number))
 
 
@@ -125,3 +125,39 @@ def test_a_system_without_executable_memory_is_told_of(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "protect", protect)
     with pytest.raises(ArtifactError, match=r"gemm needs memory that can be executed; the system refuses: .*mprotect"):
         load(vmfb())
+
+
+def test_a_library_for_aarch64_is_put_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but calling it, which this machine need not be able to: relocations, the table of symbols, its function."""
+    found: list[tuple[int, int]] = []
+
+    def exported(query: int, memory: object, base: int, *_: object) -> tuple[int, int]:
+        found.append((query, base))
+        return query, 0
+
+    monkeypatch.setattr(module, "_exported", exported)
+    monkeypatch.setattr(module, "architecture", lambda: "aarch64")
+    code = compile_vmfb(hosted(gemm_interface(), gemm_kernel(gemm_interface()), "aarch64_v8"))
+    loaded = load_code(code, "gemm", 3, 3)
+    ((query, base),) = found
+    assert loaded.function == query > base
+    relocated = struct.unpack_from("<Q", loaded.memory, _place_of_relocation(code))
+    assert base < relocated[0] < base + len(loaded.memory)
+    with pytest.raises(
+        ArtifactError, match="gemm is no vmfb with a kernel for aarch64: its machine is number 62, expected"
+    ):
+        load(vmfb())
+
+
+def _place_of_relocation(code: bytes) -> int:
+    """The first address that a library asks to be written, by its table of relocations."""
+    elf = code[code.index(b"\x7fELF\x02\x01") :]
+    segments = [_SEGMENT.unpack_from(elf, 64 + number * _SEGMENT.size) for number in range(elf[56])]
+    (table,) = (one for one in segments if one[0] == 2)
+    (place,) = (
+        address for kind, address in struct.iter_unpack("<QQ", elf[table[2] : table[2] + table[5]]) if kind == 7
+    )
+    (offset,) = (one[2] + place - one[3] for one in segments if one[0] == 1 and one[3] <= place < one[3] + one[5])
+    address, kind, _ = struct.unpack_from("<QQq", elf, offset)
+    assert kind == 1027  # R_AARCH64_RELATIVE
+    return address

@@ -4,6 +4,7 @@ compiler at hand."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,6 +19,7 @@ from torch import Tensor
 from tests.runtime.generated import import_wrapper, write_wrapper
 from tests.runtime.standins import gemm_artifact, scaled_artifact
 from wavespec.runtime import ArgumentError, ArgumentTypeError, ArtifactError
+from wavespec.runtime.artifact import Backend
 
 
 @pytest.fixture(scope="module")
@@ -149,10 +151,18 @@ def test_artifacts_of_another_version_of_the_spec_are_refused(tmp_path: Path) ->
         module.scaled(_integers(8))
 
 
-def test_missing_target_says_what_was_built(tmp_path: Path) -> None:
-    artifact = replace(scaled_artifact(), target="sm_90", backend="cuda", architecture="sm_90a", spec_sha256="33" * 32)
+@pytest.mark.parametrize(
+    ("target", "backend", "architecture"),
+    [("sm_90", "cuda", "sm_90a"), ("cpu", "cpu", "ppc64le"), ("cpu", "cpu", "a+b")],
+)
+def test_missing_target_says_what_was_built(target: str, backend: Backend, architecture: str, tmp_path: Path) -> None:
+    """Another device, or a CPU of another architecture."""
+    artifact = replace(
+        scaled_artifact(), target=target, backend=backend, architecture=architecture, spec_sha256="33" * 32
+    )
     module = import_wrapper(write_wrapper(artifact, tmp_path))
-    with pytest.raises(ArtifactError, match=r"scaled: nothing was built for cpu .*; there is sm_90"):
+    there = re.escape(f"there is {target} ({architecture}).")
+    with pytest.raises(ArtifactError, match=rf"scaled: nothing was built for cpu .*; {there}"):
         module.scaled(_integers(8))
 
 
@@ -164,7 +174,7 @@ class Blocked:
     names = ("pydantic", "sympy", "yaml", "jinja2", "iree.compiler", "typer", "rich")
     def find_spec(self, name, path=None, target=None):
         ours = name == "wavespec.ir" or name.startswith(
-            ("wavespec.runtime", "wavespec.version", "wavespec.ir.dtype", "wavespec.ir.strided")
+            ("wavespec.runtime", "wavespec.version", "wavespec.architecture", "wavespec.ir.dtype", "wavespec.ir.strided")
         )
         theirs = any(name == blocked or name.startswith(blocked + ".") for blocked in self.names)
         if theirs or (name.startswith("wavespec.") and not ours):

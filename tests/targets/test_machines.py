@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from wavespec.ir.expr import const
 from wavespec.ir.layout import Arrangement, Digit, Swizzle
 from wavespec.targets import TARGETS, Fragment, Machine, MatrixInstruction, machines
+from wavespec.targets.machine import variants
 
-MACHINES = [machine for target in TARGETS for machine in machines(target)]
+MACHINES = [machine for target in TARGETS for machine in variants(target)]
 
 
 def rows_where(wanted: Callable[[MatrixInstruction], bool]) -> list[ParameterSet]:
@@ -24,7 +25,7 @@ def rows_where(wanted: Callable[[MatrixInstruction], bool]) -> list[ParameterSet
 
 
 ROWS = rows_where(lambda row: True)
-CPU_TILES = rows_where(lambda row: row.emit.split(":")[0] in ("fma", "dot2", "dot4", "inner"))
+CPU_TILES = rows_where(lambda row: row.emit.split(":")[0] in ("fma", "mla", "dot2", "dot4", "inner"))
 BIASED = rows_where(lambda row: bool(row.a.bias))
 
 

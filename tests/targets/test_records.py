@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import pytest
 
-from wavespec.targets import TARGETS, machines
+from wavespec.targets import TARGETS
+from wavespec.targets.machine import variants
 from wavespec.targets.records import record
 
 
@@ -59,4 +60,4 @@ def test_a_misspelt_property_of_a_machine_is_refused(
     (tmp_path / f"{target}.yaml").write_text(text.replace("\nmax_threads:", "\nmost_threads:"), encoding="utf-8")
     monkeypatch.setattr("wavespec.targets.machine.resources.files", {"wavespec.targets": tmp_path}.__getitem__)
     with pytest.raises(ValueError, match=rf"{target}.yaml: unknown \['most_threads'\], missing \['max_threads'\]"):
-        machines.__wrapped__(target)
+        variants.__wrapped__(target)

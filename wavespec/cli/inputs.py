@@ -58,18 +58,57 @@ class UnknownCase(WavespecError, code="unknown-case"):
         super().__init__("--case", f"{kernel} has {has} on {target}, not {number}.")
 
 
+class UnknownVariant(WavespecError, code="unknown-variant"):
+    """A target has no such variant."""
+
+    def __init__(self, option: str, name: str, target: str, variants: Sequence[str]) -> None:
+        hints = name_hints(name, variants, "Its variants are")
+        super().__init__(option, f"{quote(name)} is not a variant of {target}.", hints=hints)
+
+
 def chosen_targets(names: Sequence[str]) -> tuple[str, ...]:
-    """The targets that `names` mean, each once; `all` is every one.
+    """The targets that `names` mean, each once; `all` is every one.  Of one whose variants are named, those of all its
+    names, as `TARGET:VARIANT+VARIANT`.
 
     Raises:
-        UnknownTarget: for a name that is none.
+        WavespecError: for every name that is none of a target, or of a variant.
     """
-    from wavespec.schema.language.errors import UnknownTarget
+    from wavespec.targets.machine import machines
+    from wavespec.targets.names import TARGETS, target_of
+
+    raise_all(error for name in names if name != ALL for error in _wrong_names(name, (*TARGETS, ALL)))
+    every = [one for name in names for one in (TARGETS if name == ALL else (name,))]
+    chosen: dict[str, list[str]] = {}
+    for name in every:
+        chosen.setdefault(target_of(name), []).append(name)
+
+    def together(target: str, names: list[str]) -> str:
+        if set(names) == {target}:
+            return target
+        return f"{target}:{'+'.join(dict.fromkeys(one.variant for name in names for one in machines(name)))}"
+
+    return tuple(together(target, names) for target, names in chosen.items())
+
+
+def chosen_variants(name: str) -> str:
+    """`name`, if it is a target, or names variants of one."""
     from wavespec.targets.names import TARGETS
 
-    wrong = [name for name in names if name not in TARGETS and name != ALL]
-    raise_all(UnknownTarget("--target", name, (*TARGETS, ALL)) for name in wrong)
-    return TARGETS if ALL in names else tuple(dict.fromkeys(names))
+    raise_all(_wrong_names(name, TARGETS))
+    return name
+
+
+def _wrong_names(name: str, allowed: Sequence[str]) -> list[WavespecError]:
+    """What is wrong with `TARGET` or `TARGET:VARIANT+VARIANT`."""
+    from wavespec.schema.language.errors import UnknownTarget
+    from wavespec.targets.machine import variants
+
+    target, colon, names = name.partition(":")
+    if target not in allowed or (colon and target == ALL):
+        return [UnknownTarget("--target", name, allowed)]
+    known = [one.variant for one in variants(target)] if colon else []
+    wrong = [one for one in names.split("+") if one not in known] if colon else []
+    return [UnknownVariant("--target", one, target, known) for one in wrong]
 
 
 def chosen_target(name: str) -> str:

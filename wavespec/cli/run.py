@@ -10,7 +10,7 @@ import typer
 
 from wavespec.cli import failures
 from wavespec.cli.given import InputOption, given_inputs, size_texts
-from wavespec.cli.inputs import chosen_sizes, chosen_target, sizes_in_words
+from wavespec.cli.inputs import chosen_sizes, chosen_variants, sizes_in_words
 from wavespec.cli.numbers import ScalarOption, chosen_scalars, whole_scalars
 from wavespec.cli.progress import progress
 from wavespec.cli.run_rows import (
@@ -223,15 +223,15 @@ def _asked(
     target: str,
 ) -> list[Run]:
     """Every kernel, its sizes, scalars and given inputs; wrong options are found before anything is built."""
-    from wavespec.schema.resolve import NotForTarget, spec_as_on, targets_of
+    from wavespec.schema.resolve import NotForTarget, is_for, spec_as_on
 
-    chosen_target(target)
+    chosen_variants(target)
     every = [kernel for file in spec_files([path]) for kernel in kernels_of(file, member)]
-    fitting = [(label, spec) for label, spec in every if target in targets_of(spec)]
+    fitting = [(label, spec) for label, spec in every if is_for(spec, target)]
     if not fitting:
         raise NotForTarget(every[0][1].where("only"), target)
     for _, spec in every:
-        if target not in targets_of(spec):
+        if not is_for(spec, target):
             print(f"{spec.name}: not for {target}", file=sys.stderr)
     found: list[Run] = []
     for label, whole in fitting:

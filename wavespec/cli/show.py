@@ -8,23 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wavespec.cli.inputs import chosen_case, chosen_stage, chosen_target
+from wavespec.cli.inputs import UnknownVariant, chosen_case, chosen_stage, chosen_variants
 from wavespec.cli.progress import progress
 from wavespec.cli.specs import MemberOption, kernel_of
-from wavespec.diagnostics import WavespecError, name_hints, quote
 
 if TYPE_CHECKING:
     from wavespec.runtime import KernelArtifact
     from wavespec.schema import KernelSpec
     from wavespec.targets.machine import Machine
-
-
-class UnknownVariant(WavespecError, code="unknown-variant"):
-    """A target has no such variant."""
-
-    def __init__(self, name: str, target: str, variants: list[str]) -> None:
-        hints = name_hints(name, variants, "Its variants are")
-        super().__init__("--variant", f"{quote(name)} is not a variant of {target}.", hints=hints)
 
 
 def show(
@@ -61,7 +52,7 @@ def show(
     if check_passes:
         os.environ[CHECK_PASSES] = "1"
     stage = chosen_stage(after or STAGES[-3], STAGES)
-    machine = machine_of(chosen_target(target), variant)
+    machine = machine_of(chosen_variants(target), variant)
     label, kernel = kernel_of(spec, member)
     chosen = chosen_case(kernel, target, case, dim or [])
     with naming_member(label), naming_case(chosen):
@@ -71,14 +62,16 @@ def show(
 def machine_of(target: str, variant: str) -> Machine:
     """The variant called `variant`; the best one for this machine where that is empty."""
     from wavespec.pipeline import best_variant
-    from wavespec.targets.machine import machines
+    from wavespec.targets.machine import variants
+    from wavespec.targets.names import target_of
 
     if not variant:
         return best_variant(target)
-    for machine in machines(target):
+    every = variants(target_of(target))
+    for machine in every:
         if machine.variant == variant:
             return machine
-    raise UnknownVariant(variant, target, [machine.variant for machine in machines(target)])
+    raise UnknownVariant("--variant", variant, target, [machine.variant for machine in every])
 
 
 def stage_text(spec: KernelSpec, machine: Machine, stage: str) -> str:

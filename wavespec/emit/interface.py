@@ -77,7 +77,7 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
         name=kernel.name,
         target=kernel.target,
         backend=_BACKENDS[machine.backend],
-        architecture=machine.compiler.get("arch", "x86_64"),
+        architecture=machine.architecture,
         entry_point=kernel.name,
         tensors=tuple(tensors),
         dims=tuple(described(name) for name in asked if name in used),

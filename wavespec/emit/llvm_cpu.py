@@ -7,6 +7,7 @@ from wavespec.emit.cpu_atomics import CpuAtomics
 from wavespec.emit.cpu_lanes import CpuLanes
 from wavespec.emit.cpu_memory import CpuMemory, local_memory
 from wavespec.emit.cpu_products import CpuProducts
+from wavespec.emit.float_modes import float_modes
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.launch import workgroup_ids
@@ -19,7 +20,6 @@ from wavespec.ir.thread_ops import FOR
 
 _MANY_ACCESSES = 256
 """Vectors that one step of a loop loads and stores, from which on it is a long loop."""
-_FLUSH = 0x8040  # results to zero, and operands: https://cdrdv2.intel.com/v1/dl/getContent/671200, 10.2.3
 
 
 def use_cpu(function: Function) -> None:
@@ -53,7 +53,7 @@ class CpuFrame(Emitter):
         super().__init__(function)
         self.lanes = lanes
         self.buffers: dict[str, tuple[str, str]] = {}
-        self.modes: tuple[str, ...] = ()
+        self.modes = float_modes(function.text, function.machine)
 
     def begin(self) -> None:
         function = self.function
@@ -61,7 +61,7 @@ class CpuFrame(Emitter):
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
         )
         zero = self.text.constant(0, "index")
-        self._keep_small_numbers()
+        self.modes.keep_small_numbers()
         for number, memory in enumerate(function.tensors()):
             type_ = f"memref<?x{mlir_type(memory.dtype)}, #hal.descriptor_type<storage_buffer>>"
             read_only = " flags(ReadOnly)" if memory.role == "input" else ""
@@ -78,22 +78,8 @@ class CpuFrame(Emitter):
 
     def end(self) -> None:
         if any(memory.streamed for memory in self.kernel.memories):  # no other store waits for streamed ones
-            self.text.do('llvm.call_intrinsic "llvm.x86.sse.sfence"() : () -> ()')
-        self._call_with("ldmxcsr", self.modes[0])
-
-    def _keep_small_numbers(self) -> None:
-        """IREE has its threads take numbers below the smallest normal one for zero; the caller's torch does not."""
-        one = self.text.constant(1, "i32")
-        self.modes = tuple(self.text.op(f"llvm.alloca {one} x i32 : (i32) -> !llvm.ptr") for _ in range(2))
-        theirs, ours = self.modes
-        self._call_with("stmxcsr", theirs)
-        bits = self.text.op(f"llvm.load {theirs} : !llvm.ptr -> i32")
-        bits = self.text.op(f"arith.andi {bits}, {self.text.constant(~_FLUSH, 'i32')} : i32")
-        self.text.do(f"llvm.store {bits}, {ours} : i32, !llvm.ptr")
-        self._call_with("ldmxcsr", ours)
-
-    def _call_with(self, instruction: str, place: str) -> None:
-        self.text.do(f'llvm.call_intrinsic "llvm.x86.sse.{instruction}"({place}) : (!llvm.ptr) -> ()')
+            self.modes.order_streamed_stores()
+        self.modes.give_back()
 
     def end_body(self, op: Op) -> None:
         """Close long loops with an access that stays.
@@ -106,7 +92,7 @@ class CpuFrame(Emitter):
             return
         accesses = (inner for one in op.body.ops for inner in one.walk() if inner.get("memory"))
         if sum(map(self._vectors_accessed, accesses)) > _MANY_ACCESSES:
-            self.text.op(f"llvm.load volatile {self.modes[0]} : !llvm.ptr -> i32")
+            self.text.op(f"llvm.load volatile {self.modes.memory} : !llvm.ptr -> i32")
 
     def _vectors_accessed(self, op: Op) -> int:
         value, *_ = (*op.operands, *op.results, None)

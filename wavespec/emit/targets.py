@@ -131,10 +131,10 @@ def executable_target(machine: Machine) -> str:
 
 def _cpu_target(machine: Machine) -> str:
     """What IREE makes of the flags for such a machine, without debug symbols."""
-    layout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
+    compiler = machine.compiler
     return (
-        f'#hal.executable.target<"llvm-cpu", "embedded-elf-x86_64", {{cpu = "generic", '
-        f'cpu_features = "{machine.compiler["cpu_features"]}", data_layout = "{layout}", debug_symbols = false, '
+        f'#hal.executable.target<"llvm-cpu", "{compiler["executable"]}", {{cpu = "generic", '
+        f'cpu_features = "{compiler["cpu_features"]}", data_layout = "{compiler["data_layout"]}", debug_symbols = false, '
         f"max_stack_allocation_size = 32768 : i64, native_vector_size = {machine.vector_bytes} : i64, "
-        f'target_triple = "x86_64-unknown-unknown-eabi-elf"}}>'
+        f'target_triple = "{compiler["triple"]}"}}>'
     )

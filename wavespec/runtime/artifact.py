@@ -159,7 +159,7 @@ class KernelArtifact:
     target: str
     backend: Backend
     architecture: str
-    """`x86_64`, `sm_90a`, `gfx942`: what the launcher compares with the device."""
+    """`x86_64`, `sm_90a`, `gfx942`: what the launcher compares with the device; `x86_64+aarch64` has code for both."""
     entry_point: str
     tensors: tuple[TensorParameter, ...]
     dims: tuple[Dim, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import platform
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,12 +11,20 @@ from pathlib import Path
 
 import torch
 
+from wavespec.architecture import architecture
 from wavespec.runtime.code import ArtifactError, Binary
 
 # https://docs.kernel.org/arch/x86/xstate.html: a process has to ask before its first AMX tile instruction.
 _SYS_ARCH_PRCTL = 158
 _ARCH_REQ_XCOMP_PERM = 0x1023
 _XFEATURE_XTILEDATA = 18
+
+# https://developer.apple.com/documentation/kernel/1387446-sysctlbyname/determining_instruction_set_characteristics
+_MACOS_FEATURES = {
+    "asimddp": b"hw.optional.arm.FEAT_DotProd",
+    "i8mm": b"hw.optional.arm.FEAT_I8MM",
+    "bf16": b"hw.optional.arm.FEAT_BF16",
+}
 
 _TORCH_CAPABILITY_FEATURES = {
     "AVX2": frozenset({"avx", "avx2", "fma", "f16c", "bmi1", "bmi2"}),
@@ -42,9 +49,13 @@ _TORCH_CAPABILITY_FEATURES = {
 @functools.cache
 def cpu_features() -> frozenset[str]:
     """Feature names that code may use here, e.g. `avx2`, `avx512_bf16`; AMX only where Linux grants it."""
+    if architecture() == "aarch64" and sys.platform == "darwin":
+        return _features_of_macos()
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
+        if architecture() == "aarch64":
+            return frozenset({"asimd"})
         return _TORCH_CAPABILITY_FEATURES.get(torch.backends.cpu.get_cpu_capability(), frozenset())
     line = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     features = frozenset(line[1].split()) if line else frozenset[str]()
@@ -53,10 +64,21 @@ def cpu_features() -> frozenset[str]:
     return features
 
 
+def _features_of_macos() -> frozenset[str]:
+    """What the kernel says, in Linux's words; every processor of Apple's has the first."""
+    libc, number = ctypes.CDLL(None), ctypes.c_int()
+    found = {"asimd"}
+    for word, name in _MACOS_FEATURES.items():
+        size = ctypes.c_size_t(ctypes.sizeof(number))
+        if libc.sysctlbyname(name, ctypes.byref(number), ctypes.byref(size), None, ctypes.c_size_t(0)) == 0:
+            found |= {word} if number.value else set()
+    return frozenset(found)
+
+
 @functools.cache
 def request_amx() -> bool:
     """Ask Linux for the AMX tile registers, once per process; False where they cannot be used."""
-    if sys.platform != "linux" or platform.machine() != "x86_64":
+    if sys.platform != "linux" or architecture() != "x86_64":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
     return libc.syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from wavespec.architecture import architecture
 from wavespec.runtime.caller import Call, Caller
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.kernel import Kernel
@@ -57,23 +57,24 @@ class KernelSet(Caller):
         return self._kernels[device]
 
     def _manifest_for(self, device: torch.device) -> Path:
-        manifests = sorted(self._directory.glob("*.json"))
         backend, architecture = _machine(device)
         best: tuple[int, Path] | None = None
-        for manifest in manifests:
+        built: list[str] = []
+        for manifest in sorted(self._directory.glob("*.json")):
             record = read_manifest(manifest)
             fit = _fit(backend, architecture, record["backend"], record["architecture"])
             if fit and (best is None or fit > best[0]):
                 best = (fit, manifest)
+            built.append(f"{manifest.stem} ({record['architecture']})")
         if best is None:
-            built = ", ".join(manifest.stem for manifest in manifests) or "nothing"
-            raise ArtifactError(f"{self.name}: nothing was built for {device} ({architecture}); there is {built}.")
+            there = ", ".join(built) or "nothing"
+            raise ArtifactError(f"{self.name}: nothing was built for {device} ({architecture}); there is {there}.")
         return best[1]
 
 
 def _machine(device: torch.device) -> tuple[str, str]:
     if device.type == "cpu":
-        return "cpu", platform.machine().lower().replace("amd64", "x86_64")
+        return "cpu", architecture()
     if device.type != "cuda":
         return device.type, device.type
     if torch.version.hip:
@@ -91,7 +92,7 @@ def _fit(backend: str, architecture: str, built_backend: str, built_architecture
     if backend != built_backend:
         return 0
     if backend != "cuda":
-        return int(architecture == built_architecture)
+        return int(architecture in built_architecture.split("+"))
     if not built_architecture.startswith("sm_"):
         return 0
     number = built_architecture[3:]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wavespec.architecture import architecture
 from wavespec.runtime.code import ArtifactError
 
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -22,10 +23,10 @@ _PAIR: Final = struct.Struct("<QQ")
 _RELOCATION: Final = struct.Struct("<QQq")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _MAGIC: Final = b"\x7fELF\x02\x01"  # 64 bits, little endian
-_X86_64: Final = 62
+_MACHINES: Final = {"x86_64": (62, 8), "aarch64": (183, 1027)}
+"""By architecture: the number of ELF, and of the relocation that adds where the library is."""
 _LOAD, _DYNAMIC, _EXECUTABLE = 1, 2, 1
 _HASH, _STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATION_BYTES = 4, 5, 6, 7, 8
-_RELATIVE: Final = 8  # R_X86_64_RELATIVE
 
 _QUERY: Final = b"iree_hal_executable_library_query\0"
 _VERSION: Final = 6
@@ -68,13 +69,13 @@ def load_code(vmfb: bytes, name: str, constants: int, bindings: int) -> LoadedCo
         name: what errors call the module.
 
     Raises:
-        ArtifactError: for anything else than a vmfb with such a function for x86-64, and where the system gives no
+        ArtifactError: for anything else than a vmfb with such a function for this processor, and where the system gives
             memory that can be executed.
     """
     try:
         return _load(vmfb, constants, bindings)
     except (ValueError, IndexError, OverflowError, struct.error) as error:
-        raise ArtifactError(f"{name} is no vmfb with a kernel for x86-64: {error}.") from error
+        raise ArtifactError(f"{name} is no vmfb with a kernel for {architecture()}: {error}.") from error
     except OSError as error:
         raise ArtifactError(f"{name} needs memory that can be executed; the system refuses: {error}.") from error
 
@@ -84,8 +85,9 @@ def _load(vmfb: bytes, constants: int, bindings: int) -> LoadedCode:
     elf = memoryview(vmfb)[start:]
     fields = _HEADER.unpack_from(elf)
     machine, place, size, count = fields[2], fields[5], fields[9], fields[10]
-    if machine != _X86_64:
-        raise ValueError(f"its machine is number {machine}, expected {_X86_64}")
+    expected, relative = _MACHINES[architecture()]
+    if machine != expected:
+        raise ValueError(f"its machine is number {machine}, expected {expected}")
     if size != _SEGMENT.size:
         raise ValueError(f"its segments have {size} bytes each in the table of them, expected {_SEGMENT.size}")
     segments = [_SEGMENT.unpack_from(elf, place + number * size) for number in range(count)]
@@ -102,7 +104,7 @@ def _load(vmfb: bytes, constants: int, bindings: int) -> LoadedCode:
     if not dynamic.keys() >= {_HASH, _STRINGS, _SYMBOLS}:
         raise ValueError("it lacks a table of symbols")
     for address, kind, addend in _relocations(memory, dynamic):
-        if kind != _RELATIVE:
+        if kind != relative:
             raise ValueError(f"it has a relocation of kind {kind}")
         if not 0 <= addend <= end:
             raise ValueError("it refers to what is outside of it")
@@ -110,6 +112,8 @@ def _load(vmfb: bytes, constants: int, bindings: int) -> LoadedCode:
     query = base + _symbol(memory, dynamic, _QUERY)
     code = [range(base + one[3], base + one[3] + one[6]) for one in loaded if one[1] & _EXECUTABLE]
     for one in code:
+        # Where instructions are not read through the cache of data, Linux has them see what was written as it gives
+        # pages the right to be executed: https://github.com/torvalds/linux/blob/master/arch/arm64/mm/flush.c
         first = one.start - one.start % mmap.PAGESIZE
         protect(first, _whole_pages(one.stop) - first, mmap.PROT_READ | mmap.PROT_EXEC)
     _check_place(query, code)

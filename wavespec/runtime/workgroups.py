@@ -2,8 +2,7 @@
 
 Torch's operators for CPUs run on the threads of an OpenMP runtime, and these spin for a while behind each of them. A
 pool of other threads would have to share the cores with them; a parallel region of the same runtime finds them awake.
-Its body has to be machine code, since Python holds one thread at a time: `_BODY`, the only one of this project that no
-compiler made.
+Its body has to be machine code, since Python holds one thread at a time: that of `workgroup_body.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import ctypes
 import functools
 import mmap
 import os
-import platform
 import struct
 import sys
 from pathlib import Path
@@ -20,10 +18,12 @@ from typing import Any, Final
 
 import torch
 
+from wavespec.architecture import architecture
 from wavespec.runtime.checks import ArgumentError
 from wavespec.runtime.code import ArtifactError
 from wavespec.runtime.launch_plan import LaunchPlan
 from wavespec.runtime.loaded_code import LoadedCode, new_memory, protect
+from wavespec.runtime.workgroup_body import BODIES
 
 STACK_BYTES: Final = 4 << 20
 """Stack of a thread while it runs workgroups, however small its own is; kernels may keep tiles on it."""
@@ -32,62 +32,7 @@ _LOCAL_BYTES: Final = 4 << 20
 _GUARD: Final = mmap.PAGESIZE
 """Bytes at the end of a stack that nothing may touch: what grows over it stops there."""
 
-# void body(workspace *): a thread switches to its own stack of the workspace, and takes workgroups as long as there are
-# some. On the stack is the `workgroup_state` of IREE: x, y, z, the number of the thread, its memory, bytes of that.
-_BODY: Final = bytes.fromhex(
-    "f30f1efa"  #  0: endbr64
-    "55"  #  4: push rbp
-    "53"  #  5: push rbx
-    "4154"  #  6: push r12
-    "4889e5"  #  8: mov rbp,rsp
-    "4883e4f0"  #  b: and rsp,-0x10
-    "4889fb"  #  f: mov rbx,rdi
-    "ff5330"  # 12: call [rbx+0x30]
-    "89c0"  # 15: mov eax,eax
-    "483b4328"  # 17: cmp rax,[rbx+0x28]
-    "0f838c000000"  # 1b: jae 0xad
-    "4989c4"  # 21: mov r12,rax
-    "48ffc0"  # 24: inc rax
-    "480faf4318"  # 27: imul rax,[rbx+0x18]
-    "48034310"  # 2c: add rax,[rbx+0x10]
-    "488d60c0"  # 30: lea rsp,[rax - 0x40]
-    "48c744240800000000"  # 34: mov [rsp+0x8],0x0
-    "448964240c"  # 3d: mov [rsp+0xc],r12d
-    "4c0fafa390000000"  # 42: imul r12,[rbx+0x90]
-    "4c036320"  # 4a: add r12,[rbx+0x20]
-    "4c89642410"  # 4e: mov [rsp+0x10],r12
-    "488b8390000000"  # 53: mov rax,[rbx+0x90]
-    "89442418"  # 5a: mov [rsp+0x18],eax
-    "b801000000"  # 5e: mov eax,0x1
-    "f0480fc14340"  # 63: lock xadd [rbx+0x40],rax
-    "483b8380000000"  # 69: cmp rax,[rbx+0x80]
-    "733b"  # 70: jae 0xad
-    "31d2"  # 72: xor edx,edx
-    "8b8b98000000"  # 74: mov ecx,[rbx+0x98]
-    "48f7f1"  # 7a: div rcx
-    "891424"  # 7d: mov [rsp],edx
-    "31d2"  # 80: xor edx,edx
-    "8b8b9c000000"  # 82: mov ecx,[rbx+0x9c]
-    "48f7f1"  # 88: div rcx
-    "89542404"  # 8b: mov [rsp+0x4],edx
-    "6689442408"  # 8f: mov [rsp+0x8],ax
-    "488b3b"  # 94: mov rdi,[rbx]
-    "488b7308"  # 97: mov rsi,[rbx+0x8]
-    "4889e2"  # 9b: mov rdx,rsp
-    "ff9388000000"  # 9e: call [rbx+0x88]
-    "85c0"  # a4: test eax,eax
-    "74b6"  # a6: je 0x5e
-    "894348"  # a8: mov [rbx+0x48],eax
-    "ebb1"  # ab: jmp 0x5e
-    "4889ec"  # ad: mov rsp,rbp
-    "415c"  # b0: pop r12
-    "5b"  # b2: pop rbx
-    "5d"  # b3: pop rbp
-    "c3"  # b4: ret
-)
-_ZERO: Final = bytes.fromhex("31c0c3")  # int number(void): xor eax, eax; ret
-
-# A workspace, as `_BODY` knows it.
+# A workspace, as the body knows it.
 _FIXED: Final = struct.Struct("<QQQQQQ")  # environment, dispatch state, stacks, bytes of one, memory, threads
 _CALL_AT: Final = _FIXED.size
 # Number of a thread; next workgroup and status, for themselves; how many, function, memory of a thread, x, y; and the
@@ -99,7 +44,7 @@ _BUFFERS_AT: Final = 208
 _LENGTHS_AT: Final = 4096
 _ENVIRONMENT_AT: Final = _LENGTHS_AT + 256 * 8
 _STATUS_AT: Final = 72
-_HEAD_BYTES: Final = 8192
+_HEAD_BYTES: Final = max(8192, mmap.PAGESIZE)  # stacks begin with a page
 _MOST: Final = (2**32 - 1, 2**32 - 1, 2**16 - 1)
 """Workgroups along x, y, z, as many as their numbers have bits for."""
 _PROT_NONE: Final = 0
@@ -218,17 +163,18 @@ def _openmp() -> Any:
 
 
 def are_shared_out() -> bool:
-    """Whether workgroups can be run by this module here: x86-64, Linux, a torch with OpenMP."""
-    return sys.platform == "linux" and platform.machine() == "x86_64" and _openmp() is not None
+    """Whether workgroups can be run by this module here: Linux, a processor that has a body, a torch with OpenMP."""
+    return sys.platform == "linux" and architecture() in BODIES and _openmp() is not None
 
 
 class _Entry:
-    """What machine code is called by: `_BODY` itself, and the parallel region whose body it is."""
+    """What machine code is called by: the body itself, and the parallel region whose body it is."""
 
     def __init__(self, openmp: Any) -> None:
         self.memory, self.address = new_memory(mmap.PAGESIZE)
-        self.memory[: len(_BODY + _ZERO)] = _BODY + _ZERO
-        self.zero = self.address + len(_BODY)
+        body, zero = BODIES[architecture()]
+        self.memory[: len(body + zero)] = body + zero
+        self.zero = self.address + len(body)
         protect(self.address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC)
         self.body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
         self.region: Any = openmp.GOMP_parallel

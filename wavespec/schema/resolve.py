@@ -15,7 +15,7 @@ from wavespec.schema.language.constraints import AnyConstraint, Assume, Hardware
 from wavespec.schema.language.errors import UnknownTarget
 from wavespec.schema.language.expressions import EvaluationError, Expression
 from wavespec.schema.language.models import Case, KernelSpec, Override, TargetOverride, Tensor
-from wavespec.targets.names import TARGETS
+from wavespec.targets.names import TARGETS, target_of
 
 
 class CyclicParams(WavespecError, code="cyclic-params"):
@@ -83,6 +83,11 @@ def targets_of(spec: KernelSpec) -> tuple[str, ...]:
     return tuple(target for target in TARGETS if not spec.only or target in spec.only)
 
 
+def is_for(spec: KernelSpec, target: str) -> bool:
+    """Whether a kernel is for a target, or for variants of one."""
+    return target_of(target) in targets_of(spec)
+
+
 def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> TargetCase:
     """The first of `cases` whose conditions hold for a call with `sizes`; with the defaults of whole scalars, and with
     strides of contiguous tensors, which start where memory does, unless `sizes` has them."""
@@ -118,9 +123,9 @@ def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
         UnknownTarget: `target` is no target of wavespec. One that the spec has no entry for is fine.
         NotForTarget: the spec is only for others.
     """
-    if target not in TARGETS:
+    if target_of(target) not in TARGETS:
         raise UnknownTarget(None, target, TARGETS)
-    if target not in targets_of(spec):
+    if not is_for(spec, target):
         raise NotForTarget(spec.where("only"), target)
     override = _override_of(spec, target)
     plain = spec if override is None else spec_with_override(spec, override)
@@ -305,7 +310,7 @@ def _resolve(spec: KernelSpec, name: str, values: dict[str, int], pending: list[
 
 
 def _override_of(spec: KernelSpec, target: str) -> TargetOverride | None:
-    return next((entry for name, entry in spec.targets.items() if name == target), None)
+    return next((entry for name, entry in spec.targets.items() if name == target_of(target)), None)
 
 
 def _target_case(plain: KernelSpec, case: Case) -> TargetCase:

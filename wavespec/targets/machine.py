@@ -11,11 +11,12 @@ from typing import Any, Literal, cast
 
 import yaml
 
+from wavespec.architecture import architecture
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import symbol
 from wavespec.ir.expr_parser import parse_expr
 from wavespec.ir.layout import Layout, RegisterAxis
-from wavespec.targets.names import TARGETS
+from wavespec.targets.names import TARGETS, target_of, variants_in
 from wavespec.targets.records import record
 
 
@@ -316,6 +317,11 @@ class Machine:
     requires: tuple[str, ...] = ()
     """Features (as the operating system names them) that the running machine must have."""
 
+    @property
+    def architecture(self) -> str:
+        """What machine code is for: the compiler's name of the chip, or of a family of instruction sets."""
+        return self.compiler["arch"]
+
     def registers_of(self, threads: int) -> int:
         """Registers that each lane of a workgroup can have; 0 = not a limit."""
         limits = [self.registers, self.register_file // threads]
@@ -344,18 +350,45 @@ class Machine:
         shared = self.shared
         if shared.matrix_load == "tile" and not any(row.in_tile_registers for row in instructions):
             shared = replace(shared, matrix_load="")
-        return replace(self, instructions=instructions, shared=shared, compiler={}, requires=())
+        arch = {"arch": self.architecture}  # kernels for two architectures are never alike
+        return replace(self, instructions=instructions, shared=shared, compiler=arch, requires=())
 
 
 @cache
 def machines(target: str) -> tuple[Machine, ...]:
-    """Every variant of a target, best first; raises ``KeyError`` for an unknown target."""
+    """What a target is built for, best first: of ``TARGET`` the variants of this machine's architecture, of
+    ``TARGET:VARIANT+VARIANT`` those named.
+
+    Of a target that has none of this architecture, it is the first one that the target has.
+
+    Errors: ``KeyError`` for an unknown target, or variant.
+    """
+    every, names = variants(target_of(target)), variants_in(target)
+    if names:
+        if unknown := names - {one.variant for one in every}:
+            raise KeyError(*sorted(unknown))
+        return tuple(one for one in every if one.variant in names)
+    here = architecture()
+    first = here if any(one.architecture == here for one in every) else every[0].architecture
+    return tuple(one for one in every if one.architecture == first)
+
+
+def same_everywhere(target: str) -> str:
+    """A name of a target's variants of the first architecture that it has, whatever machine asks."""
+    every = variants(target)
+    return f"{target}:{'+'.join(one.variant for one in every if one.architecture == every[0].architecture)}"
+
+
+@cache
+def variants(target: str) -> tuple[Machine, ...]:
+    """Every variant of a target, for whatever machine, the best of each architecture first; raises ``KeyError`` for an
+    unknown target."""
     if target not in TARGETS:
         raise KeyError(target)
     text = (resources.files("wavespec.targets") / f"{target}.yaml").read_text(encoding="utf-8")
     data: dict[str, Any] = yaml.safe_load(text)
-    variants: list[dict[str, Any]] = data.pop("variants", [{}])
-    return tuple(_machine(target, {**data, **variant}) for variant in variants)
+    rows: list[dict[str, Any]] = data.pop("variants", [{}])
+    return tuple(_machine(target, {**data, **row}) for row in rows)
 
 
 def _machine(target: str, data: dict[str, Any]) -> Machine:

@@ -1,4 +1,4 @@
-"""The targets that a spec may name; each has a YAML file beside this one."""
+"""The targets that a spec may name, each with a YAML file beside this one; and how a build names variants of one."""
 
 from __future__ import annotations
 
@@ -6,3 +6,13 @@ from typing import Literal, get_args
 
 TargetName = Literal["cpu", "sm_90", "gfx942", "gfx950"]
 TARGETS: tuple[TargetName, ...] = get_args(TargetName)
+
+
+def target_of(chosen: str) -> str:
+    """The target in ``TARGET`` or ``TARGET:VARIANT+VARIANT``."""
+    return chosen.partition(":")[0]
+
+
+def variants_in(chosen: str) -> frozenset[str]:
+    """The variants in ``TARGET:VARIANT+VARIANT``; none where the target alone is named."""
+    return frozenset(filter(None, chosen.partition(":")[2].split("+")))

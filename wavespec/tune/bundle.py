@@ -40,6 +40,7 @@ _MOST_CANDIDATES = 64
 """Per workload."""
 MEASURING = (
     "__init__.py",
+    "architecture.py",
     "version.py",
     "ir/__init__.py",
     "ir/dtype.py",

@@ -18,7 +18,7 @@ from wavespec.pipeline import build_variant, emit_variants, join_variants
 from wavespec.runtime.files import replace_file
 from wavespec.runtime.manifest import pack_artifact
 from wavespec.schema.load import loads_plain
-from wavespec.targets.machine import machines
+from wavespec.targets.machine import variants
 
 
 def compile_job(job: dict[str, Any], cache: CompileCache) -> str | None:
@@ -26,7 +26,7 @@ def compile_job(job: dict[str, Any], cache: CompileCache) -> str | None:
     emit it; returns what is wrong with it, or None."""
     try:
         spec = loads_plain(job["spec"])
-        chosen = [machine for machine in machines(job["target"]) if machine.variant in job["variants"]]
+        chosen = [machine for machine in variants(job["target"]) if machine.variant in job["variants"]]
         if job["code"]:
             artifact = join_variants([build_variant(spec, machine, cache=cache)[0] for machine in chosen])
         else:
