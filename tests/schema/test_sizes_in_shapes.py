@@ -10,6 +10,7 @@ from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
 from wavespec.pipeline import lower
 from wavespec.schema.language.models import Dim, KernelSpec
+from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import cases_for_target, complete_sizes
 from wavespec.targets.machine import machines
@@ -54,6 +55,17 @@ def test_conditions_on_it_are_promises_of_a_case() -> None:
     case, _ = cases_for_target(ws.loads(HALVES), "sm_90")
     assert case.spec.dims["K // 2"].multiple_of == 4
     assert ws.loads(dump_yaml(case.spec)).dims == case.spec.dims
+
+
+@pytest.mark.parametrize("dim", ["K // 2", "H"])
+def test_a_case_may_be_for_one_size_of_what_follows_from_others(dim: str) -> None:
+    """The plain spec of such a case was no spec where it was read again, in the process that compiles it."""
+    text = HALVES if dim != "H" else HALVES.replace("K // 2", "H").replace("2}}\n", "2}, H: {equals: K // 2}}\n")
+    case, _ = cases_for_target(ws.loads(text.replace(f"{dim} % 4 == 0", f"{dim} == 32")), "sm_90")
+    assert case.spec.dims[dim].value == 32
+    assert loads_plain(dump_yaml(case.spec)).dims == case.spec.dims
+    with pytest.raises(ws.WavespecError, match="contradictory-dim"):
+        ws.loads(dump_yaml(case.spec))
 
 
 def test_aliases_stand_for_it() -> None:

@@ -197,7 +197,8 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
             yield ContradictoryDim(spec.where("dims", name, "max"), message)
         elif dim.value is not None and (problem := size_problem(dim, dim.value)):
             yield ContradictoryDim(spec.where("dims", name, "value"), f"{quote(name)} is {dim.value}, {problem}.")
-        elif dim.value is not None and dim.equals is not None:
+        elif dim.value is not None and dim.equals is not None and spec.has_own_schedule is None:
+            # In a plain spec it is the one size of a case, which a call is asked for.
             message = f"{quote(name)} has one size, and follows from others as well."
             yield ContradictoryDim(spec.where("dims", name, "equals"), message)
         if dim.fold is not None and (dim.value is not None or dim.equals is not None):
