@@ -86,3 +86,9 @@ def test_the_builder_takes_symbols() -> None:
     spec = k.build()
     assert spec.dims["N // 2"] == Dim(equals=(n // 2).expression)
     assert ws.loads(dump_yaml(spec)) == spec
+
+
+@pytest.mark.parametrize("dim", ["K.x // 2", "K / size(M)", "K < 2", "K * 0.5", "K ** 2"])
+def test_what_can_be_no_dim_is_told_where_a_function_takes_one(dim: str) -> None:
+    with pytest.raises(ws.WavespecError, match=r"19:62: error\[malformed-expression\]: 'size' takes the name of a dim"):
+        ws.loads(UNPACK.replace("f32(size(K // 2))", f"f32(size({dim}))"))

@@ -38,6 +38,7 @@ from wavespec.schema.language.expressions import (
     Name,
     Num,
     Unary,
+    may_be_size,
 )
 
 _DEEPEST = 32
@@ -224,13 +225,15 @@ class ExpressionParser:
 
     def _dim(self, function: str, argument: Expression) -> Name:
         """The dim that a function takes: its name, or the expression that a shape has for it."""
-        if not argument.names():
+        if isinstance(argument, Name):
+            return argument
+        if not may_be_size(argument):
             raise MalformedExpression(self.span.part(*argument.at), f"{quote(function)} takes the name of a dim.")
-        return argument if isinstance(argument, Name) else Name(str(argument), at=argument.at)
+        return Name(str(argument), at=argument.at)
 
     def _number_name(self, function: str, arguments: Sequence[Expression]) -> str:
         for argument, what in zip(arguments, ("a tensor", "a dim of it"), strict=False):
-            if not isinstance(argument, Name) and (what == "a tensor" or not argument.names()):
+            if not isinstance(argument, Name) and (what == "a tensor" or not may_be_size(argument)):
                 span = self.span.part(*argument.at)
                 raise MalformedExpression(span, f"{quote(function)} takes the name of {what} here.")
         return f"{function}({', '.join(map(str, arguments))})"

@@ -166,6 +166,21 @@ class Call(Expression):
         return self.arguments
 
 
+def may_be_size(expression: Expression) -> bool:
+    """Whether a dim may have this expression for its name: arithmetic of names and whole numbers, a name at least."""
+    for node in expression.walk():
+        match node:
+            case Name(name=name) if "." not in name and "(" not in name:
+                pass
+            case Num(value=int()) | Unary(op="-") | Binary(op="+" | "-" | "*" | "/" | "//" | "%"):
+                pass
+            case Call(function="min" | "max" | "ceildiv"):
+                pass
+            case _:
+                return False
+    return bool(expression.names())
+
+
 def expression_to_data(expression: Expression) -> int | float | str:
     """How YAML and JSON write the expression: a plain number, or its canonical text."""
     if isinstance(expression, Num):
