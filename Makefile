@@ -6,10 +6,10 @@ PYTHON := .venv/bin/python
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
-check: ## What CI runs, from a fresh environment: all tests, all generated files
+check: ## What CI runs, from a fresh environment: all generated files, all tests but those that take long
 	.ci/run
 
-long: ## The same, and the machine code of every kernel
+long: ## The same, the tests that take long, and the machine code of every kernel
 	.ci/run long
 
 generate: ## Rewrite everything that is generated: generated/, the JSON schema, the docs
@@ -20,7 +20,7 @@ wheel: ## Wheels of wavespec, and of its kernels (WAVESPEC_KERNELS=cpu,sm_90: of
 	.venv/bin/wavespec generate
 	$(PYTHON) -m pip wheel --no-deps -w dist . ./kernels
 
-fast: ## The tests that compile nothing and take no second: the bulk of them
+fast: ## The tests that compile nothing and take moments: the bulk of them
 	$(PYTHON) -m pytest -n auto --dist worksteal -m "not compiles and not slow and not rare"
 
 test: ## Every kernel on every target too, as far as that needs no device

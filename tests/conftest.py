@@ -1,9 +1,10 @@
 """Hypothesis profiles: `fast` by default, `HYPOTHESIS_PROFILE=long` for minutes of search; how many processes run tests
-at once; and which tests are quick.
+at once; and which of them run when (`rungs.py`).
 
-    make fast       -m "not compiles and not slow and not rare": no machine code, no test over a second
+    make fast       -m "not compiles and not slow and not rare": no machine code, what takes moments
     make test       -m "not rare": also every kernel on every target
-    make check      all, as CI does: also every instruction, function and type by itself
+    make check      -m "not long", as CI does: also every instruction, function and type by itself
+    make long       all
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from tests.rungs import mark_by_seconds
 
 _MOST_WORKERS = 8  # each has torch and a compiler in memory
 if "PYTEST_XDIST_WORKER" in os.environ:  # torch's threads would spin on cores that other processes need
@@ -42,6 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(Path(__file__).parent).parts[0] in _COMPILING:
             item.add_marker("compiles")
+    mark_by_seconds(items)
 
 
 def _not_marked(*_: object) -> NoReturn:

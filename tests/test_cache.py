@@ -187,7 +187,6 @@ print(reads, wrong, cache.misses)
 """
 
 
-@pytest.mark.slow
 def test_processes_that_share_the_folder_and_die_never_read_a_torn_entry(tmp_path: Path) -> None:
     """Two readers and writers for 1.5 s, beside writers that are killed at work: no read is torn or wrong."""
 

@@ -112,7 +112,6 @@ def test_out_is_written_and_returned(kernel: tuple[Subject, Any]) -> None:
 
 
 @quickly_one_of_a_kind
-@pytest.mark.slow
 @pytest.mark.compiles
 def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
@@ -130,7 +129,6 @@ def test_operators_pass_opcheck(kernel: tuple[Subject, Any]) -> None:
 
 
 @quickly_one_of_a_kind
-@pytest.mark.slow
 @pytest.mark.compiles
 def test_compiles_whole_with_dynamic_shapes(kernel: tuple[Subject, Any]) -> None:
     subject, call = kernel
@@ -154,7 +152,6 @@ def test_wrong_dtype_names_the_argument(kernel: tuple[Subject, Any]) -> None:
         call(*others, last.to(torch.complex64))
 
 
-@pytest.mark.slow
 @pytest.mark.compiles
 def test_what_was_called_before_runs_where_compiler_pydantic_and_sympy_are_missing() -> None:
     ones = torch.ones(70, 64).half()

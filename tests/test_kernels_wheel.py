@@ -45,7 +45,6 @@ def installed(project: Path, folder: Path, targets: str) -> subprocess.Completed
     return subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.slow
 def test_kernels_of_the_wheel_run_without_a_compiler(project: Path, tmp_path: Path) -> None:
     result = installed(project, tmp_path / "site", "cpu")
     assert result.returncode == 0, result.stderr
@@ -56,7 +55,6 @@ def test_kernels_of_the_wheel_run_without_a_compiler(project: Path, tmp_path: Pa
     subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, env=environment, check=True, timeout=120)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("targets", "problem"),
     [("sm_90", "small.artifacts/sm_90.ptx is missing"), ("gfx9999", "nothing is built for that")],

@@ -45,7 +45,6 @@ def test_unknown_name_is_an_attribute_error() -> None:
         getattr(ws, "lode")  # noqa: B009 (what a user would write)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("modules", "heavy"),
     [

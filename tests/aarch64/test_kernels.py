@@ -13,7 +13,7 @@ from wavespec.pipeline import build
 from wavespec.runtime.kernel import Kernel
 from wavespec.targets.machine import variants
 
-pytestmark = [pytest.mark.rare, needs_emulator]
+pytestmark = [pytest.mark.rare, pytest.mark.long, needs_emulator]
 
 MACHINES = {machine.variant: machine for machine in variants("cpu") if machine.architecture == "aarch64"}
 of_every_variant = pytest.mark.parametrize("variant", MACHINES)

@@ -39,7 +39,7 @@ def test_kernels_that_run_often_are_there() -> None:
     assert all({subject.name for subject in subjects(target)} >= set(OFTEN[target].split()) for target in TARGETS)
 
 
-@pytest.mark.parametrize(("target", "subject"), often(EACH, _is_often), ids=_name)
+@pytest.mark.parametrize(("target", "subject"), often(EACH, _is_often, pytest.mark.always), ids=_name)
 def test_every_small_size(target: str, subject: Subject) -> None:
     # gfx950 has other copies and matrix instructions, which the first size meets; how edges are treated is the same.
     chosen = subject.row.small[:1] if target == "gfx950" else subject.row.small
@@ -49,7 +49,7 @@ def test_every_small_size(target: str, subject: Subject) -> None:
         assert (figures(case)["vgpr_spill"], figures(case)["scratch_bytes_per_lane"]) == (0, 0)
 
 
-@pytest.mark.parametrize("edge", often(EDGES, FIRST_EDGES), ids=lambda edge: f"{edge.subject}-{edge.name}")
+@pytest.mark.parametrize("edge", often(EDGES, FIRST_EDGES, pytest.mark.always), ids=lambda edge: f"{edge.subject}-{edge.name}")
 def test_limits_are_those_of_torch(edge: Edge) -> None:
     inputs, sizes = edge.inputs(), edge.of.complete(edge.sizes)
     case = Case(edge.of, "gfx942", edge.of.case("gfx942", sizes))

@@ -13,7 +13,6 @@ from tests.cli.command import SMALL, Command
 from wavespec.emit import targets
 
 
-@pytest.mark.slow
 def test_wrapper_and_kernels_are_written(wavespec: Command, small: Path) -> None:
     result = wavespec("build", small, "--target", "gfx942", "--target", "sm_90", "-o", "out")
     assert (result.code, result.err) == (0, "")

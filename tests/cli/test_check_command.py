@@ -9,7 +9,6 @@ import pytest
 from tests.cli.command import GEMM, SMALL, Command
 
 
-@pytest.mark.slow
 def test_good_specs_are_listed(wavespec: Command, small: Path) -> None:
     result = wavespec("check", small, GEMM)
     assert (result.code, result.err) == (0, "")
@@ -88,7 +87,6 @@ def test_what_was_found_right_is_not_lowered_again(
     assert wavespec("check", small).code == 0 and lowered
 
 
-@pytest.mark.slow
 def test_a_mistake_of_the_kernel_is_no_mistake_of_its_cases(wavespec: Command, small: Path) -> None:
     cases = "  gfx942:\n    cases:\n      - {when: [M <= 16], params: {BLOCK_M: 64}}\n"
     cases += "      - when: [M <= 64]\n        params: {BLOCK_M: 1024}\n"

@@ -65,7 +65,6 @@ def test_template_has_no_settings_of_a_member(wavespec: Command, tmp_path: Path)
 
 
 @pytest.mark.compiles
-@pytest.mark.slow
 def test_tuned_settings_of_a_type_have_its_name(
     wavespec: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

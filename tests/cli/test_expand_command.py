@@ -39,7 +39,6 @@ def test_a_broken_member_is_printed_too(wavespec: Command, family: Path) -> None
     assert wavespec("check", family).code == 2
 
 
-@pytest.mark.slow
 def test_written_members_are_specs_of_their_own(wavespec: Command, family: Path) -> None:
     result = wavespec("expand", family, "-o", "out")
     assert result.out.splitlines() == [f"out/{member.name}.wave.yaml" for member in load_family(family).members]
@@ -74,7 +73,6 @@ def test_a_folder_without_specs_is_bad_input(wavespec: Command, tmp_path: Path) 
         assert result.code == 2 and "error[no-specs]: There is no .wave.yaml file in empty." in result.err
 
 
-@pytest.mark.slow
 def test_check_names_members_that_do_not_fit_a_machine(wavespec: Command, family: Path) -> None:
     assert wavespec("check", family, "--target", "all").out == "product.wave.yaml: ok\n"
     family.write_text(PRODUCT.replace("tile: 64}", "tile: {{ 4096 if LAYOUT == 'nn' else 64 }}}"))
@@ -143,7 +141,6 @@ def test_build_writes_one_wrapper_and_a_folder_per_member(wavespec: Command, fam
     assert isa.code == 0 and Path("isa/product.artifacts/f16_nn/gfx942.s").exists()
 
 
-@pytest.mark.slow
 def test_generate_writes_families(wavespec: Command, tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "product.wave.yaml").write_text(PRODUCT.replace("only: [cpu, gfx942]", "only: [gfx942]"))

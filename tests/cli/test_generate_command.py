@@ -24,7 +24,6 @@ def project(wavespec: Command, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_generated_files_are_up_to_date_in_any_folder(
     wavespec: Command, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,7 +32,6 @@ def test_generated_files_are_up_to_date_in_any_folder(
     assert wavespec("generate", "--check", "--root", project).code == 0
 
 
-@pytest.mark.slow
 def test_generated_files_are_up_to_date_on_a_machine_of_another_architecture(
     wavespec: Command, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,7 +50,6 @@ def test_compiling_again_gives_the_same_bytes(
     assert (result.code, result.err) == (0, "")
 
 
-@pytest.mark.slow
 def test_a_check_compiles_nothing(wavespec: Command, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAVESPEC_CACHE_DIR", str(project / "cache"))
     for path in [*project.rglob("*.vmfb"), *project.rglob("*.ptx")]:
@@ -62,7 +59,6 @@ def test_a_check_compiles_nothing(wavespec: Command, project: Path, monkeypatch:
     assert all(b'"bytes": 0' in path.read_bytes() for path in parts) and parts
 
 
-@pytest.mark.slow
 def test_a_check_finds_other_mlir(wavespec: Command, project: Path) -> None:
     """As after a change of a pass, which leaves the spec alone."""
     assert sorted(edited(project, "mlir_sha256")) == sorted(stale(wavespec("generate", "--check")))
@@ -108,7 +104,6 @@ def stale(result: Outcome) -> list[str]:
     return [line.removesuffix(": differs") for line in result.err.splitlines() if line.endswith(": differs")]
 
 
-@pytest.mark.slow
 def test_a_changed_spec_makes_its_files_stale(wavespec: Command, project: Path) -> None:
     spec = project / "specs" / "small.wave.yaml"
     spec.write_text(SMALL.replace("multiple_of: 8", "multiple_of: 16"))

@@ -137,7 +137,6 @@ def test_help_and_version_import_nothing_heavy() -> None:
     assert done.stdout.rstrip().endswith(f"wavespec {__version__}")
 
 
-@pytest.mark.slow
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m wavespec show {GEMM} --target gfx942 --after mlir | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)

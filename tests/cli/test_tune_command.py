@@ -47,7 +47,6 @@ def figures(path: Path, times: dict[str, float]) -> None:
     path.write_text(json.dumps(data))
 
 
-@pytest.mark.slow
 def test_bundle_runs_with_torch_alone_and_its_results_come_back(wavespec: Command, small: Path, tmp_path: Path) -> None:
     made = wavespec("tune", small, "--workload", SIZES, "--bundle", "packed")
     assert made.code == 0 and "run 'python run.py' in it" in made.out
@@ -76,7 +75,6 @@ def test_bundle_runs_with_torch_alone_and_its_results_come_back(wavespec: Comman
     assert late.code == 2 and "error[results-of-another]" in late.err
 
 
-@pytest.mark.slow
 def test_interrupted_run_says_how_to_go_on_and_does(
     wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +111,6 @@ def test_mistake_is_an_error(wavespec: Command, small: Path, arguments: list[str
     assert list(Path().glob("*.tuned.yaml")) == []
 
 
-@pytest.mark.slow
 def test_empty_workloads_of_the_spec_are_left_out(wavespec: Command, small: Path) -> None:
     text = small.read_text()
     small.write_text(text.replace("{M: 40, N: 24, K: 64}", "{M: 0, N: 24, K: 64}"))

@@ -91,7 +91,6 @@ graph:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", often(_LONG, _LONG[:1]))
 def test_long_kernels_on_cpus_stay_within_the_lines_that_compile_in_time(name: str) -> None:
     (path,) = (path for path in KERNELS if path.name == f"{name}.wave.yaml")
@@ -120,7 +119,6 @@ def _calls_to_serialize(columns: int) -> int:
     return calls
 
 
-@pytest.mark.slow
 def test_turns_of_waves_take_time_by_the_operation() -> None:
     """Each load that all waves share was compared with everything before it: 50 seconds for 200 thousand lines."""
     assert _calls_to_serialize(256) < 5 * _calls_to_serialize(64)

@@ -202,7 +202,7 @@ graph:
 )
 @pytest.mark.parametrize(
     "machine",
-    [pytest.param(AVX2, marks=pytest.mark.slow), NVIDIA, AMD],
+    [AVX2, NVIDIA, AMD],
     ids=lambda machine: machine.variant,
 )
 def test_values_that_meet_are_brought_together(spec: KernelSpec, machine: Machine) -> None:

@@ -77,7 +77,6 @@ def test_vector_registers_of_tiles_are_counted() -> None:
     assert LimitCode()(more, NVIDIA) is more, "where no compiler takes long there is no limit"
 
 
-@pytest.mark.slow
 def test_tiles_with_more_lines_than_vectors_are_refused_by_their_lines() -> None:
     text = TEXT.replace("1048576", "1024").replace('"v + 1"', '"atan2(v, exp(v))"')
     with pytest.raises(WavespecError, match="too-much-code"):
@@ -104,7 +103,6 @@ def test_elements_at_places_of_their_own_count_before_they_are_found() -> None:
         lower(loads(text), V3, after="limit-code")
 
 
-@pytest.mark.slow
 def test_tiles_that_compile_in_time_pass() -> None:
     assert emit(loads(TEXT.replace("1048576", "2048")), V3).text.count("\n") < V3.most_lines
 

@@ -96,7 +96,6 @@ def place_of(tile: int, rows: int, columns: int, group: int) -> tuple[int, int]:
     return symbols["wg0"], symbols["wg1"]
 
 
-@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 10))
 def test_every_tile_has_one_place_and_every_place_one_tile(rows: int, columns: int, group: int) -> None:
     places = [place_of(tile, rows, columns, group) for tile in range(rows * columns)]

@@ -62,7 +62,6 @@ graph:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("keys", [33, 45])
 def test_what_is_beyond_the_last_strip_joins_nothing(keys: int) -> None:
     """The scores are negative, so that a 0 of a key beyond the last one would be the largest."""

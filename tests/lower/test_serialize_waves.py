@@ -234,7 +234,6 @@ def test_sums_whose_places_may_meet_do_not_wait_there(place: str) -> None:
     assert {op["memory"] for op in kernel.walk() if op.name == "accumulate"} == {"carried.0"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", [CPU, AVX2], ids=lambda machine: machine.variant)
 @pytest.mark.parametrize("value", [0, -2])
 def test_sums_over_several_steps_are_exact(value: int, machine: object) -> None:

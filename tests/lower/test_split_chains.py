@@ -98,7 +98,6 @@ def test_machines_whose_registers_hold_all_sums_keep_their_loops() -> None:
     assert SplitChains()(kernel, NVIDIA) is kernel
 
 
-@pytest.mark.slow
 def test_results_are_exact() -> None:
     assert [len(op.operands) for op in lower(pair(), CPU, after="split-chains").walk() if op.name == "for"][-2:] == [
         1,

@@ -42,7 +42,6 @@ def test_what_is_copied_is_not_shared_by_the_cluster() -> None:
     assert not [op for op in split_gemm().lowered(NVIDIA).walk() if op.name == "bulk_copy" and op.get("everywhere")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("order", ["forward", "reverse", 0])
 @pytest.mark.parametrize(
     ("gemm", "size"),

@@ -101,7 +101,6 @@ def test_code_is_as_long_for_many_strips_as_for_two() -> None:
     assert sum(1 for _ in few.walk()) == sum(1 for _ in many.walk())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 3, 64), (AVX2, 2, 1), (AVX2, 1, 0), (CPU, 5, 70), (AMX, 5, 70)]
 )
@@ -138,7 +137,6 @@ AT_PLACES = (
 """Rows of b, and something to add, from places that are read and computed along the dim that is cut."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "m", "n"), [(AVX2, 5, 70), (AVX2, 2, 1), (AVX2, 1, 0), (AMX, 5, 70)])
 def test_reads_at_places_are_cut_too(machine: Machine, m: int, n: int) -> None:
     spec = below_largest(*AT_PLACES)
@@ -165,7 +163,6 @@ def test_loops_stay_where_one_instruction_is_as_wide_as_the_tile_or_waves_run_to
     assert not strips(stripped(below_largest(), NVIDIA))
 
 
-@pytest.mark.slow
 def test_products_of_several_phases_share_what_they_read() -> None:
     spec = below_largest(
         ("products, dim: N}", "products, dim: N}\n        - early: bf16(products)"),

@@ -97,7 +97,6 @@ def test_orders_and_shared_axes_are_part_of_the_text() -> None:
     assert kernel.joined == (1,) and parse_kernel(print_kernel(kernel)) == kernel
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.integers(0, 4), min_size=5, max_size=5),
     st.lists(st.sampled_from(["index", REVERSED, ZIG_ZAG, DEALT]), min_size=5, max_size=5),

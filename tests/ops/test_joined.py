@@ -76,7 +76,6 @@ def test_the_reference_is_what_a_loop_computes(dim: str, *, reverse: bool) -> No
             np.testing.assert_array_equal(actual.numpy(), right)
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), machine=st.sampled_from(EACH), dim=st.sampled_from(["M", "N"]))
 def test_no_way_to_spread_the_elements_changes_the_result(data: st.DataObject, machine: Machine, dim: str) -> None:

@@ -79,14 +79,12 @@ def test_places_may_be_of_any_integer_type(machine: Machine, index: str) -> None
     assert_exact(copy("{M: row}", index=index), machine, {"M": 5, "N": 33, "V": 33}, low=0, high=7)
 
 
-@pytest.mark.slow
 @MACHINES
 def test_staged_operands_of_a_product_are_gathered_and_turned(machine: Machine) -> None:
     spec = product("{T: row}", '{N: "size(N) - 1 - N"}')
     assert_exact(spec, machine, {"M": 66, "N": 70, "K": 40, "T": 9})
 
 
-@pytest.mark.slow
 @MACHINES
 def test_places_of_staged_tiles_depend_on_places(machine: Machine) -> None:
     text = dump_yaml(product("{T: row}", "{N: N}"))

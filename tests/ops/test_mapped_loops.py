@@ -51,14 +51,12 @@ constraints:
     return loads(HEAD + (text + split + graph).format(m=m, n=n), "mapped.wave.yaml")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("graph", [WHOLE, IN_A_LOOP], ids=["whole", "in a loop"])
 @pytest.mark.parametrize("machine", [CPU, AVX2], ids=lambda machine: machine.variant)
 def test_elements_are_those_of_whole_tensors(machine: Machine, graph: str) -> None:
     assert_exact(gathered(graph), machine, SIZES)
 
 
-@pytest.mark.slow
 def test_code_is_as_long_for_a_large_tile_as_for_a_small_one() -> None:
     small, large = (lower(gathered(WHOLE, m), AVX2) for m in (8, 32))
     for kernel in (small, large):

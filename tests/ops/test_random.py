@@ -50,7 +50,6 @@ def test_words_are_those_of_the_published_algorithm(counter: int, key: int, word
     assert tuple(int(word) for word in found) == words
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)
 @pytest.mark.parametrize("dtype", ["f32", "i32"])
 @pytest.mark.parametrize(

@@ -80,7 +80,6 @@ def test_workgroups_cannot_join_what_others_have() -> None:
     assert (found.code, found.span.line if found.span else 0) == ("reduction-split", 13)
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), machine=st.sampled_from(EACH), dim=st.sampled_from(["M", "N"]))
 def test_no_way_to_spread_the_elements_changes_the_result(data: st.DataObject, machine: Machine, dim: str) -> None:

@@ -37,7 +37,6 @@ def test_every_way(machine: Machine, n: int) -> None:
     Takes(n=n).check(machine, 7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", EACH, ids=names)
 def test_rows_whose_size_is_known_at_the_call(machine: Machine) -> None:
     for n in (40, 64):
@@ -73,7 +72,6 @@ def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine) -> None:
     assert "barrier" in steps(takes, machine)
 
 
-@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(data=st.data(), machine=st.sampled_from([*EACH, AMD_COPYING]))
 def test_no_way_to_spread_the_elements_changes_the_result(data: st.DataObject, machine: Machine) -> None:
@@ -137,7 +135,6 @@ graph:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", EACH, ids=names)
 def test_sums_of_products(machine: Machine) -> None:
     assert_exact(loads(PRODUCT), machine, {"M": 70, "N": 64, "K": 40})

@@ -72,7 +72,6 @@ def test_as_many_as_wanted(machine: Machine, count: int) -> None:
     extremes.check(machine, extremes.x((2, 130)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", EACH, ids=names)
 def test_columns(machine: Machine) -> None:
     extremes = Extremes(4, dim="M", tile=(8, 256), wave=(8, 256))
@@ -86,7 +85,6 @@ def test_waves_along_the_dim_meet_in_shared_memory(machine: Machine, dtype: str)
     extremes.check(machine, extremes.x((5, 700)))
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(data=st.data(), machine=st.sampled_from(EACH), dim=st.sampled_from(["M", "N"]), count=st.integers(1, 5))
 def test_no_way_to_spread_the_elements_changes_the_result(

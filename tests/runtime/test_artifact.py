@@ -168,7 +168,6 @@ def _inside(value: Any, at: tuple[Any, ...]) -> Any:
     return value
 
 
-@pytest.mark.slow
 def test_a_manifest_with_a_new_sum_is_refused_by_name_or_works(tmp_path: Path) -> None:
     """Every field is left out, and has other values: what can be loaded can be called."""
     equal = replace(_CASES, dims=(Dim("M"), Dim("N", equals=("mul", "M", 2)), Dim("K", multiple_of=8)))
@@ -203,7 +202,6 @@ def test_a_manifest_with_a_new_sum_is_refused_by_name_or_works(tmp_path: Path) -
     )
 
 
-@pytest.mark.slow
 def test_every_edit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     manifest = save_artifact(_GEMM, tmp_path)[-1]
     whole = json.loads(manifest.read_text())

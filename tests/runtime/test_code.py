@@ -101,7 +101,6 @@ def test_only_the_case_and_the_variant_that_are_called_are_built(
     assert not [sha256 for sha256 in others if cache.get(sha256) is not None]
 
 
-@pytest.mark.slow
 def test_without_a_compiler_the_error_names_both_cures(project: Path, cache: CompileCache) -> None:
     script = """
 import sys

@@ -167,7 +167,6 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("state", ["used", "fresh"])
 def test_a_forked_child_computes_whether_its_parent_had_threads_or_not(tmp_path: Path, state: str) -> None:
     packed = tmp_path / "gemm.bin"

@@ -73,7 +73,6 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_child_gets_an_error_where_iree_would_hang(tmp_path: Path) -> None:
     packed = tmp_path / "gemm.bin"

@@ -60,7 +60,6 @@ def test_several_outputs(scaled: ModuleType) -> None:
     assert torch.equal(outs[0], 2 * x) and torch.equal(triple, 3 * x) and double.data_ptr() == outs[0].data_ptr()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("transposed", [False, True])
 def test_opcheck_of_the_functional_operator(gemm: ModuleType, scaled: ModuleType, transposed: bool) -> None:
     a = _integers(17, 33).t() if transposed else _integers(33, 17)
@@ -79,7 +78,6 @@ def _compiled(function: Any, backend: str) -> Any:
     return torch.compile(function, fullgraph=True, dynamic=True, backend=backend)
 
 
-@pytest.mark.slow
 # Inductor takes half a minute to start, so it sees one function that has everything.
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.rare)])
 def test_compile_with_dynamic_shapes(gemm: ModuleType, scaled: ModuleType, backend: str) -> None:
@@ -191,7 +189,6 @@ assert torch.equal(gemm(a, b), torch.full((5, 3), 8.0))
 """
 
 
-@pytest.mark.slow
 def test_wrapper_runs_without_the_compiler_and_its_libraries(directory: Path) -> None:
     root = str(Path(__file__).resolve().parents[2])
     environment = os.environ | {"PYTHONPATH": root}

@@ -80,7 +80,6 @@ def test_what_no_interval_holds_is_refused_after_a_fixed_number_of_tries() -> No
         modulo_schedule([LOAD, LOAD, MULTIPLY], edges, UNITS)
 
 
-@pytest.mark.slow
 def test_placements_of_long_loops_are_counted() -> None:
     # Each interval takes 6 placements of each operation in vain; 64 intervals would take ten times the budget.
     edges: list[Edge] = [(0, 1, 0, 0), (1, 0, 0, 0)]
@@ -102,7 +101,6 @@ def test_loads_come_no_earlier_than_their_use_needs() -> None:
     assert found.start[3] - found.start[0] == 2
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_pattern_keeps_units_and_dependences(data: st.DataObject) -> None:

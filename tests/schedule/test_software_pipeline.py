@@ -128,7 +128,6 @@ def test_a_loop_around_another_is_left_alone_unless_it_is_named() -> None:
     assert [diagnostic.code for diagnostic in caught.value.diagnostics] == ["not-innermost"]
 
 
-@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_no_stages_no_unrolling_and_no_size_change_a_result(data: st.DataObject) -> None:

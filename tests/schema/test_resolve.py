@@ -100,7 +100,6 @@ def test_positions_of_every_part(spec: KernelSpec) -> None:
     assert spec.where("tensors", "a") == spec.span_of("tensors", "a")
 
 
-@pytest.mark.slow
 def test_specs_of_the_project_have_positions_for_every_op() -> None:
     from wavespec.schema import load
 

@@ -22,7 +22,6 @@ def _is_small(one: Variation) -> bool:
     return all(not isinstance(value, int) or value <= _MOST_PARAM for value in one.params.values())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "gfx942", "gfx950"])
 @given(st.data())
 def test_a_plan_never_changes_a_result(target: str, data: st.DataObject) -> None:
@@ -49,7 +48,6 @@ def test_waves_with_less_elements_than_lanes_transpose(target: str, tile: int, w
     check(plan(target, "transpose", {}, TILE=tile, WAVE=wave), {"M": 70, "N": 33})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "gfx950"])
 def test_steps_overlap_that_store_what_they_compute(target: str) -> None:
     """Weights of attention go through shared memory, behind products of the same step."""

@@ -78,7 +78,6 @@ def check(subject: Subject, kernel: Kernel, sizes: dict[str, int], **numbers: fl
     check_error(f"{subject.name} {numbers}", found, exact, own)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 100, 129, 300, pytest.param(MOST, marks=pytest.mark.rare)])
 def test_windows_of_a_call_on_waves_with_roles(window: int) -> None:
     """Shorter than a step, one step and a row, and longer than all keys: steps of edges, whole steps, none."""
@@ -90,7 +89,6 @@ def test_windows_of_a_call_on_waves_with_roles(window: int) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 @pytest.mark.parametrize(
     ("mask", "numbers"),

@@ -24,7 +24,6 @@ def test_all_attention_takes_a_scale() -> None:
     assert names - {one.file for one in ATTENTIONS} == without
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 @pytest.mark.parametrize(
     "subject",
@@ -64,7 +63,6 @@ def test_scales_that_turn_scores_round_are_refused(scale: float) -> None:
         reference(spec, q, k, v, scale=scale)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])
 @pytest.mark.parametrize("name", ["attention_masked_causal", "attention_masked_window"])
 def test_queries_without_keys_are_zero_whatever_the_scale(name: str, target: str) -> None:

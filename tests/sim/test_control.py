@@ -33,7 +33,6 @@ def test_reference_leaves_nothing_out(loop: str) -> None:
     assert (np.asarray(reference(Rows(loop).spec, torch.tensor(x))) == Rows(loop).expected(x)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "stages"),
     [pytest.param(CPU, 1, marks=pytest.mark.rare), (NVIDIA, 1), (NVIDIA, 3), (AMD, 2)],
@@ -64,7 +63,6 @@ def test_schedules_end_with_the_bound(auto: str) -> None:
         assert (report.tensors["c"] == expected).all()
 
 
-@pytest.mark.slow
 def test_what_is_left_out_is_not_read() -> None:
     whole = Product(loop="none").run(AMD, (256, 64, 256))[0]
     for loop in ("branch", "end"):
@@ -120,7 +118,6 @@ def test_a_tiling_may_say_where_loops_start_and_how_many_steps_they_have() -> No
     assert (report.tensors["c"] == a[:, kept].astype(np.float32) @ b[:, kept].astype(np.float32).T).all()
 
 
-@pytest.mark.slow
 def test_a_number_of_workgroups_stays_where_a_machine_does_not_say_how_many_processors_it_has() -> None:
     product = Product(2, "none", ", workgroups: {persistent: true, count: 3}")
     kernel = lower(product.spec, AMD)

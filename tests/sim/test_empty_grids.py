@@ -15,7 +15,6 @@ from wavespec.targets.machine import machines
 CASES = [(case, target) for case in EMPTY_GRIDS for target in case.only]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("case", "target"), CASES, ids=str)
 def test_a_value_without_the_empty_dim_is_written(case: EmptyGrid, target: str) -> None:
     spec, machine = case.spec, machines(target)[0]

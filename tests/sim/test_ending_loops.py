@@ -76,7 +76,6 @@ def test_steps_are_no_more_than_the_kernel_says() -> None:
     assert (np.asarray(reference(spec, torch.tensor(x))[1]) == report.tensors["steps"]).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "stages"), [(CPU, 1), (NVIDIA, 1), (AMD, 2)], ids=lambda value: getattr(value, "variant", value)
 )

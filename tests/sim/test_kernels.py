@@ -16,7 +16,7 @@ from wavespec.targets.machine import machines
 TARGETS = ("sm_90", "gfx942")
 
 
-@pytest.mark.slow
+@pytest.mark.always
 @pytest.mark.parametrize(
     ("target", "subject"),
     [
@@ -34,7 +34,6 @@ def test_every_small_size(target: str, subject: Subject) -> None:
         subject.check(inputs, simulated(target, subject, sizes, inputs, lowered), sizes)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("edge", EDGES, ids=lambda edge: f"{edge.subject}-{edge.name}")
 @pytest.mark.parametrize("target", TARGETS)
 def test_limits_are_those_of_torch(target: str, edge: Edge) -> None:

@@ -52,7 +52,6 @@ def exact(gemm: Gemm, machine: Machine, sizes: tuple[int, int, int]) -> dict[str
     return dict(report.bank_conflicts)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("machine", CONCURRENT, ids=lambda machine: machine.variant)
@@ -61,7 +60,6 @@ def test_gemm_is_exact_and_free_of_bank_conflicts(machine: Machine, dtype: str, 
     assert set(conflicts.values()) <= {1.0}, conflicts
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", TILES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("machine", SERIAL, ids=lambda machine: machine.variant)
@@ -79,7 +77,6 @@ def test_pipelined_gemm_is_exact(stages: int, depth: int) -> None:
     exact(gemm, NVIDIA, (65, 70, depth))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize("auto", ["prefetch", "modulo"])
 @pytest.mark.parametrize(("dtype", "tile"), [("f16", (64, 64, 32)), ("f16", (64, 64, 128)), ("i8", (64, 64, 64))])
@@ -103,7 +100,6 @@ def test_gemm_starts_from_the_value_of_its_register(machine: Machine) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("orders", [("K, M", "N, K", "M, N"), ("M, K", "K, N", "M, N"), ("K, M", "K, N", "N, M")])
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.variant)
 def test_tensors_may_have_their_dims_in_any_order(machine: Machine, orders: tuple[str, str, str]) -> None:

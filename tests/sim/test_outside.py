@@ -14,7 +14,6 @@ from wavespec.sim.simt import simulate
 from wavespec.targets.machine import Machine
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", [NVIDIA, AMD, CPU], ids=lambda machine: machine.target)
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_what_is_outside_reads_as_zero_and_is_not_written(case: Outside, machine: Machine) -> None:

@@ -54,7 +54,6 @@ def check(one: Variation, *sizes: dict[str, int]) -> None:
         one.check(kernel, one.subject.complete(of))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=list(SCHEDULES))
 @pytest.mark.parametrize("target", often(TARGETS, ["sm_90"]))
 def test_rows_of_groups(target: str, schedule: dict[str, Any]) -> None:
@@ -66,7 +65,6 @@ def test_rows_of_groups_by_waves_with_roles(target: str, schedule: dict[str, Any
     check(varied("grouped_gemm", target, schedule))
 
 
-@pytest.mark.slow
 def test_one_operand_that_is_staged_through_registers() -> None:
     """Rows of any length, so that elements are loaded one by one."""
     changes = (
@@ -76,7 +74,6 @@ def test_one_operand_that_is_staged_through_registers() -> None:
     check(varied("grouped_gemm", "sm_90", {"stages": 3}, *changes))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [SCHEDULES["two"], SCHEDULES["three"], SCHEDULES["persistent"]], ids=str)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_place_of_every_step(target: str, schedule: dict[str, Any]) -> None:

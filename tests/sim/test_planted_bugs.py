@@ -179,7 +179,6 @@ def test_specialized_gemm_is_clean_and_exact(order: Order) -> None:
     assert found(report, right) == set(), report.render()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("order", [ORDERS[0], pytest.param(ORDERS[1], marks=pytest.mark.rare)])
 @pytest.mark.parametrize("bug", SPECIALIZED)
 def test_bug_in_a_specialized_gemm_is_caught(bug: str, order: Order) -> None:
@@ -187,7 +186,6 @@ def test_bug_in_a_specialized_gemm_is_caught(bug: str, order: Order) -> None:
     assert kind in found(*run_gemm(plant(specialized_gemm()), order))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("machine", "bugs"), [(NVIDIA, PIPELINED), (AMD, STAGED), (AMD_COPYING, COPIED)], ids=["sm_90", "gfx942", "gfx950"]
 )

@@ -33,7 +33,6 @@ def test_reference_has_all_parts() -> None:
         assert (np.asarray(reference(Parts().spec, *map(torch.tensor, (x, first)))) == Parts().expected(x, first)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", ["2", "max(M // 16, 1)"])
 @pytest.mark.parametrize(
     ("machine", "stages", "schedule"),

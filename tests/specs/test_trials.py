@@ -37,7 +37,6 @@ def test_on_this_cpu(trial: Trial) -> None:
     trial.check(tensors_of(kernel(*trial.inputs, out=None, **trial.numbers)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90", "gfx942", pytest.param("gfx950", marks=pytest.mark.rare)])
 @pytest.mark.parametrize("trial", TRIALS, ids=names)
 def test_by_lanes(trial: Trial, target: str) -> None:

@@ -41,7 +41,6 @@ def cells(fragment: Fragment, dims: tuple[str, str], extents: tuple[int, int], l
     return held
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "row"), ROWS)
 def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None:
     held = cells(row.acc, ("m", "n"), (row.m, row.n), row.lanes)
@@ -55,7 +54,6 @@ def test_every_element_is_held(machine: Machine, row: MatrixInstruction) -> None
     assert row.lanes % machine.lanes == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "row"), ROWS)
 def test_swapped_is_the_transposed_product(machine: Machine, row: MatrixInstruction) -> None:
     swapped = row.swapped()

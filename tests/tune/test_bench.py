@@ -24,7 +24,6 @@ def measured(folder: Path, seconds: float = 60) -> Results:
     return load_results(folder / "results.json")
 
 
-@pytest.mark.slow
 def test_candidate_may_round_as_the_spec_itself_does(tmp_path: Path) -> None:
     folder = write_bundle(tmp_path, ["untuned", "c1", "wrong"])
     reference = (folder / "reference.py").read_text()
@@ -45,7 +44,6 @@ def test_torch_is_taken_to_err_by_one_unit_in_the_last_place() -> None:
     assert not accuracy_of([whole], [whole + 1], [whole + 1]).ok
 
 
-@pytest.mark.slow
 def test_best_are_measured_again_in_turns(tmp_path: Path) -> None:
     results = measured(write_bundle(tmp_path, ["untuned", "c1"]))
     finals = [entry["round"] for entry in results.data["measurements"] if entry["round"]]
@@ -53,7 +51,6 @@ def test_best_are_measured_again_in_turns(tmp_path: Path) -> None:
     assert "threads" in results.data["machine"]
 
 
-@pytest.mark.slow
 def test_second_run_goes_on_where_the_first_stopped(tmp_path: Path) -> None:
     folder = write_bundle(tmp_path, ["untuned", "c1"])
     first = measured(folder)

@@ -47,7 +47,6 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_pool, "_COMMAND", (sys.executable, str(script)))
 
 
-@pytest.mark.slow
 def test_kernel_or_its_problem_is_left_in_a_file(tmp_path: Path) -> None:
     good, bad = jobs(tmp_path, SMALL, SMALL.replace("tile: 32, axis: 1", "tile: 0, axis: 1"))
     found = run([good, bad])

@@ -10,7 +10,6 @@ from tests.tune.bundles import write_bundle
 from wavespec.tune.supervise import BenchFailed, main, supervise
 
 
-@pytest.mark.slow
 def test_problems_are_kept_and_the_others_are_timed(tmp_path: Path) -> None:
     lines: list[str] = []
     results = supervise(write_bundle(tmp_path, ["untuned", "dies", "wrong", "raises", "c1"]), 60, lines.append)
@@ -22,7 +21,6 @@ def test_problems_are_kept_and_the_others_are_timed(tmp_path: Path) -> None:
     assert any(line.startswith("M=8 N=16 K=24, settings c1: ") and line.endswith(" us") for line in lines)
 
 
-@pytest.mark.slow
 def test_bundle_that_cannot_start_says_why(tmp_path: Path) -> None:
     folder = write_bundle(tmp_path, ["untuned"])
     (folder / "reference.py").write_text("raise ImportError('no torch here')\n")
