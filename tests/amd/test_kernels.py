@@ -49,7 +49,9 @@ def test_every_small_size(target: str, subject: Subject) -> None:
         assert (figures(case)["vgpr_spill"], figures(case)["scratch_bytes_per_lane"]) == (0, 0)
 
 
-@pytest.mark.parametrize("edge", often(EDGES, FIRST_EDGES, pytest.mark.always), ids=lambda edge: f"{edge.subject}-{edge.name}")
+@pytest.mark.parametrize(
+    "edge", often(EDGES, FIRST_EDGES, pytest.mark.always), ids=lambda edge: f"{edge.subject}-{edge.name}"
+)
 def test_limits_are_those_of_torch(edge: Edge) -> None:
     inputs, sizes = edge.inputs(), edge.of.complete(edge.sizes)
     case = Case(edge.of, "gfx942", edge.of.case("gfx942", sizes))
