@@ -50,7 +50,8 @@ def run(ops: list[Op], values: dict[str, np.ndarray]) -> np.ndarray:
             case "bitcast":
                 values[op.result.name] = operands[0].view(kind)
             case _:
-                values[op.result.name] = elementwise(op["function"], operands)
+                with np.errstate(all="ignore"):
+                    values[op.result.name] = elementwise(op["function"], operands)
     return values[ops[-1].result.name]
 
 

@@ -104,9 +104,10 @@ class Expr:
         (mine, terms), (others, same) = _linear(self), _linear(other)
         return mine - others if terms == same else None
 
-    def evaluate(self, environment: Mapping[str, Any]) -> Any:
-        """The value with every symbol replaced; integers or numpy integer arrays."""
-        return evaluated(self, environment)
+    def evaluate(self, environment: Mapping[str, Any], inner: Callable[[Expr], Any] | None = None) -> Any:
+        """The value with every symbol replaced; integers or numpy integer arrays.  ``inner``: what gives the values of
+        the expressions inside, where some are known already."""
+        return evaluated(self, environment, inner)
 
     def substitute(self, replacement: Mapping[str, Expr | int]) -> Expr:
         """The same expression with symbols replaced by expressions."""

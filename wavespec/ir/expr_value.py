@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wavespec.ir.expr import Expr
 
 
-def evaluated(node: Expr, environment: Mapping[str, Any]) -> Any:
-    """The value with every symbol replaced."""
-    match node.kind:
-        case "const":
-            return node.args[0]
-        case "symbol":
-            return environment[node.args[0]]
-        case "sum":
-            total: Any = node.args[0]
-            for coefficient, term in node.args[1]:
-                total = total + coefficient * evaluated(term, environment)
-            return total
-        case _:
-            return reduce(_FUNCTIONS[node.kind], [evaluated(argument, environment) for argument in node.args])
+def evaluated(node: Expr, environment: Mapping[str, Any], inner: Callable[[Expr], Any] | None = None) -> Any:
+    """The value with every symbol replaced; ``inner`` gives those of the expressions inside, where some are known."""
+    if node.kind == "const":
+        return node.args[0]
+    if node.kind == "symbol":
+        return environment[node.args[0]]
+    of: Callable[[Expr], Any] = inner or partial(evaluated, environment=environment)
+    if node.kind == "sum":
+        total: Any = node.args[0]
+        for coefficient, term in node.args[1]:
+            total = total + coefficient * of(term)
+        return total
+    return reduce(_FUNCTIONS[node.kind], [of(argument) for argument in node.args])
 
 
 def _minimum_value(left: Any, right: Any) -> Any:

@@ -85,9 +85,10 @@ class Clocks:
 
     def released(self, lanes: Integers) -> Knowledge:
         """What these lanes know together, their own steps up to now included."""
-        known = self.known[lanes]
-        known[np.arange(len(lanes)), lanes] = self.now
-        return Knowledge(known.max(axis=0), self.fenced[lanes].max(axis=0))
+        rows = _rows(lanes)
+        known = self.known[rows].max(axis=0)
+        known[lanes] = self.now
+        return Knowledge(known, self.fenced[rows].max(axis=0))
 
     def landing(self, signal: int, step: int) -> Knowledge:
         """That the bulk copies issued up to a step, and counted on a signal, are done."""
@@ -97,8 +98,10 @@ class Clocks:
 
     def acquire(self, lanes: Integers, knowledge: Knowledge) -> None:
         """These lanes learn what somebody released."""
-        self.known[lanes] = np.maximum(self.known[lanes], knowledge.known)
-        self.fenced[lanes] = np.maximum(self.fenced[lanes], knowledge.fenced)
+        rows = _rows(lanes)
+        for table, learned in ((self.known, knowledge.known), (self.fenced, knowledge.fenced)):
+            known = table[rows]
+            table[rows] = np.maximum(known, learned, out=known)
         self._changed(lanes)
 
     def barrier(self, lanes: Integers) -> None:
@@ -161,8 +164,15 @@ class Clocks:
 
     def _changed(self, lanes: Integers) -> None:
         """Several lanes of a strand are known as far as the least known of them."""
+        rows = _rows(lanes)
         for table in (self.known, self.fenced):
             if table.shape[1]:
-                of_lanes = table[lanes, : self.lanes].reshape(len(lanes), -1, self.strand_lanes)
-                table[lanes, self.several : self.copies] = of_lanes.min(axis=2)
+                of_lanes = table[rows, : self.lanes].reshape(len(lanes), -1, self.strand_lanes)
+                table[rows, self.several : self.copies] = of_lanes.min(axis=2)
         self._common.clear()
+
+
+def _rows(lanes: Integers) -> slice | Integers:
+    """Rows of a table, in rising order: as a slice, of which numpy makes no copy, where they are neighbours."""
+    first, last = int(lanes[0]), int(lanes[-1])
+    return slice(first, last + 1) if last - first == len(lanes) - 1 else lanes

@@ -32,6 +32,16 @@ def poisoned(dtype: DType, elements: int) -> Array:
     return np.full(elements, ml_dtypes.iinfo(numpy_dtype(dtype)).max, numpy_dtype(dtype))
 
 
+def some(flags: Flags) -> bool:
+    """Whether any is set; of so few, `any` of numpy takes three times as long."""
+    return bool(np.count_nonzero(flags))
+
+
+def all_of(flags: Flags) -> bool:
+    """Whether all are set; as `some`."""
+    return np.count_nonzero(flags) == flags.size
+
+
 def bits(values: Array) -> Array:
     """The bit patterns, so that NaN equals itself and -0.0 differs from 0.0."""
     return np.ascontiguousarray(values).view(_BITS[values.dtype.itemsize])
@@ -139,10 +149,12 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def elementwise(function: str, operands: Sequence[Array]) -> Array:
-    """One step on every element, rounded to the type of the operands, or bool; integers wrap round."""
-    with np.errstate(all="ignore"):
-        result = _FUNCTIONS[function](*operands)
-        return result if result.dtype == np.bool_ else result.astype(operands[-1].dtype)
+    """One step on every element, rounded to the type of the operands, or bool; integers wrap round.
+
+    Of overflow, and of numbers that have no result, numpy warns unless it is told not to.
+    """
+    result = _FUNCTIONS[function](*operands)
+    return result if result.dtype == np.bool_ else result.astype(operands[-1].dtype, copy=False)
 
 
 def combined(function: str, memory: Array, where: Integers, values: Array, expected: Array | None) -> Array:

@@ -8,30 +8,42 @@ import numpy as np
 
 from wavespec.ir.layout import Layout
 from wavespec.sim.elements import Array, Integers, bits, converted, cut_to
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
 
 MATRIX_LOAD_LANES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class FragmentIndex:
-    """Row and column of every register of every lane, ``[lanes, registers]``, of a ``shape`` matrix."""
+    """Which element of a ``shape`` matrix, row after row, each of ``registers`` of each lane of a wave holds."""
 
-    rows: Integers
-    columns: Integers
     shape: tuple[int, int]
+    registers: int
+    element: Integers
+    """Of every register, those of one lane after those of another, ``[lanes * registers]``."""
+    holder: Integers
+    """Of every element, the last register that holds it, ``[rows * columns]``."""
+
+    @staticmethod
+    def of(rows: Integers, columns: Integers, shape: tuple[int, int]) -> FragmentIndex:
+        """From the row and the column of every register of every lane, ``[lanes, registers]``."""
+        element = (rows * shape[1] + columns).reshape(-1)
+        holder = np.zeros(shape[0] * shape[1], np.int64)
+        holder[element] = np.arange(len(element))
+        return FragmentIndex(shape, rows.shape[1], element, holder)
 
     def gather(self, registers: Array) -> tuple[Array, int]:
         """``[waves, rows, columns]`` from ``[threads, registers]``, and how many replicas disagree."""
-        lanes, count = self.rows.shape
-        parts = registers.reshape(-1, lanes, count)
-        matrix = np.zeros((len(parts), *self.shape), registers.dtype)
-        matrix[:, self.rows, self.columns] = parts
-        return matrix, int(np.count_nonzero(bits(matrix[:, self.rows, self.columns]) != bits(parts)))
+        parts = registers.reshape(-1, len(self.element))
+        matrix = parts.take(self.holder, axis=1)
+        wrong = 0
+        if len(self.element) > len(self.holder):
+            wrong = int(np.count_nonzero(bits(matrix.take(self.element, axis=1)) != bits(parts)))
+        return matrix.reshape(-1, *self.shape), wrong
 
     def scatter(self, matrix: Array) -> Array:
         """``[threads, registers]`` from ``[waves, rows, columns]``."""
-        return matrix[:, self.rows, self.columns].reshape(-1, self.rows.shape[1])
+        return matrix.reshape(len(matrix), -1).take(self.element, axis=1).reshape(-1, self.registers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +74,7 @@ class MatrixUnit:
         wide = np.int64 if left.dtype.kind in "iu" and left.dtype.itemsize > 2 else np.float64
         with np.errstate(all="ignore"):
             left, right = (
-                (cut_to(matrix, operand.kept_bits) if operand.kept_bits else matrix).astype(wide) - operand.bias
+                _numbers(matrix, operand, wide)
                 for matrix, operand in ((left, self.instruction.a), (right, self.instruction.b))
             )
             product = left @ right.swapaxes(1, 2)
@@ -71,6 +83,12 @@ class MatrixUnit:
             else:
                 result = converted(total.astype(np.float64) + product, self.instruction.acc.dtype)
         return self.acc.scatter(result), wrong
+
+
+def _numbers(matrix: Array, operand: Fragment, wide: type[np.int64 | np.float64]) -> Array:
+    """What the instruction multiplies, from what registers hold."""
+    numbers: Array = (cut_to(matrix, operand.kept_bits) if operand.kept_bits else matrix).astype(wide)
+    return numbers - operand.bias if operand.bias else numbers
 
 
 def matrix_unit(machine: Machine, name: str) -> MatrixUnit:
@@ -99,7 +117,7 @@ def matrix_unit(machine: Machine, name: str) -> MatrixUnit:
             raise ValueError(
                 f"'{name}': layout {fragment.layout} does not cover {dims[0]} x {dims[1]} = {shape} exactly"
             )
-        parts.append(FragmentIndex(rows, columns, shape))
+        parts.append(FragmentIndex.of(rows, columns, shape))
     a, b, acc = parts
     assert a is not None and acc is not None
     return MatrixUnit(instruction, a, b, acc)

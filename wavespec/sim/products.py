@@ -6,11 +6,11 @@ import numpy as np
 
 from wavespec.ir.kernel import Op, Value
 from wavespec.sim.accesses import MemoryUnit
-from wavespec.sim.elements import Array
+from wavespec.sim.elements import Array, some
 from wavespec.sim.fragments import MatrixUnit
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.shadow import Access
-from wavespec.sim.tiles import matrix_addresses
+from wavespec.sim.tiles import OperandTiles
 
 _ALIGNMENT_BYTES = 16
 
@@ -22,8 +22,8 @@ class ProductUnit:
     check.  Groups are complete in the order in which they were committed.
     """
 
-    def __init__(self, memory: MemoryUnit) -> None:
-        self.memory, self.clocks = memory, memory.clocks
+    def __init__(self, memory: MemoryUnit, tiles: OperandTiles) -> None:
+        self.memory, self.clocks, self._tiles = memory, memory.clocks, tiles
         self.agent = self.clocks.products + int(memory.lanes[0]) // self.clocks.kernel.lanes
         self._commits: list[int] = []
         self._complete = 0
@@ -99,10 +99,12 @@ class ProductUnit:
                 op,
                 lambda: f"'mma_async' reads from byte {start} of @{memory.memory.name}, not a multiple of 16.",
             )
-        where = matrix_addresses(memory.memory, start, rows, depth, op.attribute(f"{which}_major")) // memory.bytes
+        where = self._tiles.places(memory.memory, start, rows, depth, op.attribute(f"{which}_major"))
         outside = (where < buffer * memory.elements) | (where >= (buffer + 1) * memory.elements)
         outside |= (where < 0) | (where >= len(memory.data))
-        if outside.any():
+        inside = None
+        if some(outside):
+            inside = ~outside
             element = int(where[outside][0]) - buffer * memory.elements
             self.memory.findings.add(
                 "out-of-bounds",
@@ -113,15 +115,20 @@ class ProductUnit:
                 ),
                 count=int(outside.sum()),
             )
-        self._report(op, memory, where[~outside])
         self.memory.statistics.bulk("matrix unit load", memory, rows * depth)
+        if inside is None:
+            self._report(op, memory, where.reshape(-1))
+            return memory.data[where][None]
+        self._report(op, memory, where[inside])
         values = np.zeros((rows, depth), memory.data.dtype)
-        values[~outside] = memory.data[where[~outside]]
+        values[inside] = memory.data[where[inside]]
         return values[None]
 
     def _uniform(self, op: Op, name: str) -> int:
-        values = self.memory.symbols.per_thread(op.attribute(name))
-        if (values != values[0]).any():
+        values = self.memory.symbols.value(op.attribute(name))
+        if isinstance(values, int):
+            return values
+        if some(values != values[0]):
             text = f"'mma_async' has an {name} that differs in a wave."
             self.memory.findings.add("divergent-operation", op, lambda: text)
         return int(values[0])

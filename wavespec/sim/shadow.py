@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
+from wavespec.ir.nodes import node
 from wavespec.sim.clocks import Clocks, Knowledge, Steps
-from wavespec.sim.elements import Flags, Integers
+from wavespec.sim.elements import Flags, Integers, some
 
 ConflictKind = Literal["race", "unwritten-read", "unwaited-copy", "unfenced-access"]
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class Access:
     """One operation on some elements of one memory: ``index``, and who did it, element by element.
 
@@ -38,7 +39,7 @@ class Access:
     def unknown(self, actors: Steps, steps: Steps) -> Flags:
         """Which steps of which actors, one per element, are not over before this access."""
         late = steps > self.clocks.known_to_all[actors]
-        if late.any():
+        if some(late):
             (at,) = np.nonzero(late)
             if self.knowledge is not None:
                 late[at] = steps[at] > self.knowledge.known[actors[at]]
@@ -67,23 +68,26 @@ class Conflict:
 
 @dataclass(slots=True)
 class _Record:
-    """The last access of each element: by whom, in which step (0: never), by which operation."""
+    """The last access of each element: by whom, in which step (0: never); and which operation each step was of."""
 
     elements: int
     actor: Steps = field(init=False)
     step: Steps = field(init=False)
-    op: Steps = field(init=False)
+    ops: dict[int, int] = field(default_factory=dict[int, int])
 
     def __post_init__(self) -> None:
         # Zeroed pages are handed out on first use: a large tensor of which little is touched costs little.
-        self.actor, self.step, self.op = (np.zeros(self.elements, np.int32) for _ in range(3))
+        self.actor, self.step = (np.zeros(self.elements, np.int32) for _ in range(2))
 
     def set(self, access: Access) -> None:
         index = access.index
         self.actor[index] = access.actors
         if not isinstance(access.actors, int):
-            self.actor[index[self.actor[index] != access.actors]] = access.group
-        self.step[index], self.op[index] = access.clocks.now, access.op
+            by_several = self.actor[index] != access.actors
+            if some(by_several):
+                self.actor[index[by_several]] = access.group
+        self.step[index] = access.clocks.now
+        self.ops[access.clocks.now] = access.op
 
 
 class Shadow:
@@ -122,7 +126,7 @@ class Shadow:
         if not self._given:
             yield from self._conflicts("unwritten-read", does, steps == 0, access)
         unknown = access.unknown(writers, steps)
-        if unknown.any():
+        if some(unknown):
             flying = unknown & (steps > access.clocks.landed[writers])
             yield from self._conflicts("unwaited-copy", does, flying, access, last)
             yield from self._conflicts("race", f"{does} what another thread wrote", unknown & ~flying, access, last)
@@ -135,7 +139,7 @@ class Shadow:
             raced = access.unknown(other.actor[access.index], other.step[access.index])
             yield from self._conflicts("race", what, raced, access, other)
 
-    def write(self, access: Access, equal: Flags | None = None) -> Iterator[Conflict]:
+    def write(self, access: Access, equal: Callable[[], Flags] | None = None) -> Iterator[Conflict]:
         """Record a write, or the start of an asynchronous one, which may happen at any time until it is waited for.
 
         ``equal``: which elements hold what is written already, so that the order of both writes is all one.
@@ -143,10 +147,10 @@ class Shadow:
         index, last = access.index, self._write
         writers, steps = last.actor[index], last.step[index]
         unknown = access.unknown(writers, steps)
-        if unknown.any():
+        if some(unknown):
             flying = unknown & (steps > access.clocks.landed[writers])
             yield from self._conflicts("unwaited-copy", "writes", flying, access, last)
-            raced = unknown & ~flying if equal is None else unknown & ~flying & ~equal
+            raced = unknown & ~flying if equal is None else unknown & ~flying & ~equal()
             yield from self._conflicts("race", "overwrites what another thread wrote", raced, access, last)
         if access.fenced:
             unfenced = access.unfenced(writers, steps) & ~unknown
@@ -158,11 +162,11 @@ class Shadow:
     def _conflicts(
         self, kind: ConflictKind, what: str, at: Flags, access: Access, other: _Record | None = None
     ) -> Iterator[Conflict]:
-        if not at.any():
+        if not some(at):
             return
         first = int(np.argmax(at))
         element = int(access.index[first])
-        by, op = (int(other.actor[element]), int(other.op[element])) if other else (-1, -1)
+        by, op = (int(other.actor[element]), other.ops[int(other.step[element])]) if other else (-1, -1)
         yield Conflict(kind, what, element, access.actor(first), by, op, int(at.sum()))
 
 
@@ -178,4 +182,5 @@ def _record(table: dict[int, _Record], access: Access, elements: int) -> None:
     # One that this one does not know of is not replaced by it: both of them count from now on.
     both = access.unknown(actors, steps) & (actors != access.actors)
     known.set(access)
-    known.actor[index[both]] = access.group
+    if some(both):
+        known.actor[index[both]] = access.group

@@ -30,13 +30,12 @@ from wavespec.runtime.scalars import held, rounded
 from wavespec.sim.clocks import Clocks
 from wavespec.sim.elements import Array
 from wavespec.sim.findings import FindingList, SimulationReport
-from wavespec.sim.fragments import MatrixUnit
 from wavespec.sim.interleaving import Meetings, Order, interleave
 from wavespec.sim.memories import SimulatedMemory, numbers_of_tensors, tensors_to_memories, workgroup_memories
 from wavespec.sim.signals import fresh_signals
 from wavespec.sim.statistics import Statistics
 from wavespec.sim.stops import StopAt
-from wavespec.sim.strand import Stopped, Strand
+from wavespec.sim.strand import Stopped, Strand, program_of
 from wavespec.sim.symbols import SymbolValues, outside_range
 from wavespec.sim.workgroup import Workgroup
 from wavespec.targets.machine import Machine
@@ -80,8 +79,8 @@ def simulate(
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel)
     tensor_memories = tensors_to_memories(kernel, tensors, values)
-    units: dict[str, MatrixUnit] = {}
     strand_lanes, start = kernel.threads // strands_of(kernel), 1
+    program = program_of(kernel, machine, strand_lanes)
     everything = itertools.product(*(range(extent) for extent in grid))
     if stop_at is not None:
         workgroups = [one for one in everything if _number_of(one, grid) == stop_at.workgroup]
@@ -100,7 +99,7 @@ def simulate(
             meetings = Meetings(workgroup)
             for first in range(0, kernel.threads, strand_lanes):
                 symbols = SymbolValues(kernel, values, one, first, strand_lanes)
-                strands.append(Strand(workgroup, symbols, meetings, units, stop_at))
+                strands.append(Strand(workgroup, symbols, meetings, program, stop_at))
         _run(cluster, strands, order)
         start = clocks.now
         statistics.measure_banks = False
@@ -179,7 +178,8 @@ def _run(cluster: Sequence[Workgroup], strands: Sequence[Strand], order: Order) 
     """Run workgroups, then report what they leave undone."""
     landing, findings = cluster[0].landing, cluster[0].findings
     try:
-        finished = interleave({strand.name: strand.run() for strand in strands}, landing, findings, order)
+        with np.errstate(all="ignore"):  # numbers of lanes overflow, and may be NaN: once for all operations
+            finished = interleave({strand.name: strand.run() for strand in strands}, landing, findings, order)
     except Stopped:
         finished = False
     if not finished:

@@ -13,6 +13,7 @@ from wavespec.sim.banks import access_cycles, busiest_bank
 from wavespec.sim.elements import Flags, Integers
 from wavespec.sim.findings import Finding, FindingList
 from wavespec.sim.memories import SimulatedMemory
+from wavespec.sim.touched import Touched
 from wavespec.targets.machine import Machine
 
 _MOST_LANES = 8
@@ -36,28 +37,45 @@ class Statistics:
         self.machine, self.kernel = machine, kernel
         self.counts: Counter[str] = Counter()
         self._banks: dict[str, _BankUse] = {}
+        self._bank_uses: dict[tuple[int, str], _BankUse] = {}
+        self._patterns: dict[tuple[int, bytes, bytes], tuple[int, int]] = {}
         self.measure_banks = True
 
-    def access(
-        self, op: Op, verb: str, target: SimulatedMemory, index: Integers, active: Flags, lanes: Integers
-    ) -> None:
-        """One access of ``index[threads, elements]``, of which ``active`` take part, by ``lanes[threads]``."""
-        space = target.memory.space
-        threads: Flags = np.any(active, axis=1)
-        width = index.shape[1] * target.bytes
-        self.counts[f"{space} {verb} bytes"] += int(np.count_nonzero(active)) * target.bytes
-        self.counts[f"{space} {verb} {width} B"] += int(np.count_nonzero(threads))
+    def access(self, op: Op, verb: str, target: SimulatedMemory, touched: Touched, lanes: Integers) -> None:
+        """One access by ``lanes[threads]``."""
+        space, threads, width = target.memory.space, touched.some, touched.count * target.bytes
+        self.counts[f"{space} {verb} bytes"] += len(touched.where) * target.bytes
+        self.counts[f"{space} {verb} {width} B"] += len(lanes) if threads is None else int(np.count_nonzero(threads))
         shared, wave_lanes = self.machine.shared, self.kernel.lanes
-        if space == "shared" and shared.banks and self.measure_banks and len(index) % wave_lanes == 0 and width:
-            address = index[:, 0] * target.bytes
-            cycles, ideal = access_cycles(address, threads, width, wave_lanes, shared)
-            name = f"{op.name} @{target.memory.name}" + (f" ({op.span})" if op.span else "")
-            use = self._banks.setdefault(name, _BankUse(op))
+        if space == "shared" and shared.banks and self.measure_banks and len(lanes) % wave_lanes == 0 and width:
+            if threads is None:
+                threads = np.ones(len(lanes), np.bool_)
+            address, use = touched.start * target.bytes, self._use(op, target)
+            cycles, ideal = self._cycles(address, threads, width)
             use.cycles += cycles
             use.ideal += ideal
             if cycles > ideal and not use.first:
                 asking = busiest_bank(address, threads, width, wave_lanes, shared)
-                use.first = self._words(lanes[list(asking)], index[list(asking), 0])
+                use.first = self._words(lanes[list(asking)], touched.start[list(asking)])
+
+    def _use(self, op: Op, target: SimulatedMemory) -> _BankUse:
+        by_op = self._bank_uses.get((id(op), target.memory.name))
+        if by_op is None:
+            name = f"{op.name} @{target.memory.name}" + (f" ({op.span})" if op.span else "")
+            by_op = self._banks.setdefault(name, _BankUse(op))
+            self._bank_uses[id(op), target.memory.name] = by_op
+        return by_op
+
+    def _cycles(self, address: Integers, threads: Flags, width: int) -> tuple[int, int]:
+        """`access_cycles` of a pattern of addresses, the same wherever in rows of banks it starts."""
+        shared = self.machine.shared
+        row_bytes = shared.banks * shared.bank_bytes
+        address = address - address.min() // row_bytes * row_bytes
+        pattern = (width, address.tobytes(), threads.tobytes())
+        cycles = self._patterns.get(pattern)
+        if cycles is None:
+            cycles = self._patterns[pattern] = access_cycles(address, threads, width, self.kernel.lanes, shared)
+        return cycles
 
     def bulk(self, verb: str, target: SimulatedMemory, elements: int) -> None:
         """Elements moved by a copy engine or read by a matrix unit."""

@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 
-from wavespec.ir.declarations import Trait
 from wavespec.ir.dispatch import methods_of
 from wavespec.ir.expr import Expr, as_expr, const
-from wavespec.ir.kernel import Op, Value
-from wavespec.ir.thread_ops import (
-    ASYNC_COMMIT,
-    ASYNC_WAIT,
-    BARRIER,
-    BIND,
-    FOR,
-    IF,
-    LET,
-    MMA,
-    MMA_ASYNC,
-    MMA_WAIT,
-    NAMES_A_SYMBOL,
-    PURE,
-    ROLE,
-    SHUFFLE,
-    STAGGER,
-    THREAD_OPS,
-)
+from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.thread_ops import THREAD_OPS
 from wavespec.sim.accesses import MemoryUnit
 from wavespec.sim.bulk import BulkUnit
-from wavespec.sim.elements import Array, Integers, numpy_dtype
-from wavespec.sim.fragments import MatrixUnit, matrix_unit
+from wavespec.sim.elements import Array, Integers, some
 from wavespec.sim.interleaving import Course, Meetings, Wait
 from wavespec.sim.products import ProductUnit
 from wavespec.sim.signals import Signal
+from wavespec.sim.steps import Program, Step
 from wavespec.sim.stops import StopAt
 from wavespec.sim.symbols import SymbolValues, outside_range
-from wavespec.sim.values import value_of
 from wavespec.sim.workgroup import Workgroup
-
-_PER_STRAND = MMA | FOR | ASYNC_COMMIT | ASYNC_WAIT
-_UNCOUNTED = LET | BIND | ROLE | IF | BARRIER | STAGGER
-"""What makes no instruction of its own, or counts itself."""
-_BY_ALL_LANES = THREAD_OPS.having(Trait.BY_ALL_LANES)
-_TAKES_RESULTS_IN_FLIGHT = MMA_ASYNC | MMA_WAIT | FOR
-_VALUES = PURE | SHUFFLE
+from wavespec.targets.machine import Machine
 
 
 class Stopped(Exception):
@@ -61,17 +36,17 @@ class Strand:
         workgroup: Workgroup,
         symbols: SymbolValues,
         meetings: Meetings,
-        units: dict[str, MatrixUnit],
+        program: Program,
         stop_at: StopAt | None = None,
     ) -> None:
         self.stop_at = stop_at
-        self.workgroup, self.symbols, self.meetings, self.units = workgroup, symbols, meetings, units
+        self.workgroup, self.symbols, self.meetings, self.program = workgroup, symbols, meetings, program
         self.kernel, self.clocks, self.findings = workgroup.kernel, workgroup.clocks, workgroup.findings
-        self.counts, self.waves = workgroup.statistics.counts, symbols.threads // self.kernel.lanes
+        self.counts = workgroup.statistics.counts
         self.wave = symbols.first // self.kernel.lanes
         self.memory = MemoryUnit(workgroup, symbols)
         self.bulk = BulkUnit(self.memory)
-        self.products = ProductUnit(self.memory)
+        self.products = ProductUnit(self.memory, program.tiles)
         self.values: dict[str, Array] = {}
         self.declared = {known.args[0]: known for known in self.kernel.symbols}
 
@@ -86,28 +61,44 @@ class Strand:
             self._check_symbol(None, name, value)
         yield from self._block(self.kernel.body)
 
-    def _block(self, ops: Iterable[Op], asked: Expr | None = None) -> Generator[Wait, None, bool]:
+    def _block(self, ops: tuple[Op, ...], asked: Expr | None = None) -> Generator[Wait, None, bool]:
         """Runs operations; returns whether ``asked`` is not 0 behind the last of them."""
-        opened = 0
-        for op in ops:
+        opened, values, symbols = 0, self.values, self.symbols
+        for step in self.program.block(ops):
+            op, form = step.op, step.form
             self.clocks.step()
-            if op.is_(_BY_ALL_LANES) and not self.memory.enabled.all():
+            if form.by_all_lanes and not self.memory.everybody:
                 text = f"Only some lanes of wave {self.wave} execute '{op.name}', which takes all of them."
                 self.findings.add("divergent-operation", op, lambda text=text: text)
-            if not op.is_(_TAKES_RESULTS_IN_FLIGHT):
+            if form.waits_for_products:
                 self.products.check_complete(op)
-            if not op.is_(_UNCOUNTED):
-                self.counts[op.name] += 1 if op.is_(_PER_STRAND) else self.waves
-            waits = self._execute(op)
-            if waits is not None:
-                yield from waits
+            if form.issues:
+                self.counts[op.name] += form.issues
+            if form.value is not None:
+                self._define(step, form.value(op, [values[name] for name in step.operands], symbols))
+            else:
+                outcome: Course | Array | None = form.method(self, op)
+                if isinstance(outcome, np.ndarray):
+                    self._define(step, outcome)
+                elif outcome is not None:
+                    yield from outcome
             if self.stop_at is not None and self._stops(op, self.stop_at):
                 yield Wait(op, lambda: False, lambda: "where it is to stop", is_stop=True)
-            opened += op.is_(NAMES_A_SYMBOL)
+            opened += form.opens_symbol
         answer = asked is None or self._holds(asked)
         for _ in range(opened):
-            self.symbols.close()
+            symbols.close()
         return answer
+
+    def _define(self, step: Step, values: Array) -> None:
+        """Put what an operation made where its result is."""
+        op = step.op
+        if values.shape != step.shape or values.dtype != step.dtype:
+            made = f"{values.dtype} x {values.shape[1:]}"
+            raise ValueError(f"'{op.name}' makes {made} but %{op.result.name} is {op.result.vector} ({op.span})")
+        self.values[op.results[0].name] = values
+        if step.form.writes_registers:
+            self.products.wrote(op.results[0])
 
     def _stops(self, op: Op, stop_at: StopAt) -> bool:
         memory = self.memory
@@ -123,24 +114,14 @@ class Strand:
         first = int(self.symbols.per_thread(as_expr(op["first"]))[0])
         return range(first, first + int(op["waves"]))
 
-    def _execute(self, op: Op) -> Course | None:
-        """Does one operation, or hands out what it has to wait for on the way."""
-        if op.is_(_VALUES):
-            self._define(op, value_of(op, self._operands(op), self.symbols))
-            return None
-        method = _METHODS.get(op.name)
-        if method is None:
-            raise ValueError(f"the simulator does not know the operation '{op.name}' ({op.span})")
-        return method(self, op)
-
     def _operands(self, op: Op) -> list[Array]:
         return [self.values[value.name] for value in op.operands]
 
-    # -------------------------------------------------------------------------------------------------------- control
+    # ------------------------------------------------------------ control: what an operation waits for, if anything
 
     def _let(self, op: Op) -> None:
-        value = self.symbols.per_thread(op["value"])
-        self._check_symbol(op, op["symbol"], value[self.memory.enabled])
+        value = self.symbols.value(op["value"])
+        self._check_symbol(op, op["symbol"], value[self.memory.enabled] if isinstance(value, np.ndarray) else value)
         self.symbols.open(op["symbol"], value)
 
     def _bind(self, op: Op) -> None:
@@ -155,15 +136,15 @@ class Strand:
     def _role(self, op: Op) -> Course | None:
         return self._run(op.body.ops) if self.wave in self._waves_of(op) else None
 
-    def _run(self, ops: Iterable[Op]) -> Course:
+    def _run(self, ops: tuple[Op, ...]) -> Course:
         yield from self._block(ops)
 
     def _if(self, op: Op) -> Course:
         before = self.memory.enabled
-        self.memory.enabled = self.memory.holds(op["mask"])
-        if self.memory.enabled.any():
+        self.memory.enable(self.memory.holds(op["mask"]))
+        if some(self.memory.enabled):
             yield from self._block(op.body.ops)
-        self.memory.enabled = before
+        self.memory.enable(before)
 
     def _for(self, op: Op) -> Course:
         induction: str = op["induction"]
@@ -224,9 +205,13 @@ class Strand:
 
     def _signals(self, op: Op, phase: Expr) -> Iterator[tuple[int, int, Integers]]:
         """Index and parity of each signal that lanes name, and those lanes."""
-        index, parity = self.symbols.per_thread(op["index"]), self.symbols.per_thread(phase)
+        index, parity = self.symbols.value(op["index"]), self.symbols.value(phase)
         enabled = self.memory.enabled
-        named = sorted({(int(i), int(p)) for i, p in zip(index[enabled], parity[enabled], strict=True)})
+        if isinstance(index, int) and isinstance(parity, int):
+            named = [(index, parity)]
+        else:
+            index, parity = self.symbols.per_thread(op["index"]), self.symbols.per_thread(phase)
+            named = sorted({(int(i), int(p)) for i, p in zip(index[enabled], parity[enabled], strict=True)})
         for number, wanted in named:
             if not 0 <= number < len(self.workgroup.signals[op["signal"]]) or wanted not in (0, 1):
                 text = f"'{op.name}' names phase {wanted} of @{op['signal']}[{number}]."
@@ -236,8 +221,8 @@ class Strand:
 
     # --------------------------------------------------------------------------------------------------------- memory
 
-    def _load(self, op: Op) -> None:
-        self._define(op, self.memory.load(op))
+    def _load(self, op: Op) -> Array:
+        return self.memory.load(op)
 
     def _store(self, op: Op) -> None:
         self.memory.store(op, *self._operands(op))
@@ -245,16 +230,15 @@ class Strand:
     def _accumulate(self, op: Op) -> None:
         self.memory.accumulate(op, *self._operands(op))
 
-    def _atomic(self, op: Op) -> None:
+    def _atomic(self, op: Op) -> Array | None:
         old = self.memory.combine(op, *self._operands(op))
-        if op.results:
-            self._define(op, old)
+        return old if op.results else None
 
-    def _load_tile(self, op: Op) -> None:
-        self._define(op, self.memory.load_tile(op))
+    def _load_tile(self, op: Op) -> Array:
+        return self.memory.load_tile(op)
 
-    def _load_matrix(self, op: Op) -> None:
-        self._define(op, self.memory.load_matrix(op))
+    def _load_matrix(self, op: Op) -> Array:
+        return self.memory.load_matrix(op)
 
     def _store_matrix(self, op: Op) -> None:
         self.memory.store_matrix(op, *self._operands(op))
@@ -299,16 +283,23 @@ class Strand:
 
     # ------------------------------------------------------------------------------------------------------- products
 
-    def _mma(self, op: Op) -> None:
-        unit = self._unit(op)
+    def _mma(self, op: Op) -> Array:
+        unit = self.program.unit(op)
         self.counts["mma"] += self.symbols.threads // unit.instruction.lanes - 1
         a, b, acc = self._operands(op)
-        self._define_product(op, *unit.run(a, b, acc))
+        return self._product(op, *unit.run(a, b, acc))
 
-    def _mma_async(self, op: Op) -> None:
+    def _mma_async(self, op: Op) -> Array:
         *registers, acc = self._operands(op)
         acc = np.zeros_like(acc) if op.get("fresh") else acc
-        self._define_product(op, *self.products.multiply(op, self._unit(op), registers[0] if registers else None, acc))
+        unit = self.program.unit(op)
+        return self._product(op, *self.products.multiply(op, unit, registers[0] if registers else None, acc))
+
+    def _product(self, op: Op, result: Array, wrong: int) -> Array:
+        if wrong:
+            text = f"Lanes that hold the same element of an operand of '{op['instruction']}' hold different values."
+            self.findings.add("replica-mismatch", op, lambda: text, count=wrong)
+        return result
 
     def _mma_fence(self, op: Op) -> None:
         self.products.fence()
@@ -320,35 +311,11 @@ class Strand:
         self.products.wait(op)
         self._rename(op.operands, op.results)
 
-    # --------------------------------------------------------------------------------------------------------- values
-
-    def _define(self, op: Op, values: Array) -> None:
-        kind = op.result.vector
-        expected = (self.symbols.threads, kind.elements)
-        if values.shape != expected or values.dtype != numpy_dtype(kind.dtype):
-            made = f"{values.dtype} x {values.shape[1:]}"
-            raise ValueError(f"'{op.name}' makes {made} but %{op.result.name} is {kind} ({op.span})")
-        self.values[op.result.name] = values
-        if not op.is_(MMA_ASYNC):
-            self.products.wrote(op.result)
-
     def _rename(self, values: tuple[Value, ...], names: tuple[Value, ...]) -> None:
         """The same registers under other names."""
         registers = [self.values[value.name] for value in values]
         self.values.update((name.name, held) for name, held in zip(names, registers, strict=True))
         self.products.rename(values, names)
-
-    def _unit(self, op: Op) -> MatrixUnit:
-        name: str = op["instruction"]
-        if name not in self.units:
-            self.units[name] = matrix_unit(self.workgroup.machine, name)
-        return self.units[name]
-
-    def _define_product(self, op: Op, result: Array, wrong: int) -> None:
-        if wrong:
-            text = f"Lanes that hold the same element of an operand of '{op['instruction']}' hold different values."
-            self.findings.add("replica-mismatch", op, lambda: text, count=wrong)
-        self._define(op, result)
 
     def _check_symbol(self, op: Op | None, name: str, value: Any) -> None:
         known = self.declared.get(name)
@@ -363,4 +330,10 @@ class Strand:
         )
 
 
-_METHODS = methods_of(Strand, THREAD_OPS)
+def _unknown(strand: Strand, op: Op) -> None:
+    raise ValueError(f"the simulator does not know the operation '{op.name}' ({op.span})")
+
+
+def program_of(kernel: Kernel, machine: Machine, strand_lanes: int) -> Program:
+    """A kernel for strands of so many lanes."""
+    return Program(kernel, machine, strand_lanes, methods_of(Strand, THREAD_OPS), _unknown)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,49 +36,72 @@ class SymbolValues:
             for name, count in reversed(kernel.waves):
                 self.values[name] = rest % count
                 rest = rest // count
+        self._zeros = np.zeros(threads, np.int64)
         self._depth: dict[str, int] = {}
         self._opened: list[tuple[str, int | None, Any]] = []
-        self._remembered: list[dict[Expr, Integers]] = [{}]
+        self._known: dict[Expr, Integers | int] = {}
+        self._forgotten: list[list[Expr]] = [[]]
+        """By depth: which expressions have another value when what was opened there has."""
+
+    def value(self, expr: Expr) -> Integers | int:
+        """The expression: a number that is the same for all lanes, or ``[threads]``."""
+        known = self._known.get(expr)
+        if known is None:
+            known = self._known[expr] = expr.evaluate(self.values, self.value)
+            depth, depths = 0, self._depth
+            for name in expr.symbols:  # asked for at most accesses: no generator
+                if name in depths and depths[name] > depth:
+                    depth = depths[name]
+            self._forgotten[depth].append(expr)
+        return known
 
     def per_thread(self, expr: Expr) -> Integers:
         """The expression for every lane, ``[threads]``."""
-        depth, depths = 0, self._depth
-        for name in expr.symbols:  # asked for at every access: no generator
-            if name in depths and depths[name] > depth:
-                depth = depths[name]
-        remembered = self._remembered[depth]
-        known = remembered.get(expr)
-        if known is None:
-            known = np.broadcast_to(np.asarray(expr.evaluate(self.values), np.int64), (self.threads,))
-            remembered[expr] = known
-        return known
+        value: Integers | int = self.value(expr)
+        return value if isinstance(value, np.ndarray) else self._zeros + value
 
     def open(self, name: str, value: Any = None) -> None:
         """From here on a symbol has a value of its own, that of a loop to be `set`."""
+        if name in self.values:
+            self._forget_all()
         self._opened.append((name, self._depth.get(name), self.values.get(name)))
-        self._remembered.append({})
-        self._depth[name] = len(self._remembered) - 1
+        self._forgotten.append([])
+        self._depth[name] = len(self._forgotten) - 1
         self.values[name] = value
 
     def set(self, name: str, value: Any) -> None:
         """Another value of the symbol that was opened last but for those closed again."""
         self.values[name] = value
-        self._remembered[self._depth[name]].clear()
+        self._forget(self._depth[name])
 
     def close(self) -> None:
         """What was opened last has its old meaning again."""
         name, depth, value = self._opened.pop()
-        self._remembered.pop()
+        self._forget(-1)
+        self._forgotten.pop()
+        if value is not None:
+            self._forget_all()
         for table, before in ((self._depth, depth), (self.values, value)):
             if before is None:
                 del table[name]
             else:
                 table[name] = before
 
+    def _forget(self, depth: int) -> None:
+        for expr in self._forgotten[depth]:
+            del self._known[expr]
+        self._forgotten[depth].clear()
+
+    def _forget_all(self) -> None:
+        """A name means something else: whatever was said with it has another value."""
+        for depth in range(len(self._forgotten)):
+            self._forget(depth)
+
 
 def outside_range(known: Expr, value: Any) -> bool:
     """Whether any thread's value leaves the declared range or divisibility of a symbol."""
     _, low, high, divisor = known.args
-    numbers = np.asarray(value)
-    low_bound, high_bound = (-math.inf if low is None else low), (math.inf if high is None else high)
-    return bool(((numbers < low_bound) | (numbers > high_bound) | (numbers % divisor != 0)).any())
+    least, most = (value.min(), value.max()) if isinstance(value, np.ndarray) else (value, value)
+    if (low is not None and least < low) or (high is not None and most > high):
+        return True
+    return divisor != 1 and bool(np.any(value % divisor != 0))

@@ -18,6 +18,7 @@ from wavespec.sim.elements import Integers
 _CHUNK_BYTES = 16
 _LINE_BYTES = 128
 _ROWS = 8
+_PERIOD_BYTES = 1024
 
 
 def swizzle_bytes(memory: Memory) -> int:
@@ -71,6 +72,22 @@ def matrix_addresses(memory: Memory, start: int, rows: int, depth: int, major: L
     else:
         address = address + inner * width // pitch * next_columns + inner * width % pitch
     return swizzled(address, span)
+
+
+class OperandTiles:
+    """`matrix_addresses` of one simulation in elements, each kept: they repeat where swizzles begin anew."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int, int, str], Integers] = {}
+
+    def places(self, memory: Memory, start: int, rows: int, depth: int, major: Literal["k", "mn"]) -> Integers:
+        """Elements from byte ``start`` on, ``[rows, depth]``."""
+        within = start % _PERIOD_BYTES
+        key = (memory.name, within, rows, depth, major)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = matrix_addresses(memory, within, rows, depth, major) // memory.dtype.bytes
+        return known + (start - within) // memory.dtype.bytes
 
 
 def _dims(memory: Memory, arrangement: Arrangement) -> tuple[str, str]:

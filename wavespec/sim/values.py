@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,15 +12,12 @@ from wavespec.ir.thread_ops import THREAD_OPS
 from wavespec.sim.elements import Array, Flags, Integers, converted, elementwise, joined, numpy_dtype
 from wavespec.sim.symbols import SymbolValues
 
-
-def value_of(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
-    """The result, ``[threads, elements]``, of operands of the same form."""
-    made: Array = _METHODS[op.name](op, operands, symbols)
-    return made
+ValueFunction = Callable[[Op, Sequence[Array], SymbolValues], Array]
+"""Makes the result, ``[threads, elements]``, of operands of the same form."""
 
 
 class Values:
-    """A function for each operation, called like it: what `value_of` takes."""
+    """A function for each operation, called like it: each a `ValueFunction`."""
 
     @staticmethod
     def _constant(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
@@ -34,7 +31,7 @@ class Values:
 
     @staticmethod
     def _elementwise(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
-        return elementwise(op["function"], list(operands))
+        return elementwise(op["function"], operands)
 
     @staticmethod
     def _cast(op: Op, operands: Sequence[Array], symbols: SymbolValues) -> Array:
@@ -81,4 +78,4 @@ class Values:
         return np.where(inside, values, converted(np.asarray(op["value"]), op.result.vector.dtype))
 
 
-_METHODS = methods_of(Values, THREAD_OPS)
+VALUES: Mapping[str, ValueFunction] = methods_of(Values, THREAD_OPS)

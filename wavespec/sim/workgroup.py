@@ -10,7 +10,7 @@ import numpy as np
 
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.sim.clocks import Clocks
-from wavespec.sim.elements import Array, Integers, bits
+from wavespec.sim.elements import Array, Integers, bits, some
 from wavespec.sim.findings import FindingList
 from wavespec.sim.memories import SHARED, SimulatedMemory
 from wavespec.sim.shadow import Conflict
@@ -45,7 +45,7 @@ class Workgroup:
         """Write, and report elements that one operation writes differently; ``by`` gives the actor of a position."""
         target.data[where] = values
         clash = bits(target.data[where]) != bits(values)
-        if clash.any():
+        if some(clash):
             first = int(np.argmax(clash))
             self.findings.add(
                 "race",
@@ -63,10 +63,12 @@ class Workgroup:
         if target.owner is None:
             return
         owner = target.owner[where]
-        if (owner == SHARED).any():
+        if some(owner == SHARED):
             self._mixed(op, target, where[owner == SHARED], "stores")
-        foreign = (owner > 0) & (owner != self.number + 1) & (bits(target.data[where]) != bits(values))
-        if foreign.any():
+        foreign = (owner > 0) & (owner != self.number + 1)
+        if some(foreign):
+            foreign &= bits(target.data[where]) != bits(values)
+        if some(foreign):
             element, other = int(where[foreign][0]), int(owner[foreign][0]) - 1
             self.findings.add(
                 "output-conflict",
@@ -85,7 +87,7 @@ class Workgroup:
             return
         owner = target.owner[where]
         foreign = (owner > 0) & (owner != self.number + 1)
-        if foreign.any():
+        if some(foreign):
             self._mixed(op, target, where[foreign], "combines something with")
         target.owner[where] = SHARED
 
