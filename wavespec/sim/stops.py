@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from wavespec.ir.kernel import Kernel, Op
-from wavespec.ir.thread_ops import FOR
+from wavespec.ir.thread_ops import FOR, LET
 from wavespec.sim.elements import Array, Flags, Integers
 from wavespec.sim.memories import SimulatedMemory
 from wavespec.sim.symbols import SymbolValues
@@ -27,7 +27,8 @@ class Registers:
 class Stop:
     """Lanes that stand still behind an operation: ``first`` is the number of the first of them in the workgroup.
 
-    ``counters``: where loops, and the workgroup in the grid, are.  ``enabled``: the lanes that take part.
+    ``counters``: where loops, and the workgroup in the grid, are, without what follows from them.  ``enabled``: the
+    lanes that take part.
     """
 
     op: Op
@@ -55,7 +56,9 @@ class StopAt:
     def __post_init__(self) -> None:
         self._behind = {id(ops[-1]): ops for ops in _together(self.kernel.body, self.matches)}
         loops = {op["induction"] for op in self.kernel.walk() if op.is_(FOR)}
-        self._counters = frozenset(loops | {f"wg{axis}" for axis in range(len(self.kernel.grid))})
+        axes = {f"wg{axis}" for axis in range(len(self.kernel.grid))}
+        follow = {op["symbol"] for op in self.kernel.walk() if op.is_(LET)}
+        self._counters = frozenset((loops | axes) - follow)
 
     @property
     def exists(self) -> bool:
