@@ -108,7 +108,7 @@ def tune(
     """Measure candidates for tiles, waves and schedules; keep the fastest in SPEC's .tuned.yaml."""
     failures.MODE.json = json
     from wavespec.schema.load import load_untuned
-    from wavespec.schema.old_values import atomics
+    from wavespec.schema.ops import Atomic, every
     from wavespec.schema.reading.tuned import path_of_member, tuned_path
 
     chosen_target(target)
@@ -123,7 +123,7 @@ def tune(
         name = family.member(member, "--member").name
         path = path_of_member(spec, family.spec.name, name)
     kernel, earlier = load_untuned(spec, name, path)
-    for op in atomics(kernel.graph):
+    for op in every(Atomic, kernel.graph):
         raise DependsOnOrder(op)
     place = tuned_path(path)
     if place is None:

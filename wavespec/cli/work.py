@@ -10,9 +10,8 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Hardware
-from wavespec.schema.ops import Iterate, Mma, Read, Written
+from wavespec.schema.ops import Iterate, Mma, Read, Written, walk
 from wavespec.targets.machine import Card, machines
-from wavespec.tune.integer_inputs import walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from wavespec.diagnostics import raise_all
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.checking.check_spec import check_kernel
-from wavespec.schema.language.models import KernelSpec, Tensor
-from wavespec.schema.ops import OPS, AnyOp, Assert, Structured, Write
+from wavespec.schema.further_outputs import unused_name, with_outputs
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.ops import OPS, AnyOp, Assert, Structured, Write, every
 
 _NOT = OPS["logical_not"]
+_NEGATED = "_value"
+"""Behind the name of an output: what is written to it."""
 
 
 class Asserted(NamedTuple):
@@ -31,28 +32,13 @@ def with_assertions(spec: KernelSpec) -> Asserted:
         WavespecError: a kernel for that cannot be.
     """
     types = plain_graph(spec)[1]
-    taken = {*spec.tensors, *spec.dims, *spec.params, *spec.scalars, *types}
-    outputs: dict[str, Assert] = {}
-    for number, op in enumerate(_assertions(spec.graph)):
-        name = f"failed_{number}"
-        while {name, _negated(name)} & taken:
-            name += "_"
-        outputs[name] = op
+    names = {*spec.tensors, *spec.dims, *spec.params, *spec.scalars, *types}
+    taken = names.union(name.removesuffix(_NEGATED) for name in names)
+    outputs = {unused_name(f"failed_{number}", taken): op for number, op in enumerate(every(Assert, spec.graph))}
     if not outputs:
         return Asserted(spec, {})
-    tensors = {name: Tensor(shape=types[op.value].dims, dtype="bool", role="output") for name, op in outputs.items()}
-    graph = tuple(_written(spec.graph, iter(outputs)))
-    plain = spec.model_copy(update={"tensors": {**spec.tensors, **tensors}, "graph": graph})
-    raise_all(check_kernel(plain))
-    return Asserted(plain, outputs)
-
-
-def _assertions(body: Sequence[AnyOp]) -> Iterator[Assert]:
-    for op in body:
-        if isinstance(op, Assert):
-            yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _assertions(getattr(op, field))
+    written = {name: types[op.value] for name, op in outputs.items()}
+    return Asserted(with_outputs(spec, written, tuple(_written(spec.graph, iter(outputs)))), outputs)
 
 
 def _written(body: Sequence[AnyOp], outputs: Iterator[str]) -> Iterator[AnyOp]:
@@ -63,11 +49,8 @@ def _written(body: Sequence[AnyOp], outputs: Iterator[str]) -> Iterator[AnyOp]:
             yield op.model_copy(update=inside)
         elif isinstance(op, Assert):
             output = next(outputs)
-            yield cast("AnyOp", _NOT.model_validate({"name": _negated(output), "operand": op.value}))
-            yield Write(value=_negated(output), to=output)
+            negated = f"{output}{_NEGATED}"
+            yield cast("AnyOp", _NOT.model_validate({"name": negated, "operand": op.value}))
+            yield Write(value=negated, to=output)
         else:
             yield op
-
-
-def _negated(output: str) -> str:
-    return f"{output}_value"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from wavespec.diagnostics import WavespecError, name_hints, quote, raise_all
+from wavespec.diagnostics import WavespecError, name_hints, quote
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.checking.check_spec import check_kernel
-from wavespec.schema.language.models import KernelSpec, Tensor
-from wavespec.schema.ops import AnyOp, Cast, Debug, Read, Register, Repeat, Structured, ValueOp, Write
+from wavespec.schema.further_outputs import unused_name, with_outputs
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.ops import AnyOp, Cast, Debug, Read, Register, Repeat, Structured, ValueOp, Write, every
 from wavespec.schema.ops.base import ValueType
 
 
@@ -38,33 +38,16 @@ def debug(spec: KernelSpec, *names: str) -> KernelSpec:
         WavespecError: a name that the graph does not define.
     """
     types = plain_graph(spec)[1]
-    wanted = {name: _output(spec, name) for name in (*names, *_debugged(spec.graph))}
+    wanted = {name: _output(spec, name) for name in (*names, *(op.value for op in every(Debug, spec.graph)))}
     for name in names:
         if name not in types or name in spec.scalars:
             raise UnknownValueOfGraph(name, [one for one in types if one not in spec.scalars])
-    tensors = {
-        output: Tensor(shape=types[name].dims, dtype=types[name].dtype, role="output")
-        for name, output in wanted.items()
-    }
-    graph = tuple(_written(spec.graph, dict(wanted), types))
-    plain = spec.model_copy(update={"tensors": {**spec.tensors, **tensors}, "graph": graph})
-    raise_all(check_kernel(plain))
-    return plain
+    outputs = {output: types[name] for name, output in wanted.items()}
+    return with_outputs(spec, outputs, tuple(_written(spec.graph, dict(wanted), types)))
 
 
 def _output(spec: KernelSpec, name: str) -> str:
-    output = f"debug_{name.replace('.', '_')}"[:60]
-    while any(output in names for names in (spec.tensors, spec.dims, spec.params, spec.scalars)):
-        output += "_"
-    return output
-
-
-def _debugged(body: Sequence[AnyOp]) -> Iterator[str]:
-    for op in body:
-        if isinstance(op, Debug):
-            yield op.value
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _debugged(getattr(op, field))
+    return unused_name(f"debug_{name.replace('.', '_')}"[:60], {*spec.tensors, *spec.dims, *spec.params, *spec.scalars})
 
 
 def _written(body: Sequence[AnyOp], left: dict[str, str], types: Mapping[str, ValueType]) -> Iterator[AnyOp]:

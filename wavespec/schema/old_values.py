@@ -5,24 +5,15 @@ In which order the elements of an `atomic` come, nobody knows before a call. Its
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wavespec.diagnostics import raise_all
 from wavespec.schema.checking.check_graph import plain_graph
-from wavespec.schema.checking.check_spec import check_kernel
+from wavespec.schema.further_outputs import unused_name, with_outputs
 from wavespec.schema.language.expressions import Expression
-from wavespec.schema.language.models import KernelSpec, Tensor
-from wavespec.schema.ops import AnyOp, Atomic, Structured, ValueOp, Write, Written
-
-
-def atomics(body: Sequence[AnyOp]) -> Iterator[Atomic]:
-    """Every `atomic` of a graph."""
-    for op in body:
-        if isinstance(op, Atomic):
-            yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from atomics(getattr(op, field))
+from wavespec.schema.language.models import KernelSpec
+from wavespec.schema.ops import AnyOp, Atomic, Structured, ValueOp, Write, Written, every
+from wavespec.schema.ops.base import ValueType
 
 
 class Observed(NamedTuple):
@@ -39,27 +30,17 @@ def with_old_values(spec: KernelSpec) -> Observed:
     Raises:
         WavespecError: a kernel for that cannot be.
     """
-    found, types = list(atomics(spec.graph)), plain_graph(spec)[1]
+    found, types = list(every(Atomic, spec.graph)), plain_graph(spec)[1]
     taken = {*spec.tensors, *spec.dims, *spec.params, *spec.scalars, *types}
     outputs: dict[str, tuple[str, str, str]] = {}
-    tensors: dict[str, Tensor] = {}
+    written: dict[str, ValueType] = {}
     for number, op in enumerate(found):
-        old, value, expected = (_unused(f"{what}_{number}", taken) for what in ("old", "value", "expected"))
+        old, value, expected = (unused_name(f"{what}_{number}", taken) for what in ("old", "value", "expected"))
         outputs[op.name] = (old, value, value if op.expected is None else expected)
-        type_ = types[op.name]
-        tensors |= {one: Tensor(shape=type_.dims, dtype=type_.dtype, role="output") for one in outputs[op.name]}
+        written |= dict.fromkeys(outputs[op.name], types[op.name])
     if not found:
         return Observed(spec, {})
-    graph = tuple(_written(spec.graph, outputs))
-    plain = spec.model_copy(update={"tensors": {**spec.tensors, **tensors}, "graph": graph})
-    raise_all(check_kernel(plain))
-    return Observed(plain, outputs)
-
-
-def _unused(name: str, taken: Container[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+    return Observed(with_outputs(spec, written, tuple(_written(spec.graph, outputs))), outputs)
 
 
 def _written(body: Sequence[AnyOp], outputs: Mapping[str, tuple[str, str, str]]) -> Iterator[AnyOp]:
@@ -80,7 +61,7 @@ def order_dependent(spec: KernelSpec) -> frozenset[str]:
     """The tensors that may hold something else where elements of an `atomic` come in another order: what follows from
     old values, in any way, and what elements replace."""
     tensors: set[str] = set()
-    if not any(True for _ in atomics(spec.graph)):
+    if not any(every(Atomic, spec.graph)):
         return frozenset()
     _follow(plain_graph(spec)[0], set(), tensors, is_told=False)
     return frozenset(tensors)

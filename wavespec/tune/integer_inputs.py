@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.expressions import Expression, Name
-from wavespec.schema.ops import AnyOp, Binary, Cast, Choice, Index, Read, Structured, Take, ValueOp, Written
+from wavespec.schema.ops import Binary, Cast, Choice, Index, Read, Take, ValueOp, Written, walk
+from wavespec.schema.ops.base import Op
 
 _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -31,14 +32,6 @@ def meanings(spec: KernelSpec) -> dict[str, Meaning]:
         for name, tensor in spec.tensors.items()
         if tensor.role != "output" and tensor.dtype[0] in "iu" and (meaning := uses.meaning(name)) is not None
     }
-
-
-def walk(body: Sequence[AnyOp]) -> Iterator[AnyOp]:
-    """Every op of a graph, those inside of others behind them."""
-    for op in body:
-        yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from walk(getattr(op, field))
 
 
 class _Uses:
@@ -63,7 +56,7 @@ class _Uses:
         dim = self._found["counts"].get(tensor)
         return Meaning("counts", dim) if dim else None
 
-    def _look_at(self, op: AnyOp) -> None:
+    def _look_at(self, op: Op) -> None:
         if isinstance(op, Read):
             self._reads.setdefault(op.tensor, set()).update(map(str, op.at.values()))
         if isinstance(op, Read | Written | Take):
@@ -79,7 +72,7 @@ class _Uses:
         if what:
             known[name] = what
 
-    def _tensor_behind(self, op: AnyOp) -> str:
+    def _tensor_behind(self, op: Op) -> str:
         """The one tensor whose numbers the value holds, or others in place of some."""
         match op:
             case Read():

@@ -13,7 +13,7 @@ from wavespec.schema.language.constraints import AnyConstraint, Assume, Device, 
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expressions import PLACES, Call, Expression
 from wavespec.schema.language.models import KernelSpec
-from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Take
+from wavespec.schema.ops import AnyOp, Iterate, Read, Structured, Take, every
 from wavespec.schema.ops.iterate import DimNotTiled
 from wavespec.schema.resolve import UndefinedName, part_of, targets_of
 
@@ -91,18 +91,10 @@ def check_tilings(spec: KernelSpec) -> Iterator[WavespecError]:
         for override in (settings, *settings.cases) if settings is not None else ():
             tiled = {one.dim for one in override.constraints or () if isinstance(one, Tiling)}
             is_spelt = override.constraints is not None and tiled <= spec.dims.keys()
-            for loop in _loops(spec.graph) if is_spelt else ():
+            for loop in every(Iterate, spec.graph) if is_spelt else ():
                 if loop.dim not in tiled:
                     owner = target if override is settings else f"this case of {target}"
                     yield DimNotTiled(override.where("constraints"), loop.dim, owner, loop.span_of("dim"))
-
-
-def _loops(body: Sequence[AnyOp]) -> Iterator[Iterate]:
-    for op in body:
-        if isinstance(op, Iterate):
-            yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _loops(getattr(op, field))
 
 
 def _check(

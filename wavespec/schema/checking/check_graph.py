@@ -10,12 +10,13 @@ from wavespec.schema.checking.check_in_place import check_in_place
 from wavespec.schema.checking.check_joins import check_joins
 from wavespec.schema.checking.check_places import check_place
 from wavespec.schema.language.constraints import Tiling
+from wavespec.schema.language.dim_names import is_expression
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.errors import ANY_NAME
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.language.scalars import Scalar
-from wavespec.schema.ops import AnyOp, Branch, Formula, Iterate, Structured
+from wavespec.schema.ops import AnyOp, Branch, Formula, Iterate, Structured, walk
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
 from wavespec.schema.ops.mapping import index_names
 from wavespec.schema.resolve import UndefinedName, names_of_calls, resolve_params
@@ -99,6 +100,14 @@ def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> 
     return scope.errors
 
 
+def _known_dims(spec: KernelSpec) -> Iterator[str]:
+    """The dims of a spec but for expressions with a name that nothing has."""
+    names = {*spec.dims, *spec.params, *spec.scalars}
+    for name, dim in spec.dims.items():
+        if dim.equals is None or not is_expression(name) or names.issuperset(dim.equals.names()):
+            yield name
+
+
 def _names_of_bounds(spec: KernelSpec) -> Iterator[str]:
     """The names in tiles and their bounds."""
     overrides = [over for settings in spec.targets.values() for over in (settings, *settings.cases)]
@@ -135,8 +144,10 @@ class _GraphScope:
         self.errors: list[WavespecError] = []
         self.types: dict[str, ValueType] = {name: ValueType((), one.dtype) for name, one in spec.scalars.items()}
         self.expanded: dict[int, tuple[Op, ...]] = {}
-        self.taken = {*spec.dims, *spec.params, *spec.tensors, *spec.scalars, *_names(spec.graph)}
+        made = (name for op in walk(spec.graph) for name in _results(op).values())
+        self.taken = {*spec.dims, *spec.params, *spec.tensors, *spec.scalars, *made}
         self.params: dict[str, int] | None = None
+        self.dims = {*_known_dims(spec)}
 
     def run(self, body: tuple[Op, ...]) -> None:
         for op in body:
@@ -186,7 +197,7 @@ class _GraphScope:
         if name not in self.spec.tensors and name not in self.broken:
             self.report(UndefinedName(op.where(*path), name, "a tensor", list(self.spec.tensors)))
         tensor = self.spec.tensors.get(name)
-        is_sound = tensor is not None and len({*tensor.shape} & {*self.spec.dims}) == len(tensor.shape)
+        is_sound = tensor is not None and len({*tensor.shape} & self.dims) == len(tensor.shape)
         return tensor if is_sound else None
 
     def write(self, op: Op, *path: str | int) -> None:
@@ -378,13 +389,6 @@ def _of_one_operand(errors: Sequence[WavespecError]) -> Iterator[WavespecError]:
         if error.code not in _OF_TYPES or seen.isdisjoint(names):
             yield error
         seen.update(names if error.code in _OF_TYPES else ())
-
-
-def _names(body: Sequence[AnyOp]) -> Iterator[str]:
-    for op in body:
-        yield from _results(op).values()
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _names(getattr(op, field))
 
 
 def _results(op: Op) -> dict[str, str]:

@@ -15,7 +15,7 @@ from wavespec.schema.checking.check_graph import plain_graph
 from wavespec.schema.language.constraints import Assume, Tiling, Workgroup
 from wavespec.schema.language.expressions import EvaluationError
 from wavespec.schema.language.models import KernelSpec
-from wavespec.schema.ops import AnyOp, Branch, Iterate, Structured
+from wavespec.schema.ops import AnyOp, Branch, Iterate, every
 from wavespec.schema.resolve import complete_sizes, resolve_params
 
 if TYPE_CHECKING:
@@ -48,22 +48,13 @@ class DependsOnTile(WavespecError, code="depends-on-tile"):
 
 def check_loops(spec: KernelSpec) -> Iterator[WavespecError]:
     """The first loop of a spec without other mistakes whose body makes something else of other tiles."""
-    if not any(_loops(spec.graph)) or any(
+    if not any(every(Iterate, spec.graph)) or any(
         isinstance(one, Tiling) and (one.start or one.count) for one in spec.constraints
     ):
         return
     trial = _Trial.of(spec, plain_graph(spec)[0])
     if trial is not None and (found := trial.differs()) is not None:
         yield found
-
-
-def _loops(statements: Sequence[AnyOp]) -> Iterator[Iterate]:
-    """Every loop over tiles, those around others first."""
-    for op in statements:
-        if isinstance(op, Iterate):
-            yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _loops(getattr(op, field))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,7 @@ class _Trial:
     @classmethod
     def of(cls, spec: KernelSpec, statements: Sequence[AnyOp]) -> _Trial | None:
         """A trial of small sizes; none where none fit together, or leave nothing to share out."""
-        loops = list(_loops(statements))
+        loops = list(every(Iterate, statements))
         params = resolve_params(spec)
         walked = dict.fromkeys(loop.dim for loop in loops)
         sizes = _small_sizes(spec, params, walked)
@@ -134,7 +125,7 @@ class _Trial:
 
         whole, bounded = run({}), run(tiles, bounded=True)
         found = _difference(whole, bounded)
-        has_bounds = any(loop.start or loop.end for loop in self.loops) or any(_branches(self.statements))
+        has_bounds = any(loop.start or loop.end for loop in self.loops) or any(every(Branch, self.statements))
         return _difference(whole, run(tiles)) if found and has_bounds else found
 
     def _error(self, found: _Difference) -> WavespecError:
@@ -162,14 +153,6 @@ class _Trial:
             except Unknown:
                 continue
         return loops[0]
-
-
-def _branches(statements: Sequence[AnyOp]) -> Iterator[Branch]:
-    for op in statements:
-        if isinstance(op, Branch):
-            yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _branches(getattr(op, field))
 
 
 def _difference(whole: TiledRun, parted: TiledRun) -> _Difference | None:

@@ -8,7 +8,7 @@ from wavespec.diagnostics import Span, WavespecError, Where, quote
 from wavespec.schema.checking.check_orders import check_clusters, check_ends
 from wavespec.schema.language.constraints import Workgroup
 from wavespec.schema.language.models import KernelSpec, Schedule
-from wavespec.schema.ops import AnyOp, Mma, Structured
+from wavespec.schema.ops import Mma, every
 from wavespec.schema.resolve import spec_with_override
 
 _BAND_AXES = {0, 1}
@@ -77,14 +77,10 @@ def _of_turns(schedule: Schedule) -> Iterator[_Found]:
 
 
 def _of_producers(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:
-    if schedule.waves is not None and schedule.waves.producers and not any(_has_product(one.graph) for one in kernels):
+    has_product = any(any(every(Mma, one.graph)) for one in kernels)
+    if schedule.waves is not None and schedule.waves.producers and not has_product:
         why = "waves that only copy fill shared memory for matrix products, and the graph has none"
         yield ("waves", "producers"), why, "Leave it out."
-
-
-def _has_product(graph: Sequence[AnyOp]) -> bool:
-    inner = [getattr(op, body) for op in graph if isinstance(op, Structured) for body in op.bodies]
-    return any(isinstance(op, Mma) for op in graph) or any(map(_has_product, inner))
 
 
 def _of_loops(schedule: Schedule, kernels: Sequence[KernelSpec]) -> Iterator[_Found]:

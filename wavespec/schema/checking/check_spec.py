@@ -209,8 +209,7 @@ def _dims(spec: KernelSpec, broken: frozenset[str]) -> Iterator[WavespecError]:
             if isinstance(node, NameNode) and node.name not in (*known, *broken):
                 place = part_of(spec.where("dims", name, "equals"), node)
                 yield UndefinedName(place, node.name, "a dim or a parameter", list(known))
-        for node in dim.equals.walk() if dim.equals is not None else ():
-            if isinstance(node, Call) and node.function in PLACES:
+            elif isinstance(node, Call) and node.function in PLACES:
                 yield PlaceOutsideGraph(part_of(spec.where("dims", name, "equals"), node), str(node))
         if is_expression(name) and dim.equals is None:
             message = f"{quote(name)} is the size of nothing: no shape has it."

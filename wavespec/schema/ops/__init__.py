@@ -41,7 +41,7 @@ from wavespec.schema.ops.register import Register
 from wavespec.schema.ops.repeat import Repeat
 from wavespec.schema.ops.scan import SCAN, SCANS, Scan
 from wavespec.schema.ops.size import Size
-from wavespec.schema.ops.structured import Structured
+from wavespec.schema.ops.structured import Structured, every, walk
 from wavespec.schema.ops.take import Take
 from wavespec.schema.ops.topk import Topk
 from wavespec.schema.ops.write import Write, Written
@@ -92,6 +92,8 @@ __all__ = [
     "ValueType",
     "Write",
     "Written",
+    "every",
+    "walk",
 ]
 
 _MODELS: tuple[type[Op], ...] = (

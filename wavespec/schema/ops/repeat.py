@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -13,10 +12,10 @@ from wavespec.schema.language.expressions import Binary, Expression, Unary
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.assertion import Assert, AssertedInEveryStep
-from wavespec.schema.ops.base import Op, Scope, ValueType
+from wavespec.schema.ops.base import Scope, ValueType
 from wavespec.schema.ops.iterate import CarryNotRedefined
 from wavespec.schema.ops.mapping import index_names
-from wavespec.schema.ops.structured import Structured, left
+from wavespec.schema.ops.structured import Structured, every, left
 from wavespec.schema.ops.until import check_until
 from wavespec.schema.ops.write import Written
 
@@ -81,9 +80,9 @@ class Repeat(Structured):
             else:
                 known[self.index] = ValueType((), "i32")
         defined = self.inside(scope, first, self.body, known=known)
-        for write in _writes(self.body):
+        for write in every(Written, self.body):
             self._check_write(write, scope)
-        for op in _asserted(self.body):
+        for op in every(Assert, self.body):
             scope.report(AssertedInEveryStep(op.where("value"), op.value, f"the 'repeat' {quote(self.name)}"))
         for name, before in first.items():
             if name not in defined:
@@ -99,23 +98,6 @@ class Repeat(Structured):
             free = [dim for dim in tensor.shape if value and dim not in value.dims] if tensor else []
             dim = next(iter((*write.at, *free)), None)
             scope.report(EffectInRepeat(write.where("to"), write.to, dim, self.index))
-
-
-def _writes(body: Sequence[Op]) -> Iterator[Written]:
-    """What is written in a body; what is shown there is that of the last step."""
-    for op in body:
-        if isinstance(op, Written):
-            yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _writes(getattr(op, field))
-
-
-def _asserted(body: Sequence[Op]) -> Iterator[Assert]:
-    for op in body:
-        if isinstance(op, Assert):
-            yield op
-        for field in op.bodies if isinstance(op, Structured) else ():
-            yield from _asserted(getattr(op, field))
 
 
 def _counts(place: Expression, index: str, scope: Scope) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
+
+_Kind = TypeVar("_Kind", bound=Op)
 
 
 class CarryTypeMismatch(WavespecError, code="carry-type-mismatch"):
@@ -47,6 +49,19 @@ class Structured(ValueOp):
             if before and after and before != after:
                 scope.report(CarryTypeMismatch(self.where("carry", name), name, self.what, before, after))
         return defined
+
+
+def walk(body: Sequence[Op]) -> Iterator[Op]:
+    """Every op of a body, and behind each those inside of it."""
+    for op in body:
+        yield op
+        for field in op.bodies if isinstance(op, Structured) else ():
+            yield from walk(getattr(op, field))
+
+
+def every(kind: type[_Kind], body: Sequence[Op]) -> Iterator[_Kind]:
+    """The ops of one kind in a body, however deep."""
+    return (op for op in walk(body) if isinstance(op, kind))
 
 
 def left(before: ValueType | None, *after: ValueType | None) -> ValueType | None:
