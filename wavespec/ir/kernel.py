@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import chain
 from typing import Literal
 
@@ -19,7 +19,7 @@ from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.expr import total as total_of
 from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
-from wavespec.ir.nodes import node
+from wavespec.ir.nodes import node, replace
 from wavespec.ir.op import Op, Region, TileType, Value, VectorType
 from wavespec.ir.op import attribute_pairs as attribute_pairs
 from wavespec.ir.quotients import joined

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from wavespec.ir.expr import Expr, as_expr, total
 from wavespec.ir.names import name_text
-from wavespec.ir.nodes import node
+from wavespec.ir.nodes import node, replace
 
 _SLAB_BYTES, _CHUNK_BYTES = 128, 16
 

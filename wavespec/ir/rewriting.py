@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Op, Value, attribute_pairs
+from wavespec.ir.nodes import replace
 
 
 def renamed(op: Op, names: Mapping[str, Value]) -> Op:

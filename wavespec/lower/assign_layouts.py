@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.layout import Layout, spread
+from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Op, Region, Value
+from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.thread_ops import (
     ACCUMULATE,
