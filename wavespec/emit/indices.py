@@ -40,6 +40,7 @@ class Indices:
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
         self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
+        self._constants: dict[tuple[Expr, int], Integer] = {}
         self._depths: dict[frozenset[str], int] = {}
         self._narrow = False
 
@@ -85,11 +86,12 @@ class Indices:
     def index(self, expr: Expr) -> str:
         """SSA name of ``expr`` as an ``index``."""
         value = self._value(expr)
-        key = (expr, -1)
-        if key not in self._done[value.depth]:
+        key, done = (expr, -1), self._done[value.depth]
+        known = done.get(key)
+        if known is None:
             name = self.text.op(f"arith.index_cast {value.name} : {value.type} to index", value.depth)
-            self._done[value.depth][key] = Integer(name, 64, value.depth)
-        return self._done[value.depth][key].name
+            known = done[key] = Integer(name, 64, value.depth)
+        return known.name
 
     def once(self, kind: str, expr: Expr, make: Callable[[int], str]) -> str:
         """SSA name of what ``make`` writes of an expression, given the depth of the outermost block where it can be
@@ -154,11 +156,12 @@ class Indices:
     def _less(self, left: Expr, right: Expr) -> tuple[str, int]:
         a, b = self._alike(left, right)
         depth = max(a.depth, b.depth)
-        key = (left - right, -2)
-        if key not in self._done[depth]:
+        key, done = (left - right, -2), self._done[depth]
+        known = done.get(key)
+        if known is None:
             name = self.text.op(f"arith.cmpi slt, {a.name}, {b.name} : i{a.bits}", depth)
-            self._done[depth][key] = Integer(name, 1, depth)
-        return self._done[depth][key].name, depth
+            known = done[key] = Integer(name, 1, depth)
+        return known.name, depth
 
     def _alike(self, left: Expr, right: Expr) -> tuple[Integer, Integer]:
         """Both in the bits of the wider one."""
@@ -172,26 +175,36 @@ class Indices:
     def _widened(self, expr: Expr, value: Integer, bits: int) -> Integer:
         if value.bits == bits:
             return value
-        key = (expr, bits)
-        if key not in self._done[value.depth]:
+        key, done = (expr, bits), self._done[value.depth]
+        known = done.get(key)
+        if known is None:
             if expr.is_const:
-                return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
+                return self._constant(expr, bits)
             verb = "extsi" if bits > value.bits else "trunci"
             name = self.text.op(f"arith.{verb} {value.name} : {value.type} to i{bits}", value.depth)
-            self._done[value.depth][key] = Integer(name, bits, value.depth)
-        return self._done[value.depth][key]
+            known = done[key] = Integer(name, bits, value.depth)
+        return known
 
     def _compute(self, expr: Expr, bits: int) -> Integer:
-        if expr.is_const:
-            return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
-        if expr.kind == "symbol":
+        kind = expr.kind
+        if kind == "const":
+            return self._constant(expr, bits)
+        if kind == "symbol":
             return self._widened(expr, self.symbols[expr.args[0]], bits)
         depth = self.depth_of(expr.symbols)
+        key, done = (expr, bits), self._done[depth]
+        known = done.get(key)
+        if known is None:
+            name = self._sum(expr, bits, depth) if kind == "sum" else self._operation(expr, bits, depth)
+            known = done[key] = Integer(name, bits, depth)
+        return known
+
+    def _constant(self, expr: Expr, bits: int) -> Integer:
         key = (expr, bits)
-        if key not in self._done[depth]:
-            name = self._sum(expr, bits, depth) if expr.kind == "sum" else self._operation(expr, bits, depth)
-            self._done[depth][key] = Integer(name, bits, depth)
-        return self._done[depth][key]
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
+        return known
 
     def _at(self, expr: Expr, bits: int) -> Integer:
         value = self._compute(expr, 32 if self._narrow else 64 if _wide(expr) else self.narrowest)
