@@ -32,6 +32,8 @@ class CountInFloats(Pass):
     requires = (is_of_lanes,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if not any(op.is_(COORDINATES) for op in kernel.walk()):
+            return kernel
         makers = {value.name: op for op in kernel.walk() if op.is_(*_OF_PLACES) for value in op.results}
         known = dict[str, _Places | None]()
         fresh = fresh_names(kernel)
@@ -42,7 +44,7 @@ class CountInFloats(Pass):
             places = _places(op.operands[0], makers, known)
             return (op,) if places is None or places[1] == (places[0],) else _counted(op, *places, fresh)
 
-        return replace(kernel, body=rewrite(kernel.body, change)) if makers else kernel
+        return replace(kernel, body=rewrite(kernel.body, change))
 
 
 def _places(value: Value, makers: Mapping[str, Op], known: dict[str, _Places | None]) -> _Places | None:

@@ -55,14 +55,15 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     inside: list[Op] = []
     for op in loop.body.ops:
         pure = op.is_(PURE) or (op.is_(LOAD) and op["memory"] in inputs and (runs or op["mask"]))
-        fixed = not any(v.name in local for v in op.operands) and changing.isdisjoint(op.symbols)
-        binds = op.is_(BIND) and fixed and (asked is None or op["symbol"] not in asked.symbols)
-        if binds:
+        binds = op.is_(BIND) and (asked is None or op["symbol"] not in asked.symbols)
+        moves = pure or binds
+        if moves:
+            moves = local.isdisjoint([value.name for value in op.operands]) and changing.isdisjoint(op.symbols)
+        if moves and binds:
             changing.discard(op["symbol"])
-        moves = (pure and fixed) or binds
         if moves and op.is_(LOAD) and not runs:
             op = op.with_(mask=(*enters, *op["mask"]))
         (before if moves else inside).append(op)
         if not moves:
-            local |= {value.name for value in op.results}
+            local.update([value.name for value in op.results])
     return tuple(before), tuple(inside)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr
@@ -83,6 +83,8 @@ class _Scope:
     kernel: Kernel
     memories: frozenset[str]
     waves: tuple[tuple[str, Any], ...]
+    known: dict[int, tuple[_Access, ...]] = field(default_factory=dict[int, "tuple[_Access, ...]"], compare=False)
+    """By the identity of operations, which live as long as the kernel: bodies of loops are walked several times."""
 
     def is_barrier(self, op: Op) -> bool:
         return op.is_(BARRIER) and dict(op.attributes) == dict(self.waves)
@@ -114,7 +116,9 @@ def _block(scope: _Scope, ops: tuple[Op, ...], pending: _Pending, needed: int) -
         if op.region or not op.is_(_ORDERED):
             result.append(op)
             continue
-        accesses = _accesses(scope, op)
+        accesses = scope.known.get(id(op))
+        if accesses is None:
+            accesses = scope.known[id(op)] = _accesses(scope, op)
         if accesses:
             conflicts = (before for before in pending if any(_conflict(before, access) for access in accesses))
             missing = max((needed - before.passed for before in conflicts), default=0)
