@@ -99,19 +99,25 @@ class Stage(NamedTuple):
 def stages_of(spec: KernelSpec, machine: Machine) -> Iterator[Stage]:
     """The kernel after each stage up to the last pass, one after the other; errors as in `lower`."""
     with naming_target(machine.target):
-        yield from _stages(resolve(spec, machine.target), machine, Timings())
+        timings = Timings()
+        yield from _stages(_first_stage(resolve(spec, machine.target), timings), machine, timings)
 
 
 def _lowered(resolved: ResolvedKernel, machine: Machine, timings: Timings, *, after: str = "") -> IRKernel:
-    for stage in _stages(resolved, machine, timings):
+    for stage in _stages(_first_stage(resolved, timings), machine, timings):
         if stage.name == (after or PASSES[-1].name):
             return stage.kernel
     raise ValueError(f"there is no stage '{after}'")
 
 
-def _stages(resolved: ResolvedKernel, machine: Machine, timings: Timings) -> Iterator[Stage]:
+def _first_stage(resolved: ResolvedKernel, timings: Timings) -> IRKernel:
     kernel = timings.run(FIRST_STAGE, lambda: spec_to_tile(resolved))
     verify(kernel)
+    return kernel
+
+
+def _stages(kernel: IRKernel, machine: Machine, timings: Timings) -> Iterator[Stage]:
+    """What follows from the first stage, which is the same for all machines of a target."""
     check_arguments(kernel, machine)
     yield Stage(FIRST_STAGE, kernel, True, machine)
     held = ENSURES
@@ -145,6 +151,7 @@ class Variants:
     def __init__(self, spec: KernelSpec, target: str) -> None:
         self._spec, self._target = spec, target
         self._made: list[_Made] = []
+        self._first: IRKernel | None = None
 
     @cached_property
     def _resolved(self) -> ResolvedKernel:
@@ -160,7 +167,9 @@ class Variants:
             return _checked(module, made.thread, machine)
 
     def _made_for(self, machine: Machine, timings: Timings) -> _Made:
-        stages = _stages(self._resolved, machine, timings)
+        if self._first is None:
+            self._first = _first_stage(self._resolved, timings)
+        stages = _stages(self._first, machine, timings)
         tile = next(stage for stage in stages if stage.name == _LAST_OF_TILES)
         for one in self._made:
             if one.tile.is_like(tile):

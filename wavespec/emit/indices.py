@@ -4,7 +4,7 @@ computed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -312,6 +312,8 @@ def _fits(expr: Expr) -> bool:
     return expr.low is not None and expr.high is not None and _I32[0] <= expr.low and expr.high <= _I32[1]
 
 
+# Accesses of a tile share their checks.
+@lru_cache(maxsize=1 << 12)
 def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr]:
     """Split a sum into what is the same for all lanes and what is not; ``varying`` names the symbols that differ.
 

@@ -61,7 +61,7 @@ def _without_unused(ops: Sequence[Op], does_nothing_else: Callable[[Op], bool], 
     """``used``: values that are used behind the operations; those that they use are added."""
     kept: list[Op] = []
     for op in reversed(ops):
-        if does_nothing_else(op) and used.isdisjoint([value.name for value in op.results]):
+        if used.isdisjoint([value.name for value in op.results]) and does_nothing_else(op):
             continue
         if op.region:
             used.update([value.name for value in op.region.yields])

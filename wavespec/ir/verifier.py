@@ -148,6 +148,8 @@ def _mistaken_attribute(op: Op, declared: Declarations) -> str | None:
     """What of the attributes is not as the operation was declared."""
     declaration = declared[op.name]
     for key, value in op.attributes:
+        if declaration.exact.get(key) is type(value):
+            continue
         holds = declaration.holds.get(key)
         if holds is None:
             return f"it has no attribute '{key}'"

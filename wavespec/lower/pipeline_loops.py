@@ -81,7 +81,8 @@ class PipelineLoops(Pass):
             plan = _plan(kernel, op, machine)
             if plan is None:
                 return (op,)
-            if not kernel.distribution.schedule_of(op.node).unroll and not _can_run_beyond_end(kernel, op, plan, fresh):
+            adds_steps = plan.unroll > 1 and not kernel.distribution.schedule_of(op.node).unroll
+            if adds_steps and not _can_run_beyond_end(kernel, op, plan, fresh):
                 plan = replace(plan, unroll=1)
             _check_shared(_buffered(kernel, plan), op.node, machine)
             kernel, op = _widened(_buffered(kernel, plan), op, plan.unroll)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op, attribute_pairs
+from wavespec.ir.nodes import node, replace
 from wavespec.ir.thread_ops import (
     ASYNC_COMMIT,
     ASYNC_WAIT,
@@ -30,7 +31,7 @@ _ORDERED = READS_MEMORY | WRITES_MEMORY | COPY_ASYNC | MMA_ASYNC | BARRIER | STA
 _LANDED = -1  # age of an access that is complete for its own lane: a plain access, or an awaited copy
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class _Access:
     """A shared-memory access since the last barrier.
 
