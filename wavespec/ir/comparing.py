@@ -20,7 +20,7 @@ def is_same(before: Kernel, after: Kernel) -> bool:
     )
 
 
-_own = operator.attrgetter(*[field.name for field in fields(Kernel) if field.name != "body"])
+_own = operator.attrgetter(*[field.name for field in fields(Kernel) if field.init and field.name != "body"])
 
 
 def key_of_attributes(op: Op) -> tuple[Hashable, ...]:

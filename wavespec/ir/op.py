@@ -100,6 +100,7 @@ class Op:
     # Every pass asks for these of every operation that the pass before it left alone.
     _inside: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
     _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
+    _names_inside: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def is_(self, group: Group, *others: Group) -> bool:
         """Whether it is one of these operations, as ``wavespec.ir.tile_ops`` and ``thread_ops`` declare them."""
@@ -208,6 +209,14 @@ class Op:
             known = _NO_NAMES.union(*[expr.symbols for expr in self.expressions()])
             object.__setattr__(self, "_symbols", known)
         return known
+
+    def contains(self, group: Group) -> bool:
+        """Whether one of the operations inside it is of the group: those of a region are looked up once."""
+        known = self._names_inside
+        if known is None:
+            known = frozenset([op.name for op in self.walk()[1:]])
+            object.__setattr__(self, "_names_inside", known)
+        return not known.isdisjoint(group.names)
 
     def walk(self) -> tuple[Op, ...]:
         """This operation and all operations inside it, in program order."""

@@ -113,13 +113,12 @@ def _with_staged_sums(kernel: Kernel, sums: Sequence[Layout]) -> Kernel:
     is read in place is written by the lanes that have read it."""
 
     def change(op: Op) -> tuple[Op, ...]:
-        others = op.is_(WRITE) and op.get("staged") and op.operands[0].tile.layout not in sums
-        others = others or (op.is_(WRITE) and op.get("staged") and op["memory"] in in_place)
+        others = op.get("staged") and (op.operands[0].tile.layout not in sums or op["memory"] in in_place)
         return (op.with_(staged=()) if others else op,)
 
     in_place = reads_in_place(kernel)
     before = {name for op in kernel.walk() for name in op.get("staged", ())}
-    kernel = replace(kernel, body=rewrite(kernel.body, change))
+    kernel = replace(kernel, body=rewrite(kernel.body, change, WRITE))
     unused = before - {name for op in kernel.walk() for name in op.get("staged", ())}
     return replace(kernel, memories=tuple(memory for memory in kernel.memories if memory.name not in unused))
 

@@ -39,12 +39,12 @@ class CountInFloats(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(CAST) or not op.result.type.dtype.is_float or op.get("bias"):
+            if not op.result.type.dtype.is_float or op.get("bias"):
                 return (op,)
             places = _places(op.operands[0], makers, known)
             return (op,) if places is None or places[1] == (places[0],) else _counted(op, *places, fresh)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, CAST))
 
 
 def _places(value: Value, makers: Mapping[str, Op], known: dict[str, _Places | None]) -> _Places | None:

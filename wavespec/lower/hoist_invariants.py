@@ -34,14 +34,14 @@ class HoistInvariants(Pass):
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(FOR) or op.get("once"):  # a branch is there to leave things out
+            if op.get("once"):  # a branch is there to leave things out
                 return (op,)
             before, inside = _split(op, inputs)
             if not before:
                 return (op,)
             return (*before, replace(op, region=replace(op.body, ops=inside)))
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, FOR))
 
 
 def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:

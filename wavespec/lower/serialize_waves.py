@@ -307,7 +307,7 @@ class _Serializer:
         ops = [renamed(inner, first) for inner in body.ops]
         upper = maximum(op["upper"], op["lower"] + 1) if runs else op["upper"]  # an empty sum is to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
-            ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
+            ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),), LOAD))
         region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())
         loop = replace(op.with_(upper=upper), operands=(), results=(), region=region)
         return [] if runs else self._zeros_in(stores), loop
@@ -321,7 +321,7 @@ class _Serializer:
         return build.ops
 
     def _where_it_runs(self, op: Op, loop: Op) -> Op:
-        if not op.is_(LOAD) or self.kernel.memory(op["memory"]).role != "input":
+        if self.kernel.memory(op["memory"]).role != "input":
             return op
         return op.with_(mask=((self.kernel.symbol(loop["induction"]), loop["upper"]), *op["mask"]))
 
