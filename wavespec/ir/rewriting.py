@@ -61,13 +61,18 @@ def _without_unused(ops: Sequence[Op], does_nothing_else: Callable[[Op], bool], 
     """``used``: values that are used behind the operations; those that they use are added."""
     kept: list[Op] = []
     for op in reversed(ops):
-        if used.isdisjoint([value.name for value in op.results]) and does_nothing_else(op):
-            continue
+        for value in op.results:
+            if value.name in used:
+                break
+        else:
+            if does_nothing_else(op):
+                continue
         if op.region:
             used.update([value.name for value in op.region.yields])
             inside = _without_unused(op.region.ops, does_nothing_else, used)
             op = op if inside == op.region.ops else replace(op, region=replace(op.region, ops=inside))
-        used.update([value.name for value in op.operands])
+        for value in op.operands:
+            used.add(value.name)
         kept.append(op)
     return tuple(reversed(kept))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -135,22 +135,18 @@ class _Serializer:
         return noted.mixes
 
     def _finds_mixed(self, op: Op) -> bool:
-        depths = [(self._note(inner), inner) for inner in op.body.ops]
-        deepest = max((depth for depth, _ in depths), default=0)
+        found = [(self._note(inner), self.inside(inner)) for inner in op.body.ops]
+        deepest = max((depth for depth, _ in found), default=0)
         if any(inner.is_(FOR) and self._mixes_levels(inner) for inner in op.body.ops):
             return True
-        laid_down = {name for depth, inner in depths if depth == deepest for name in self._staged(inner)}
-        outer = [inner for depth, inner in depths if depth < deepest]
-        return any(self._staged(inner) & self.shared or self.inside(inner).loaded & laid_down for inner in outer)
-
-    def _staged(self, op: Op) -> Set[str]:
-        """Memories of the workgroup that ``op`` fills."""
-        return self.inside(op).stored & self.local
+        laid_down = self.local & frozenset[str]().union(*[one.stored for depth, one in found if depth == deepest])
+        outer = [inside for depth, inside in found if depth < deepest]
+        return any(inside.stored & self.shared or inside.loaded & laid_down for inside in outer)
 
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
         wave loops stages each memory as deep as the operation in it does."""
-        noted = self._noted_of(op)
+        noted = self._noted.get(id(op)) or self._noted_of(op)
         if noted.changes == self._changes:  # it would say the same
             return noted.depth
         before = self._changes
@@ -159,7 +155,7 @@ class _Serializer:
         noted.depth = depth = self._depth(inside)
         for name in inside.made:
             self._remember(self.depths, name, depth)
-        for memory in () if around else inside.stored & self.local:
+        for memory in () if around or not inside.stored else inside.stored & self.local:
             at_one_place = self._depth_at_one_place(inside, memory, depth)
             self._remember(self.memory_depths, memory, max(at_one_place, self.memory_depths.get(memory, 0)))
         if before == self._changes:
