@@ -42,6 +42,8 @@ class Indices:
         self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
         self._constants: dict[tuple[Expr, int], Integer] = {}
         self._depths: dict[frozenset[str], int] = {}
+        self._multiplied: dict[Expr, list[Expr]] = {}
+        """By expression: its parts, products of sums of different depths multiplied out."""
         self._narrow = False
 
     def define(self, symbol: str, name: str, bits: int) -> None:
@@ -51,7 +53,7 @@ class Indices:
                 for key in [key for key in done if symbol in key[0].symbols]:
                     del done[key]
         self.symbols[symbol] = Integer(name, bits, self.text.depth)
-        self._depths.clear()
+        self._forget_depths()
 
     def open(self) -> None:
         self._done.append({})
@@ -61,7 +63,11 @@ class Indices:
         """Leave a block; what its symbols stood for outside, they stand for again."""
         self._done.pop()
         self.symbols = self._outer.pop()
+        self._forget_depths()
+
+    def _forget_depths(self) -> None:
         self._depths.clear()
+        self._multiplied.clear()
 
     def depth_of(self, symbols: frozenset[str]) -> int:
         """The number of the outermost block where all of them are known."""
@@ -124,7 +130,15 @@ class Indices:
         return [depths[depth] for depth in sorted(depths)]
 
     def _distributed(self, expr: Expr) -> list[Expr]:
-        """Terms of a sum, products with sums of different depths multiplied out."""
+        """Terms of a sum, products with sums of different depths multiplied out: offsets share most of them."""
+        if expr.kind == "symbol":
+            return [expr]
+        known = self._multiplied.get(expr)
+        if known is None:
+            known = self._multiplied[expr] = self._multiply(expr)
+        return known
+
+    def _multiply(self, expr: Expr) -> list[Expr]:
         if expr.kind == "sum":
             parts = [part * factor for factor, term in expr.terms() for part in self._distributed(term)]
             return [*parts, const(expr.constant_part())]
