@@ -12,6 +12,7 @@ nothing else to do.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -23,9 +24,9 @@ import pytest
 
 SECONDS = Path(__file__).with_name("seconds.txt")
 
-QUICK, QUICK_IN_ALL = 0.15, 0.75
+QUICK, QUICK_IN_ALL = 0.12, 0.6
 """Seconds of a case, and of all cases of a test, that are not `slow`; the first case counts for nothing."""
-OFTEN, OFTEN_IN_ALL = 1.5, 1.0
+OFTEN, OFTEN_IN_ALL = 1.0, 0.75
 """Of what runs every time; else it is `rare`."""
 RARE, RARE_IN_ALL = 20.0, 3.0
 """Of what CI runs; else it is `long`."""
@@ -96,7 +97,7 @@ def recorded_seconds() -> dict[str, float]:
 
 
 def _reported(files: Iterable[Path]) -> dict[str, float]:
-    """The same, by reports; of several the last one that has the test."""
+    """The same, by reports; the least of several, as what comes first in a process pays for what others use too."""
     found: dict[str, float] = {}
     for file in files:
         total, count = Counter[str](), Counter[str]()
@@ -105,7 +106,7 @@ def _reported(files: Iterable[Path]) -> dict[str, float]:
                 test = _test_of(f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}")
                 total[test] += float(case.attrib["time"])
                 count[test] += 1
-        found |= {test: total[test] / count[test] for test in total}
+        found |= {test: min(total[test] / count[test], found.get(test, math.inf)) for test in total}
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,20 +83,27 @@ OWN_PARSER = (
 )
 
 
+@cache
 def tree(module: str) -> ast.Module:
     return ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
 
 
-def imported(module: str) -> set[str]:
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree(module)))
+
+
+@cache
+def imported(module: str) -> frozenset[str]:
     """Every module that a file imports, at its top or inside functions."""
     names: set[str] = set()
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}:{node.lineno} imports relatively"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+    return frozenset(names)
 
 
 def test_every_folder_has_its_rule() -> None:
@@ -145,14 +153,12 @@ def test_a_bundle_carries_what_it_needs(module: str) -> None:
 )
 def test_passes_and_ops_name_no_chip(module: str) -> None:
     texts = [
-        node.value.lower()
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        node.value.lower() for node in nodes(module) if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
-    names = [node.id.lower() for node in ast.walk(tree(module)) if isinstance(node, ast.Name)]
+    names = [node.id.lower() for node in nodes(module) if isinstance(node, ast.Name)]
     documentation = {
         ast.get_docstring(node, clean=False)
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
     }
     code = [text for text in texts if text not in {doc.lower() for doc in documentation if doc}]
@@ -168,7 +174,7 @@ def test_nothing_executes_text(module: str) -> None:
         for name in names
         if name.split(".")[-1] in EXECUTES and not name.startswith((OWN_PARSER, "wavespec.pipeline", "re."))
     }
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXECUTES:
             ours = {f"{OWN_PARSER}.{node.func.id}", f"wavespec.pipeline.{node.func.id}"} & names or (
                 module == "ir/expr_parser.py" and node.func.id == "parse_expr"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.expr import Expr, symbol
@@ -25,6 +26,8 @@ from wavespec.ir.layout import Arrangement, Digit, Layout, RegisterAxis, Swizzle
 from wavespec.ir.printer import default_attributes
 from wavespec.ir.tile_order import COUNT, INDEX
 from wavespec.ir.tokens import IRSyntaxError
+
+T = TypeVar("T")
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -49,35 +52,17 @@ class _KernelReader(ExprReader):
         target = self.take("name")
         self.expect("lanes")
         lanes = self.integer()
-        symbols: list[Expr] = []
-        while self.accept("symbol"):
-            symbols.append(self.symbol())
+        symbols = self.each("symbol", self.symbol)
         plan = self.distribution()
-        waves: list[tuple[str, int]] = []
-        while self.accept("wave"):
-            waves.append((self.take("name"), self.integer()))
+        waves = self.each("wave", lambda: (self.take("name"), self.integer()))
         producers = self.integer() if self.accept("producers") else 0
         cluster = self.integer() if self.accept("cluster") else 1
-        grid: list[Expr] = []
-        joined: list[int] = []
-        while self.accept("grid"):
-            grid.append(self.bracketed())
-            joined += [len(grid) - 1] if self.accept("joined") else []
-        present: list[str] = []
-        while self.accept("present"):
-            present.append(self.take("name"))
-        sizes: list[tuple[str, Expr]] = []
-        while self.accept("size"):
-            sizes.append((self.take("name"), self.bracketed()))
-        scalars: list[tuple[str, DType]] = []
-        while self.accept("scalar"):
-            scalars.append((self.take("name"), self.dtype()))
-        notes: list[str] = []
-        while self.accept("note"):
-            notes.append(self.attribute())
-        memories: list[Memory] = []
-        while self.accept("memory"):
-            memories.append(self.memory())
+        axes = self.each("grid", lambda: (self.bracketed(), self.accept("joined")))
+        present = self.each("present", lambda: self.take("name"))
+        sizes = self.each("size", lambda: (self.take("name"), self.bracketed()))
+        scalars = self.each("scalar", lambda: (self.take("name"), self.dtype()))
+        notes = self.each("note", self.attribute)
+        memories = self.each("memory", self.memory)
         self.expect("{")
         body: list[Op] = []
         while not self.accept("}"):
@@ -87,21 +72,28 @@ class _KernelReader(ExprReader):
             name,
             "tile" if level == "tile" else "thread",
             target,
-            tuple(symbols),
-            tuple(memories),
+            symbols,
+            memories,
             tuple(body),
             plan,
-            tuple(grid),
-            tuple(waves),
+            tuple(extent for extent, _ in axes),
+            waves,
             lanes,
             producers,
             cluster,
-            tuple(sizes),
-            tuple(notes),
-            tuple(joined),
-            tuple(present),
-            tuple(scalars),
+            sizes,
+            notes,
+            tuple(axis for axis, (_, is_joined) in enumerate(axes) if is_joined),
+            present,
+            scalars,
         )
+
+    def each(self, word: str, rule: Callable[[], T]) -> tuple[T, ...]:
+        """What the rule reads behind the word, as often as it is there."""
+        found: list[T] = []
+        while self.accept(word):
+            found.append(rule())
+        return tuple(found)
 
     def symbol(self) -> Expr:
         name = self.take("name")

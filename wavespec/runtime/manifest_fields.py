@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from wavespec.runtime.scalars import SCALAR_WORDS
+
 _LARGEST = 1 << 62
 
 
@@ -107,7 +109,7 @@ _SCALARS = _Rows(
     _record(
         {"default": _Value(), "least": _Value(), "most": _Value(), "shapes": bool, "computed": _Expression},
         name=str,
-        dtype=_OneOf(("f64", "f32", "bf16", "f16", "i64", "i32", "bool")),
+        dtype=_OneOf(tuple(SCALAR_WORDS)),
     )
 )
 _MANIFEST: Final = _record(

@@ -12,12 +12,10 @@ Number = bool | int | float
 Passed = Number | None
 """What a call has for a scalar: None where its default follows from the sizes of the call."""
 
-SCALAR_WORDS: Final = {"f64": 2, "f32": 1, "bf16": 1, "f16": 1, "i64": 2, "i32": 1, "bool": 1}
-"""The types of scalars, with the words of 32 bits that a kernel gets for one, the lower one first: an integer itself,
-of floating point the bits of f64 or f32."""
-
 FORMATS: Final = {"f64": "d", "f32": "f", "bf16": "f", "f16": "f", "i64": "q", "i32": "i", "bool": "i"}
-"""As what `struct` packs them."""
+"""The types of scalars, with as what `struct` packs the integer, or the bits of f64 or f32, that a kernel gets."""
+SCALAR_WORDS: Final = {dtype: struct.calcsize(f"<{code}") // 4 for dtype, code in FORMATS.items()}
+"""The words of 32 bits that a kernel gets for one, the lower one first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,6 +36,7 @@ from wavespec.sim.interleaving import Meetings, Order, interleave
 from wavespec.sim.memories import SimulatedMemory, numbers_of_tensors, tensors_to_memories, workgroup_memories
 from wavespec.sim.signals import fresh_signals
 from wavespec.sim.statistics import Statistics
+from wavespec.sim.steps import Program
 from wavespec.sim.stops import StopAt
 from wavespec.sim.strand import Stopped, Strand, program_of
 from wavespec.sim.symbols import SymbolValues, outside_range
@@ -78,41 +81,75 @@ def simulate(
     _check_sizes(kernel, values)
     grid = tuple(int(extent.evaluate(values)) for extent in kernel.grid)
     findings, statistics = FindingList(kernel), Statistics(machine, kernel)
-    tensor_memories = tensors_to_memories(kernel, tensors, values)
-    strand_lanes, start = kernel.threads // strands_of(kernel), 1
-    program = program_of(kernel, machine, strand_lanes)
+    memories = tensors_to_memories(kernel, tensors, values)
+    call = _Call(kernel, machine, values, grid, memories, findings, statistics, stop_at)
     everything = itertools.product(*(range(extent) for extent in grid))
+    chosen = everything if workgroups is None else workgroups
     if stop_at is not None:
-        workgroups = [one for one in everything if _number_of(one, grid) == stop_at.workgroup]
-    for ids in _clusters(workgroups if workgroups is not None else everything, grid, kernel.cluster):
-        numbers = [_number_of(one, grid) for one in ids]
-        clocks, landing = Clocks(kernel, numbers, strand_lanes, start), deque[Callable[[], None]]()
-        cluster: list[Workgroup] = []
-        strands: list[Strand] = []
-        for rank, (one, number) in enumerate(zip(ids, numbers, strict=True)):
-            memories = {**tensor_memories, **workgroup_memories(kernel, values)}
-            signals = fresh_signals(clocks, findings, rank)
-            workgroup = Workgroup(
-                kernel, machine, memories, findings, statistics, clocks, signals, landing, number, rank, cluster
-            )
-            cluster.append(workgroup)
-            meetings = Meetings(workgroup)
-            for first in range(0, kernel.threads, strand_lanes):
-                symbols = SymbolValues(kernel, values, one, first, strand_lanes)
-                strands.append(Strand(workgroup, symbols, meetings, program, stop_at))
-        _run(cluster, strands, order)
-        start = clocks.now
+        chosen = (one for one in everything if _number_of(one, grid) == stop_at.workgroup)
+    start = 1
+    for ids in _clusters(chosen, grid, kernel.cluster):
+        start = call.run(ids, start, order)
         statistics.measure_banks = False
-    if workgroups is None:
-        _check_outputs(tensor_memories, findings)
-    results = {name: memory.tensor for name, memory in tensor_memories.items()}
+    if workgroups is None and stop_at is None:
+        _check_outputs(memories, findings)
     return SimulationReport(
-        results,
+        {name: memory.tensor for name, memory in memories.items()},
         findings.in_order(),
         dict(statistics.counts),
         statistics.bank_conflicts(),
         statistics.slow_accesses(findings),
     )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What the workgroups of a call have in common."""
+
+    kernel: Kernel
+    machine: Machine
+    values: Mapping[str, int]
+    grid: tuple[int, ...]
+    memories: Mapping[str, SimulatedMemory]
+    findings: FindingList
+    statistics: Statistics
+    stop_at: StopAt | None
+
+    @cached_property
+    def strand_lanes(self) -> int:
+        return self.kernel.threads // strands_of(self.kernel)
+
+    @cached_property
+    def program(self) -> Program:
+        return program_of(self.kernel, self.machine, self.strand_lanes)
+
+    def run(self, ids: Sequence[tuple[int, ...]], start: int, order: Order) -> int:
+        """Run the workgroups of a cluster, whose clocks begin at ``start``; the time at their end."""
+        numbers = [_number_of(one, self.grid) for one in ids]
+        clocks, landing = Clocks(self.kernel, numbers, self.strand_lanes, start), deque[Callable[[], None]]()
+        cluster: list[Workgroup] = []
+        strands: list[Strand] = []
+        for rank, (one, number) in enumerate(zip(ids, numbers, strict=True)):
+            workgroup = Workgroup(
+                self.kernel,
+                self.machine,
+                {**self.memories, **workgroup_memories(self.kernel, self.values)},
+                self.findings,
+                self.statistics,
+                clocks,
+                fresh_signals(clocks, self.findings, rank),
+                landing,
+                number,
+                rank,
+                cluster,
+            )
+            cluster.append(workgroup)
+            meetings = Meetings(workgroup)
+            for first in range(0, self.kernel.threads, self.strand_lanes):
+                symbols = SymbolValues(self.kernel, self.values, one, first, self.strand_lanes)
+                strands.append(Strand(workgroup, symbols, meetings, self.program, self.stop_at))
+        _run(cluster, strands, order)
+        return clocks.now
 
 
 def strands_of(kernel: Kernel) -> int:

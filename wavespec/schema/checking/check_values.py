@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, name_hints, quote
+from wavespec.ir.dtype import DTYPES
 from wavespec.schema.checking.check_scalars import refuse_fraction
 from wavespec.schema.language.dtypes import fits, is_float
 from wavespec.schema.language.expressions import PLACES, Call, EvaluationError, Expression, Name
@@ -13,12 +14,11 @@ from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.language.values import Number, Values, bound_value, plain_number
 from wavespec.schema.resolve import NoConstantValue, UndefinedName, constant_values, part_of
 
-HOLDING = (
-    *("f64", "f32", "bf16", "f16", "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"),
-    *("i64", "i32", "i16", "i8", "u8"),
+HOLDING = tuple(
+    one.name for one in DTYPES.values() if one.bits >= 8 and one.kind != "bool" and (one.mantissa or not one.is_float)
 )
 """Types of which bounds can be said: elements have their own bytes, and a sign or an order of whole numbers."""
-MATRICES = ("f64", "f32", "bf16", "f16")
+MATRICES = tuple(one.name for one in DTYPES.values() if one.bits >= 16 and one.is_float)
 """Types that a positive definite matrix stays one in."""
 
 
