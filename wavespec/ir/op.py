@@ -245,8 +245,7 @@ def _collect(value: object, found: list[Expr]) -> None:
     if type(value) is Expr:
         found.append(value)
     elif isinstance(value, tuple):
-        items: tuple[object, ...] = value
-        for item in items:
+        for item in cast("tuple[object, ...]", value):
             _collect(item, found)
 
 
