@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Final, TypeVar, dataclass_transform
 
 C = TypeVar("C")
-_REPLACED: Final = "_replaced"
+_FIELDS: Final = "_fields"
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -18,20 +18,19 @@ def node(described: type[C]) -> type[C]:
     call: lowering makes nodes, and took a twentieth longer.
     """
     made = dataclass(slots=True, unsafe_hash=True)(described)
-    setattr(made, _REPLACED, _replaced(made))
+    names = [field.name for field in fields(made) if field.init]
+    setattr(made, _FIELDS, (attrgetter(*names), {name: place for place, name in enumerate(names)}))
     return made
 
 
 def replace(of: C, /, **changes: Any) -> C:
-    """`dataclasses.replace` of a node, in a third of the time: passes change operations more than they make any."""
-    return getattr(of, _REPLACED)(**changes)
+    """`dataclasses.replace` of a node, in less than half of the time: passes change operations more than they make any.
 
-
-def _replaced(kind: type[Any]) -> Callable[..., Any]:
-    """A method that makes a node with some fields of another, written out as dataclasses write ``__init__``."""
-    names = [field.name for field in fields(kind) if field.init]
-    given = ", ".join(f"{name}=_same" for name in names)
-    values = ", ".join(f"self.{name} if {name} is _same else {name}" for name in names)
-    scope: dict[str, Any] = {"_kind": kind, "_same": object()}
-    exec(f"def replaced(self, *, {given}):\n    return _kind({values})", scope)
-    return scope["replaced"]
+    Raises:
+        KeyError: it has no such field.
+    """
+    values_of, places = getattr(of, _FIELDS)
+    values = [*values_of(of)]
+    for name, value in changes.items():
+        values[places[name]] = value
+    return type(of)(*values)
