@@ -11,8 +11,8 @@ from tests.kernels import Subject, subjects
 from wavespec import pipeline
 from wavespec.emit.function import KernelFunction
 from wavespec.ir.kernel import Kernel
-from wavespec.pipeline import Variants, emit, emit_variants
-from wavespec.schema import KernelSpec, load
+from wavespec.pipeline import Variants, emit, emit_variants, spec_digest
+from wavespec.schema import KernelSpec, load, loads
 from wavespec.schema.families.load_family import load_family
 from wavespec.targets import machines
 from wavespec.targets.machine import Machine, variants
@@ -65,3 +65,12 @@ def test_what_is_written_once(name: str, functions: int, monkeypatch: pytest.Mon
     variants = Variants(spec(name), "cpu")
     texts = [variants.emit(machine).text for machine in CPUS.values()]
     assert len(written) == functions and len(set(texts)) == len(CPUS), "each names the features of its CPU"
+
+
+def test_the_digest_of_a_spec_is_of_what_it_says_in_its_order_and_not_of_where() -> None:
+    text = (SPECS / "conv2d_nchw.wave.yaml").read_text()
+    whole = loads(text)
+    turned = whole.model_copy(update={"tensors": dict(reversed(whole.tensors.items()))})
+    digests = [spec_digest(one) for one in (whole, loads(f"# moved\n{text}"), turned, spec("conv2d_depthwise"))]
+    assert digests[0] == digests[1]
+    assert len({*digests}) == 3

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,6 +15,11 @@ from wavespec.ir.dtype import DTYPES, DType
 from wavespec.schema.language.dtypes import DTYPES as WORDS
 
 FLOATS = [dtype for dtype in DTYPES.values() if dtype.is_float]
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda dtype: pickle.loads(pickle.dumps(dtype))])
+def test_there_is_one_of_each_name(again: Callable[[DType], DType]) -> None:
+    assert all(again(dtype) is dtype for dtype in DTYPES.values())
 
 
 def test_the_language_has_these_types_in_this_order() -> None:

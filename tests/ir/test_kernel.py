@@ -8,9 +8,11 @@ import pytest
 
 from tests.ir.kernels import F16, STEP, K, M, N, thread_kernel, tile_kernel
 from wavespec.diagnostics import Span
+from wavespec.ir import nodes
 from wavespec.ir.comparing import is_same
 from wavespec.ir.expr import const, symbol
 from wavespec.ir.kernel import Kernel, Memory, Op, TileType, VectorType, retype, rewrite
+from wavespec.ir.thread_ops import BARRIER, BIND, MMA
 
 
 def test_lookups() -> None:
@@ -55,6 +57,31 @@ def test_walk_rewrite_and_retype() -> None:
     renewed = retype(loop, {loop.body.arguments[0].name: VectorType(F16, 9)})
     assert str(renewed.body.arguments[0].type) == "f16x9"
     assert next(op for op in renewed.walk() if op.name == "mma").operands[2].type == VectorType(F16, 9)
+
+
+def test_rewriting_of_a_group_passes_by_all_others() -> None:
+    kernel, seen = thread_kernel(), list[str]()
+
+    def change(op: Op) -> tuple[Op, ...]:
+        seen.append(op.name)
+        return (op.with_(pending=1),)
+
+    without = rewrite(kernel.body, change, BARRIER)
+    assert seen == ["barrier"] * 4, "those in loops among them"
+    assert [op.name for op in replace(kernel, body=without).walk()] == [op.name for op in kernel.walk()]
+    loop = next(op for op in kernel.body if op.region)
+    assert loop.contains(MMA)
+    assert not loop.contains(BIND)
+    assert not kernel.body[0].contains(MMA)
+
+
+def test_a_node_with_other_fields_is_as_dataclasses_make_it() -> None:
+    op = next(op for op in thread_kernel().body if op.region)
+    assert nodes.replace(op, operands=(), node="x") == replace(op, operands=(), node="x")
+    assert nodes.replace(op).span is op.span
+    assert nodes.replace(op, attributes=()).symbols == frozenset(), "what is known of the one is not of the other"
+    with pytest.raises(TypeError):
+        nodes.replace(op, unknown=1)
 
 
 def test_tile_types() -> None:
