@@ -67,7 +67,7 @@ class CudaLanes(LaneOperations):
         names = [part.name for part in self.function.parts(value, [1] * value.vector.elements)]
         pairs = [unpack(self.text, name, kind.dtype, 2, "") for name in names]
         self._bytes |= dict(zip(pairs, names, strict=True))
-        if value.vector.elements % _WORD == 0:
+        if kind.dtype.is_float and value.vector.elements % _WORD == 0:  # such as are found in a table
             words = self.function.parts(value, [_WORD] * (value.vector.elements // _WORD))
             places = [(word.name, place) for word in words for place in range(_WORD)]
             self._words |= dict(zip(pairs, places, strict=True))
