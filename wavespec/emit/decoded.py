@@ -56,11 +56,11 @@ def decoded_words(text: MlirText, word: str, before: DType, after: DType, kept: 
     """The eight elements of a word, in order, as four vectors of two numbers: a code is the place of the bytes of its
     number among eight, which one instruction picks for four codes, signs aside; ``kept``: a number in a register."""
     whole, up = (text.op(f"arith.{verb} {word}, {text.constant(number, 'i32')} : i32") for verb, number in _APART)
-    tables = [[kept(one) for one in _table(before, after, byte)] for byte in (0, 1)]
+    tables = [(kept(low), kept(high)) for low, high in (_table(before, after, byte) for byte in (0, 1))]
     found = list[str]()
     for half, signs in enumerate(_SIGNS):
         places = text.op(f"arith.shrui {whole}, {text.constant(_HALF_BITS, 'i32')} : i32") if half else whole
-        lower, upper = (_picked(text, *table, places) for table in tables)
+        lower, upper = (_picked(text, low, high, places) for low, high in tables)
         sign = _picked(text, up, word, text.constant(signs, "i32"))
         sign = text.op(f"arith.andi {sign}, {text.constant(0x80808080 - (1 << 32), 'i32')} : i32")
         upper = text.op(f"arith.ori {upper}, {sign} : i32")
@@ -77,10 +77,10 @@ def _picked(text: MlirText, low: str, high: str, places: str) -> str:
     return text.op(f'llvm.call_intrinsic "llvm.nvvm.prmt"({low}, {high}, {places}) : (i32, i32, i32) -> i32')
 
 
-def _table(before: DType, after: DType, byte: int) -> list[int]:
+def _table(before: DType, after: DType, byte: int) -> tuple[int, int]:
     """One byte of the numbers that the codes without a sign stand for, in two words."""
     codes = [_encoded(code, before, after) >> 8 * byte & 255 for code in range(1 << before.bits - 1)]
-    return [int.from_bytes(codes[first : first + 4], "little") for first in (0, 4)]
+    return int.from_bytes(codes[:4], "little"), int.from_bytes(codes[4:], "little")
 
 
 def _encoded(code: int, before: DType, after: DType) -> int:
