@@ -59,8 +59,6 @@ class DistributeCopies(Pass):
         in_lane_order = copies_in_lane_order(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(COPY):
-                return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
             tensor = kernel.memory(op["source"])
             moved = _moved(op, tensor, shared) if kernel.producers and not may_be_empty(kernel, tensor) else None
@@ -74,7 +72,7 @@ class DistributeCopies(Pass):
             added.extend(symbols)
             return (changed,)
 
-        body = rewrite(kernel.body, change)
+        body = rewrite(kernel.body, change, COPY)
         return replace(kernel.with_symbols(*added), body=body)
 
 
@@ -236,7 +234,7 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     while sizes[column] % width:
         width //= 2
     if not packed and op.get("at"):
-        known = math.gcd(kernel.memory(op["source"]).shape[-1].divisor, sizes[column])
+        known = math.gcd(kernel.memory(op["source"]).shape[-1].divisor, unit)  # what lies side by side on both sides
         width = max(width, math.gcd(known, _VECTORS_OF_ROW * width))
     loops: list[tuple[Expr, Expr, Expr]] = []
     symbols: list[Expr] = []
