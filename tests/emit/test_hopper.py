@@ -193,3 +193,12 @@ def test_as_many_workgroups_run_on_a_processor_as_have_registers(consumer: int, 
     roles = f"waves: {{producers: 1, registers: {{producer: 24, consumer: {consumer}}}}}"
     gemm = hopper_gemm(tile=(64, 64, 64), schedule=roles, stages=2)
     assert f"nvvm.minctasm = {workgroups} : i32" in emit(gemm.spec, NVIDIA).text
+
+
+@pytest.mark.parametrize(("consumer", "workgroups"), [(104, 2), (112, 1)])
+def test_workgroups_have_room_beside_each_other_for_what_their_lanes_start_with(consumer: int, workgroups: int) -> None:
+    """Two of 384 lanes start with 80 each, and share out 30720; 24 and twice 112 for 128 lanes are 31744, as many as
+    half of the file has."""
+    roles = f"waves: {{producers: 1, registers: {{producer: 24, consumer: {consumer}}}}}"
+    gemm = hopper_gemm(tile=(128, 64, 64), schedule=roles, stages=2)
+    assert f"nvvm.minctasm = {workgroups} : i32" in emit(gemm.spec, NVIDIA).text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wavespec.emit.decoded import CODES, byte_of, decoded_pair, has_codes
+from wavespec.emit.decoded import CODES, byte_of, decoded_pair, decoded_words, has_codes, has_table
 from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.registers import Part, vector_type
@@ -12,6 +12,8 @@ from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
 
+_WORD = 4
+"""Bytes of a register."""
 _FEW = 4
 """Elements that are compared one by one sooner than all at once."""
 
@@ -23,18 +25,23 @@ class CudaLanes(LaneOperations):
         super().__init__(function)
         self._bytes: dict[str, str] = {}
         """Of two elements that share a byte, that byte."""
-        self._mask = ""
+        self._words: dict[str, tuple[str, int]] = {}
+        """Of those that are a part of a word, that word and which of its pairs they are."""
+        self._decoded: dict[tuple[str, str], list[str]] = {}
+        """The pairs that a word was decoded to, by the word and the type."""
+        self._numbers: dict[int, str] = {}
 
-    def _codes(self) -> str:
-        """`CODES`, made once of a size of the call: the assembler writes a number that it knows into every instruction,
-        which then takes no other."""
-        if not self._mask:
-            self._mask = self.text.op(f"arith.constant {CODES} : i32", depth=0)
+    def _kept(self, number: int) -> str:
+        """A number of 32 bits in a register, made once of a size of the call: one that the assembler knows it writes
+        into every instruction, which then takes no other, or moves there anew for each."""
+        if number not in self._numbers:
+            signed = number - (1 << 32 if number >> 31 else 0)
+            self._numbers[number] = self.text.op(f"arith.constant {signed} : i32", depth=0)
             size = next((one for one in self.indices.symbols.values() if one.bits == 32), None)
             if size is not None and size.depth == 0:  # sizes are below 2^31
-                code = f'asm_dialect = att "shr.u32 $0, $1, 31; xor.b32 $0, $0, {CODES};", "=&r,r" {size.name}'
-                self._mask = self.text.op(f"llvm.inline_asm {code} : (i32) -> i32", depth=0)
-        return self._mask
+                code = f'asm_dialect = att "shr.u32 $0, $1, 31; xor.b32 $0, $0, {number};", "=&r,r" {size.name}'
+                self._numbers[number] = self.text.op(f"llvm.inline_asm {code} : (i32) -> i32", depth=0)
+        return self._numbers[number]
 
     def native_sizes(self, dtype: DType, elements: int) -> list[int]:
         """32-bit registers: accumulators as scalars, which LLVM need not take apart, fragments as words."""
@@ -60,6 +67,10 @@ class CudaLanes(LaneOperations):
         names = [part.name for part in self.function.parts(value, [1] * value.vector.elements)]
         pairs = [unpack(self.text, name, kind.dtype, 2, "") for name in names]
         self._bytes |= dict(zip(pairs, names, strict=True))
+        if kind.dtype.is_float and value.vector.elements % _WORD == 0:  # such as are found in a table
+            words = self.function.parts(value, [_WORD] * (value.vector.elements // _WORD))
+            places = [(word.name, place) for word in words for place in range(_WORD)]
+            self._words |= dict(zip(pairs, places, strict=True))
         self.values[op.result.name] = tuple(Part(pair, 2) for pair in pairs)
 
     def emit_slice(self, op: Op) -> None:
@@ -77,8 +88,16 @@ class CudaLanes(LaneOperations):
         if not has_codes(before, after) or any(part.name not in self._bytes for part in parts):
             super().emit_cast(op)
             return
-        names = [decoded_pair(self.text, self._bytes[part.name], before, after, self._codes()) for part in parts]
-        self.values[op.result.name] = tuple(Part(name, 2) for name in names)
+        self.values[op.result.name] = tuple(Part(self._decoded_pair(part.name, before, after), 2) for part in parts)
+
+    def _decoded_pair(self, pair: str, before: DType, after: DType) -> str:
+        word, place = self._words.get(pair, ("", 0))
+        if not word or not has_table(before, after):
+            return decoded_pair(self.text, self._bytes[pair], before, after, self._kept(CODES))
+        if (word, after.name) not in self._decoded:
+            bits = self.text.op(f"llvm.bitcast {word} : vector<{_WORD}xi8> to i32")
+            self._decoded[word, after.name] = decoded_words(self.text, bits, before, after, self._kept)
+        return self._decoded[word, after.name][place]
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
         if function == "mul" and dtype.name in self.machine.packed_products:
@@ -111,7 +130,7 @@ class CudaLanes(LaneOperations):
         if not pairs:
             before = DTYPES["f4e2m1fn"]
             target = after if has_codes(before, after) else half
-            made = decoded_pair(self.text, byte_of(self.text, name), before, target, self._codes())
+            made = decoded_pair(self.text, byte_of(self.text, name), before, target, self._kept(CODES))
             return made if target is after else self.convert(made, half, after, type_, new)
         word = self.text.op(f"llvm.bitcast {name} : {old} to i16")
         code = f'asm_dialect = att "cvt.rn.f16x2.{pairs} $0, $1;", "=r,h" {word} : (i16) -> i32'

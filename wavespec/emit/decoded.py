@@ -1,6 +1,10 @@
-"""Pairs of numbers of four bits go in; the same numbers as pairs of a floating point type come out, by their bits."""
+"""Pairs and words of numbers of four bits go in; the same numbers as pairs of a floating point type come out, by their
+bits or from a table."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from math import frexp
 
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import mlir_type
@@ -33,6 +37,60 @@ def decoded_pair(text: MlirText, byte: str, before: DType, after: DType, codes: 
     on three words take one of them as a number."""
     word = text.op(f"arith.extui {byte} : i8 to i32")
     return _integers(text, word, after, codes) if before.kind == "int" else _floats(text, word, before, after)
+
+
+def has_table(before: DType, after: DType) -> bool:
+    """Whether numbers of the one type are found in a table of the bytes of the other."""
+    return has_codes(before, after) and before.is_float
+
+
+_MAGNITUDES = 0x77777777
+"""All codes of a word but their signs."""
+_SIGNS = (0xD9C8, 0xFBEA)
+"""By the half of a word: picks, of the word four bits further up and the word, the sign bit of each code for a byte."""
+_PAIRS = (0x5140, 0x7362)
+"""Pick bytes of the lower ones and the upper ones of four numbers in turns, for the first and for the last two."""
+
+
+def decoded_words(text: MlirText, word: str, before: DType, after: DType, kept: Callable[[int], str]) -> list[str]:
+    """The eight elements of a word, in order, as four vectors of two numbers: a code is the place of the bytes of its
+    number among eight, which one instruction picks for four codes, signs aside; ``kept``: a number in a register."""
+    whole, up = (text.op(f"arith.{verb} {word}, {text.constant(number, 'i32')} : i32") for verb, number in _APART)
+    tables = [(kept(low), kept(high)) for low, high in (_table(before, after, byte) for byte in (0, 1))]
+    found = list[str]()
+    for half, signs in enumerate(_SIGNS):
+        places = text.op(f"arith.shrui {whole}, {text.constant(_HALF_BITS, 'i32')} : i32") if half else whole
+        lower, upper = (_picked(text, low, high, places) for low, high in tables)
+        sign = _picked(text, up, word, text.constant(signs, "i32"))
+        sign = text.op(f"arith.andi {sign}, {text.constant(0x80808080 - (1 << 32), 'i32')} : i32")
+        upper = text.op(f"arith.ori {upper}, {sign} : i32")
+        found += [_picked(text, lower, upper, text.constant(pair, "i32")) for pair in _PAIRS]
+    return [text.op(f"llvm.bitcast {one} : i32 to vector<2x{mlir_type(after)}>") for one in found]
+
+
+_APART = (("andi", _MAGNITUDES), ("shli", 4))
+
+
+def _picked(text: MlirText, low: str, high: str, places: str) -> str:
+    """Four of the bytes of two words, each place in four bits; with the highest set, their sign bit in all bits.
+    https://docs.nvidia.com/cuda/parallel-thread-execution/#data-movement-and-conversion-instructions-prmt"""
+    return text.op(f'llvm.call_intrinsic "llvm.nvvm.prmt"({low}, {high}, {places}) : (i32, i32, i32) -> i32')
+
+
+def _table(before: DType, after: DType, byte: int) -> tuple[int, int]:
+    """One byte of the numbers that the codes without a sign stand for, in two words."""
+    codes = [_encoded(code, before, after) >> 8 * byte & 255 for code in range(1 << before.bits - 1)]
+    return int.from_bytes(codes[:4], "little"), int.from_bytes(codes[4:], "little")
+
+
+def _encoded(code: int, before: DType, after: DType) -> int:
+    """The bits in ``after`` of what a code stands for, a subnormal or a normal number."""
+    exponent, fraction = divmod(code, 1 << before.mantissa)
+    number = (fraction + (min(exponent, 1) << before.mantissa)) * 2.0 ** (
+        max(exponent, 1) - before.bias - before.mantissa
+    )
+    part, power = frexp(number)
+    return int(part * 2 * (1 << after.mantissa)) + (power - 2 + _bias(after) << after.mantissa) if number else 0
 
 
 def _integers(text: MlirText, word: str, after: DType, codes: str) -> str:

@@ -31,7 +31,7 @@ class Roles(Emitter):
         their roles leave room for."""
         roles = [op for op in self.kernel.body if op.is_(ROLE)]
         needed = sum(self.kernel.lanes * role["waves"] * role["registers"] for role in roles)
-        by_registers = self.machine.register_file // needed if needed else 1
+        by_registers = self.machine.workgroups_by_registers(needed, self.kernel.threads) if needed else 1
         return max(self.machine.workgroups_together(self.kernel.distribution.workers), by_registers)
 
     def uniform(self, wave: str) -> str:

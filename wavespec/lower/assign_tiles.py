@@ -224,7 +224,7 @@ class AssignTiles(Pass):
 
 
 def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> None:
-    """The registers of all lanes fit the machine, and sums fit those of the waves that compute."""
+    """All lanes together have no more registers than they start with, and sums fit those of the waves that compute."""
     roles = kernel.distribution.roles
     few, many = roles.registers
     if not many:
@@ -235,12 +235,14 @@ def _check_registers(kernel: Kernel, machine: Machine, products: list[tuple[Op, 
         raise RegistersNotPossible(where, why, hint)
     waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
     together = machine.workgroups_together(kernel.distribution.workers)
-    needed = kernel.lanes * (kernel.producers * few + kernel.wave_count * many) * together
-    if needed > machine.register_file:
-        free = machine.register_file // together // kernel.lanes - kernel.producers * few
+    needed = kernel.lanes * (kernel.producers * few + kernel.wave_count * many)
+    # Waves hand each other what they start with; of the file that is as much as all lanes can have alike, in steps.
+    there = machine.registers_at_launch(kernel.threads * together) * kernel.threads
+    if needed > there:
+        free = there // kernel.lanes - kernel.producers * few
         most = free // kernel.wave_count // machine.register_step * machine.register_step
         of = f" of {together} workgroups" if together > 1 else ""
-        why = f"the waves{of} would have {needed}, the machine has {machine.register_file}"
+        why = f"the waves{of} would have {needed * together}, they start with {there * together}"
         raise RegistersNotPossible(where, why, f"With {few} for a producer, the others can have {most}.")
     tiles = {split.dim: split.tile for split in kernel.distribution.workgroup}
     for op, row in products:

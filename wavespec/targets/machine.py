@@ -335,6 +335,12 @@ class Machine:
         """Registers that each lane of a workgroup starts with where its waves share out the whole register file."""
         return self.register_file // threads // self.register_step * self.register_step
 
+    def workgroups_by_registers(self, needed: int, threads: int) -> int:
+        """Workgroups that one processor has registers for, each of so many threads that share out ``needed`` of those
+        that they start with; at least one."""
+        most = self.register_file // needed
+        return next((n for n in range(most, 1, -1) if self.registers_at_launch(threads * n) * threads >= needed), 1)
+
     def instruction(self, name: str) -> MatrixInstruction | None:
         """The row called ``name``, the other way round where the name ends in ``:swapped``; None for an unknown one."""
         plain, _, swapped = name.partition(":")
