@@ -14,7 +14,7 @@ from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.thread_ops import CONSTANT, MMA
-from wavespec.targets.machine import Machine
+from wavespec.targets.machine import Machine, MatrixInstruction
 
 # Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
 _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
@@ -27,12 +27,13 @@ _SCRATCH_BYTES = 2 * _ROWS * 2 * _ROW_BYTES
 
 def uses_tiles(kernel: Kernel, machine: Machine) -> bool:
     """Whether a thread kernel multiplies in tile registers."""
-    return any(op.is_(MMA) and _is_tiled(op, machine) for op in kernel.walk())
+    return any(_tiled_row(op, machine) for op in kernel.walk())
 
 
-def _is_tiled(op: Op, machine: Machine) -> bool:
-    row = machine.instruction(op["instruction"])
-    return row is not None and row.in_tile_registers
+def _tiled_row(op: Op, machine: Machine) -> MatrixInstruction | None:
+    """The row of a product in tile registers; of anything else None."""
+    row = machine.instruction(op["instruction"]) if op.is_(MMA) else None
+    return row if row is not None and row.in_tile_registers else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,13 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Elements of a block of sums that was stored to a scratch memory."""
+    """Elements of a block of sums that was stored to a scratch memory; ``rounded_pairs`` as the row has it that they
+    are results of, or empty where some of them may be something else."""
 
     memory: str
     start: int
     dtype: DType
+    rounded_pairs: str
 
 
 class Tiles(Emitter):
@@ -105,6 +108,8 @@ class Tiles(Emitter):
         return tuple(result)
 
     def _from_scratch(self, sums: _Sums, at: int, size: int, wanted: DType) -> str:
+        if sums.rounded_pairs and wanted.name == "bf16" and size == 2 * self.lanes.width(sums.dtype):
+            return self._rounded_pair(sums, at, size)
         (buffer, type_), stored = self.buffers[sums.memory], sums.dtype
         index, before, after = (
             self.text.constant(at * stored.bytes, "index"),
@@ -118,6 +123,12 @@ class Tiles(Emitter):
         if size == 1:
             name = self.text.op(f"vector.extract {name}[0] : {mlir_type(stored)} from vector<1x{mlir_type(stored)}>")
         return name if stored == wanted else self.lanes.convert(name, stored, wanted, before, after)
+
+    def _rounded_pair(self, sums: _Sums, at: int, size: int) -> str:
+        """Two vectors as one of half the bits."""
+        low, high = (self._from_scratch(sums, start, size // 2, sums.dtype) for start in (at, at + size // 2))
+        one, both = vector_type(sums.dtype, size // 2), f"vector<{size}xbf16>"
+        return self.text.op(f'llvm.call_intrinsic "{sums.rounded_pairs}"({high}, {low}) : ({one}, {one}) -> {both}')
 
     def emit_slice(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
@@ -168,7 +179,9 @@ class Tiles(Emitter):
         head = f"scf.for {induction} = {lower} to {upper} step {step}  : i{bits} {{"
         self.text.blocks[-1] += [head, *self.function.nested(body)]
         self.text.do("}")
-        self._tiles_to_sums(op.results[0], scratch)
+        # Without a step the sums are what they were before.
+        row = next(row for inner in op.walk() if (row := _tiled_row(inner, self.machine)))
+        self._tiles_to_sums(op.results[0], scratch, row.rounded_pairs if op.operands[0].name in self.zeros else "")
 
     def _adds_up_a_block(self, op: Op) -> bool:
         """Whether a loop carries one block of sums and nothing else, which every product in it adds to, and nothing
@@ -177,7 +190,7 @@ class Tiles(Emitter):
             return False
         sums = [op.body.arguments[0].name]
         for inner in op.walk():
-            if inner.is_(MMA) and _is_tiled(inner, self.machine):
+            if _tiled_row(inner, self.machine):
                 if inner.operands[2].name != sums[-1]:
                     return False
                 sums.append(inner.result.name)
@@ -204,8 +217,8 @@ class Tiles(Emitter):
                 else:
                     self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
 
-    def _tiles_to_sums(self, value: Value, scratch: str) -> None:
-        self._keep(value, _Sums(scratch, 0, value.vector.dtype))
+    def _tiles_to_sums(self, value: Value, scratch: str, rounded_pairs: str) -> None:
+        self._keep(value, _Sums(scratch, 0, value.vector.dtype, rounded_pairs))
         pointer = self._address(_Rows(scratch, const(0), _SIDE * 4))
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
@@ -237,7 +250,7 @@ class Tiles(Emitter):
         product(1, 0)
         product(1, 1)
         if scratch:
-            self._tiles_to_sums(op.result, scratch)
+            self._tiles_to_sums(op.result, scratch, row.rounded_pairs)
         else:
             self.in_tiles = op.result.name
 
