@@ -13,7 +13,8 @@ from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.thread_ops import CONSTANT, MMA
+from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import CONSTANT, LOAD_TILE, MMA
 from wavespec.targets.machine import Machine, MatrixInstruction
 
 # Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
@@ -38,11 +39,14 @@ def _tiled_row(op: Op, machine: Machine) -> MatrixInstruction | None:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where the rows of an operand lie: bytes from the start of a memory, bytes from row to row."""
+    """Where the rows of an operand lie: bytes from the start of a memory, bytes from row to row; where ``mask`` holds,
+    ``instead``."""
 
     memory: str
     offset: Expr
-    stride: int
+    stride: Expr
+    mask: Mask = ()
+    instead: _Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,9 @@ class Tiles(Emitter):
         self._scratch("amx.left", _SCRATCH_BYTES // 2)
         self._scratch("amx.right", _SCRATCH_BYTES // 2)
         self._scratch("amx.configuration", _ROW_BYTES)
+        direct = {op["source"] for op in self.kernel.walk() if op.is_(LOAD_TILE) and op.get("source")}
         for memory in self.kernel.memories:
-            if memory.space != "global":
+            if memory.space != "global" or memory.name in direct:
                 self.pointers[memory.name] = self.text.address(*self.buffers[memory.name])
         self._configure()
 
@@ -92,7 +97,11 @@ class Tiles(Emitter):
     def emit_load_tile(self, op: Op) -> None:
         memory = self.function.memory_of(op)
         offset, size = self.function.buffered(op, memory), memory.dtype.bytes
-        self.operands[op.result.name] = _Rows(memory.name, offset * size, op["stride"] * size)
+        rows = _Rows(memory.name, offset * size, const(op["stride"] * size))
+        if op.get("source"):
+            there = _Rows(op["source"], op["source_offset"] * size, op["source_stride"] * size)
+            rows = replace(rows, mask=op["mask"], instead=there)
+        self.operands[op.result.name] = rows
 
     def _keep(self, value: Value, sums: _Sums) -> None:
         """Have a value read from the scratch memory where it is used."""
@@ -209,20 +218,20 @@ class Tiles(Emitter):
         zero, known = value.name in self.zeros, self.sums.get(value.name)
         if known is None and not zero:
             self._spill(value, scratch)
-        pointer = "" if zero else self._address(_Rows(known.memory if known else scratch, const(0), _SIDE * 4))
+        pointer = "" if zero else self.pointers[known.memory if known else scratch]
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
                 if zero:
                     self.text.do(f'llvm.call_intrinsic "llvm.x86.tilezero"({self._number(tile)}) : (i8) -> ()')
                 else:
-                    self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
+                    self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums())
 
     def _tiles_to_sums(self, value: Value, scratch: str, rounded_pairs: str) -> None:
         self._keep(value, _Sums(scratch, 0, value.vector.dtype, rounded_pairs))
-        pointer = self._address(_Rows(scratch, const(0), _SIDE * 4))
+        pointer = self.pointers[scratch]
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
-                self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
+                self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums())
 
     def emit_mma(self, op: Op) -> None:
         """``sums[i][j] += left[i] · right[j]``, each operand tile loaded right before its first use."""
@@ -234,19 +243,21 @@ class Tiles(Emitter):
         scratch = "" if self.in_tiles == acc.name else self._block_of(op.result)
         if scratch:
             self._sums_to_tiles(acc, scratch)
-        left, right = self._rows(a, "amx.left", _ROW_BYTES), self._rows(b, "amx.right", 2 * _ROW_BYTES)
-        from_left, from_right = self._address(left), self._address(right)
+        left, left_stride = self._address(self._rows(a, "amx.left", _ROW_BYTES))
+        right, right_stride = self._address(self._rows(b, "amx.right", 2 * _ROW_BYTES))
 
         def product(i: int, j: int) -> None:
             tiles = ", ".join(self._number(tile) for tile in (_SUMS[i][j], _LEFT[i], _RIGHT[j]))
             self.text.do(f'llvm.call_intrinsic "{intrinsic}"({tiles}) : (i8, i8, i8) -> ()')
 
-        self._move("tileloadd64", _LEFT[0], from_left, 0, left.stride)
-        self._move("tileloadd64", _RIGHT[0], from_right, 0, right.stride)
+        self._move("tileloadd64", _LEFT[0], left, 0, left_stride)
+        self._move("tileloadd64", _RIGHT[0], right, 0, right_stride)
         product(0, 0)
-        self._move("tileloadd64", _RIGHT[1], from_right, _ROW_BYTES, right.stride)
+        self._move("tileloadd64", _RIGHT[1], right, _ROW_BYTES, right_stride)
         product(0, 1)
-        self._move("tileloadd64", _LEFT[1], from_left, _ROWS * left.stride, left.stride)
+        half = self.text.op(f"arith.muli {left_stride}, {self.text.constant(_ROWS, 'i64')} : i64")
+        left = self.text.op(f"arith.addi {left}, {half} : i64")
+        self._move("tileloadd64", _LEFT[1], left, 0, left_stride)
         product(1, 0)
         product(1, 1)
         if scratch:
@@ -260,7 +271,7 @@ class Tiles(Emitter):
         """Where an operand lies; one that was not staged is put into the scratch memory."""
         if operand.name not in self.operands:
             self._spill(operand, scratch)
-            return _Rows(scratch, const(0), stride)
+            return _Rows(scratch, const(0), const(stride))
         return self.operands[operand.name]
 
     def _spill(self, value: Value, scratch: str) -> None:
@@ -278,17 +289,26 @@ class Tiles(Emitter):
         self.buffers[name] = local_memory(self.text, space, "i8", depth)
         self.pointers[name] = self.text.address(*self.buffers[name], depth=depth)
 
-    def _address(self, rows: _Rows) -> str:
-        offset = self.indices.integer(rows.offset, 64)
-        return self.text.op(f"arith.addi {self.pointers[rows.memory]}, {offset} : i64")
+    def _address(self, rows: _Rows) -> tuple[str, str]:
+        """Of the first row, and bytes from row to row."""
+        offset, stride = (self.indices.integer(number, 64) for number in (rows.offset, rows.stride))
+        address = self.text.op(f"arith.addi {self.pointers[rows.memory]}, {offset} : i64")
+        if rows.instead is None:
+            return address, stride
+        holds, pairs = self.indices.holds(rows.mask), zip(self._address(rows.instead), (address, stride), strict=True)
+        there, apart = (self.text.op(f"arith.select {holds}, {one}, {other} : i64") for one, other in pairs)
+        return there, apart
 
-    def _move(self, verb: str, tile: int, address: str, offset: int, stride: int) -> None:
+    def _row_of_sums(self) -> str:
+        return self.text.constant(_SIDE * 4, "i64")
+
+    def _move(self, verb: str, tile: int, address: str, offset: int, stride: str) -> None:
         """Load or store one tile."""
         if offset:
             address = self.text.op(f"arith.addi {address}, {self.text.constant(offset, 'i64')} : i64")
         pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
         self.text.do(
-            f'llvm.call_intrinsic "llvm.x86.{verb}"({self._number(tile)}, {pointer}, {self.text.constant(stride, "i64")}) : (i8, !llvm.ptr, i64) -> ()'
+            f'llvm.call_intrinsic "llvm.x86.{verb}"({self._number(tile)}, {pointer}, {stride}) : (i8, !llvm.ptr, i64) -> ()'
         )
 
     def _number(self, tile: int) -> str:

@@ -30,6 +30,7 @@ from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.scale_products import ScaleProducts
 from wavespec.lower.separate_operands import SeparateOperands
+from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
@@ -86,6 +87,7 @@ PASSES: tuple[Pass, ...] = (
     RoundCopies(),
     PipelineLoops(),
     SerializeWaves(),
+    ReadInPlace(),
     FetchAhead(),
     ShortenSums(),
     HoistInvariants(),

@@ -24,13 +24,17 @@ def dim_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
     splits = (*resolved.workgroup, *resolved.loops, *resolved.waves, *resolved.vectors)
     named = {split.dim for split in splits}.union(*(one.shape for one in resolved.computation.tensors.values()))
     for name, same in _followed(resolved, sizes):
-        if name in named:
-            continue
         own = sizes[name]
-        is_as_promised = same.divisor % own.divisor == 0 and (same.low or 0) >= (own.low or 0)
+        is_as_promised = same.divisor % own.divisor == 0 and _is_within(same, own)
         if same.kind in ("symbol", "const") and is_as_promised:
             sizes[name] = same
     return sizes
+
+
+def _is_within(size: Expr, promised: Expr) -> bool:
+    """Whether all that a size may be is what is promised of another."""
+    least = (size.low or 0) >= (promised.low or 0)
+    return least and size.high is not None and promised.high is not None and size.high <= promised.high
 
 
 def smallest_sizes(resolved: ResolvedKernel) -> dict[str, int]:
