@@ -224,7 +224,9 @@ class Tiles(Emitter):
                 if zero:
                     self.text.do(f'llvm.call_intrinsic "llvm.x86.tilezero"({self._number(tile)}) : (i8) -> ()')
                 else:
-                    self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums())
+                    self._move(
+                        "tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums()
+                    )
 
     def _tiles_to_sums(self, value: Value, scratch: str, rounded_pairs: str) -> None:
         self._keep(value, _Sums(scratch, 0, value.vector.dtype, rounded_pairs))

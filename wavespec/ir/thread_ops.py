@@ -163,8 +163,8 @@ PREFETCH: Final = _declare("prefetch", "->", "a hint that this lane soon accesse
 LOAD_TILE: Final = _declare(
     "load_tile",
     "-> T x (r·c)",
-    "`rows` of `columns` consecutive elements, `stride` elements apart; where `mask` holds, of the memory `source`, from "
-    "`source_offset` on, `source_stride` apart",
+    "`rows` of `columns` consecutive elements, `stride` elements apart; where `mask` holds, of the memory `source`, "
+    "from `source_offset` on, `source_stride` apart",
     Trait.READS_MEMORY,
     results=1,
     attributes={

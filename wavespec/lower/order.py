@@ -26,11 +26,11 @@ from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.scale_products import ScaleProducts
 from wavespec.lower.separate_operands import SeparateOperands
-from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.serialize_waves import SerializeWaves
 from wavespec.lower.share_results import ShareResults
 from wavespec.lower.shift_rows import ShiftRows
