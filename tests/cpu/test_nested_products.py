@@ -96,6 +96,31 @@ graph:
         - acc: {{mma: [w, v_tile, acc]}}
   - {{write: keys.acc, to: o}}
 """
+PART_OF_ROWS = f"""{HEAD}dims: {{H: {{}}, N: {{}}, D: {{value: 128}}, E: {{value: 64}}, R: {{value: 64}}}}
+tensors:
+  q: {{shape: [H, R], dtype: bf16}}
+  latent: {{shape: [N, D], dtype: bf16}}
+  o: {{shape: [H, E], dtype: f32, role: output}}
+constraints:
+  - {{workgroup: H, tile: 16, axis: 0}}
+  - {{workgroup: E, tile: 64, axis: 1}}
+  - {{tiling: N, tile: 32}}
+  - {{hardware: {{mma: auto}}}}
+graph:
+  - q_tile: {{read: q}}
+  - nothing: {{register: [H, E], dtype: f32, value: 0}}
+  - steps:
+      iterate: N
+      carry: {{acc: nothing}}
+      body:
+        - keys: {{read: latent, dims: [N, R], at: {{D: R + 64}}}}
+        - values: {{read: latent, dims: [N, E], at: {{D: E}}}}
+        - none: {{register: [H, N], dtype: f32, value: 0}}
+        - s: {{mma: [q_tile, keys, none]}}
+        - w: bf16(s)
+        - acc: {{mma: [w, values, acc]}}
+  - {{write: steps.acc, to: o}}
+"""
 
 
 @pytest.mark.parametrize(
@@ -104,8 +129,9 @@ graph:
         (ROW_VALUES, ((40, 32), (70, 32), (40,))),
         (STAGED_ROW_VALUES, ((130, 48), (70, 48), (70, 70), (130,))),
         (LOOP_IN_LOOP, ((100, 300), (140, 300), (140, 130))),
+        (PART_OF_ROWS, ((5, 64), (45, 128))),
     ],
-    ids=["row values", "staged, with row values", "a loop in a loop"],
+    ids=["row values", "staged, with row values", "a loop in a loop", "two parts of a row, in panels"],
 )
 @pytest.mark.parametrize("whole", [True, False])
 def test_results_are_those_of_the_reference(text: str, shapes: tuple[tuple[int, ...], ...], whole: bool) -> None:

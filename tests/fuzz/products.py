@@ -50,12 +50,18 @@ def product(random: Random, whole: bool) -> RandomSpec:
 
 
 def chain(random: Random, whole: bool) -> RandomSpec:
-    """Two chained products: ``o[M, E] = sum over N of f(q[M, D] · k[N, D]) · v[N, E]``, and the largest of each row of f."""
+    """Two chained products: ``o[M, E] = sum over N of f(q[M, D] · k[N, D]) · v[N, E]``, and the largest of each row of f.
+
+    Some read a part of wider values, ``v[N, first + E]``.
+    """
     dtype, graph, batch = random.choice(("f16", "bf16", "f32")), Graph(random, whole), batch_of(random)
+    depth, m, n, e = random.choice((16, 32)), random.choice((32, 64)), random.choice((16, 32)), random.choice((32, 64))
+    part = (random.choice((0, 32, 64)), e * random.choice((1, 2))) if random.random() < 0.3 else None
+    read = f"{{read: v, dims: [{', '.join(batch + 'NE')}], at: {{W: E + {part[0]}}}}}" if part else "{read: v}"
     queries = graph.op("{read: q}")
     nothing, lowest = graph.register(batch + "ME", "f32", 0), graph.register(batch + "M", "f32", -100)
     with graph.loop("keys", "N", {"acc": nothing, "top": lowest}):
-        keys, values = graph.op("{read: k}"), graph.op("{read: v}")
+        keys, values = graph.op("{read: k}"), graph.op(read)
         none = graph.register(batch + "MN", "f32", 0)
         scores = Value(graph.op(f"{{mma: [{queries}, {keys}, {none}]}}"), batch + "MN", "f32", 9 * 32 if whole else 10)
         made = graph.some([scores], "f32", 3)[-1]
@@ -66,10 +72,8 @@ def chain(random: Random, whole: bool) -> RandomSpec:
     result = graph.op('"keys.acc + keys.top"')
     graph.op(f"{{write: {result}, to: o}}", name=False)
     space = random.choice(("shared", "shared", "global"))
-    depth, m, n, e = random.choice((16, 32)), random.choice((32, 64)), random.choice((16, 32)), random.choice((32, 64))
-    tensors = declared(
-        {"q": batch + "MD", "k": batch + "ND", "v": batch + random.choice(("NE", "EN"))}, dtype, space=space
-    )
+    shape = random.choice(("NE", "EN")).replace("E", "W" if part else "E")
+    tensors = declared({"q": batch + "MD", "k": batch + "ND", "v": batch + shape}, dtype, space=space)
     tensors += declared({"o": batch + "ME"}, "f32", output=True)
     constraints = [
         f"workgroup: M, tile: {m}, axis: 0",
@@ -80,12 +84,14 @@ def chain(random: Random, whole: bool) -> RandomSpec:
         "hardware: {mma: auto}",
         *(f"workgroup: {dim}, tile: 1, axis: 2" for dim in batch),
     ]
-    dims = ", ".join([*(f"{dim}: {{}}" for dim in batch + "MNE"), f"D: {{max: {depth}}}"])
+    columns = f"E: {{value: {part[1]}}}, W: {{value: {part[0] + part[1] + 64}}}" if part else "E: {}"
+    dims = ", ".join([*(f"{dim}: {{}}" for dim in batch + "MN"), columns, f"D: {{max: {depth}}}"])
     sizes = (
         {"M": 35, "N": 40, "D": depth, "E": 33},
         {"M": 3, "N": 1, "D": 5, "E": 1},
         {"M": 2, "N": 0, "D": 7, "E": 9},
     )
-    sizes = tuple(one | dict.fromkeys(batch, 2) for one in sizes)
+    fixed = {"E": part[1], "W": sum(part) + 64} if part else {}
+    sizes = tuple(one | fixed | dict.fromkeys(batch, 2) for one in sizes)
     schedule = random.choice(("", "{stages: 1}", "{stages: 2}"))
     return RandomSpec(spec_text(f"{{{dims}}}", tensors, constraints, graph, schedule), whole, sizes)

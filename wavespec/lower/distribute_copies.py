@@ -236,7 +236,7 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     while sizes[column] % width:
         width //= 2
     if not packed and op.get("at"):
-        known = math.gcd(kernel.memory(op["source"]).shape[-1].divisor, sizes[column])
+        known = math.gcd(kernel.memory(op["source"]).shape[-1].divisor, unit)  # what lies side by side on both sides
         width = max(width, math.gcd(known, _VECTORS_OF_ROW * width))
     loops: list[tuple[Expr, Expr, Expr]] = []
     symbols: list[Expr] = []
