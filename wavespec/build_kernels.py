@@ -12,7 +12,7 @@ from pathlib import Path
 from wavespec.cache import CompileCache
 from wavespec.emit.compiler import CompilerFailure
 from wavespec.part_cache import get_part, put_part
-from wavespec.pipeline import build_part, emit_variant, join_cases, join_variants, part_key
+from wavespec.pipeline import build_part, emit_variant, join_cases, join_variants, part_key, spec_digest
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.manifest import unpack_artifact
 from wavespec.schema import KernelSpec
@@ -97,8 +97,9 @@ class _Part:
 def _parts(spec: KernelSpec, target: str, code: bool) -> list[list[_Part]]:
     """By case, and by variant of the target."""
     return [
-        [_Part(case.spec, machine, part_key(case.spec, machine, code=code)) for machine in machines(target)]
+        [_Part(case.spec, machine, part_key(digest, machine, code=code)) for machine in machines(target)]
         for case in cases_for_target(spec, target)
+        for digest in (spec_digest(case.spec),)
     ]
 
 

@@ -16,7 +16,7 @@ from itertools import chain, groupby
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.diagnostics import Diagnostic, WavespecError, enumeration
-from wavespec.pipeline import Variants, part_key
+from wavespec.pipeline import Variants, part_key, spec_digest
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import in_case
 from wavespec.schema.resolve import TargetCase, cases_for_target, is_for, targets_of
@@ -33,10 +33,12 @@ class Part:
 
     case: TargetCase
     machine: Machine
+    digest: str
+    """`spec_digest` of the case, which all machines share."""
 
     @cached_property
     def key(self) -> str:
-        return cache_key({"checked": part_key(self.case.spec, self.machine)})
+        return cache_key({"checked": part_key(self.digest, self.machine)})
 
 
 def check_builds(
@@ -64,10 +66,11 @@ def check_builds(
 def _parts(spec: KernelSpec, targets: Sequence[str]) -> list[Part]:
     wanted = [target for target in targets or targets_of(spec) if is_for(spec, target)]
     return [
-        Part(case, machine)
+        Part(case, machine, digest)
         for target in wanted
         # The kernel for all sizes comes first: what is wrong with it is no mistake of a case.
         for case in reversed(cases_for_target(spec, target))
+        for digest in (spec_digest(case.spec),)
         for machine in machines(target)
     ]
 

@@ -109,7 +109,7 @@ def test_the_last_emitter_that_knows_an_operation_writes_it_and_runs_come_first(
     function = Function(replace(kernel(AMD, []), body=body), AMD, "#layout", 32)
     first, last = Noted(function, "first"), Noted(function, "last")
     function.use(first, last)
-    function.runs.append(first.run)
+    function.together(first.run, ASYNC_COMMIT)
     lines = [line.removesuffix(" loc(unknown)").strip() for line in function.write().text.splitlines()]
     assert lines[1:-2] == ["begin first", "begin last", "last", "pair", "single", "end first", "end last"]
 

@@ -15,6 +15,7 @@ from tests.fuzz.judge import SECONDS, time_limit
 from tests.fuzz.mutations import nodes, parent
 from wavespec.check_builds import Part, problems
 from wavespec.diagnostics import WavespecError
+from wavespec.pipeline import spec_digest
 from wavespec.schema import loads
 from wavespec.schema.resolve import cases_for_target, targets_of
 from wavespec.targets.machine import machines
@@ -54,7 +55,7 @@ def judge_text(text: str) -> str:
             cases = cases_for_target(spec, target)
         # Variants of a machine differ in instructions: the last one is what most people have.
         for case in cases[-2:]:
-            part = Part(case, machines(target)[-1])
+            part = Part(case, machines(target)[-1], spec_digest(case.spec))
             if (key := part.key) in BUILDS:
                 built += 1
                 continue

@@ -7,6 +7,7 @@ import json
 import re
 import tempfile
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,9 @@ def compile_module(
     return _cached(_Asked(text, True, intermediates, phase), cache)
 
 
+@cache
 def compiler_version() -> str:
-    """Version of the compiler package, for cache keys."""
+    """Version of the compiler package, for cache keys; its metadata is read once."""
     from importlib.metadata import version
 
     return version(_PACKAGE)

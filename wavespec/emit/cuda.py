@@ -17,7 +17,7 @@ from wavespec.emit.scheduling import LeftToTheCompiler
 from wavespec.emit.shared_divisor import SharedDivisors
 from wavespec.emit.store_runs import StoreRuns
 from wavespec.ir.kernel import Op
-from wavespec.ir.thread_ops import MMA, MMA_ASYNC
+from wavespec.ir.thread_ops import ELEMENTWISE, MMA, MMA_ASYNC, ROLE, STORE
 
 # How an instruction family is emitted, and whether it takes its operands as 32-bit words.
 _PRODUCTS = {
@@ -42,11 +42,11 @@ def use_cuda(function: Function) -> None:
     if not any(op.is_(MMA, MMA_ASYNC) for op in function.kernel.walk()):  # sums of products leave no room for two forms
         divisors = SharedDivisors(function, lanes)
         function.use(divisors)
-        function.runs.append(divisors.run)
+        function.together(divisors.run, ELEMENTWISE)
     if roles:
         function.use(BulkCopies(function, memory), roles, AsyncProducts(function, lanes, memory))
-        function.runs.append(roles.run)
-    function.runs.append(StoreRuns(function, memory.forms).run)
+        function.together(roles.run, ROLE)
+    function.together(StoreRuns(function, memory.forms).run, STORE)
 
 
 class CudaFrame(Emitter):

@@ -9,8 +9,9 @@ from functools import cache
 
 from wavespec.emit.indices import Indices
 from wavespec.emit.memory_to_bytes import memory_to_bytes
-from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.mlir_text import MlirText, indented
 from wavespec.emit.registers import Parts, resized
+from wavespec.ir.declarations import Group
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Memory, Op, Value
 from wavespec.ir.names import dim_of_size, scalar_name
@@ -38,6 +39,10 @@ class KernelFunction:
     assumptions: tuple[Assumption, ...]
 
 
+Run = Callable[[Sequence[Op], int], int]
+"""What writes operations together from some place on, and says where they end: there, if it writes none."""
+
+
 class Function:
     """A function that is being written: which emitter writes what, and what all of them share.
 
@@ -60,8 +65,9 @@ class Function:
         """Of values that registers do not hold: what reads them, in parts of these sizes or of those that suit it."""
         self.emitters: list[Emitter] = []
         self.methods: dict[str, Callable[[Op], None]] = {}
-        self.runs: list[Callable[[Sequence[Op], int], int]] = []
-        """What writes operations together from some place on, and says where they end: there, if it writes none."""
+        self.memories = {memory.name: memory for memory in self.kernel.memories}
+        self.runs: dict[str, list[Run]] = {}
+        """By the name of the operation that they begin with."""
         self.attributes: list[str] = []
         self.shared_bytes = 0
         self.tensor_maps: list[TensorMap] = []
@@ -72,6 +78,11 @@ class Function:
         for emitter in emitters:
             self.emitters.append(emitter)
             self.methods |= {name: getattr(emitter, f"emit_{name}") for name in emitter.operations()}
+
+    def together(self, run: Run, first: Group) -> None:
+        """Have operations from one of ``first`` on written by ``run``, where that writes any."""
+        for name in first.names:
+            self.runs.setdefault(name, []).append(run)
 
     def write(self) -> KernelFunction:
         """Emit everything."""
@@ -87,8 +98,8 @@ class Function:
         for emitter in self.emitters:
             emitter.end()
         # They know the function: nobody has to look for the cycle.
-        self.emitters, self.methods, self.runs, self.elsewhere = [], {}, [], {}
-        name, body = self.kernel.name, "\n".join("  " + line for line in [*self.text.lines(), "return"])
+        self.emitters, self.methods, self.runs, self.elsewhere = [], {}, {}, {}
+        name, body = self.kernel.name, indented("\n".join([*self.text.lines(), "return"]), 2)
         text = f"func.func @{name}() attributes {{{', '.join(self.attributes)}}} {{\n{body}\n}}"
         beside = tuple(self.tensor_maps), tuple(self.assumptions)
         return KernelFunction(name, text, tuple(self.text.location_lines()), self.shared_bytes, *beside)
@@ -130,7 +141,7 @@ class Function:
         while at < len(ops):
             op, start = ops[at], at
             self.text.span = op.span
-            for run in self.runs:
+            for run in self.runs.get(op.name, ()):
                 at = run(ops, start)
                 if at > start:
                     break
@@ -147,7 +158,10 @@ class Function:
         """The registers of a value in parts of the given sizes."""
         if value.name in self.elsewhere:
             return self.elsewhere[value.name](value, sizes)
-        return resized(self.text, self.values[value.name], value.vector.dtype, sizes)
+        parts = self.values[value.name]
+        if len(parts) == len(sizes) == 1:  # all of the registers both times
+            return parts
+        return resized(self.text, parts, value.vector.dtype, sizes)
 
     def held(self, value: Value) -> Parts:
         """The registers of a value in the parts that they are in."""
@@ -168,7 +182,7 @@ class Function:
         return [memory for memory in self.kernel.memories if memory.space == "global"]
 
     def memory_of(self, op: Op) -> Memory:
-        return self.kernel.memory(op["memory"])
+        return self.memories[op["memory"]]
 
     def buffered(self, op: Op, memory: Memory) -> Expr:
         """Element offset including the rotation."""

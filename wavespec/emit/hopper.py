@@ -42,8 +42,6 @@ class Roles(Emitter):
         return self.wave
 
     def run(self, ops: Sequence[Op], start: int) -> int:
-        if not ops[start].is_(ROLE):
-            return start
         roles = list(takewhile(lambda op: op.is_(ROLE), ops[start:]))
         self._roles(roles)
         return start + len(roles)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wavespec.emit.mlir_text import indented
 from wavespec.ir.strided import offset_of, stride_of
 from wavespec.runtime.artifact import DTYPE_BYTES, PACKED, KernelArtifact, TensorParameter
 from wavespec.runtime.size_expr import SizeExpr
@@ -72,14 +73,14 @@ module attributes {{stream.affinity.default = #hal.device.affinity<@{_DEVICE}>}}
   util.global private @{_DEVICE} = #hal.device.target<"{device}", [{_TARGET}]> : !hal.device
   hal.executable private @{EXECUTABLE} {{
     hal.executable.variant public @{_VARIANT} target({_TARGET}) {{
-{_indented(_export(interface), 6)}
+{indented(_export(interface), 6)}
       builtin.module {{
-{_indented(function, 8)}
-{_indented(_dispatch_config(interface), 8)}
+{indented(function, 8)}
+{indented(_dispatch_config(interface), 8)}
       }}
     }}
   }}
-{_indented(_host_function(interface), 2)}
+{indented(_host_function(interface), 2)}
 }}
 """
 
@@ -92,9 +93,9 @@ def executable_module(interface: KernelArtifact, kernel: str, target: str) -> st
     return f"""{aliases}module {{
   hal.executable public @{EXECUTABLE} {{
     hal.executable.variant public @{_VARIANT} target({target}) {{
-{_indented(_export(interface), 6)}
+{indented(_export(interface), 6)}
       builtin.module {{
-{_indented(function, 8)}
+{indented(function, 8)}
       }}
     }}
   }}
@@ -107,13 +108,13 @@ def _export(interface: KernelArtifact) -> str:
     layout, types = pipeline_layout(interface), "(index, index, index)"
     head = f"hal.executable.export public @{interface.entry_point} ordinal(0) layout({layout})"
     count = f"count({_workload(interface)}) -> {types}"
-    return f"{head} {count} {{\n{_indented(_grid(interface, 'hal.return'), 2)}\n}}"
+    return f"{head} {count} {{\n{indented(_grid(interface, 'hal.return'), 2)}\n}}"
 
 
 def _dispatch_config(interface: KernelArtifact) -> str:
     """The same beside the function, where the compiler keeps it once it has chosen what to do with that."""
     body = f"^bb0({_workload(interface)}):\n{_grid(interface, 'iree_codegen.yield')}"
-    return f"iree_codegen.dispatch_config @{interface.entry_point} {{\n{_indented(body, 2)}\n}}"
+    return f"iree_codegen.dispatch_config @{interface.entry_point} {{\n{indented(body, 2)}\n}}"
 
 
 def _workload(interface: KernelArtifact) -> str:
@@ -164,7 +165,7 @@ def _host_function(interface: KernelArtifact) -> str:
             f"util.optimization_barrier %result{number} : !hal.buffer",
         ]
     head = f"util.func public @{interface.entry_point}({', '.join(arguments)}) {{\n"
-    return head + _indented("\n".join([*body.lines, "util.return"]), 2) + "\n}"
+    return head + indented("\n".join([*body.lines, "util.return"]), 2) + "\n}"
 
 
 def _dims(interface: KernelArtifact) -> dict[str, str]:
@@ -261,9 +262,3 @@ def _split_aliases(kernel: str) -> tuple[str, str]:
     while kernel.startswith(("#", "!"), end):
         end = kernel.index("\n", end) + 1
     return kernel[:end], kernel[end:-1]
-
-
-def _indented(text: str, spaces: int) -> str:
-    """Every line behind so many spaces; no line of MLIR is empty."""
-    margin = " " * spaces
-    return margin + text.replace("\n", "\n" + margin)

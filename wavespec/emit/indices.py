@@ -4,7 +4,7 @@ computed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -40,7 +40,10 @@ class Indices:
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
         self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
+        self._constants: dict[tuple[Expr, int], Integer] = {}
         self._depths: dict[frozenset[str], int] = {}
+        self._multiplied: dict[Expr, list[Expr]] = {}
+        """By expression: its parts, products of sums of different depths multiplied out."""
         self._narrow = False
 
     def define(self, symbol: str, name: str, bits: int) -> None:
@@ -50,7 +53,7 @@ class Indices:
                 for key in [key for key in done if symbol in key[0].symbols]:
                     del done[key]
         self.symbols[symbol] = Integer(name, bits, self.text.depth)
-        self._depths.clear()
+        self._forget_depths()
 
     def open(self) -> None:
         self._done.append({})
@@ -60,7 +63,11 @@ class Indices:
         """Leave a block; what its symbols stood for outside, they stand for again."""
         self._done.pop()
         self.symbols = self._outer.pop()
+        self._forget_depths()
+
+    def _forget_depths(self) -> None:
         self._depths.clear()
+        self._multiplied.clear()
 
     def depth_of(self, symbols: frozenset[str]) -> int:
         """The number of the outermost block where all of them are known."""
@@ -85,11 +92,12 @@ class Indices:
     def index(self, expr: Expr) -> str:
         """SSA name of ``expr`` as an ``index``."""
         value = self._value(expr)
-        key = (expr, -1)
-        if key not in self._done[value.depth]:
+        key, done = (expr, -1), self._done[value.depth]
+        known = done.get(key)
+        if known is None:
             name = self.text.op(f"arith.index_cast {value.name} : {value.type} to index", value.depth)
-            self._done[value.depth][key] = Integer(name, 64, value.depth)
-        return self._done[value.depth][key].name
+            known = done[key] = Integer(name, 64, value.depth)
+        return known.name
 
     def once(self, kind: str, expr: Expr, make: Callable[[int], str]) -> str:
         """SSA name of what ``make`` writes of an expression, given the depth of the outermost block where it can be
@@ -122,7 +130,15 @@ class Indices:
         return [depths[depth] for depth in sorted(depths)]
 
     def _distributed(self, expr: Expr) -> list[Expr]:
-        """Terms of a sum, products with sums of different depths multiplied out."""
+        """Terms of a sum, products with sums of different depths multiplied out: offsets share most of them."""
+        if expr.kind == "symbol":
+            return [expr]
+        known = self._multiplied.get(expr)
+        if known is None:
+            known = self._multiplied[expr] = self._multiply(expr)
+        return known
+
+    def _multiply(self, expr: Expr) -> list[Expr]:
         if expr.kind == "sum":
             parts = [part * factor for factor, term in expr.terms() for part in self._distributed(term)]
             return [*parts, const(expr.constant_part())]
@@ -154,11 +170,12 @@ class Indices:
     def _less(self, left: Expr, right: Expr) -> tuple[str, int]:
         a, b = self._alike(left, right)
         depth = max(a.depth, b.depth)
-        key = (left - right, -2)
-        if key not in self._done[depth]:
+        key, done = (left - right, -2), self._done[depth]
+        known = done.get(key)
+        if known is None:
             name = self.text.op(f"arith.cmpi slt, {a.name}, {b.name} : i{a.bits}", depth)
-            self._done[depth][key] = Integer(name, 1, depth)
-        return self._done[depth][key].name, depth
+            known = done[key] = Integer(name, 1, depth)
+        return known.name, depth
 
     def _alike(self, left: Expr, right: Expr) -> tuple[Integer, Integer]:
         """Both in the bits of the wider one."""
@@ -172,26 +189,36 @@ class Indices:
     def _widened(self, expr: Expr, value: Integer, bits: int) -> Integer:
         if value.bits == bits:
             return value
-        key = (expr, bits)
-        if key not in self._done[value.depth]:
+        key, done = (expr, bits), self._done[value.depth]
+        known = done.get(key)
+        if known is None:
             if expr.is_const:
-                return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
+                return self._constant(expr, bits)
             verb = "extsi" if bits > value.bits else "trunci"
             name = self.text.op(f"arith.{verb} {value.name} : {value.type} to i{bits}", value.depth)
-            self._done[value.depth][key] = Integer(name, bits, value.depth)
-        return self._done[value.depth][key]
+            known = done[key] = Integer(name, bits, value.depth)
+        return known
 
     def _compute(self, expr: Expr, bits: int) -> Integer:
-        if expr.is_const:
-            return Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
-        if expr.kind == "symbol":
+        kind = expr.kind
+        if kind == "const":
+            return self._constant(expr, bits)
+        if kind == "symbol":
             return self._widened(expr, self.symbols[expr.args[0]], bits)
         depth = self.depth_of(expr.symbols)
+        key, done = (expr, bits), self._done[depth]
+        known = done.get(key)
+        if known is None:
+            name = self._sum(expr, bits, depth) if kind == "sum" else self._operation(expr, bits, depth)
+            known = done[key] = Integer(name, bits, depth)
+        return known
+
+    def _constant(self, expr: Expr, bits: int) -> Integer:
         key = (expr, bits)
-        if key not in self._done[depth]:
-            name = self._sum(expr, bits, depth) if expr.kind == "sum" else self._operation(expr, bits, depth)
-            self._done[depth][key] = Integer(name, bits, depth)
-        return self._done[depth][key]
+        known = self._constants.get(key)
+        if known is None:
+            known = self._constants[key] = Integer(self.text.constant(expr.value, f"i{bits}"), bits, 0)
+        return known
 
     def _at(self, expr: Expr, bits: int) -> Integer:
         value = self._compute(expr, 32 if self._narrow else 64 if _wide(expr) else self.narrowest)
@@ -299,6 +326,8 @@ def _fits(expr: Expr) -> bool:
     return expr.low is not None and expr.high is not None and _I32[0] <= expr.low and expr.high <= _I32[1]
 
 
+# Accesses of a tile share their checks.
+@lru_cache(maxsize=1 << 12)
 def uniform_and_varying(expr: Expr, varying: frozenset[str]) -> tuple[Expr, Expr]:
     """Split a sum into what is the same for all lanes and what is not; ``varying`` names the symbols that differ.
 

@@ -16,7 +16,7 @@ from wavespec.emit.registers import mlir_type
 from wavespec.emit.scheduling import LeftToTheCompiler
 from wavespec.emit.shared_divisor import SharedDivisors
 from wavespec.ir.kernel import Op
-from wavespec.ir.thread_ops import FOR
+from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, ELEMENTWISE, FOR, LOAD, STORE
 
 _MANY_ACCESSES = 256
 """Vectors that one step of a loop loads and stores, from which on it is a long loop."""
@@ -40,7 +40,8 @@ def use_cpu(function: Function) -> None:
         CpuAtomics(function, memory, lanes),
         products,
     )
-    function.runs += [divisors.run, memory.run]
+    function.together(divisors.run, ELEMENTWISE)
+    function.together(memory.run, LOAD | STORE | ACCUMULATE | ATOMIC)
     if uses_tiles(function.kernel, function.machine):
         function.use(Tiles(function, lanes, products, frame.buffers))
 

@@ -6,11 +6,11 @@ offset, all in units of 16 bytes; bits 63:62 the swizzle.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from wavespec.ir.expr import const
 from wavespec.ir.layout import Arrangement
+from wavespec.ir.nodes import replace
 
 _UNIT_BYTES = 16
 _ROWS = 8

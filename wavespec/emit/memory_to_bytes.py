@@ -35,7 +35,7 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
         return Value(f"{value.name}.byte{next(count)}", VectorType(_BYTE, elements))
 
     def change(op: Op) -> tuple[Op, ...]:
-        memory = op.get("memory") if op.is_(LOAD, STORE, BULK_COPY) else None
+        memory = op["memory"]
         if memory in packed and op.is_(BULK_COPY):
             return (_box_of_bytes(op, packed[memory]),)
         if memory in packed:
@@ -57,7 +57,11 @@ def memory_to_bytes(kernel: Kernel) -> Kernel:
             return replace(memory, dtype=_BYTE, shape=shape, arrangement=arranged)
         return replace(memory, dtype=_BYTE) if memory.name in flags else memory
 
-    return replace(kernel, memories=tuple(map(of_bytes, kernel.memories)), body=rewrite(kernel.body, change))
+    return replace(
+        kernel,
+        memories=tuple(map(of_bytes, kernel.memories)),
+        body=rewrite(kernel.body, change, LOAD | STORE | BULK_COPY),
+    )
 
 
 def _arranged_in_bytes(arrangement: Arrangement, memory: Memory) -> Arrangement:

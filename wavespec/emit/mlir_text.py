@@ -22,7 +22,7 @@ class TooLong(Exception):
 class MlirText:
     """Collects the lines of one function.
 
-    Blocks are open lists: while an inner block is being written, a line can still be added to a block around it, and
+    Blocks are open lists of lines, or of texts of closed blocks: while an inner block is being written, a line can still be added to a block around it, and
     lands before the operation that owns the inner block.  That is how index arithmetic finds its place outside of
     loops.
     """
@@ -154,12 +154,21 @@ class MlirText:
         self.blocks.append([])
 
     def close(self) -> list[str]:
-        return ["  " + line for line in self.blocks.pop()]
+        """What the innermost block has, as one text: lines inside several blocks are moved by the pattern of a text,
+        not each by itself."""
+        lines = self.blocks.pop()
+        return [indented("\n".join(lines), 2)] if lines else []
 
     def lines(self) -> list[str]:
         """The body of the function."""
         assert self.depth == 0, "a block was left open"
         return self.head + self.blocks[0]
+
+
+def indented(text: str, spaces: int) -> str:
+    """Every line behind so many spaces; no line of MLIR is empty."""
+    margin = " " * spaces
+    return margin + text.replace("\n", "\n" + margin)
 
 
 def _float_text(value: float, type_: str) -> str:

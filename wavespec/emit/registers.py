@@ -4,6 +4,7 @@ so."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from wavespec.emit.mlir_text import MlirText
@@ -20,12 +21,14 @@ class Part(NamedTuple):
 Parts = tuple[Part, ...]
 
 
+@cache
 def vector_type(dtype: DType, size: int) -> str:
     """MLIR type of ``size`` elements."""
     word = mlir_type(dtype)
     return word if size == 1 else f"vector<{size}x{word}>"
 
 
+@cache
 def mlir_type(dtype: DType) -> str:
     """MLIR type of one element; what has less than 16 bits is a byte for LLVM, whatever it means."""
     return "i8" if 1 < dtype.bits <= 8 else "i1" if dtype.kind == "bool" else dtype.name

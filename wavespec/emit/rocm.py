@@ -16,6 +16,7 @@ from wavespec.emit.rocm_symbols import RocmSymbols
 from wavespec.emit.store_runs import StoreRuns
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op
+from wavespec.ir.thread_ops import STORE
 
 _LARGEST_NAN = 0x7FFF0000  # of f32, that rounds to one of bf16
 _BOUNDS = {"fmax": math.inf, "fmin": -math.inf}
@@ -35,7 +36,7 @@ def use_rocm(function: Function) -> None:
     function.use(memory, Atomics(function, memory, _ATOMIC_ORDER), lanes, symbols)
     function.use(Shuffles(function, lanes.word_of_lane), Loops(function, lanes, attribute=AS_SCHEDULED))
     function.use(RocmProducts(function), RocmOrder(function, symbols))
-    function.runs.append(StoreRuns(function, memory.forms).run)
+    function.together(StoreRuns(function, memory.forms).run, STORE)
 
 
 class RocmLanes(LaneOperations):

@@ -26,7 +26,7 @@ class StoreRuns:
         self.function, self.forms = function, forms
 
     def run(self, ops: Sequence[Op], start: int) -> int:
-        if not ops[start].is_(STORE) or ops[start]["valid"] is None:
+        if ops[start]["valid"] is None:
             return start
         stop = next((at for at in range(start, len(ops)) if not self._goes_on(ops[at])), len(ops))
         stores = [op for op in ops[start:stop] if op.is_(STORE)]

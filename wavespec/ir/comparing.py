@@ -13,12 +13,14 @@ def is_same(before: Kernel, after: Kernel) -> bool:
     """Whether two kernels agree in everything, also in what operations say of the spec, which ``==`` leaves out."""
     if before is after:
         return True
-    own = (field.name for field in fields(Kernel) if field.name != "body")
     return (
-        all(getattr(before, name) == getattr(after, name) for name in own)
+        _own(before) == _own(after)
         and all(one.span is other.span for one, other in zip(before.memories, after.memories, strict=True))
         and _are_same(before.body, after.body)
     )
+
+
+_own = operator.attrgetter(*[field.name for field in fields(Kernel) if field.init and field.name != "body"])
 
 
 def key_of_attributes(op: Op) -> tuple[Hashable, ...]:

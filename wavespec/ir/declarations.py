@@ -77,6 +77,16 @@ _HOLDS: Final[Mapping[Kind, Callable[[Any], bool]]] = {
 }
 
 
+_EXACT: Final[Mapping[Kind, type]] = {
+    Kind.INTEGER: int,
+    Kind.FLAG: bool,
+    **dict.fromkeys((Kind.TEXT, Kind.MEMORY, Kind.SYMBOL), str),
+    **dict.fromkeys((Kind.EXPRESSION, Kind.EXTENT), Expr),
+    Kind.LAYOUT: Layout,
+}
+"""Types whose values are of a sort, which most are found by, without a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """``absent``: what it means that an operation lacks the attribute; none where each has it.
@@ -120,6 +130,8 @@ class Declaration(Group):
     """The attributes that every one of it has."""
     holds: Mapping[str, Callable[[Any], bool]]
     """By attribute: whether a value is of its sort."""
+    exact: Mapping[str, type]
+    """By attribute: a type whose values are."""
     naming: frozenset[str]
     """The attributes that name a memory or a symbol."""
 
@@ -165,6 +177,7 @@ class Declarations:
             region,
             frozenset(key for key, one in whole.items() if one.absent is None),
             {key: _HOLDS[one.kind] for key, one in whole.items()},
+            {key: _EXACT[one.kind] for key, one in whole.items() if one.kind in _EXACT},
             frozenset(key for key, one in whole.items() if one.kind in (Kind.MEMORY, Kind.SYMBOL)),
         )
         return declared

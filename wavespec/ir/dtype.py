@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type; ``name`` is the word used in specs and in printed IR."""
+    """One element type; ``name`` is the word used in specs and in printed IR.
+
+    There is one of each name, so that they are told apart by identity.
+    """
 
     name: str
     bits: int
@@ -67,6 +71,13 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return _named, (self.name,)
+
+
+def _named(name: str) -> DType:
+    return DTYPES[name]
 
 
 DTYPES: dict[str, DType] = {

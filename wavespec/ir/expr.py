@@ -218,7 +218,8 @@ def _order(node: Expr) -> str:
 
 
 def _pair_order(pair: tuple[int, Expr]) -> str:
-    return pair[1].order
+    node = pair[1]
+    return node.known_order or node.order
 
 
 def _linear(node: Expr) -> tuple[int, tuple[tuple[int, Expr], ...]]:

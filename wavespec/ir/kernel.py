@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from itertools import chain
 from typing import Literal
 
 from wavespec.diagnostics import Span, Where
+from wavespec.ir.declarations import Group
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const, symbol
 from wavespec.ir.expr import total as total_of
 from wavespec.ir.layout import Arrangement
 from wavespec.ir.names import wave_name
-from wavespec.ir.nodes import node
+from wavespec.ir.nodes import node, replace
 from wavespec.ir.op import Op, Region, TileType, Value, VectorType
 from wavespec.ir.op import attribute_pairs as attribute_pairs
 from wavespec.ir.quotients import joined
@@ -248,6 +249,8 @@ class Kernel:
     joined: tuple[int, ...] = ()
     present: tuple[str, ...] = ()
     scalars: tuple[tuple[str, DType], ...] = ()
+    # Passes walk over it a few times each, and most leave it as it is.
+    _all: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     def memory(self, name: str) -> Memory:
         for memory in self.memories:
@@ -310,22 +313,31 @@ class Kernel:
         """Lanes of one workgroup."""
         return (self.wave_count + self.producers) * self.lanes
 
-    def walk(self) -> Iterator[Op]:
-        return chain.from_iterable(op.walk() for op in self.body)
+    def walk(self) -> tuple[Op, ...]:
+        """All operations, in program order."""
+        known = self._all
+        if known is None:
+            known = tuple(chain.from_iterable([op.walk() for op in self.body]))
+            object.__setattr__(self, "_all", known)
+        return known
 
 
-def rewrite(ops: tuple[Op, ...], change: Callable[[Op], tuple[Op, ...]]) -> tuple[Op, ...]:
-    """Apply ``change`` to every operation, innermost first; each becomes any number of operations.
+def rewrite(ops: tuple[Op, ...], change: Callable[[Op], tuple[Op, ...]], of: Group | None = None) -> tuple[Op, ...]:
+    """Apply ``change`` to every operation, or to those ``of`` a group, innermost first; each becomes any number of
+    operations.
 
     What ``change`` gives back as it is stays the same object, up to all of ``ops``.
     """
     result: list[Op] = []
     for op in ops:
-        if op.region:
-            inside = rewrite(op.region.ops, change)
+        if op.region and (of is None or op.contains(of)):
+            inside = rewrite(op.region.ops, change, of)
             if inside is not op.region.ops:
                 op = replace(op, region=replace(op.region, ops=inside))
-        result.extend(change(op))
+        if of is None or op.name in of.names:
+            result.extend(change(op))
+        else:
+            result.append(op)
     return ops if len(result) == len(ops) and all(map(operator.is_, result, ops)) else tuple(result)
 
 

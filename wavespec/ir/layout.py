@@ -7,13 +7,12 @@ One formula serves every machine: ``coordinate[dim] = base[dim](wave, lane) + Σ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from wavespec.ir.expr import Expr, as_expr, total
 from wavespec.ir.names import name_text
-from wavespec.ir.nodes import node
+from wavespec.ir.nodes import node, replace
 
 _SLAB_BYTES, _CHUNK_BYTES = 128, 16
 
@@ -65,27 +64,13 @@ class Layout:
         """The part of the coordinate along ``dim`` that does not depend on the register."""
         return dict(self.base)[dim]
 
-    def register_offsets(self, every: int = 1) -> Iterator[dict[str, int]]:
+    def register_offsets(self, every: int = 1) -> tuple[Mapping[str, int], ...]:
         """For every register, or the first of ``every`` some, in order, its displacement along each dim."""
-        origin, fastest_first = dict.fromkeys(self.dims, 0), self.axes[::-1]
-        for register in range(0, self.elements, every):
-            offsets, rest = dict(origin), register
-            for axis in fastest_first:
-                rest, digit = divmod(rest, axis.extent)
-                if digit:
-                    for dim, stride in axis.strides:
-                        offsets[dim] += digit * stride
-            yield offsets
+        return _register_offsets(self.dims, self.axes)[::every]
 
-    def coordinates(self, every: int = 1) -> Iterator[dict[str, Expr]]:
+    def coordinates(self, every: int = 1) -> tuple[Mapping[str, Expr], ...]:
         """For every register, or the first of ``every`` some, in order, its coordinate along each dim."""
-        base = dict(self.base)
-        known: dict[tuple[str, int], Expr] = {}
-        for offsets in self.register_offsets(every):
-            for dim, offset in offsets.items():
-                if (dim, offset) not in known:
-                    known[dim, offset] = base[dim] + offset
-            yield {pair[0]: known[pair] for pair in offsets.items()}
+        return _coordinates(self.base, self.axes, every)
 
     def run_length(self, dim: str) -> int:
         """How many consecutive registers are consecutive along ``dim`` and equal in every other dim."""
@@ -126,6 +111,32 @@ class Layout:
         base = ", ".join(f"{name_text(dim)} = {expr}" for dim, expr in self.base)
         outer, inner = self.repeats, self.axes[len(self.axes) - self.inner :]
         return f"{{{base}; {_axes_text(outer)} | {_axes_text(inner)}}}"
+
+
+# Every operation on a tile asks where its elements are, and most tiles of a kernel lie alike.
+@lru_cache(maxsize=1 << 7)
+def _register_offsets(dims: tuple[str, ...], axes: tuple[RegisterAxis, ...]) -> tuple[Mapping[str, int], ...]:
+    places = [dict.fromkeys(dims, 0)]
+    for axis in axes:
+        steps = [[(dim, digit * stride) for dim, stride in axis.strides] for digit in range(axis.extent)]
+        places = [_moved(place, step) for place in places for step in steps]
+    return tuple(places)
+
+
+def _moved(place: dict[str, int], step: list[tuple[str, int]]) -> dict[str, int]:
+    moved = place.copy()
+    for dim, by in step:
+        moved[dim] += by
+    return moved
+
+
+@lru_cache(maxsize=1 << 7)
+def _coordinates(
+    base: tuple[tuple[str, Expr], ...], axes: tuple[RegisterAxis, ...], every: int
+) -> tuple[Mapping[str, Expr], ...]:
+    offsets = _register_offsets(tuple([dim for dim, _ in base]), axes)[::every]
+    along = {dim: {offset: start + offset for offset in {place[dim] for place in offsets}} for dim, start in base}
+    return tuple([{dim: along[dim][offset] for dim, offset in place.items()} for place in offsets])
 
 
 def _axes_text(axes: tuple[RegisterAxis, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from wavespec.diagnostics import Span
@@ -13,7 +13,7 @@ from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr
 from wavespec.ir.layout import Layout
 from wavespec.ir.names import name_text
-from wavespec.ir.nodes import node
+from wavespec.ir.nodes import node, replace
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -100,6 +100,7 @@ class Op:
     # Every pass asks for these of every operation that the pass before it left alone.
     _inside: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
     _symbols: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
+    _names_inside: frozenset[str] | None = field(default=None, init=False, repr=False, compare=False)
 
     def is_(self, group: Group, *others: Group) -> bool:
         """Whether it is one of these operations, as ``wavespec.ir.tile_ops`` and ``thread_ops`` declare them."""
@@ -137,7 +138,10 @@ class Op:
     @overload
     def __getitem__(self, key: keys.Table | keys.Mixed) -> Any: ...
     def __getitem__(self, key: str) -> Any:
-        return self.attribute(key)
+        for name, value in self.attributes:  # as in `attribute`, which passes would wait for at every access
+            if name == key:
+                return value
+        raise KeyError(f"'{self.name}' has no attribute '{key}'")
 
     @overload
     def get(self, key: keys.Text, default: T = ...) -> str | T: ...
@@ -173,10 +177,7 @@ class Op:
 
     def attribute(self, key: str) -> Any:
         """What ``op[key]`` is, for a key that is only known when it runs."""
-        for name, value in self.attributes:
-            if name == key:
-                return value
-        raise KeyError(f"'{self.name}' has no attribute '{key}'")
+        return self[cast("keys.Mixed", key)]
 
     @property
     def result(self) -> Value:
@@ -196,35 +197,52 @@ class Op:
         """Every index expression among the attributes, not those of operations inside."""
         found: list[Expr] = []
         for _, value in self.attributes:
-            _collect(value, found)
+            if not isinstance(value, _PLAIN):  # most are
+                _collect(value, found)
         return found
 
     @property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols in `expressions`."""
-        if self._symbols is None:
-            object.__setattr__(self, "_symbols", _NO_NAMES.union(*[expr.symbols for expr in self.expressions()]))
-        return cast("frozenset[str]", self._symbols)
+        known = self._symbols
+        if known is None:
+            known = _NO_NAMES.union(*[expr.symbols for expr in self.expressions()])
+            object.__setattr__(self, "_symbols", known)
+        return known
+
+    def contains(self, group: Group) -> bool:
+        """Whether one of the operations inside it is of the group: those of a region are looked up once."""
+        known = self._names_inside
+        if known is None:
+            known = frozenset([op.name for op in self.walk()[1:]])
+            object.__setattr__(self, "_names_inside", known)
+        return not known.isdisjoint(group.names)
 
     def walk(self) -> tuple[Op, ...]:
         """This operation and all operations inside it, in program order."""
         if self.region is None:
             return (self,)
-        if self._inside is None:
+        known = self._inside
+        if known is None:
             inside: list[Op] = []
             for op in self.region.ops:
-                inside.extend(op.walk())
-            object.__setattr__(self, "_inside", tuple(inside))
+                if op.region is None:
+                    inside.append(op)
+                else:
+                    inside += op.walk()
+            known = tuple(inside)
+            object.__setattr__(self, "_inside", known)
         # Not the operation itself, which would then never be freed without a search for cycles.
-        return (self, *cast("tuple[Op, ...]", self._inside))
+        return (self, *known)
 
 
 _NO_NAMES: Final = frozenset[str]()
+_PLAIN: Final = (str, int, float)
 
 
 def _collect(value: object, found: list[Expr]) -> None:
     """Put the expressions in a value of an attribute into `found`: no generator, as every pass asks for all of them."""
-    if isinstance(value, Expr):
+    if type(value) is Expr:
         found.append(value)
     elif isinstance(value, tuple):
         for item in cast("tuple[object, ...]", value):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from wavespec.ir.expr import Expr
-from wavespec.ir.kernel import Op, Value, attribute_pairs
+from wavespec.ir.kernel import Op, Value
+from wavespec.ir.nodes import replace
 
 
 def renamed(op: Op, names: Mapping[str, Value]) -> Op:
@@ -24,13 +24,13 @@ def renamed(op: Op, names: Mapping[str, Value]) -> Op:
 def substituted(op: Op, replacement: Mapping[str, Expr]) -> Op:
     """The operation with symbols replaced in the expressions among its attributes, inside its region as well; itself
     where it has none of them."""
-    if op.region is None and op.symbols.isdisjoint(replacement):
+    if not replacement or (op.region is None and op.symbols.isdisjoint(replacement)):
         return op
-    attributes = {key: _in_value(value, replacement) for key, value in op.attributes}
+    attributes = tuple([(key, _in_value(value, replacement)) for key, value in op.attributes])
     region = op.region
     if region:
         region = replace(region, ops=tuple(substituted(inner, replacement) for inner in region.ops))
-    return replace(op, attributes=attribute_pairs(attributes), region=region)
+    return replace(op, attributes=attributes, region=region)
 
 
 def copied(op: Op, fresh: Callable[[str], str], names: MutableMapping[str, Value]) -> Op:
@@ -39,9 +39,9 @@ def copied(op: Op, fresh: Callable[[str], str], names: MutableMapping[str, Value
     def new(values: tuple[Value, ...]) -> tuple[Value, ...]:
         for value in values:
             names[value.name] = Value(fresh(value.name), value.type)
-        return tuple(names[value.name] for value in values)
+        return tuple([names[value.name] for value in values])
 
-    operands = tuple(names.get(v.name, v) for v in op.operands)
+    operands = tuple([names.get(v.name, v) for v in op.operands])
     region = op.region
     if region:
         arguments = new(region.arguments)
@@ -61,13 +61,18 @@ def _without_unused(ops: Sequence[Op], does_nothing_else: Callable[[Op], bool], 
     """``used``: values that are used behind the operations; those that they use are added."""
     kept: list[Op] = []
     for op in reversed(ops):
-        if does_nothing_else(op) and used.isdisjoint([value.name for value in op.results]):
-            continue
+        for value in op.results:
+            if value.name in used:
+                break
+        else:
+            if does_nothing_else(op):
+                continue
         if op.region:
             used.update([value.name for value in op.region.yields])
             inside = _without_unused(op.region.ops, does_nothing_else, used)
             op = op if inside == op.region.ops else replace(op, region=replace(op.region, ops=inside))
-        used.update([value.name for value in op.operands])
+        for value in op.operands:
+            used.add(value.name)
         kept.append(op)
     return tuple(reversed(kept))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Set
 
-from wavespec.ir.declarations import Declarations, Kind
+from wavespec.ir.declarations import Declaration, Kind
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, VectorType
 from wavespec.ir.names import dim_of_size, is_operand, scalar_name, scalar_of, size_name
 from wavespec.ir.thread_ops import THREAD_OPS
@@ -89,10 +89,13 @@ class _Verifier:
 
     def _check_alone(self, op: Op) -> None:
         """Rules 0 and 3, which concern nothing around the operation."""
-        problem = _miscounted(op, self.declared)
+        declaration = self.declared.get(op.name)
+        if declaration is None:
+            raise self._wrong(op, f"there is no such operation at {self.declared.level} level")
+        problem = _miscounted(op, declaration)
         if problem is None and (op.name, id(op.attributes)) not in self.said:
-            problem = _mistaken_attribute(op, self.declared)
-            problem = problem or _unknown_name(op, self.declared, self.memories, self.symbols)
+            problem = _mistaken_attribute(op, declaration)
+            problem = problem or _unknown_name(op, declaration, self.memories, self.symbols)
         if problem is not None:
             raise self._wrong(op, problem)
 
@@ -127,11 +130,8 @@ def _still_right(kernel: Kernel, before: Kernel | None) -> tuple[Set[int], Set[t
     return set(map(id, ops)), {(op.name, id(op.attributes)) for op in ops}
 
 
-def _miscounted(op: Op, declared: Declarations) -> str | None:
+def _miscounted(op: Op, declaration: Declaration) -> str | None:
     """What it has more or less of than the operation was declared with."""
-    declaration = declared.get(op.name)
-    if declaration is None:
-        return f"there is no such operation at {declared.level} level"
     for what, (least, most), values in (
         ("operands", declaration.operands, op.operands),
         ("results", declaration.results, op.results),
@@ -144,10 +144,11 @@ def _miscounted(op: Op, declared: Declarations) -> str | None:
     return None
 
 
-def _mistaken_attribute(op: Op, declared: Declarations) -> str | None:
+def _mistaken_attribute(op: Op, declaration: Declaration) -> str | None:
     """What of the attributes is not as the operation was declared."""
-    declaration = declared[op.name]
     for key, value in op.attributes:
+        if declaration.exact.get(key) is type(value):
+            continue
         holds = declaration.holds.get(key)
         if holds is None:
             return f"it has no attribute '{key}'"
@@ -157,10 +158,9 @@ def _mistaken_attribute(op: Op, declared: Declarations) -> str | None:
     return f"it lacks '{min(missing)}'" if missing else None
 
 
-def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], symbols: Set[str]) -> str | None:
+def _unknown_name(op: Op, declaration: Declaration, memories: Collection[str], symbols: Set[str]) -> str | None:
     """A memory or a symbol that it names and the kernel does not have."""
-    declaration = declared[op.name]
-    for key, value in op.attributes:
+    for key, value in op.attributes if declaration.naming else ():
         if key not in declaration.naming:
             continue
         kind = declaration.attributes[key].kind
@@ -168,5 +168,6 @@ def _unknown_name(op: Op, declared: Declarations, memories: Collection[str], sym
             return f"memory '@{value}' does not exist"
         if kind is Kind.SYMBOL and value not in symbols:
             return f"symbol '{value}' is not declared"
-    unknown = op.symbols - symbols
-    return f"symbol '{min(unknown)}' is not declared" if unknown else None
+    if op.symbols <= symbols:
+        return None
+    return f"symbol '{min(op.symbols - symbols)}' is not declared"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, enumeration, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.layout import Layout, spread
+from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import ACROSS, CLUSTER_SUM, MMA, READ, TOPK, WRITE
 from wavespec.lower.base import Pass, written_name
 from wavespec.lower.bring_together import alike, bring_together, layout_like
@@ -113,13 +113,12 @@ def _with_staged_sums(kernel: Kernel, sums: Sequence[Layout]) -> Kernel:
     is read in place is written by the lanes that have read it."""
 
     def change(op: Op) -> tuple[Op, ...]:
-        others = op.is_(WRITE) and op.get("staged") and op.operands[0].tile.layout not in sums
-        others = others or (op.is_(WRITE) and op.get("staged") and op["memory"] in in_place)
+        others = op.get("staged") and (op.operands[0].tile.layout not in sums or op["memory"] in in_place)
         return (op.with_(staged=()) if others else op,)
 
     in_place = reads_in_place(kernel)
     before = {name for op in kernel.walk() for name in op.get("staged", ())}
-    kernel = replace(kernel, body=rewrite(kernel.body, change))
+    kernel = replace(kernel, body=rewrite(kernel.body, change, WRITE))
     unused = before - {name for op in kernel.walk() for name in op.get("staged", ())}
     return replace(kernel, memories=tuple(memory for memory in kernel.memories if memory.name not in unused))
 

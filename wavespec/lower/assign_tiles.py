@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.expr import Expr, ceildiv, const, maximum, minimum, symbol
 from wavespec.ir.kernel import Distribution, Kernel, Op, Split, TileType, Value, VectorType, retype, rewrite
 from wavespec.ir.names import wave_name
+from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import ACROSS, BIND, ITERATE, JOINED, MMA, SCAN, TAKE, TILE_OPS, TOPK
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of

@@ -109,9 +109,9 @@ class ChooseInstructions(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         def change(op: Op) -> tuple[Op, ...]:
-            return (self._choose(kernel, op, machine),) if op.is_(MMA) else (op,)
+            return (self._choose(kernel, op, machine),)
 
-        chosen = replace(kernel, body=rewrite(kernel.body, change))
+        chosen = replace(kernel, body=rewrite(kernel.body, change, MMA))
         products = [op for op in chosen.walk() if op.is_(MMA)]
         if len({op["instruction"].endswith(_SWAPPED) for op in products}) == 1 or not products:
             return chosen
@@ -119,13 +119,13 @@ class ChooseInstructions(Pass):
 
         def turn(op: Op) -> tuple[Op, ...]:
             """Products that meet in one kernel are distributed in the same way."""
-            if not op.is_(MMA) or op.result.name not in square or op["instruction"].endswith(_SWAPPED):
+            if op.result.name not in square or op["instruction"].endswith(_SWAPPED):
                 return (op,)
             if (op["n"], op["m"]) not in _ways(kernel, op, instruction_of(op, machine), (op["m"], op["n"])):
                 return (op,)
             return (op.with_(instruction=op["instruction"] + _SWAPPED),)
 
-        return replace(chosen, body=rewrite(chosen.body, turn))
+        return replace(chosen, body=rewrite(chosen.body, turn, MMA))
 
     def _choose(self, kernel: Kernel, op: Op, machine: Machine) -> Op:
         a, b, acc = (value.tile for value in op.operands)

@@ -32,17 +32,19 @@ class CountInFloats(Pass):
     requires = (is_of_lanes,)
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        if not any(op.is_(COORDINATES) for op in kernel.walk()):
+            return kernel
         makers = {value.name: op for op in kernel.walk() if op.is_(*_OF_PLACES) for value in op.results}
         known = dict[str, _Places | None]()
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(CAST) or not op.result.type.dtype.is_float or op.get("bias"):
+            if not op.result.type.dtype.is_float or op.get("bias"):
                 return (op,)
             places = _places(op.operands[0], makers, known)
             return (op,) if places is None or places[1] == (places[0],) else _counted(op, *places, fresh)
 
-        return replace(kernel, body=rewrite(kernel.body, change)) if makers else kernel
+        return replace(kernel, body=rewrite(kernel.body, change, CAST))
 
 
 def _places(value: Value, makers: Mapping[str, Op], known: dict[str, _Places | None]) -> _Places | None:

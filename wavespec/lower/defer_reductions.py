@@ -36,8 +36,6 @@ class DeferReductions(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(ITERATE):
-                return (op,)
             starts: list[Op] = []
             ends: list[Op] = []
             for number in range(len(op.operands)):
@@ -46,7 +44,7 @@ class DeferReductions(Pass):
                     op = _deferred(op, number, made, fresh, starts, ends)
             return (*starts, op, *ends)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
 
 
 def is_deferred(kernel: Kernel, loop: Op, number: int, machine: Machine) -> bool:

@@ -59,8 +59,6 @@ class DistributeCopies(Pass):
         in_lane_order = copies_in_lane_order(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(COPY):
-                return (op,)
             source, shared = seen_by(op, kernel), kernel.memory(op["memory"])
             tensor = kernel.memory(op["source"])
             moved = _moved(op, tensor, shared) if kernel.producers and not may_be_empty(kernel, tensor) else None
@@ -74,7 +72,7 @@ class DistributeCopies(Pass):
             added.extend(symbols)
             return (changed,)
 
-        body = rewrite(kernel.body, change)
+        body = rewrite(kernel.body, change, COPY)
         return replace(kernel.with_symbols(*added), body=body)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op, TileType, VectorType, retype
+from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import INDEX, MMA, SIZE, TOPK
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import products_have_three_operands, unit_dims_are_dropped

@@ -35,9 +35,9 @@ class FetchAhead(Pass):
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:
-            return (_fetching(op, kernel, inputs),) if op.is_(FOR) and not op.operands else (op,)
+            return (_fetching(op, kernel, inputs),) if not op.operands else (op,)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, FOR))
 
 
 def _fetching(outer: Op, kernel: Kernel, inputs: set[str]) -> Op:

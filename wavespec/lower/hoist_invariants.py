@@ -34,14 +34,14 @@ class HoistInvariants(Pass):
         inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(FOR) or op.get("once"):  # a branch is there to leave things out
+            if op.get("once"):  # a branch is there to leave things out
                 return (op,)
             before, inside = _split(op, inputs)
             if not before:
                 return (op,)
             return (*before, replace(op, region=replace(op.body, ops=inside)))
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, FOR))
 
 
 def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
@@ -55,14 +55,15 @@ def _split(loop: Op, inputs: set[str]) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     inside: list[Op] = []
     for op in loop.body.ops:
         pure = op.is_(PURE) or (op.is_(LOAD) and op["memory"] in inputs and (runs or op["mask"]))
-        fixed = not any(v.name in local for v in op.operands) and changing.isdisjoint(op.symbols)
-        binds = op.is_(BIND) and fixed and (asked is None or op["symbol"] not in asked.symbols)
-        if binds:
+        binds = op.is_(BIND) and (asked is None or op["symbol"] not in asked.symbols)
+        moves = pure or binds
+        if moves:
+            moves = local.isdisjoint([value.name for value in op.operands]) and changing.isdisjoint(op.symbols)
+        if moves and binds:
             changing.discard(op["symbol"])
-        moves = (pure and fixed) or binds
         if moves and op.is_(LOAD) and not runs:
             op = op.with_(mask=(*enters, *op["mask"]))
         (before if moves else inside).append(op)
         if not moves:
-            local |= {value.name for value in op.results}
+            local.update([value.name for value in op.results])
     return tuple(before), tuple(inside)

@@ -72,7 +72,7 @@ class KeptBetweenTurns:
         result: list[Op] = []
         for op in ops:
             self._number += 1
-            if any(self._is_turn(inner) for inner in op.walk()):
+            if op.region and any(self._is_turn(inner) for inner in op.walk()):
                 result.append(self._loop(op, scope.inner(), depth))
                 continue
             result += self._missing(op, scope)
@@ -104,8 +104,9 @@ class KeptBetweenTurns:
 
     def _missing(self, op: Op, scope: _Scope) -> Iterator[Op]:
         """Operations in front of ``op`` that make what it uses of other turns."""
-        used = dict.fromkeys(key for inner in op.walk() for key in _uses(inner))
-        missing = [key for key in used if key in self._made and key not in scope.known]
+        made, known = self._made, scope.known
+        used = (key for inner in op.walk() for key in _uses(inner) if key in made and key not in known)
+        missing = list(dict.fromkeys(used))
         own = {key for inner in op.walk() for key in _makes(inner)} if missing else ()
         for key in missing:
             if key not in own:
@@ -160,9 +161,7 @@ def _makes(op: Op) -> Iterator[str]:
         yield op["symbol"]
 
 
-def _uses(op: Op) -> Iterator[str]:
+def _uses(op: Op) -> list[str]:
     """Names of the values and symbols that an operation uses, and of those its region hands on."""
-    yield from (value.name for value in op.operands)
-    yield from op.symbols
-    if op.region:
-        yield from (value.name for value in op.region.yields)
+    handed_on = op.region.yields if op.region else ()
+    return [*[value.name for value in op.operands], *op.symbols, *[value.name for value in handed_on]]

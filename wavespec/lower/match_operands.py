@@ -35,8 +35,6 @@ class MatchOperands(Pass):
         uses = Counter(value.name for op in kernel.walk() for value in op.operands)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(MMA):
-                return (op,)
             row = instruction_of(op, machine)
             own = row.a.layout.run_length("k")
             for number, value in enumerate(op.operands[:2]):
@@ -52,4 +50,4 @@ class MatchOperands(Pass):
                     return (matched,)
             return (op,)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, MMA))

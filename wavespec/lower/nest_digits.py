@@ -37,14 +37,14 @@ class NestDigits(Pass):
         added: list[Expr] = []
 
         def change(op: Op) -> tuple[Op, ...]:
-            size = _divisor(op, kernel) if op.is_(FOR) and not op.operands else None
+            size = _divisor(op, kernel) if not op.operands else None
             if size is None:
                 return (op,)
             nested, symbols = _nested(op, size, kernel.symbol(op["induction"]))
             added.extend(symbols)
             return (nested,)
 
-        body = rewrite(kernel.body, change)
+        body = rewrite(kernel.body, change, FOR)
         return replace(kernel.with_symbols(*added), body=body)
 
 

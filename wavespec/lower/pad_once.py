@@ -46,12 +46,12 @@ class PadOnce(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(ITERATE) or not any(inner.is_(MMA) for inner in op.body.ops):
+            if not any(inner.is_(MMA) for inner in op.body.ops):
                 return (op,)
             fails = fails_beyond(op.body.ops, op["dim"], kernel.all_sizes)
             return (_Edge(op, inside, fails, fresh).padded_once(),)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
 
 
 def _range_of(op: Op, operands: list[_Range]) -> _Range:

@@ -45,7 +45,7 @@ class PeelEdges(Pass):
         bound |= {op.result.name: op["number"] for op in kernel.body if op.is_(SCALAR) and _is_whole(op)}
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(ITERATE) or op.node in scheduled or op["unroll"] == 0:
+            if op.node in scheduled or op["unroll"] == 0:
                 return (op,)
             if op["step"] == const(1):  # of single elements, only the step of an empty dim checks bounds
                 return (op,)
@@ -81,7 +81,7 @@ class PeelEdges(Pass):
             whole, last = _peeled(rest, _end(kernel, op), flags, holds, is_checked, fresh)
             return edge, whole, _granted(last, before)  # no step of it begins earlier
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
 
 
 def _is_whole(scalar: Op) -> bool:
@@ -131,11 +131,11 @@ def _granted(loop: Op, flags: Container[str]) -> Op:
     """The loop in whose steps these flags hold for all elements."""
 
     def change(op: Op) -> tuple[Op, ...]:
-        if op.is_(ELEMENTWISE) and op["function"] == "where" and op.operands[0].name in flags:
+        if op["function"] == "where" and op.operands[0].name in flags:
             return (Op("cast", op.operands[1:2], op.results, span=op.span, node=op.node),)
         return (op,)
 
-    return replace(loop, region=replace(loop.body, ops=rewrite(loop.body.ops, change)))
+    return replace(loop, region=replace(loop.body, ops=rewrite(loop.body.ops, change, ELEMENTWISE)))
 
 
 def _whole(loop: Op, written: Op, is_checked: Callable[[Op], bool]) -> Op:

@@ -66,9 +66,9 @@ class PipelineLoops(Pass):
 
         def change(op: Op) -> tuple[Op, ...]:
             nonlocal kernel
-            if op.is_(FOR) and op.node and _has_staged_branch(kernel, op):
+            if op.node and _has_staged_branch(kernel, op):
                 notes.append(f"{op.node}: steps do not overlap, because of the branch in them.")
-            if not op.is_(FOR) or op.get("once") or not staged_memories(kernel, op.body.ops):
+            if op.get("once") or not staged_memories(kernel, op.body.ops):
                 return (op,)
             if op.get("goes_on") is not None and not _is_planned(kernel, op):
                 if _overlaps(kernel, op):
@@ -81,7 +81,8 @@ class PipelineLoops(Pass):
             plan = _plan(kernel, op, machine)
             if plan is None:
                 return (op,)
-            if not kernel.distribution.schedule_of(op.node).unroll and not _can_run_beyond_end(kernel, op, plan, fresh):
+            adds_steps = plan.unroll > 1 and not kernel.distribution.schedule_of(op.node).unroll
+            if adds_steps and not _can_run_beyond_end(kernel, op, plan, fresh):
                 plan = replace(plan, unroll=1)
             _check_shared(_buffered(kernel, plan), op.node, machine)
             kernel, op = _widened(_buffered(kernel, plan), op, plan.unroll)
@@ -99,7 +100,7 @@ class PipelineLoops(Pass):
             return ops
 
         _check_possible(kernel, machine)
-        body = rewrite(kernel.body, change)
+        body = rewrite(kernel.body, change, FOR)
         around = {value.name for op in body for value in op.results}  # steps may no longer need what was made there
         body = without_unused(body, lambda op: op.is_(PURE) and all(value.name in around for value in op.results))
         if kernel.distribution.is_for_target:

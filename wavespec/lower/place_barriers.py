@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from wavespec.ir.expr import Expr
 from wavespec.ir.kernel import Kernel, Op, attribute_pairs
+from wavespec.ir.nodes import node, replace
 from wavespec.ir.thread_ops import (
     ASYNC_COMMIT,
     ASYNC_WAIT,
@@ -30,7 +31,7 @@ _ORDERED = READS_MEMORY | WRITES_MEMORY | COPY_ASYNC | MMA_ASYNC | BARRIER | STA
 _LANDED = -1  # age of an access that is complete for its own lane: a plain access, or an awaited copy
 
 
-@dataclass(frozen=True, slots=True)
+@node
 class _Access:
     """A shared-memory access since the last barrier.
 
@@ -83,6 +84,8 @@ class _Scope:
     kernel: Kernel
     memories: frozenset[str]
     waves: tuple[tuple[str, Any], ...]
+    known: dict[int, tuple[_Access, ...]] = field(default_factory=dict[int, "tuple[_Access, ...]"], compare=False)
+    """By the identity of operations, which live as long as the kernel: bodies of loops are walked several times."""
 
     def is_barrier(self, op: Op) -> bool:
         return op.is_(BARRIER) and dict(op.attributes) == dict(self.waves)
@@ -114,7 +117,9 @@ def _block(scope: _Scope, ops: tuple[Op, ...], pending: _Pending, needed: int) -
         if op.region or not op.is_(_ORDERED):
             result.append(op)
             continue
-        accesses = _accesses(scope, op)
+        accesses = scope.known.get(id(op))
+        if accesses is None:
+            accesses = scope.known[id(op)] = _accesses(scope, op)
         if accesses:
             conflicts = (before for before in pending if any(_conflict(before, access) for access in accesses))
             missing = max((needed - before.passed for before in conflicts), default=0)

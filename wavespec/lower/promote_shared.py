@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Final
 
 from wavespec.diagnostics import WavespecError, Where
@@ -12,6 +11,7 @@ from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op, Value, attribute_pairs, rewrite
 from wavespec.ir.names import dim_of_wave, operand_name
+from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from wavespec.ir.expr import Expr, const, minimum
 from wavespec.ir.kernel import Op
+from wavespec.ir.nodes import replace
 
 
 def resolve_places(

@@ -36,11 +36,11 @@ class RoundCopies(Pass):
                 kept.setdefault(op["memory"], set()).add(0)
 
         def change(op: Op) -> tuple[Op, ...]:
-            bits = kept.get(op["memory"], set()) if op.is_(BULK_COPY) else set[int]()
+            bits = kept.get(op["memory"], set())
             is_rounded = len(bits) == 1 and bits <= set(machine.globals.rounded_boxes)
             return (op.with_(kept_bits=min(bits)),) if is_rounded else (op,)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, BULK_COPY))
 
 
 def _taken(product: Op, machine: Machine) -> list[tuple[str, int]]:

@@ -34,7 +34,7 @@ class ScaleOperands(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(MMA) or len(op.operands) == 3:
+            if len(op.operands) == 3:
                 return (op,)
             lhs, rhs, acc, *scales = op.operands
             made: list[Op] = []
@@ -45,7 +45,7 @@ class ScaleOperands(Pass):
             scaled = [_scaled(op, *pair, types, made, fresh) for pair in zip((lhs, rhs), scales, strict=True)]
             return (*made, replace(op, operands=(*scaled, acc)))
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, MMA))
 
 
 def _scaled(

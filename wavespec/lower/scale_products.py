@@ -55,9 +55,9 @@ class ScaleProducts(Pass):
         tiles = _Tiles(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
-            return tiles.scaled(op) if op.is_(MMA) and len(op.operands) > 3 else (op,)
+            return tiles.scaled(op) if len(op.operands) > 3 else (op,)
 
-        body = rewrite(kernel.body, change)
+        body = rewrite(kernel.body, change, MMA)
         if body is kernel.body:
             return kernel
         body = without_unused(body, lambda op: op.is_(_MADE_AGAIN))  # factors as they were

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 from wavespec.ir.expr import Expr, ceildiv, const, less, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, Split, Value, attribute_pairs, rewrite
@@ -19,10 +19,8 @@ from wavespec.ir.thread_ops import (
     LOAD,
     MMA,
     PURE,
-    READS_MEMORY,
     SLICE,
     STORE,
-    WRITES_MEMORY,
 )
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.empty_dims import of_grid
@@ -30,6 +28,7 @@ from wavespec.lower.kept_between_turns import KeptBetweenTurns
 from wavespec.lower.places_of_turns import PlacesOfTurns
 from wavespec.lower.promote_shared import SharedMemoryExceeded
 from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope, waves_are_loops
+from wavespec.lower.touched_by import Inside, Noted, Run, inside_of
 from wavespec.targets.machine import Machine
 
 
@@ -84,32 +83,32 @@ class _Serializer:
         self.private: list[Memory] = []
         self.local = {memory.name for memory in kernel.memories if memory.space != "global"}
         self.shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
-        self._noted: dict[int, _Noted] = {}
+        self._noted: dict[int, Noted] = {}
         self._changes = 0
 
     # ------------------------------------------------------------------------------------------------------ nests
 
-    def inside(self, op: Op) -> _Inside:
+    def inside(self, op: Op) -> Inside:
         """What there is in an operation, looked up once: the same ones are asked for again at every level."""
         return self._noted_of(op).inside
 
-    def _noted_of(self, op: Op) -> _Noted:
+    def _noted_of(self, op: Op) -> Noted:
         noted = self._noted.get(id(op))
         if noted is None:
             inner = [self.inside(one) for one in op.region.ops] if op.region else ()
-            noted = self._noted[id(op)] = _Noted(op, _inside(op, inner))
+            noted = self._noted[id(op)] = Noted(op, inside_of(op, inner))
         return noted
 
     def depth(self, op: Op) -> int:
         """How many wave loops have to be around ``op``."""
         return self._depth(self.inside(op))
 
-    def _depth(self, inside: _Inside) -> int:
+    def _depth(self, inside: Inside) -> int:
         depth = 0
         for depths, names in ((self.depths, inside.uses), (self.memory_depths, inside.loaded)):
             for name in names:
-                if name in depths and depths[name] > depth:
-                    depth = depths[name]
+                if (known := depths.get(name, 0)) > depth:
+                    depth = known
         return depth
 
     def block(self, ops: Sequence[Op]) -> tuple[Op, ...]:
@@ -128,22 +127,26 @@ class _Serializer:
     def _mixes_levels(self, op: Op) -> bool:
         """Whether a loop stages something for several waves at once, so that it has to stay around the wave loops; what
         is private each wave may make for itself."""
-        depths = [(self._note(inner), inner) for inner in op.body.ops]
-        deepest = max((depth for depth, _ in depths), default=0)
+        noted = self._noted_of(op)
+        if noted.mixes_changes != self._changes:
+            before = self._changes
+            noted.mixes = self._finds_mixed(op)
+            noted.mixes_changes = before if before == self._changes else -1
+        return noted.mixes
+
+    def _finds_mixed(self, op: Op) -> bool:
+        found = [(self._note(inner), self.inside(inner)) for inner in op.body.ops]
+        deepest = max((depth for depth, _ in found), default=0)
         if any(inner.is_(FOR) and self._mixes_levels(inner) for inner in op.body.ops):
             return True
-        laid_down = {name for depth, inner in depths if depth == deepest for name in self._staged(inner)}
-        outer = [inner for depth, inner in depths if depth < deepest]
-        return any(self._staged(inner) & self.shared or self.inside(inner).loaded & laid_down for inner in outer)
-
-    def _staged(self, op: Op) -> Set[str]:
-        """Memories of the workgroup that ``op`` fills."""
-        return self.inside(op).stored & self.local
+        laid_down = self.local & frozenset[str]().union(*[one.stored for depth, one in found if depth == deepest])
+        outer = [inside for depth, inside in found if depth < deepest]
+        return any(inside.stored & self.shared or inside.loaded & laid_down for inside in outer)
 
     def _note(self, op: Op) -> int:
         """The depth of ``op``, remembered for what uses its results and what it stages; a loop that will be around
         wave loops stages each memory as deep as the operation in it does."""
-        noted = self._noted_of(op)
+        noted = self._noted.get(id(op)) or self._noted_of(op)
         if noted.changes == self._changes:  # it would say the same
             return noted.depth
         before = self._changes
@@ -152,8 +155,8 @@ class _Serializer:
         noted.depth = depth = self._depth(inside)
         for name in inside.made:
             self._remember(self.depths, name, depth)
-        for memory in () if around else inside.stored & self.local:
-            at_one_place = self._depth_at_one_place(op, memory, depth)
+        for memory in () if around or not inside.stored else inside.stored & self.local:
+            at_one_place = self._depth_at_one_place(inside, memory, depth)
             self._remember(self.memory_depths, memory, max(at_one_place, self.memory_depths.get(memory, 0)))
         if before == self._changes:
             noted.changes = before
@@ -164,11 +167,10 @@ class _Serializer:
             self._changes += 1
         depths[name] = depth
 
-    def _depth_at_one_place(self, op: Op, memory: str, depth: int) -> int:
-        """How many wave loops have to be around what loads what ``op`` lays down: those of waves that each do so at the
-        same place.  What waves lay down side by side is there for all when the last one has."""
-        stores = [inner for inner in op.walk() if inner.is_(STORE) and inner["memory"] == memory]
-        side_by_side = frozenset[str]().union(*(store["offset"].symbols for store in stores))
+    def _depth_at_one_place(self, inside: Inside, memory: str, depth: int) -> int:
+        """How many wave loops have to be around what loads what an operation lays down: those of waves that each do so
+        at the same place.  What waves lay down side by side is there for all when the last one has."""
+        side_by_side = inside.places.get(memory, frozenset())
         names = self.order[:depth]
         return max((number for number, name in enumerate(names, 1) if name not in side_by_side), default=0)
 
@@ -178,14 +180,14 @@ class _Serializer:
 
     def _level(self, ops: list[Op], level: int) -> tuple[Op, ...]:
         result: list[Op] = []
-        inside = _Run()
+        inside = Run()
         for op in ops:
             if self._note(op) > level:
                 inside.append(op, self.inside(op))
                 continue
             if inside.ops and not inside.may_follow(self.inside(op)):
                 result += self._wave_loop(inside.ops, level)
-                inside = _Run()
+                inside = Run()
             result.append(op)
         return tuple(result + (self._wave_loop(inside.ops, level) if inside.ops else []))
 
@@ -301,7 +303,7 @@ class _Serializer:
         ops = [renamed(inner, first) for inner in body.ops]
         upper = maximum(op["upper"], op["lower"] + 1) if runs else op["upper"]  # an empty sum is to be written ...
         if upper != op["upper"]:  # ... of nothing that could be read
-            ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),)))
+            ops = list(rewrite(tuple(ops), lambda inner: (self._where_it_runs(inner, op),), LOAD))
         region = Region((), (*ops[:start], *hints, *ops[start:], *slices, *sums), ())
         loop = replace(op.with_(upper=upper), operands=(), results=(), region=region)
         return [] if runs else self._zeros_in(stores), loop
@@ -315,7 +317,7 @@ class _Serializer:
         return build.ops
 
     def _where_it_runs(self, op: Op, loop: Op) -> Op:
-        if not op.is_(LOAD) or self.kernel.memory(op["memory"]).role != "input":
+        if self.kernel.memory(op["memory"]).role != "input":
             return op
         return op.with_(mask=((self.kernel.symbol(loop["induction"]), loop["upper"]), *op["mask"]))
 
@@ -355,65 +357,6 @@ class _Serializer:
         name, size = f"carried.{len(self.private)}", value.vector.elements
         self.private.append(Memory(name, value.vector.dtype, ("element",), (const(waves * size),), "private"))
         return name, wave * size
-
-
-class _Inside(NamedTuple):
-    """What an operation and those inside it use and touch: names of values and symbols that they take, memories that
-    they load from and store to; ``made``: the names of what it defines itself, values and the symbol of a value."""
-
-    uses: frozenset[str]
-    loaded: frozenset[str]
-    stored: frozenset[str]
-    made: tuple[str, ...]
-
-
-def _inside(op: Op, inner: Sequence[_Inside]) -> _Inside:
-    """Of an operation, given that of those in its region."""
-    memory = frozenset((op["memory"],)) if op.is_(READS_MEMORY, WRITES_MEMORY) else _NONE
-    return _Inside(
-        op.symbols.union([value.name for value in op.operands], *[one.uses for one in inner]),
-        (memory if op.is_(READS_MEMORY) else _NONE).union(*[one.loaded for one in inner]),
-        (memory if op.is_(WRITES_MEMORY) else _NONE).union(*[one.stored for one in inner]),
-        (*[value.name for value in op.results], *([op["symbol"]] if op.is_(BIND) else ())),
-    )
-
-
-_NONE: Final = frozenset[str]()
-
-
-@dataclass(slots=True)
-class _Noted:
-    """What is known of an operation: its depth, and after how many changes of depths that was noted without another
-    one."""
-
-    op: Op  # kept, as it is looked up by its identity
-    inside: _Inside
-    depth: int = 0
-    changes: int = -1
-
-
-@dataclass(slots=True)
-class _Run:
-    """Operations in program order, with what they make and touch noted once: a kernel may have thousands in a row."""
-
-    ops: list[Op] = field(default_factory=list[Op])
-    made: set[str] = field(default_factory=set[str])
-    loaded: set[str] = field(default_factory=set[str])
-    stored: set[str] = field(default_factory=set[str])
-
-    def append(self, op: Op, inside: _Inside) -> None:
-        self.ops.append(op)
-        self.made.update(inside.made)
-        self.loaded |= inside.loaded
-        self.stored |= inside.stored
-
-    def may_follow(self, inside: _Inside) -> bool:
-        """Whether what is like that inside, and comes after them in the program, may run before them."""
-        return (
-            self.made.isdisjoint(inside.uses)
-            and self.loaded.isdisjoint(inside.stored)
-            and self.stored.isdisjoint(inside.stored | inside.loaded)
-        )
 
 
 def _has_an_empty_step(op: Op) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from wavespec.ir.comparing import key_of_attributes
 from wavespec.ir.kernel import Kernel, Op, Value
+from wavespec.ir.nodes import replace
 from wavespec.ir.tile_ops import PURE, READ, WRITE
 from wavespec.lower.base import Pass
 from wavespec.lower.tile_properties import nothing_is_computed_twice, reads_are_for_one_use, tiles_have_layouts

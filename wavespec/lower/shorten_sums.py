@@ -41,7 +41,7 @@ class ShortenSums(Pass):
         fresh, symbols = fresh_names(kernel), list[Expr]()
 
         def change(op: Op) -> tuple[Op, ...]:
-            length = _length_of_block(op, machine) if op.is_(FOR) else None
+            length = _length_of_block(op, machine)
             sums = _sums(op, with_products=_chain(op, machine) > 0) if length else ()
             if not length or not any(sums):
                 return (op,)
@@ -49,7 +49,7 @@ class ShortenSums(Pass):
             symbols.append(block)
             return (_in_blocks(op, sums, block, length, fresh),)
 
-        body = rewrite(kernel.body, change)
+        body = rewrite(kernel.body, change, FOR)
         return replace(kernel.with_symbols(*symbols), body=body)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, groupby
+from itertools import accumulate, compress, groupby
 from typing import ClassVar
 
 from wavespec.ir.kernel import Kernel, Op
@@ -86,10 +86,11 @@ def _ahead(ops: Sequence[Op], inputs: Sequence[str] | set[str], bound: frozenset
         is_load = op.is_(LOAD) and op["memory"] in inputs
         return is_load and bound.isdisjoint(op.symbols)
 
-    loads = [op for op in ops if moves(op)]
+    moving = [moves(op) for op in ops]
+    loads = list(compress(ops, moving))
     issued = used = 0
-    for op in ops:
-        if not moves(op):
+    for op, is_moving in zip(ops, moving, strict=True):
+        if not is_moving:
             yield op
             continue
         used += 1

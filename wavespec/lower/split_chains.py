@@ -34,7 +34,7 @@ class SplitChains(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(FOR) or len(op.operands) < 2 or any(not o.is_(_REPEATABLE) for o in op.body.ops):
+            if len(op.operands) < 2 or any(not o.is_(_REPEATABLE) for o in op.body.ops):
                 return (op,)
             if not any(inner.is_(MMA) for inner in op.body.ops):
                 return (op,)
@@ -45,7 +45,7 @@ class SplitChains(Pass):
                     return (op,)
             return tuple(_chain(op, number, names, fresh) for number, names in enumerate(needed))
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, FOR))
 
 
 def _needed(body: Region, value: Value) -> frozenset[str]:

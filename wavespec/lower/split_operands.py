@@ -29,12 +29,10 @@ class SplitOperands(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(MMA):
-                return (op,)
             row = machine.instruction(op.get("variant") or kernel.distribution.instruction)
             return _split(op, row.product_of, fresh) if row and row.product_of else (op,)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, MMA))
 
 
 def _split(product: Op, variant: str, fresh: Callable[[str], str]) -> tuple[Op, ...]:

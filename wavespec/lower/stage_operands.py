@@ -55,8 +55,6 @@ class StageOperands(Pass):
         decoded, in_place = decoded_values(kernel, machine), kept_operands(kernel, machine)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(MMA):
-                return (op,)
             row, before, operands = instruction_of(op, machine), list[Op](), list(op.operands)
             for number, fragment in enumerate((row.a, row.b)):
                 value = operands[number]
@@ -84,7 +82,7 @@ class StageOperands(Pass):
                 before += staged
             return (*before, replace(op, operands=tuple(operands)))
 
-        body = rewrite(kernel.body, change)
+        body = rewrite(kernel.body, change, MMA)
         if body is kernel.body:
             return kernel
         kernel = replace(kernel, body=body, memories=(*kernel.memories, *added.values()))

@@ -33,13 +33,11 @@ class SumApart(Pass):
         fresh = fresh_names(kernel)
 
         def change(op: Op) -> tuple[Op, ...]:
-            if not op.is_(ITERATE):
-                return (op,)
             computed = {inner.result.name for inner in op.body.ops if inner.is_(ELEMENTWISE)}
             ops = (part for inner in op.body.ops for part in _apart(inner, computed, fresh))
             return (replace(op, region=replace(op.body, ops=tuple(ops))),)
 
-        return replace(kernel, body=rewrite(kernel.body, change))
+        return replace(kernel, body=rewrite(kernel.body, change, ITERATE))
 
 
 def _apart(op: Op, computed: set[str], fresh: Callable[[str], str]) -> tuple[Op, ...]:

@@ -25,6 +25,8 @@ class PartOfByte(WavespecError, code="part-of-byte"):
 def check_whole_bytes(kernel: Kernel) -> None:
     """Raise a `PartOfByte` for every write that stores elements without those they share a byte with."""
     packed = {memory.name: memory for memory in kernel.memories if memory.space == "global" and memory.dtype.is_packed}
+    if not packed:
+        return
     written = {
         op["memory"]: op.span
         for op in kernel.walk()

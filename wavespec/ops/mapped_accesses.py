@@ -48,8 +48,8 @@ class MappedTensor:
             if expr is index_of(dim):
                 places[dim] = tile[dim]
                 continue
-            used = [(name, known[name]) for name in expr.symbols if name in known]
-            places[dim], checks = _place(expr, size, tuple(used), is_whole=self.is_whole)
+            used = tuple([(name, known[name]) for name in expr.symbols if name in known])
+            places[dim], checks = _place(expr, size, used, is_whole=self.is_whole)
             mask += checks
         return _Element(self.memory.offset(places), tuple(mask))
 

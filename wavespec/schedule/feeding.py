@@ -15,7 +15,7 @@ def bound_symbols(ops: Iterable[Op]) -> dict[str, Value]:
 
 def symbols_of(op: Op) -> frozenset[str]:
     """Symbols that an operation, or one inside of it, names."""
-    return frozenset[str]().union(*(inner.symbols for inner in op.walk()))
+    return op.symbols if op.region is None else frozenset[str]().union(*[inner.symbols for inner in op.walk()])
 
 
 def used_values(op: Op, bound: Mapping[str, Value]) -> tuple[Value, ...]:

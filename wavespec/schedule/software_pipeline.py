@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from wavespec.ir.expr import Expr, at_most, const, less, maximum, minimum, symbol
 from wavespec.ir.kernel import Op, Region, Value
+from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.thread_ops import (
     ACCUMULATE,
@@ -52,6 +52,7 @@ class SoftwarePipeline:
         self.loop, self.at, self.plan, self.fresh = loop, at, plan, fresh
         self.ops = loop.body.ops
         self.lower, self.upper, self.step = loop["lower"], loop["upper"], loop["step"]
+        self.induction = loop["induction"]
         body = loop.body
         self.maker = {value.name: number for number, op in enumerate(self.ops) for value in op.results}
         self.made = {value.name: value for op in self.ops for value in op.results}
@@ -63,6 +64,8 @@ class SoftwarePipeline:
         self.symbols: dict[str, Expr] = {}
         """What stands for values in the pipelined loop and before it."""
         self.uses = [used_values(op, self.bound) for op in self.ops]
+        self.asked = [_named(op, self.bound) for op in self.ops]
+        """By operation: the symbols that stand for values which it names."""
         self.lines = {name: [name] for name in self.made}
         """By result: the lines that it is in."""
         self.before: dict[str, str] = {}
@@ -176,9 +179,9 @@ class SoftwarePipeline:
             moved = self._at(op, position, exists=exists, inside=not prologue)
             if op.is_(ASYNC_WAIT):
                 moved = moved.with_(pending=self._pending(number))
-            operands = tuple(self._operand(value, number, round_, history, prologue) for value in op.operands)
-            names = [name for name in self.bound if name in symbols_of(op)]
-            held = {name: self._operand(self.bound[name], number, round_, history, prologue) for name in names}
+            operands = tuple([self._operand(value, number, round_, history, prologue) for value in op.operands])
+            asked = self.asked[number]
+            held = {name: self._operand(self.bound[name], number, round_, history, prologue) for name in asked}
             moved = substituted(moved, self._bind(into, held, op))
             results = tuple([Value(self.fresh(value.name), value.type) for value in op.results])
             for old, new in zip(op.results, results, strict=True):
@@ -222,7 +225,7 @@ class SoftwarePipeline:
             # The last step that exists, again; a mask only where there may be none at all.
             place, bound = self._last_or(position), self.lower
             exists = inside or less(self.lower, self.upper)
-        moved = substituted(op, {self.loop["induction"]: place})
+        moved = substituted(op, {self.induction: place})
         if op.get("memory") in self.plan.buffers:
             count = self.plan.buffers[op["memory"]]
             moved = moved.with_(buffer=(position // self.step) % count if count > 1 else const(0))
@@ -241,3 +244,9 @@ class SoftwarePipeline:
 def _are_whole(extent: Expr, step: Expr) -> bool:
     """Whether steps surely end where the extent does."""
     return step.is_const and extent.divisor % step.value == 0
+
+
+def _named(op: Op, bound: Mapping[str, Value]) -> list[str]:
+    """The symbols that an operation names, of those."""
+    named = symbols_of(op) if bound else ()
+    return [name for name in bound if name in named]

@@ -65,12 +65,14 @@ class SpecModel(BaseModel):
 
     @property
     def positions(self) -> Mapping[Path, Position]:
-        return self._positions
+        # Not by its name: pydantic looks for that everywhere else first, and positions are asked for all the time.
+        return cast("dict[str, Any]", self.__pydantic_private__)["_positions"]
 
     def _position(self, path: Path) -> Position | None:
         owner, rest = self._owner(path)
+        positions = owner.positions
         while True:
-            if found := owner._positions.get(rest):
+            if found := positions.get(rest):
                 return found
             if not rest:
                 return None

@@ -57,6 +57,9 @@ class Expression:
 
     at: tuple[int, int] = field(default=(0, 1), compare=False, repr=False, kw_only=True)
     """Offset and length of the node in the text it was parsed from."""
+    # Checks and conditions of cases ask for these again and again.
+    _text: str = field(default="", init=False, compare=False, repr=False)
+    _names: tuple[str, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def children(self) -> tuple[Expression, ...]:
@@ -75,7 +78,11 @@ class Expression:
 
     def names(self) -> tuple[str, ...]:
         """Free names, those of dims whose tile is meant among them, each once, in the order of the text."""
-        return tuple(dict.fromkeys(node.name for node in self.walk() if isinstance(node, Name)))
+        known = self._names
+        if known is None:
+            known = tuple(dict.fromkeys([node.name for node in self.walk() if isinstance(node, Name)]))
+            object.__setattr__(self, "_names", known)
+        return known
 
     def evaluate(self, values: Mapping[str, int]) -> int | bool:
         """The exact value, with every name bound in `values`.
@@ -86,7 +93,11 @@ class Expression:
         return _evaluate(self, values)
 
     def __str__(self) -> str:
-        return _print(self, 0)
+        text = self._text
+        if not text:
+            text = _print(self, 0)
+            object.__setattr__(self, "_text", text)
+        return text
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -90,7 +90,8 @@ class Formula(ValueOp):
 class _Expansion:
     def __init__(self, formula: Formula, scope: Scope) -> None:
         self.formula, self.scope = formula, scope
-        self.tree = parse_formula(formula.text, formula.span_of("text"))
+        self.span = formula.span_of("text")
+        self.tree = parse_formula(formula.text, self.span)
         self.made: list[ValueOp] = []
         self.names: set[str] = set()
 
@@ -192,7 +193,7 @@ class _Expansion:
                 self._check_number(word, field, value, part)
         name = self._fresh(word)
         op = _MODELS[word].model_validate({"name": name, **{field: value for field, (value, _) in fields.items()}})
-        span = self.formula.span_of("text")
+        span = self.span
         if span is not None:
             places: dict[Path, Position] = {(field,): Position(span.part(*n.at)) for field, (_, n) in fields.items()}
             whole = Position(span.part(*node.at))
@@ -254,5 +255,4 @@ class _Expansion:
         return None
 
     def _where(self, node: Expression) -> Where:
-        span = self.formula.span_of("text")
-        return span.part(*node.at) if span else self.formula.in_words("text")
+        return self.span.part(*node.at) if self.span else self.formula.in_words("text")

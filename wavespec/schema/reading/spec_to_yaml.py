@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import cast
+from functools import cache
+from typing import Any, Final, cast
 
 from wavespec.schema.language.base import SpecModel, Worded
 from wavespec.schema.language.constraints import CONSTRAINTS
@@ -32,6 +33,8 @@ _BLANK_BEFORE = (
 )
 _CONSTRAINT_WORDS = {constraint.word for constraint in CONSTRAINTS}
 _PLAIN_START = re.compile(r"[^\s\-?:,\[\]{}#&*!|>'\"%@`]|-[^\s,\[\]{}]")
+
+_ALWAYS_SAID: Final = object()
 
 Data = str | int | float | list["Data"] | dict[str, "Data"]
 
@@ -63,7 +66,8 @@ def data_to_yaml(data: Mapping[str, Data]) -> str:
 def spec_to_data(model: SpecModel) -> dict[str, Data]:
     """The model as the plain data of its YAML form; fields at their defaults are left out."""
     data: dict[str, Data] = {}
-    names = tuple(type(model).model_fields)
+    defaults = _defaults(type(model))
+    names = tuple(defaults)
     if isinstance(model, Formula):
         return {model.name: model.text}
     if isinstance(model, Worded):
@@ -72,12 +76,20 @@ def spec_to_data(model: SpecModel) -> dict[str, Data]:
         names = model.surface_fields()
     for name in names:
         value = getattr(model, name)
-        field = type(model).model_fields[name]
         if name == "dims" and isinstance(model, KernelSpec):
             value = _said_dims(model.dims)
-        if field.is_required() or value != field.get_default(call_default_factory=True):
+        if value != defaults[name]:
             data[name] = _to_data(value)
     return {model.name: data} if isinstance(model, ValueOp) else data
+
+
+@cache
+def _defaults(model: type[SpecModel]) -> dict[str, Any]:
+    """By field, what is left out; of one that has to be there, what no value equals."""
+    return {
+        name: _ALWAYS_SAID if field.is_required() else field.get_default(call_default_factory=True)
+        for name, field in model.model_fields.items()
+    }
 
 
 def _said_dims(dims: Mapping[str, Dim]) -> dict[str, Dim]:
