@@ -13,6 +13,8 @@ _CALL = re.compile(r'llvm\.call_intrinsic "llvm\.x86\.(\w+)"\(([^)]*)\)')
 _TILES = "memref<2048xi32, #iree_codegen.workgroup_local>"
 """Eight tiles of 16 rows of 16 words."""
 _ROW = "vector<16xi32>"
+_PAIR = re.compile(r'(%\S+) = llvm\.call_intrinsic "llvm\.x86\.avx512bf16\.cvtne2ps2bf16\.512"\((%\S+), (%\S+)\)')
+"""Two vectors of f32, the second one's elements first, rounded to one of bf16."""
 
 
 def emulated(module: str) -> str:
@@ -22,6 +24,8 @@ def emulated(module: str) -> str:
         call = _CALL.search(line)
         if line.lstrip().startswith("func.func"):
             lines += [line, *_head()]
+        elif pair := _PAIR.search(line):
+            lines += _rounded_pair(f"%e{next(numbers)}_", *pair.groups())
         elif call is None:
             lines.append(line)
         else:
@@ -35,6 +39,29 @@ def _head() -> list[str]:
         f'%tiles = "memref.alloc"() <{{alignment = 64 : i64, operandSegmentSizes = array<i32: 0, 0>}}> : () -> {_TILES}',
         *(f"%tile_{name} = arith.constant {value} : index" for name, value in constants.items()),
         f"%tile_empty = arith.constant dense<0> : {_ROW}",
+    ]
+
+
+def _rounded_pair(prefix: str, result: str, high: str, low: str) -> list[str]:
+    """To the nearest, ties to the even one, of numbers alone."""
+    constants = {"half": 0x7FFF, "one": 1, "bits": 16}
+    lines = [f"{prefix}{name} = arith.constant dense<{value}> : {_ROW}" for name, value in constants.items()]
+    for part, name in (("low", low), ("high", high)):
+        own = f"{prefix}{part}_"
+        lines += [
+            f"{own}word = arith.bitcast {name} : vector<16xf32> to {_ROW}",
+            f"{own}upper = arith.shrui {own}word, {prefix}bits : {_ROW}",
+            f"{own}odd = arith.andi {own}upper, {prefix}one : {_ROW}",
+            f"{own}even = arith.addi {own}word, {own}odd : {_ROW}",
+            f"{own}sum = arith.addi {own}even, {prefix}half : {_ROW}",
+            f"{own}kept = arith.shrui {own}sum, {prefix}bits : {_ROW}",
+            f"{own}short = arith.trunci {own}kept : {_ROW} to vector<16xi16>",
+        ]
+    both = "vector<16xi16>, vector<16xi16>"
+    return [
+        *lines,
+        f"{prefix}both = vector.shuffle {prefix}low_short, {prefix}high_short {[*range(32)]} : {both}",
+        f"{result} = arith.bitcast {prefix}both : vector<32xi16> to vector<32xbf16>",
     ]
 
 

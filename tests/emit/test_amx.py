@@ -54,6 +54,38 @@ graph:
 """)
 
 
+ROUNDED = loads("""
+apiVersion: wavespec/v1
+kind: Kernel
+name: rounded
+dims:
+  M: {multiple_of: 64}
+  N: {multiple_of: 32}
+  K: {multiple_of: 64, max: 128}
+tensors:
+  x: {shape: [M, K], dtype: bf16, space: shared}
+  a: {shape: [N, K], dtype: bf16, space: shared}
+  y: {shape: [M, N], dtype: bf16, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 32, axis: 1}
+  - {tiling: K, tile: 128}
+  - {wave: M, tile: 64}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - sums:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - x_tile: {read: x}
+        - a_tile: {read: a}
+        - acc: {mma: [x_tile, a_tile, acc]}
+  - result: {cast: sums.acc, dtype: bf16}
+  - {write: result, to: y}
+""")
+
+
 def emulated_kernel(spec: KernelSpec) -> Kernel:
     module = emit(spec, TILES_ALONE)
     assert "llvm.x86.tdpbf16ps" in module.text
@@ -68,6 +100,19 @@ def test_two_blocks_of_sums_are_kept_apart_and_what_is_rounded_stays_so() -> Non
     one, other = (x.float() @ matrix.float().T for matrix in (a, b))
     assert not torch.equal(one, one.bfloat16().float()), "rounding shows"
     assert torch.equal(emulated_kernel(TWO_PRODUCTS)(x, a, b), one.bfloat16().float() - other)
+
+
+def test_sums_are_rounded_two_vectors_at_a_time() -> None:
+    text = "\n".join(" ".join(line.split(" loc(")[:1]) for line in emit(ROUNDED, AMX).text.splitlines())
+    assert text.count("cvtne2ps2bf16") == 32, "rows of a block"
+    assert "cmpf uno" not in text
+
+
+@pytest.mark.compiles
+def test_rounded_sums_are_in_their_places() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, a = (torch.randint(-9, 20, (64, 128), generator=random).bfloat16() for _ in range(2))
+    assert torch.equal(emulated_kernel(ROUNDED)(x, a), (x.float() @ a.float().T).bfloat16())
 
 
 def test_blocks_of_sums_have_a_scratch_memory_each() -> None:

@@ -13,8 +13,9 @@ from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
 from wavespec.ir.dtype import DType
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
-from wavespec.ir.thread_ops import CONSTANT, MMA
-from wavespec.targets.machine import Machine
+from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import CONSTANT, LOAD_TILE, MMA
+from wavespec.targets.machine import Machine, MatrixInstruction
 
 # Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
 _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
@@ -27,30 +28,36 @@ _SCRATCH_BYTES = 2 * _ROWS * 2 * _ROW_BYTES
 
 def uses_tiles(kernel: Kernel, machine: Machine) -> bool:
     """Whether a thread kernel multiplies in tile registers."""
-    return any(op.is_(MMA) and _is_tiled(op, machine) for op in kernel.walk())
+    return any(_tiled_row(op, machine) for op in kernel.walk())
 
 
-def _is_tiled(op: Op, machine: Machine) -> bool:
-    row = machine.instruction(op["instruction"])
-    return row is not None and row.in_tile_registers
+def _tiled_row(op: Op, machine: Machine) -> MatrixInstruction | None:
+    """The row of a product in tile registers; of anything else None."""
+    row = machine.instruction(op["instruction"]) if op.is_(MMA) else None
+    return row if row is not None and row.in_tile_registers else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where the rows of an operand lie: bytes from the start of a memory, bytes from row to row."""
+    """Where the rows of an operand lie: bytes from the start of a memory, bytes from row to row; where ``mask`` holds,
+    ``instead``."""
 
     memory: str
     offset: Expr
-    stride: int
+    stride: Expr
+    mask: Mask = ()
+    instead: _Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Elements of a block of sums that was stored to a scratch memory."""
+    """Elements of a block of sums that was stored to a scratch memory; ``rounded_pairs`` as the row has it that they
+    are results of, or empty where some of them may be something else."""
 
     memory: str
     start: int
     dtype: DType
+    rounded_pairs: str
 
 
 class Tiles(Emitter):
@@ -76,8 +83,9 @@ class Tiles(Emitter):
         self._scratch("amx.left", _SCRATCH_BYTES // 2)
         self._scratch("amx.right", _SCRATCH_BYTES // 2)
         self._scratch("amx.configuration", _ROW_BYTES)
+        direct = {op["source"] for op in self.kernel.walk() if op.is_(LOAD_TILE) and op.get("source")}
         for memory in self.kernel.memories:
-            if memory.space != "global":
+            if memory.space != "global" or memory.name in direct:
                 self.pointers[memory.name] = self.text.address(*self.buffers[memory.name])
         self._configure()
 
@@ -89,7 +97,11 @@ class Tiles(Emitter):
     def emit_load_tile(self, op: Op) -> None:
         memory = self.function.memory_of(op)
         offset, size = self.function.buffered(op, memory), memory.dtype.bytes
-        self.operands[op.result.name] = _Rows(memory.name, offset * size, op["stride"] * size)
+        rows = _Rows(memory.name, offset * size, const(op["stride"] * size))
+        if op.get("source"):
+            there = _Rows(op["source"], op["source_offset"] * size, op["source_stride"] * size)
+            rows = replace(rows, mask=op["mask"], instead=there)
+        self.operands[op.result.name] = rows
 
     def _keep(self, value: Value, sums: _Sums) -> None:
         """Have a value read from the scratch memory where it is used."""
@@ -105,6 +117,8 @@ class Tiles(Emitter):
         return tuple(result)
 
     def _from_scratch(self, sums: _Sums, at: int, size: int, wanted: DType) -> str:
+        if sums.rounded_pairs and wanted.name == "bf16" and size == 2 * self.lanes.width(sums.dtype):
+            return self._rounded_pair(sums, at, size)
         (buffer, type_), stored = self.buffers[sums.memory], sums.dtype
         index, before, after = (
             self.text.constant(at * stored.bytes, "index"),
@@ -118,6 +132,12 @@ class Tiles(Emitter):
         if size == 1:
             name = self.text.op(f"vector.extract {name}[0] : {mlir_type(stored)} from vector<1x{mlir_type(stored)}>")
         return name if stored == wanted else self.lanes.convert(name, stored, wanted, before, after)
+
+    def _rounded_pair(self, sums: _Sums, at: int, size: int) -> str:
+        """Two vectors as one of half the bits."""
+        low, high = (self._from_scratch(sums, start, size // 2, sums.dtype) for start in (at, at + size // 2))
+        one, both = vector_type(sums.dtype, size // 2), f"vector<{size}xbf16>"
+        return self.text.op(f'llvm.call_intrinsic "{sums.rounded_pairs}"({high}, {low}) : ({one}, {one}) -> {both}')
 
     def emit_slice(self, op: Op) -> None:
         known = self.sums.get(op.operands[0].name)
@@ -168,7 +188,9 @@ class Tiles(Emitter):
         head = f"scf.for {induction} = {lower} to {upper} step {step}  : i{bits} {{"
         self.text.blocks[-1] += [head, *self.function.nested(body)]
         self.text.do("}")
-        self._tiles_to_sums(op.results[0], scratch)
+        # Without a step the sums are what they were before.
+        row = next(row for inner in op.walk() if (row := _tiled_row(inner, self.machine)))
+        self._tiles_to_sums(op.results[0], scratch, row.rounded_pairs if op.operands[0].name in self.zeros else "")
 
     def _adds_up_a_block(self, op: Op) -> bool:
         """Whether a loop carries one block of sums and nothing else, which every product in it adds to, and nothing
@@ -177,7 +199,7 @@ class Tiles(Emitter):
             return False
         sums = [op.body.arguments[0].name]
         for inner in op.walk():
-            if inner.is_(MMA) and _is_tiled(inner, self.machine):
+            if _tiled_row(inner, self.machine):
                 if inner.operands[2].name != sums[-1]:
                     return False
                 sums.append(inner.result.name)
@@ -196,20 +218,22 @@ class Tiles(Emitter):
         zero, known = value.name in self.zeros, self.sums.get(value.name)
         if known is None and not zero:
             self._spill(value, scratch)
-        pointer = "" if zero else self._address(_Rows(known.memory if known else scratch, const(0), _SIDE * 4))
+        pointer = "" if zero else self.pointers[known.memory if known else scratch]
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
                 if zero:
                     self.text.do(f'llvm.call_intrinsic "llvm.x86.tilezero"({self._number(tile)}) : (i8) -> ()')
                 else:
-                    self._move("tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
+                    self._move(
+                        "tileloadd64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums()
+                    )
 
-    def _tiles_to_sums(self, value: Value, scratch: str) -> None:
-        self._keep(value, _Sums(scratch, 0, value.vector.dtype))
-        pointer = self._address(_Rows(scratch, const(0), _SIDE * 4))
+    def _tiles_to_sums(self, value: Value, scratch: str, rounded_pairs: str) -> None:
+        self._keep(value, _Sums(scratch, 0, value.vector.dtype, rounded_pairs))
+        pointer = self.pointers[scratch]
         for i, row in enumerate(_SUMS):
             for j, tile in enumerate(row):
-                self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, _SIDE * 4)
+                self._move("tilestored64", tile, pointer, i * _ROWS * _SIDE * 4 + j * _ROW_BYTES, self._row_of_sums())
 
     def emit_mma(self, op: Op) -> None:
         """``sums[i][j] += left[i] · right[j]``, each operand tile loaded right before its first use."""
@@ -221,23 +245,25 @@ class Tiles(Emitter):
         scratch = "" if self.in_tiles == acc.name else self._block_of(op.result)
         if scratch:
             self._sums_to_tiles(acc, scratch)
-        left, right = self._rows(a, "amx.left", _ROW_BYTES), self._rows(b, "amx.right", 2 * _ROW_BYTES)
-        from_left, from_right = self._address(left), self._address(right)
+        left, left_stride = self._address(self._rows(a, "amx.left", _ROW_BYTES))
+        right, right_stride = self._address(self._rows(b, "amx.right", 2 * _ROW_BYTES))
 
         def product(i: int, j: int) -> None:
             tiles = ", ".join(self._number(tile) for tile in (_SUMS[i][j], _LEFT[i], _RIGHT[j]))
             self.text.do(f'llvm.call_intrinsic "{intrinsic}"({tiles}) : (i8, i8, i8) -> ()')
 
-        self._move("tileloadd64", _LEFT[0], from_left, 0, left.stride)
-        self._move("tileloadd64", _RIGHT[0], from_right, 0, right.stride)
+        self._move("tileloadd64", _LEFT[0], left, 0, left_stride)
+        self._move("tileloadd64", _RIGHT[0], right, 0, right_stride)
         product(0, 0)
-        self._move("tileloadd64", _RIGHT[1], from_right, _ROW_BYTES, right.stride)
+        self._move("tileloadd64", _RIGHT[1], right, _ROW_BYTES, right_stride)
         product(0, 1)
-        self._move("tileloadd64", _LEFT[1], from_left, _ROWS * left.stride, left.stride)
+        half = self.text.op(f"arith.muli {left_stride}, {self.text.constant(_ROWS, 'i64')} : i64")
+        left = self.text.op(f"arith.addi {left}, {half} : i64")
+        self._move("tileloadd64", _LEFT[1], left, 0, left_stride)
         product(1, 0)
         product(1, 1)
         if scratch:
-            self._tiles_to_sums(op.result, scratch)
+            self._tiles_to_sums(op.result, scratch, row.rounded_pairs)
         else:
             self.in_tiles = op.result.name
 
@@ -247,7 +273,7 @@ class Tiles(Emitter):
         """Where an operand lies; one that was not staged is put into the scratch memory."""
         if operand.name not in self.operands:
             self._spill(operand, scratch)
-            return _Rows(scratch, const(0), stride)
+            return _Rows(scratch, const(0), const(stride))
         return self.operands[operand.name]
 
     def _spill(self, value: Value, scratch: str) -> None:
@@ -265,17 +291,26 @@ class Tiles(Emitter):
         self.buffers[name] = local_memory(self.text, space, "i8", depth)
         self.pointers[name] = self.text.address(*self.buffers[name], depth=depth)
 
-    def _address(self, rows: _Rows) -> str:
-        offset = self.indices.integer(rows.offset, 64)
-        return self.text.op(f"arith.addi {self.pointers[rows.memory]}, {offset} : i64")
+    def _address(self, rows: _Rows) -> tuple[str, str]:
+        """Of the first row, and bytes from row to row."""
+        offset, stride = (self.indices.integer(number, 64) for number in (rows.offset, rows.stride))
+        address = self.text.op(f"arith.addi {self.pointers[rows.memory]}, {offset} : i64")
+        if rows.instead is None:
+            return address, stride
+        holds, pairs = self.indices.holds(rows.mask), zip(self._address(rows.instead), (address, stride), strict=True)
+        there, apart = (self.text.op(f"arith.select {holds}, {one}, {other} : i64") for one, other in pairs)
+        return there, apart
 
-    def _move(self, verb: str, tile: int, address: str, offset: int, stride: int) -> None:
+    def _row_of_sums(self) -> str:
+        return self.text.constant(_SIDE * 4, "i64")
+
+    def _move(self, verb: str, tile: int, address: str, offset: int, stride: str) -> None:
         """Load or store one tile."""
         if offset:
             address = self.text.op(f"arith.addi {address}, {self.text.constant(offset, 'i64')} : i64")
         pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
         self.text.do(
-            f'llvm.call_intrinsic "llvm.x86.{verb}"({self._number(tile)}, {pointer}, {self.text.constant(stride, "i64")}) : (i8, !llvm.ptr, i64) -> ()'
+            f'llvm.call_intrinsic "llvm.x86.{verb}"({self._number(tile)}, {pointer}, {stride}) : (i8, !llvm.ptr, i64) -> ()'
         )
 
     def _number(self, tile: int) -> str:

@@ -87,6 +87,7 @@ Expression = Literal[
     "phase",
     "receiver",
     "source_offset",
+    "source_stride",
     "step",
     "upper",
 ]

@@ -163,10 +163,20 @@ PREFETCH: Final = _declare("prefetch", "->", "a hint that this lane soon accesse
 LOAD_TILE: Final = _declare(
     "load_tile",
     "-> T x (r·c)",
-    "`rows` of `columns` consecutive elements, `stride` elements apart",
+    "`rows` of `columns` consecutive elements, `stride` elements apart; where `mask` holds, of the memory `source`, "
+    "from `source_offset` on, `source_stride` apart",
     Trait.READS_MEMORY,
     results=1,
-    attributes={**_ACCESS, "rows": Kind.INTEGER, "columns": Kind.INTEGER, "stride": Kind.INTEGER},
+    attributes={
+        **_ACCESS,
+        "rows": Kind.INTEGER,
+        "columns": Kind.INTEGER,
+        "stride": Kind.INTEGER,
+        "source": Attribute(Kind.MEMORY, absent="none", set_by="read-in-place"),
+        "source_offset": Attribute(Kind.EXPRESSION, absent="none", set_by="read-in-place"),
+        "source_stride": Attribute(Kind.EXPRESSION, absent="none", set_by="read-in-place"),
+        "mask": Attribute(Kind.MASK, absent="never", set_by="read-in-place"),
+    },
 )
 LOAD_MATRIX: Final = _declare(
     "load_matrix",

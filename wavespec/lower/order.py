@@ -26,6 +26,7 @@ from wavespec.lower.persist_workgroups import PersistWorkgroups
 from wavespec.lower.pipeline_loops import PipelineLoops
 from wavespec.lower.place_barriers import PlaceBarriers
 from wavespec.lower.promote_shared import PromoteShared
+from wavespec.lower.read_in_place import ReadInPlace
 from wavespec.lower.round_copies import RoundCopies
 from wavespec.lower.scale_operands import ScaleOperands
 from wavespec.lower.scale_products import ScaleProducts
@@ -86,6 +87,7 @@ PASSES: tuple[Pass, ...] = (
     RoundCopies(),
     PipelineLoops(),
     SerializeWaves(),
+    ReadInPlace(),
     FetchAhead(),
     ShortenSums(),
     HoistInvariants(),

@@ -17,20 +17,22 @@ with larger ones are refused (``LARGEST_SIZE`` of ``runtime/checks.py``)."""
 def dim_sizes(resolved: ResolvedKernel) -> dict[str, Expr]:
     """The size of every dim: a symbol, or a number.
 
-    One of which no tensor and no tile has elements, that follows from others, and is as long as one of them, or as a
-    number, for the parameters of this kernel, is that.
+    One that follows from others, and is as long as one of them, or as a number, for the parameters of this kernel, is
+    that.
     """
     sizes = {name: own_size(resolved, name) for name in resolved.computation.dims}
-    splits = (*resolved.workgroup, *resolved.loops, *resolved.waves, *resolved.vectors)
-    named = {split.dim for split in splits}.union(*(one.shape for one in resolved.computation.tensors.values()))
     for name, same in _followed(resolved, sizes):
-        if name in named:
-            continue
         own = sizes[name]
-        is_as_promised = same.divisor % own.divisor == 0 and (same.low or 0) >= (own.low or 0)
+        is_as_promised = same.divisor % own.divisor == 0 and _is_within(same, own)
         if same.kind in ("symbol", "const") and is_as_promised:
             sizes[name] = same
     return sizes
+
+
+def _is_within(size: Expr, promised: Expr) -> bool:
+    """Whether all that a size may be is what is promised of another."""
+    least = (size.low or 0) >= (promised.low or 0)
+    return least and size.high is not None and promised.high is not None and size.high <= promised.high
 
 
 def smallest_sizes(resolved: ResolvedKernel) -> dict[str, int]:

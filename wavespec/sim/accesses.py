@@ -113,10 +113,17 @@ class MemoryUnit:
     def load_tile(self, op: Op) -> Array:
         """``[threads, rows * columns]``, row after row."""
         memory, count = self.memories[op["memory"]], op["columns"]
-        active = self._rows.active(self.enabled, count)
+        there = self.holds(op["mask"]) if op.get("source") else np.zeros_like(self.enabled)
+        active = self._rows.active(self.enabled & ~there, count)
         offsets = (op["offset"] + row * op["stride"] for row in range(op["rows"]))
         rows = [self._read(op, memory, at, op.get("buffer"), count, active, required_alignment=False) for at in offsets]
-        return np.concatenate(rows, axis=1)
+        staged = np.concatenate(rows, axis=1)
+        if not there.any():
+            return staged
+        source, active = self.memories[op["source"]], self._rows.active(there, count)
+        offsets = (op["source_offset"] + row * op["source_stride"] for row in range(op["rows"]))
+        rows = [self._read(op, source, at, None, count, active, required_alignment=False) for at in offsets]
+        return np.where(there[:, None], np.concatenate(rows, axis=1), staged)
 
     def load_matrix(self, op: Op) -> Array:
         """Matrices of 8 rows of 16 bytes, 4 bytes a thread of each, of rows or, ``transposed``, of columns; of 32

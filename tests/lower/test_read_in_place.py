@@ -1,0 +1,112 @@
+"""Rows that tiles read where they are: whole rows of a matrix, and of an image whose filters have one pixel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.emit.test_amx import TILES_ALONE, emulated_kernel
+from tests.kernels import SPECS
+from wavespec.ir.expr import Expr
+from wavespec.ir.kernel import Kernel, Op
+from wavespec.ir.thread_ops import FOR, LOAD_TILE
+from wavespec.pipeline import lower
+from wavespec.schema import KernelSpec, loads
+from wavespec.schema.language.expressions import Num
+from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes
+
+PRODUCT = """
+apiVersion: wavespec/v1
+kind: Kernel
+name: product
+dims:
+  M: {}
+  N: {}
+  K: {multiple_of: 64, max: 128}
+tensors:
+  x: {shape: [M, K], dtype: bf16, space: shared}
+  w: {shape: [N, K], dtype: bf16, space: shared}
+  y: {shape: [M, N], dtype: bf16, role: output}
+constraints:
+  - {workgroup: M, tile: 64, axis: 0}
+  - {workgroup: N, tile: 64, axis: 1}
+  - {tiling: K, tile: 128}
+  - {wave: M, tile: 32}
+  - {wave: N, tile: 32}
+  - {hardware: {mma: auto}}
+graph:
+  - zero: {register: [M, N], dtype: f32, value: 0}
+  - sums:
+      iterate: K
+      carry: {acc: zero}
+      body:
+        - x_tile: {read: x}
+        - w_tile: {read: w}
+        - acc: {mma: [x_tile, w_tile, acc]}
+  - result: {cast: sums.acc, dtype: bf16}
+  - {write: result, to: y}
+"""
+
+
+def product(text: str = PRODUCT) -> KernelSpec:
+    return loads(text)
+
+
+def read_there(kernel: Kernel) -> list[Op]:
+    return [op for op in kernel.walk() if op.is_(LOAD_TILE) and op.get("source")]
+
+
+def copies_of(kernel: Kernel, row: int, rows: int) -> int:
+    """Rows that the first wave copies of a matrix of so many."""
+    (outer,) = (op for op in kernel.walk() if op.is_(FOR) and op["induction"] == "copy.x.shared.M")
+    known = {"M": rows, "K": 128, "wg0": 0, "wave_M": row}
+    return value(outer["upper"], known)
+
+
+def value(expr: Expr, known: dict[str, int]) -> int:
+    return expr.substitute(known).value
+
+
+def test_whole_rows_are_read_where_they_are() -> None:
+    kernel = lower(product(), TILES_ALONE)
+    (tile,) = read_there(kernel)
+    assert tile["source"] == "x"
+    assert repr(tile["source_stride"]) == "K"
+    assert copies_of(kernel, 0, 64) == copies_of(kernel, 1, 64) == 0
+
+
+def test_rows_that_are_not_all_there_are_copied() -> None:
+    kernel = lower(product(), TILES_ALONE)
+    assert [copies_of(kernel, row, 50) for row in (0, 1)] == [0, 32]
+
+
+def test_parts_of_rows_are_copied() -> None:
+    assert not read_there(lower(product(PRODUCT.replace(", max: 128", "")), TILES_ALONE))
+
+
+def test_machines_without_tile_registers_copy() -> None:
+    shared = replace(TILES_ALONE.shared, matrix_load="")
+    other = replace(TILES_ALONE, shared=shared, instructions=TILES_ALONE.instructions[1:])
+    assert not read_there(lower(product(), other))
+
+
+@pytest.mark.compiles
+def test_rows_read_either_way_give_the_same() -> None:
+    random = torch.Generator().manual_seed(0)
+    kernel = emulated_kernel(product())
+    for rows, columns, depth in ((64, 64, 128), (50, 70, 64), (7, 33, 128), (96, 32, 0)):
+        x, w = (torch.randint(-9, 10, (size, depth), generator=random).bfloat16() for size in (rows, columns))
+        assert torch.equal(kernel(x, w), (x.float() @ w.float().T).bfloat16())
+
+
+def test_pixels_of_one_tap_are_rows_of_a_matrix() -> None:
+    text = (SPECS / "conv2d_nhwc.wave.yaml").read_text()
+    spec = loads(text, "conv2d_nhwc.wave.yaml", SPECS)
+    spec = spec.model_copy(update={"params": {**spec.params, "PAD": Num(0)}})
+    sizes = complete_sizes(spec, {"N": 1, "H": 9, "W": 9, "C": 128, "O": 64, "R": 1, "S": 1})
+    kernel = lower(case_for_sizes(cases_for_target(spec, "cpu"), sizes).spec, TILES_ALONE)
+    (tile,) = read_there(kernel)
+    assert repr(tile["source_stride"]) == "C"
+    assert not {"floordiv", "mod"} & {node.kind for node in tile["source_offset"].walk()}

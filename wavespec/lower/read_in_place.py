@@ -1,0 +1,190 @@
+"""Thread kernel in, thread kernel out: tile registers take rows from a tensor where these are as far apart there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from wavespec.ir.expr import Expr, const, maximum, minimum
+from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.thread import Mask
+from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE, PACK, STORE
+from wavespec.lower.base import Pass
+from wavespec.lower.thread_properties import is_of_lanes, symbols_are_in_scope
+from wavespec.targets.machine import Machine
+
+
+class ReadInPlace(Pass):
+    """Take the rows of a tile from the tensor, where all of them are there, in place of a copy of them.
+
+    Before: a nest of two loops copies rows of an input as they are, and tiles behind it (``load_tile``) are all that
+            reads the copy.
+    After:  where all that would be copied is inside the input, the nest has no step, and tiles are read there
+            (``source``); else all is as before.
+    Cases:  rows that a tile has a part of stay copied: where they are a power of two apart, the nearest cache holds few
+            of such parts.  Whole rows lie side by side.
+    """
+
+    name: ClassVar[str] = "read-in-place"
+    requires = (is_of_lanes, symbols_are_in_scope)
+
+    def applies_to(self, machine: Machine) -> bool:
+        return machine.shared.matrix_load == "tile"
+
+    def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
+        steps = {f"at_{split.dim}" for split in kernel.distribution.loops}
+        for memory in kernel.memories:
+            rows = _copied_rows(kernel, memory) if memory.staged else None
+            if rows is not None and steps.isdisjoint(rows.start.symbols):
+                kernel = replace(kernel, body=rewrite(kernel.body, rows.change))
+        return kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """Two loops that lay down rows of a staged memory, and nothing else.
+
+    ``pitch``: elements from row to row of the memory.
+    """
+
+    memory: Memory
+    outer: Op
+    inner: Op
+    pitch: int
+    rows: int
+    at_row: Expr
+    at_depth: Expr
+
+    @property
+    def row(self) -> str:
+        return self.outer["induction"]
+
+    @property
+    def depth(self) -> str:
+        return self.inner["induction"]
+
+
+@dataclass(frozen=True, slots=True)
+class _CopiedRows:
+    """Element ``d`` of row ``r`` of the memory is a copy of element ``start + r * stride + d`` of ``source``, for all
+    rows and as far as they are copied where ``inside`` holds."""
+
+    nest: _Nest
+    source: str
+    start: Expr
+    stride: Expr
+    inside: Mask
+
+    def change(self, op: Op) -> tuple[Op, ...]:
+        """An operation of the kernel as it is now."""
+        if op.is_(FOR) and op["induction"] == self.nest.row:
+            beyond = const(0)
+            for left, right in self.inside:
+                beyond = maximum(beyond, left + 1 - right)
+            return (op.with_(upper=minimum(op["upper"], minimum(beyond, 1) * self.nest.rows)),)
+        if not op.is_(LOAD_TILE) or op["memory"] != self.nest.memory.name:
+            return (op,)
+        row, depth = op["offset"] // self.nest.pitch, op["offset"] % self.nest.pitch
+        offset = self.start + row * self.stride + depth
+        return (op.with_(source=self.source, source_offset=offset, source_stride=self.stride, mask=self.inside),)
+
+
+def _copied_rows(kernel: Kernel, memory: Memory) -> _CopiedRows | None:
+    """What a staged memory has copies of; None where that is not rows of an input, for tiles alone."""
+    nest = _nest_of(kernel, memory)
+    inputs = {one.name for one in kernel.memories if one.role == "input" and one.dtype == memory.dtype}
+    found: set[tuple[str, Expr, Expr]] = set()
+    checks: dict[tuple[Expr, Expr], None] = {}
+    for op, below, along in _loads(nest) if nest else ():
+        rows = _rows_from(nest, op, below, along) if op.is_(LOAD) and op["memory"] in inputs else None
+        checked = None if rows is None or op["valid"] is not None else _checks_of_all(nest, op["mask"], below, along)
+        if rows is None or checked is None:
+            return None
+        found.add(rows)
+        checks |= dict.fromkeys(checked)
+    return _CopiedRows(nest, *found.pop(), tuple(checks)) if nest and len(found) == 1 else None
+
+
+def _nest_of(kernel: Kernel, memory: Memory) -> _Nest | None:
+    """The nest that fills a memory of rows, in front of the tiles that are read of it."""
+    accesses = [op for op in kernel.walk() if op.get("memory") == memory.name]
+    arrangement = memory.arrangement
+    if arrangement is None or arrangement.swizzle is not None or memory.buffers > 1:
+        return None
+    down, *along = arrangement.digits
+    if len(along) != 1 or down.dim == along[0].dim or (down.step, along[0].stride) != (1, 1):
+        return None
+    for ops in _blocks(kernel.body):
+        for number, outer in enumerate(ops):
+            inner = outer.body.ops[-1] if outer.is_(FOR) and len(outer.body.ops) == 1 else None
+            if inner is None or not inner.is_(FOR) or outer["lower"] != const(0) or inner["lower"] != const(0):
+                continue
+            stores = [op for op in inner.body.ops if op.is_(STORE)]
+            tiles = [op for behind in ops[number + 1 :] for op in behind.walk() if op.is_(LOAD_TILE)]
+            read = [op for op in tiles if op["memory"] == memory.name]
+            whole = all((op["offset"] // down.stride).high == 0 and op["rows"] == down.extent for op in read)
+            if stores and read and whole and _are(accesses, [*stores, *read]):
+                places = (kernel.symbol(loop["induction"]) for loop in (outer, inner))
+                return _Nest(memory, outer, inner, down.stride, down.extent, *places)
+    return None
+
+
+def _are(some: list[Op], others: list[Op]) -> bool:
+    return sorted(map(id, some)) == sorted(map(id, others))
+
+
+def _blocks(ops: tuple[Op, ...]) -> Iterator[tuple[Op, ...]]:
+    yield ops
+    for op in ops:
+        if op.region:
+            yield from _blocks(op.region.ops)
+
+
+def _loads(nest: _Nest) -> Iterator[tuple[Op, int, int]]:
+    """What makes up the values that a step of the nest stores, each with its row and depth in the step: loads, or
+    anything else."""
+    made = {value.name: op for op in nest.inner.body.ops for value in op.results}
+    first = {nest.row: 0, nest.depth: 0}
+    for store in nest.inner.body.ops:
+        if not store.is_(STORE):
+            continue
+        at = store["offset"].substitute(first).constant_part()
+        is_of_rows = store["offset"] == nest.at_row * nest.pitch + nest.at_depth + at
+        if not is_of_rows or store["mask"] or store["valid"] is not None:
+            yield store, 0, 0
+            return
+        waiting = [store.operands[0]]
+        while waiting:
+            value = waiting.pop()
+            maker = made[value.name]
+            if maker.is_(PACK):
+                waiting += reversed(maker.operands)
+            else:
+                yield maker, *divmod(at, nest.pitch)
+                at += value.vector.elements
+
+
+def _rows_from(nest: _Nest, load: Op, below: int, along: int) -> tuple[str, Expr, Expr] | None:
+    """The tensor, where its row is that the tile begins with, and how far apart rows are, by one load."""
+    place = load["offset"]
+    stride = place.substitute({nest.row: nest.at_row + 1}) - place
+    step = place.substitute({nest.depth: nest.at_depth + 1}) - place
+    if step != const(1) or not stride.symbols.isdisjoint((nest.row, nest.depth)):
+        return None
+    return load["memory"], place.substitute({nest.row: 0, nest.depth: 0}) - stride * below - along, stride
+
+
+def _checks_of_all(nest: _Nest, mask: Mask, below: int, along: int) -> Mask | None:
+    """What has to hold for a check of one load to hold for the whole tile; None where that is not known."""
+    checks: list[tuple[Expr, Expr]] = []
+    moving = {nest.row, nest.depth}
+    for left, right in mask:
+        if nest.row in left.symbols:
+            left = left - nest.at_row - below + nest.rows - 1
+        elif nest.depth in left.symbols:
+            left = left - nest.at_depth - along + nest.inner["upper"] - 1
+        if moving & (left.symbols | right.symbols):
+            return None
+        checks.append((left, right))
+    return tuple(checks)
