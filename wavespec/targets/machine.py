@@ -26,8 +26,9 @@ class Fragment:
 
     dtype: DType
     layout: Layout
-    staging: Literal["rows", "panels", "none"] = "rows"
-    """How a staged tile of this operand lies on machines that pack panels; ``none`` reads it in place."""
+    staging: Literal["rows", "panels", "row_panels", "none"] = "rows"
+    """How a staged tile of this operand lies on machines that pack panels; ``row_panels``: panels, of the rows that are
+    a wave's own where such are staged apart; ``none`` reads it in place."""
     from_shared: bool = False
     """Whether the matrix unit reads this operand from shared memory itself."""
     kept_bits: int = 0
@@ -35,6 +36,16 @@ class Fragment:
     bias: int = 0
     """Added to every element when it is staged, for units that multiply unsigned by signed; the emitter takes away
     what that adds to a product."""
+
+    @property
+    def in_panels(self) -> bool:
+        """Whether a staged tile is packed in the order in which the instruction reads it."""
+        return self.staging in ("panels", "row_panels")
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether a wave stages the rows of a tile that are its own by itself."""
+        return self.staging in ("rows", "row_panels")
 
 
 @dataclass(frozen=True, slots=True)
