@@ -20,7 +20,7 @@ class CpuProducts(Emitter):
     """Every row of a machine is ``family:intrinsic``; registers are lists of whole machine vectors.
 
     ``fma``, ``dot2``, ``dot4``: every element (group along k) of a column of ``a`` times the vectors of a row of ``b``.
-    ``mla``: like ``fma``, of whole numbers that are widened to the type of the sums as they are multiplied.
+    ``mla``: like ``fma`` in two steps, of numbers that are widened to the type of the sums as they are multiplied.
     ``mmla``: pairs of rows of ``a`` times pairs of columns of ``b``, groups along k of each side by side.
     ``inner``: vectors along k of ``a`` times those of ``b``.
 
@@ -125,10 +125,11 @@ class CpuProducts(Emitter):
         if intrinsic == "fma":
             return self.text.op(f"math.fma {left}, {right}, {total} : {lanes}")
         if intrinsic == "mla":
-            narrow = vector_type(row.b.dtype, width)
-            left, right = (self.text.op(f"arith.extsi {one} : {narrow} to {lanes}") for one in (left, right))
-            product = self.text.op(f"arith.muli {left}, {right} : {lanes}")
-            return self.text.op(f"arith.addi {total}, {product} : {lanes}")
+            if row.b.dtype != row.acc.dtype:
+                narrow = vector_type(row.b.dtype, width)
+                left, right = (self.text.op(f"arith.extsi {one} : {narrow} to {lanes}") for one in (left, right))
+            product = self.text.op(f"arith.{'mulf' if row.acc.dtype.is_float else 'muli'} {left}, {right} : {lanes}")
+            return self.text.op(f"{_add(row)} {total}, {product} : {lanes}")
         operand = vector_type(row.b.dtype, self.machine.vector_bytes // row.b.dtype.bytes)
         if "pmadd" in intrinsic:
             product = self.text.op(
