@@ -62,8 +62,8 @@ class CpuLanes(LaneOperations):
         return self.text.op(f"arith.bitcast {rounded} : {short} to {type_.replace('f32', 'bf16')}")
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
-        if (function, dtype.name) == ("fma", "f32") and not self.machine.fused_steps:
-            return rounded_once(self.text, names, size)
+        if function == "fma" and not self.machine.fused_steps:
+            return rounded_once(self.text, names, dtype, size)
         if function not in ("maximum", "minimum") or not dtype.is_float:
             return super().step(function, names, dtype, size)
         type_ = vector_type(dtype, size)  # which of two zeros it is takes machines two instructions to tell

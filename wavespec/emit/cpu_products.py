@@ -174,7 +174,9 @@ class CpuProducts(Emitter):
         if not lanes:
             return unbiased
         sizes = [part.size for part in sums]
-        lines = self._rows_of_pairs(row, unbiased, sizes) if _is_of_pairs(row) else self._lane_sums(row, unbiased, sizes)
+        lines = (
+            self._rows_of_pairs(row, unbiased, sizes) if _is_of_pairs(row) else self._lane_sums(row, unbiased, sizes)
+        )
         return self._each(_add(row), row, sums, lines)
 
     def _rows_of_pairs(self, row: MatrixInstruction, blocks: Parts, sizes: Sequence[int]) -> Parts:

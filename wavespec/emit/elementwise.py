@@ -139,7 +139,9 @@ def power_by_polynomial(text: MlirText, name: str, size: int, *, fused: bool = T
     *coefficients, total = _POWER
     result: str | float = total
     for coefficient in reversed(coefficients):
-        result = step("fma", result, rest, coefficient) if fused else step("add", step("mul", result, rest), coefficient)
+        result = (
+            step("fma", result, rest, coefficient) if fused else step("add", step("mul", result, rest), coefficient)
+        )
     bits = text.op(f"arith.bitcast {shifted} : {number} to {word}")
     zero = text.op(f"arith.bitcast {text.constant(_ROUND, number)} : {number} to {word}")
     exponent = text.op(f"arith.subi {bits}, {zero} : {word}")

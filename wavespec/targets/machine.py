@@ -311,8 +311,8 @@ class Machine:
     """Compiler choice: elements of a value, at most, in one turn of waves that run one after another, where the spec
     does not say what a wave takes; 0 = all that the workgroup has."""
     step_elements: int = 0
-    """Compiler choice: elements of a row, at most, in a step of a loop without products, so that what is computed of
-    them stays in registers; 0 = as many as the spec says."""
+    """Compiler choice: elements of a row, at most, in a step of a loop of a kernel without products, so that what is
+    computed of them stays in registers; 0 = as many as the spec says."""
     longest_scan: int = 0
     """Compiler choice: elements of a row that a step of a loop goes through with code for each; 0 = all of its tile."""
     cards: tuple[Card, ...] = ()
