@@ -39,8 +39,9 @@ def _of_f64(steps: _Steps, a: str, b: str, c: str) -> str:
     large, rest = steps.sum(product, small)
     result = steps("addf", large, steps.odd(*steps.sum(smaller, rest)))
     plain = steps("addf", product, c)
-    is_number = steps.text.op(f"arith.cmpf ord, {result}, {result} : {steps.f64}")  # no part was infinite
-    return steps.select(is_number, result, plain, steps.f64)
+    # Of parts that are infinite the result is no number, and of those that cancel a zero without their sign.
+    is_found = steps.text.op(f"arith.cmpf one, {result}, {steps.text.constant(0, steps.f64)} : {steps.f64}")
+    return steps.select(is_found, result, plain, steps.f64)
 
 
 class _Steps:
