@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "wavespec"
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 ALLOWED = {
     "ir": ("ir", "diagnostics"),
-    "targets": ("targets", "ir", "diagnostics", "architecture"),
+    "targets": ("targets", "ir", "diagnostics", "architecture", "runtime.cpu_features"),
     "schema": ("schema", "ir.dtype", "ir.strided", "targets.names", "diagnostics"),
     "ops": (
         "ops",

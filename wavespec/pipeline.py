@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from wavespec.cache import CompileCache, cache_key
 from wavespec.collector import without_collecting
-from wavespec.diagnostics import WavespecError
+from wavespec.diagnostics import WavespecError, enumeration
 from wavespec.emit.compiler import Compiled, compiler_name, compiler_version
 from wavespec.emit.function import KernelFunction
 from wavespec.emit.interface import case_conditions, launch_interface, shaped_by
@@ -317,15 +317,24 @@ def _build_as_written_out(spec: KernelSpec, machine: Machine, cache: CompileCach
         return build_variant(spec, machine, cache=cache)[0]
 
 
+class LaunchedApart(WavespecError, code="launched-apart"):
+    def __init__(self, kernel: str, variants: Sequence[str]) -> None:
+        names = enumeration(variants)
+        super().__init__(
+            None,
+            f"'{kernel}' is launched in different ways on {names}, and what is built together has one.",
+            hints=["Build it for each of them on its own: '--target TARGET:VARIANT'."],
+        )
+
+
 def join_variants(built: Sequence[KernelArtifact]) -> KernelArtifact:
     """One artifact of the same kernel for several variants of its target, best first; a call has to promise what any of
     them relies on.
 
-    Errors: ``ValueError`` for variants that are launched in different ways.
+    Errors: ``launched-apart`` for variants that are launched in different ways.
     """
     if len({replace(one, binaries=(), architecture="", assumptions=()) for one in built}) > 1:
-        labels = [binary.label for one in built for binary in one.binaries]
-        raise ValueError(f"{built[0].name}: {labels} are launched in different ways")
+        raise LaunchedApart(built[0].name, [binary.label for one in built for binary in one.binaries])
     return replace(
         built[0],
         architecture="+".join(dict.fromkeys(one.architecture for one in built)),

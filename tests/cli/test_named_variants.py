@@ -14,6 +14,7 @@ from tests.runtime.standins import gemm_interface
 from wavespec.build_kernels import KernelToBuild, build_kernels
 from wavespec.cache import CompileCache
 from wavespec.cli.inputs import chosen_targets
+from wavespec.diagnostics import WavespecError
 from wavespec.part_cache import get_part
 from wavespec.pipeline import join_variants, part_key, spec_digest
 from wavespec.runtime.artifact import Assumption
@@ -73,8 +74,11 @@ def test_variants_that_are_joined_rely_on_what_any_does_and_are_launched_alike()
     other = replace(one, architecture="aarch64", assumptions=(*one.assumptions, promise))
     joined = join_variants([one, other, other])
     assert (joined.architecture, joined.assumptions) == ("x86_64+aarch64", other.assumptions)
-    with pytest.raises(ValueError, match=r"gemm: .* are launched in different ways"):
+    with pytest.raises(WavespecError) as caught:
         join_variants([one, replace(other, grid=(1, 1, 1))])
+    (found,) = caught.value.diagnostics
+    assert found.code == "launched-apart"
+    assert found.message.startswith("'gemm' is launched in different ways on ")
 
 
 def test_of_what_is_emitted_together_each_part_has_its_own_architecture(small: Path, tmp_path: Path) -> None:
@@ -85,6 +89,15 @@ def test_of_what_is_emitted_together_each_part_has_its_own_architecture(small: P
     for machine in machines("cpu:x86_64_v3+aarch64_v8"):
         part = get_part(cache, part_key(spec_digest(case.spec), machine, code=False))
         assert part is not None and part.architecture == machine.architecture
+
+
+@pytest.mark.compiles
+def test_code_for_an_old_processor_runs_on_a_new_one(wavespec: Command, small: Path) -> None:
+    dims = [word for dim in ("M=9", "N=7", "K=24") for word in ("--dim", dim)]
+    result = wavespec("run", small, "--target", "cpu:x86_64_v2", *dims)
+    if "features missing" in result.err:
+        pytest.skip("needs an x86-64 CPU")
+    assert (result.code, result.err) == (0, "")
 
 
 @pytest.mark.compiles

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pytest
 
+from wavespec.pipeline import best_variant
 from wavespec.targets import TARGETS, machines
 from wavespec.targets.machine import same_everywhere, variants
 
@@ -16,8 +17,10 @@ def names(target: str) -> list[str]:
     return [machine.variant for machine in machines.__wrapped__(target)]
 
 
-def of(architecture: str) -> list[str]:
-    return [machine.variant for machine in CPUS if machine.architecture == architecture]
+def of(architecture: str, *, by_name: bool = False) -> list[str]:
+    """Those of an architecture, and of them, with ``by_name``, those that builds have to name."""
+    own = [machine for machine in CPUS if machine.architecture == architecture]
+    return [machine.variant for machine in own if by_name or not machine.by_name]
 
 
 @pytest.mark.parametrize(("here", "expected"), [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("riscv64", "x86_64")])
@@ -25,6 +28,23 @@ def test_a_target_alone_is_what_runs_here(here: str, expected: str, monkeypatch:
     monkeypatch.setattr("wavespec.targets.machine.architecture", lambda: here)
     assert names("cpu") == of(expected) != []
     assert names("gfx942") == ["gfx942"]
+
+
+@pytest.mark.parametrize(
+    ("without", "has_all"), [({"avx2"}, True), ({"avx512f"}, False), ({"avx2", "sse4_2"}, False), (set[str](), False)]
+)
+def test_an_old_processor_has_a_variant_of_its_own(
+    without: set[str], has_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {word for machine in CPUS if machine.architecture == "x86_64" for word in machine.requires}
+    monkeypatch.setattr("wavespec.targets.machine.architecture", lambda: "x86_64")
+    monkeypatch.setattr("wavespec.runtime.cpu_features.cpu_features", lambda: frozenset(words - without))
+    assert names("cpu") == of("x86_64", by_name=has_all)
+    assert set(of("x86_64", by_name=True)) - set(of("x86_64")) == {"x86_64_v2"}
+    assert names("cpu:x86_64_v2") == ["x86_64_v2"]
+    if has_all:
+        monkeypatch.setattr("wavespec.pipeline.machines", machines.__wrapped__)
+        assert best_variant("cpu").variant == "x86_64_v2"
 
 
 @pytest.mark.parametrize("here", ["x86_64", "aarch64", "riscv64"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavespec.emit.elementwise import power_by_polynomial
+from wavespec.emit.half_by_bits import float_to_half, half_to_float
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.rearranged import as_units
 from wavespec.emit.registers import Part, Parts, mlir_type, vector_type
+from wavespec.emit.rounded_once import rounded_once
 from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Value
@@ -25,6 +27,8 @@ class CpuLanes(LaneOperations):
         return [width] * (elements // width) + ([elements % width] if elements % width else [])
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
+        if not self.machine.converts_f16 and (before.name, after.name) in (("f16", "f32"), ("f32", "f16")):
+            return (half_to_float if before.name == "f16" else float_to_half)(self.text, name, old)
         if after.name == "bf16" and not before.is_float:
             middle = old.replace(mlir_type(before), "f32")
             return self._rounded_to_bf16(self.convert(name, before, DTYPES["f32"], old, middle), middle)
@@ -58,6 +62,8 @@ class CpuLanes(LaneOperations):
         return self.text.op(f"arith.bitcast {rounded} : {short} to {type_.replace('f32', 'bf16')}")
 
     def step(self, function: str, names: Sequence[str], dtype: DType, size: int) -> str:
+        if function == "fma" and not self.machine.fused_steps:
+            return rounded_once(self.text, names, dtype, size)
         if function not in ("maximum", "minimum") or not dtype.is_float:
             return super().step(function, names, dtype, size)
         type_ = vector_type(dtype, size)  # which of two zeros it is takes machines two instructions to tell
@@ -65,7 +71,7 @@ class CpuLanes(LaneOperations):
         return self.text.op(f'"llvm.intr.{function}"({", ".join(names)}) {how}')
 
     def exp2(self, name: str, size: int) -> str:
-        return power_by_polynomial(self.text, name, size)
+        return power_by_polynomial(self.text, name, size, fused=self.machine.fused_steps)
 
     def transposed(self, value: Value, rows: int, columns: int, unit: int) -> Parts:
         if rows != columns:

@@ -20,12 +20,14 @@ class CpuProducts(Emitter):
     """Every row of a machine is ``family:intrinsic``; registers are lists of whole machine vectors.
 
     ``fma``, ``dot2``, ``dot4``: every element (group along k) of a column of ``a`` times the vectors of a row of ``b``.
-    ``mla``: like ``fma``, of whole numbers that are widened to the type of the sums as they are multiplied.
+    ``mla``: like ``fma`` in two steps, of numbers that are widened to the type of the sums as they are multiplied.
+    ``mmla``: pairs of rows of ``a`` times pairs of columns of ``b``, groups along k of each side by side.
     ``inner``: vectors along k of ``a`` times those of ``b``.
 
     A loop of products may carry something *beside* their sums, which becomes part of them after the loop:
     1. inner products: one vector per sum, whose lanes are added up then;
-    2. a biased operand: what the bias adds to each column, which is taken away then.
+    2. pairs: one vector of 2 x 2 sums for each two of both, whose rows are put side by side then;
+    3. a biased operand: what the bias adds to each column, which is taken away then.
     """
 
     def __init__(self, function: Function, lanes: CpuLanes, loops: Loops) -> None:
@@ -57,13 +59,14 @@ class CpuProducts(Emitter):
         self.values[op.result.name] = self._product(row, a, b, acc, op.result)
 
     def _product(self, row: MatrixInstruction, a: Value, b: Value, acc: Value, result: Value) -> Parts:
-        sums = self.lanes.native_parts(acc) if _is_inner(row) else self._outer(row, a, b, acc)
+        sums = self.lanes.native_parts(acc) if _vectors_beside(row) else self._outer(row, a, b, acc)
         if not _has_beside(row):
             return sums
         before = self._beside(acc, row)
         carried = self.values.get(before.name)
         lanes, bias = _lanes_and_bias(row, carried or self._zeros(before.vector))
-        beside = (*self._inner(row, a, b, lanes), *self._bias(row, b, bias))
+        crossed = self._pairs if _is_of_pairs(row) else self._inner
+        beside = (*crossed(row, a, b, lanes), *self._bias(row, b, bias))
         if carried is None:
             return self._closed(row, sums, beside)
         self.values[self._beside(result, row).name] = beside
@@ -88,13 +91,23 @@ class CpuProducts(Emitter):
         """One vector per sum, where there are any; a vector of ``b`` meets all of ``a`` before the next is needed."""
         if not lanes:
             return ()
-        left, right = self.function.parts(a, [row.k] * row.m), self.function.parts(b, [row.k] * row.n)
-        total = [part.name for part in lanes]
-        for n in range(row.n):
-            for m in range(row.m):
-                at = m * row.n + n
-                total[at] = self._multiplied(row, left[m].name, right[n].name, total[at])
-        return tuple(Part(name, lanes[0].size) for name in total)
+        return self._crossed(row, (a, row.m), (b, row.n), lanes)
+
+    def _pairs(self, row: MatrixInstruction, a: Value, b: Value, blocks: Parts) -> Parts:
+        """One vector per block of 2 x 2 sums, of two rows of both operands."""
+        return self._crossed(row, (a, row.m // 2), (b, row.n // 2), blocks)
+
+    def _crossed(self, row: MatrixInstruction, left: tuple[Value, int], right: tuple[Value, int], onto: Parts) -> Parts:
+        """Each of so many vectors of one operand times each of the other, added to a vector of sums."""
+        (lefts, rights), total = (self._vectors(*left), self._vectors(*right)), [part.name for part in onto]
+        for n, column in enumerate(rights):
+            for m, line in enumerate(lefts):
+                at = m * len(rights) + n
+                total[at] = self._multiplied(row, line.name, column.name, total[at])
+        return tuple(Part(name, onto[0].size) for name in total)
+
+    def _vectors(self, operand: Value, count: int) -> Parts:
+        return self.function.parts(operand, [operand.vector.elements // count] * count)
 
     def _bias(self, row: MatrixInstruction, b: Value, bias: Parts) -> Parts:
         """What the bias of ``a`` adds to each column, if it has one."""
@@ -112,10 +125,11 @@ class CpuProducts(Emitter):
         if intrinsic == "fma":
             return self.text.op(f"math.fma {left}, {right}, {total} : {lanes}")
         if intrinsic == "mla":
-            narrow = vector_type(row.b.dtype, width)
-            left, right = (self.text.op(f"arith.extsi {one} : {narrow} to {lanes}") for one in (left, right))
-            product = self.text.op(f"arith.muli {left}, {right} : {lanes}")
-            return self.text.op(f"arith.addi {total}, {product} : {lanes}")
+            if row.b.dtype != row.acc.dtype:
+                narrow = vector_type(row.b.dtype, width)
+                left, right = (self.text.op(f"arith.extsi {one} : {narrow} to {lanes}") for one in (left, right))
+            product = self.text.op(f"arith.{'mulf' if row.acc.dtype.is_float else 'muli'} {left}, {right} : {lanes}")
+            return self.text.op(f"{_add(row)} {total}, {product} : {lanes}")
         operand = vector_type(row.b.dtype, self.machine.vector_bytes // row.b.dtype.bytes)
         if "pmadd" in intrinsic:
             product = self.text.op(
@@ -144,9 +158,10 @@ class CpuProducts(Emitter):
         return row if row is not None and _has_beside(row) else None
 
     def _beside(self, sums: Value, row: MatrixInstruction) -> Value:
-        """One vector per sum of inner products; then, of the bias, one per column of sums, or per vector of columns."""
+        """One vector per sum of inner products, or per block of them; then, of the bias, one per column of sums, or per
+        vector of columns."""
         width = self.lanes.width(row.acc.dtype)
-        lanes = row.m * row.n * width if _is_inner(row) else 0
+        lanes = _vectors_beside(row) * width
         bias = (row.n * width if lanes else row.n) if row.a.bias else 0
         return Value(f"{sums.name}.beside", VectorType(row.acc.dtype, lanes + bias))
 
@@ -158,7 +173,22 @@ class CpuProducts(Emitter):
             unbiased = self._each("arith.subi", row, unbiased, [bias[at % len(bias)] for at in range(len(unbiased))])
         if not lanes:
             return unbiased
-        return self._each(_add(row), row, sums, self._lane_sums(row, unbiased, [part.size for part in sums]))
+        sizes = [part.size for part in sums]
+        lines = (
+            self._rows_of_pairs(row, unbiased, sizes) if _is_of_pairs(row) else self._lane_sums(row, unbiased, sizes)
+        )
+        return self._each(_add(row), row, sums, lines)
+
+    def _rows_of_pairs(self, row: MatrixInstruction, blocks: Parts, sizes: Sequence[int]) -> Parts:
+        """The rows of blocks of 2 x 2 sums, ``sizes`` of them in one part: halves of neighbours side by side."""
+        type_, lines, columns = vector_type(row.acc.dtype, 4), list[Part](), row.n // 2
+        for start in range(0, len(blocks), columns):
+            names = [block.name for block in blocks[start : start + columns]]
+            pairs = list(zip(names[::2], names[1::2], strict=True))
+            for half in ("[0, 1, 4, 5]", "[2, 3, 6, 7]"):
+                shuffles = (f"vector.shuffle {one}, {other} {half} : {type_}, {type_}" for one, other in pairs)
+                lines += [Part(self.text.op(shuffle), 4) for shuffle in shuffles]
+        return resized(self.text, tuple(lines), row.acc.dtype, sizes)
 
     def _lane_sums(self, row: MatrixInstruction, vectors: Parts, sizes: Sequence[int]) -> Parts:
         """The sum of the lanes of each vector, ``sizes`` of them in one part: turned blocks, added line by line."""
@@ -195,10 +225,19 @@ def _is_inner(row: MatrixInstruction) -> bool:
     return row.emit.startswith("inner:")
 
 
+def _is_of_pairs(row: MatrixInstruction) -> bool:
+    return row.emit.startswith("mmla:")
+
+
+def _vectors_beside(row: MatrixInstruction) -> int:
+    """Vectors in place of the sums themselves, while they are added to."""
+    return row.m * row.n // (4 if _is_of_pairs(row) else 1) if _is_inner(row) or _is_of_pairs(row) else 0
+
+
 def _has_beside(row: MatrixInstruction) -> bool:
-    return _is_inner(row) or bool(row.a.bias)
+    return bool(_vectors_beside(row) or row.a.bias)
 
 
 def _lanes_and_bias(row: MatrixInstruction, beside: Parts) -> tuple[Parts, Parts]:
-    cut = row.m * row.n if _is_inner(row) else 0
+    cut = _vectors_beside(row)
     return beside[:cut], beside[cut:]

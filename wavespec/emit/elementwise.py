@@ -117,8 +117,9 @@ def _copysign(text: MlirText, name: str, sign: str, dtype: DType, size: int) -> 
     return text.op(f"arith.bitcast {bits} : {word} to {number}")
 
 
-def power_by_polynomial(text: MlirText, name: str, size: int) -> str:
-    """``2^x`` in f32 as ``2ⁿ · 2ᶠ``, ``n`` the nearest integer, for machines without an instruction for it."""
+def power_by_polynomial(text: MlirText, name: str, size: int, *, fused: bool = True) -> str:
+    """``2^x`` in f32 as ``2ⁿ · 2ᶠ``, ``n`` the nearest integer, for machines without an instruction for it; ``fused``:
+    whether they have one that multiplies and adds."""
     f32, i32 = DTYPES["f32"], DTYPES["i32"]
     number, word = vector_type(f32, size), vector_type(i32, size)
 
@@ -138,7 +139,9 @@ def power_by_polynomial(text: MlirText, name: str, size: int) -> str:
     *coefficients, total = _POWER
     result: str | float = total
     for coefficient in reversed(coefficients):
-        result = step("fma", result, rest, coefficient)
+        result = (
+            step("fma", result, rest, coefficient) if fused else step("add", step("mul", result, rest), coefficient)
+        )
     bits = text.op(f"arith.bitcast {shifted} : {number} to {word}")
     zero = text.op(f"arith.bitcast {text.constant(_ROUND, number)} : {number} to {word}")
     exponent = text.op(f"arith.subi {bits}, {zero} : {word}")

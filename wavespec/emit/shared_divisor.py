@@ -43,7 +43,8 @@ class SharedDivisors(Emitter):
         return stop
 
     def _is_one(self, op: Op) -> bool:
-        return op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands[1].name in self.shared
+        is_one = op.is_(ELEMENTWISE) and op["function"] == "div" and op.operands[1].name in self.shared
+        return is_one and self.machine.fused_steps  # which quotients are corrected by
 
     def _quotients(self, ops: Sequence[Op]) -> None:
         divisor = ops[0].operands[1]

@@ -44,7 +44,7 @@ def _arrangement(
         role = "m" if free == product["m"] else "n"
         block = next((axis.extent for axis in fragment.layout.axes if axis.stride(role) == 1), 1)
         depth_block = next((axis.extent for axis in fragment.layout.axes if axis.stride("k") == 1), 1)
-        if fragment.layout.axes and fragment.staging == "panels":
+        if fragment.layout.axes and fragment.in_panels:
             sizes = dict(zip(tile.dims, extents, strict=True))
             return panels(free, sizes[free], block, product["k"], sizes[product["k"]], depth_block)
     if product is not None and instruction_of(product, machine).reads_shared:

@@ -277,16 +277,20 @@ def _of_dims(plan: Distribution, sizes: Mapping[str, Expr]) -> Distribution:
 
 
 def _with_short_steps(kernel: Kernel, machine: Machine, products: list[tuple[Op, MatrixInstruction]]) -> Distribution:
-    """The distribution with loops whose steps go no further than instructions should sum at once, and than code should
-    that goes through elements one by one.  Where a loop counts its tiles, or may end at one, they are those of the
-    spec; sums of a dim that no loop walks over are cut later, by `shorten-sums`."""
+    """The distribution with loops whose steps go no further than instructions should sum at once, than what is computed
+    of a row has registers for, and than code should that goes through elements one by one.  Where a loop counts its
+    tiles, or may end at one, they are those of the spec; sums of a dim that no loop walks over are cut later, by
+    `shorten-sums`."""
     loops = [op for op in kernel.walk() if op.is_(ITERATE) and op["dim"]]
     walked = {loop["dim"] for loop in loops}
     longest = {op["k"]: row.chain for op, row in products if row.chain and op["k"] in walked}
+    along = [(loop["dim"], op) for loop in loops for op in loop.walk() if op.is_(JOINED, SCAN, TOPK)]
     if machine.longest_scan:
-        along = ((loop["dim"], op) for loop in loops for op in loop.walk() if op.is_(JOINED, SCAN, TOPK))
         scans = {dim for dim, op in along if op["dim"] == dim}
         longest |= {dim: min(longest.get(dim, machine.longest_scan), machine.longest_scan) for dim in scans}
+    if machine.step_elements and not products:
+        rows = {memory.contiguous_dim for memory in kernel.memories if memory.dims}
+        longest |= dict.fromkeys(walked & rows - {dim for dim, _ in along}, machine.step_elements)
     counted = {loop["dim"] for loop in loops if loop.get("stride") is not None or loop.get("goes_on") is not None}
     cut = {dim: most for dim, most in longest.items() if dim not in counted}
     plan = kernel.distribution

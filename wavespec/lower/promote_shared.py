@@ -203,7 +203,7 @@ class _Staging:
     def _is_gathered(self, source: Memory, product: Op | None, fragment: Fragment | None) -> bool:
         """Whether a lane with a whole tile would find elements that its instruction takes side by side apart in the
         tensor, and read them one by one: each of these reads would be code of its own."""
-        if product is None or fragment is None or fragment.staging != "panels":
+        if product is None or fragment is None or not fragment.in_panels:
             return False
         rows_alone = all(axis.stride("k") != 1 for axis in fragment.layout.axes)
         is_whole = rows_alone and source.contiguous_dim != product["k"]
@@ -250,7 +250,7 @@ class _Staging:
         tile = op.result.tile
         origin, local = dict(op["origin"]), dict.fromkeys(dims, const(0))
         extents = dict(zip(tile.dims, tile.extents, strict=True))
-        own = fragment is not None and fragment.staging == "rows" and op.result.name in self.together
+        own = fragment is not None and fragment.of_rows and op.result.name in self.together
         for name, count in self.kernel.waves if self.machine.shared.private_rows and own else ():
             if (dim := dim_of_wave(name)) in extents:
                 extents[dim] //= count
@@ -277,7 +277,7 @@ class _Staging:
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)
             if turned is not None:
                 return self._added(replace(shared, arrangement=turned), op)
-        if fragment is not None and fragment.staging == "rows" and op.get("at"):
+        if fragment is not None and fragment.of_rows and op.get("at"):
             places = [place for _, place in op["at"]]
             rows = shifted_rows(places, *dims) if self.machine.shared.private_rows else None
             if rows and (once := with_shifted_rows(shared, rows)):

@@ -26,23 +26,11 @@ _MACOS_FEATURES = {
     "bf16": b"hw.optional.arm.FEAT_BF16",
 }
 
+_V2_FEATURES = frozenset({"cx16", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"})
+_AVX2_FEATURES = _V2_FEATURES | {"avx", "avx2", "fma", "f16c", "bmi1", "bmi2", "movbe"}
 _TORCH_CAPABILITY_FEATURES = {
-    "AVX2": frozenset({"avx", "avx2", "fma", "f16c", "bmi1", "bmi2"}),
-    "AVX512": frozenset(
-        {
-            "avx",
-            "avx2",
-            "fma",
-            "f16c",
-            "bmi1",
-            "bmi2",
-            "avx512f",
-            "avx512bw",
-            "avx512cd",
-            "avx512dq",
-            "avx512vl",
-        }
-    ),
+    "AVX2": _AVX2_FEATURES,
+    "AVX512": _AVX2_FEATURES | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 }
 
 

@@ -26,8 +26,9 @@ class Fragment:
 
     dtype: DType
     layout: Layout
-    staging: Literal["rows", "panels", "none"] = "rows"
-    """How a staged tile of this operand lies on machines that pack panels; ``none`` reads it in place."""
+    staging: Literal["rows", "panels", "row_panels", "none"] = "rows"
+    """How a staged tile of this operand lies on machines that pack panels; ``row_panels``: panels, of the rows that are
+    a wave's own where such are staged apart; ``none`` reads it in place."""
     from_shared: bool = False
     """Whether the matrix unit reads this operand from shared memory itself."""
     kept_bits: int = 0
@@ -35,6 +36,16 @@ class Fragment:
     bias: int = 0
     """Added to every element when it is staged, for units that multiply unsigned by signed; the emitter takes away
     what that adds to a product."""
+
+    @property
+    def in_panels(self) -> bool:
+        """Whether a staged tile is packed in the order in which the instruction reads it."""
+        return self.staging in ("panels", "row_panels")
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether a wave stages the rows of a tile that are its own by itself."""
+        return self.staging in ("rows", "row_panels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +265,10 @@ class Machine:
     that for whole steps, where all waves compute; else only beside waves that copy."""
     any_vector_length: bool = False
     """Whether one access moves any number of elements; else 1, 2, 4 and so on."""
+    fused_steps: bool = True
+    """Whether an instruction multiplies and adds, and rounds once."""
+    converts_f16: bool = True
+    """Whether instructions convert f16 to f32 and back; else it is done by the bits of numbers."""
     element_masks: bool = False
     """Whether an instruction leaves out any elements of a vector, and does not touch their memory."""
     core_cache_bytes: int = 0
@@ -298,6 +313,9 @@ class Machine:
     turn_elements: int = 0
     """Compiler choice: elements of a value, at most, in one turn of waves that run one after another, where the spec
     does not say what a wave takes; 0 = all that the workgroup has."""
+    step_elements: int = 0
+    """Compiler choice: elements of a row, at most, in a step of a loop of a kernel without products, so that what is
+    computed of them stays in registers; 0 = as many as the spec says."""
     longest_scan: int = 0
     """Compiler choice: elements of a row that a step of a loop goes through with code for each; 0 = all of its tile."""
     cards: tuple[Card, ...] = ()
@@ -319,6 +337,8 @@ class Machine:
     """Levels above the usual one that a wave can raise itself to; 0 = none."""
     requires: tuple[str, ...] = ()
     """Features (as the operating system names them) that the running machine must have."""
+    by_name: bool = False
+    """Whether a build has this variant only where it names it: for machines that hardly anyone has."""
 
     @property
     def architecture(self) -> str:
@@ -368,7 +388,8 @@ def machines(target: str) -> tuple[Machine, ...]:
     """What a target is built for, best first: of ``TARGET`` the variants of this machine's architecture, of
     ``TARGET:VARIANT+VARIANT`` those named.
 
-    Of a target that has none of this architecture, it is the first one that the target has.
+    Of a target that has none of this architecture, it is the first one that the target has.  Variants that are for
+    builds that name them are among the others where this machine runs one of them and nothing else.
 
     Errors: ``KeyError`` for an unknown target, or variant.
     """
@@ -379,12 +400,22 @@ def machines(target: str) -> tuple[Machine, ...]:
         return tuple(one for one in every if one.variant in names)
     here = architecture()
     first = here if any(one.architecture == here for one in every) else every[0].architecture
-    return tuple(one for one in every if one.architecture == first)
+    own = tuple(one for one in every if one.architecture == first)
+    usual = tuple(one for one in own if not one.by_name)
+    return own if len(own) > len(usual) and _runs_one_of(own) and not _runs_one_of(usual) else usual
+
+
+def _runs_one_of(machines: tuple[Machine, ...]) -> bool:
+    from wavespec.runtime.cpu_features import cpu_features  # imports torch, which GPUs are not asked about
+
+    features = cpu_features()
+    return any(features.issuperset(machine.requires) for machine in machines)
 
 
 def same_everywhere(target: str) -> str:
-    """A name of a target's variants of the first architecture that it has, whatever machine asks."""
-    every = variants(target)
+    """A name of a target's variants of the first architecture that it has, but those that builds have to name, whatever
+    machine asks."""
+    every = [one for one in variants(target) if not one.by_name]
     return f"{target}:{'+'.join(one.variant for one in every if one.architecture == every[0].architecture)}"
 
 
