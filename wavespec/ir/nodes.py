@@ -17,7 +17,7 @@ def node(described: type[C]) -> type[C]:
     Type checkers see to that.  ``frozen=True`` would have Python do so as well, and set each field of a new node by a
     call: lowering makes nodes, and took a twentieth longer.
     """
-    made = dataclass(slots=True, unsafe_hash=True)(described)
+    made: Any = dataclass(slots=True, unsafe_hash=True)(described)
     names = [field.name for field in fields(made) if field.init]
     setattr(made, _FIELDS, (attrgetter(*names), {name: place for place, name in enumerate(names)}))
     return made

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from wavespec.ir.expr import Expr, const, maximum, minimum
 from wavespec.ir.kernel import Kernel, Memory, Op, rewrite
+from wavespec.ir.nodes import replace
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import FOR, LOAD, LOAD_TILE, PACK, STORE
 from wavespec.lower.base import Pass
@@ -93,17 +94,19 @@ class _CopiedRows:
 def _copied_rows(kernel: Kernel, memory: Memory) -> _CopiedRows | None:
     """What a staged memory has copies of; None where that is not rows of an input, for tiles alone."""
     nest = _nest_of(kernel, memory)
+    if nest is None:
+        return None
     inputs = {one.name for one in kernel.memories if one.role == "input" and one.dtype == memory.dtype}
     found: set[tuple[str, Expr, Expr]] = set()
     checks: dict[tuple[Expr, Expr], None] = {}
-    for op, below, along in _loads(nest) if nest else ():
+    for op, below, along in _loads(nest):
         rows = _rows_from(nest, op, below, along) if op.is_(LOAD) and op["memory"] in inputs else None
         checked = None if rows is None or op["valid"] is not None else _checks_of_all(nest, op["mask"], below, along)
         if rows is None or checked is None:
             return None
         found.add(rows)
         checks |= dict.fromkeys(checked)
-    return _CopiedRows(nest, *found.pop(), tuple(checks)) if nest and len(found) == 1 else None
+    return _CopiedRows(nest, *found.pop(), tuple(checks)) if len(found) == 1 else None
 
 
 def _nest_of(kernel: Kernel, memory: Memory) -> _Nest | None:
