@@ -27,8 +27,11 @@ class CpuLanes(LaneOperations):
         return [width] * (elements // width) + ([elements % width] if elements % width else [])
 
     def convert(self, name: str, before: DType, after: DType, old: str, new: str) -> str:
-        if not self.machine.converts_f16 and (before.name, after.name) in (("f16", "f32"), ("f32", "f16")):
+        if not self.machine.converts_f16 and {before.name, after.name} == {"f16", "f32"}:
             return (half_to_float if before.name == "f16" else float_to_half)(self.text, name, old)
+        if not self.machine.converts_f16 and (before.name, after.name) == ("f16", "f64"):
+            middle = old.replace("f16", "f32")
+            return self.convert(half_to_float(self.text, name, old), DTYPES["f32"], after, middle, new)
         if after.name == "bf16" and not before.is_float:
             middle = old.replace(mlir_type(before), "f32")
             return self._rounded_to_bf16(self.convert(name, before, DTYPES["f32"], old, middle), middle)

@@ -155,9 +155,13 @@ def spec_with_override(spec: KernelSpec, override: Override) -> KernelSpec:
 
 
 def spec_as_on(spec: KernelSpec, target: str) -> KernelSpec:
-    """The whole spec with the parameters that it has on `target`: what a call of any case is to compute there."""
-    override = _override_of(spec, target)
-    return spec if override is None else spec_with_override(spec, Override(params=override.params))
+    """The whole spec with the parameters that it has on `target`, for that alone: what a call of any case is to compute
+    there.  With these, what others replace need not be right."""
+    override, name = _override_of(spec, target), target_of(target)
+    if override is None:
+        return spec
+    own = spec_with_override(spec, Override(params=override.params))
+    return own.model_copy(update={"targets": {name: override}, "only": (name,)})
 
 
 def resolve_params(spec: KernelSpec) -> dict[str, int]:
