@@ -16,7 +16,8 @@ from wavespec.emit.targets import module_to_binaries, thread_to_module
 from wavespec.ir.parser import parse_kernel
 from wavespec.runtime.artifact import Dim, KernelArtifact, TensorParameter
 from wavespec.runtime.kernel import Kernel
-from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
 STEPS = 1 << 16
 _LOOP = f'{{induction = "step", lower = [0], step = [1], unroll = 1, upper = [{STEPS}]}}'

@@ -15,7 +15,8 @@ from wavespec.pipeline import best_variant, build
 from wavespec.runtime.cpu_features import cpu_features
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load
-from wavespec.targets.machine import Machine, MatrixInstruction, machines
+from wavespec.targets.machine import Machine, machines
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 pytestmark = pytest.mark.rare
 

@@ -13,7 +13,8 @@ from wavespec.ir.thread import ThreadBuilder
 from wavespec.sim.elements import numpy_dtype
 from wavespec.sim.fragments import matrix_unit
 from wavespec.sim.simt import simulate
-from wavespec.targets.machine import Fragment, Machine, machines
+from wavespec.targets.machine import Machine, machines
+from wavespec.targets.matrix_instruction import Fragment
 
 
 def product(machine: Machine, name: str):

@@ -15,7 +15,8 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Op, Value
 from wavespec.ir.thread import Mask
 from wavespec.ir.thread_ops import CONSTANT, LOAD_TILE, MMA
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 # Tiles have fixed numbers: a block of sums is 2x2 of them, an operand 2.
 _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)

@@ -13,7 +13,7 @@ from wavespec.emit.transpose import transposed_lines
 from wavespec.ir.dtype import DType
 from wavespec.ir.kernel import Op, Region, Value, VectorType
 from wavespec.ir.thread_ops import MMA
-from wavespec.targets.machine import MatrixInstruction
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 
 class CpuProducts(Emitter):

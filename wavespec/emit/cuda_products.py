@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import mlir_type
-from wavespec.targets.machine import Fragment, MatrixInstruction
+from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
 _LOW_BITS = 13  # of the 23 that tf32 leaves off a significand
 

@@ -19,7 +19,8 @@ from wavespec.ir.strided import names_of_tensor, symbol_of
 from wavespec.ir.thread import Mask
 from wavespec.runtime.artifact import Assumption, TensorMap
 from wavespec.runtime.scalars import words_of
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 
 @dataclass(frozen=True, slots=True)

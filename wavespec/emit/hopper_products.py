@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wavespec.emit.mlir_text import MlirText
-from wavespec.targets.machine import MatrixInstruction
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _CONSTRAINT = {"f32": "f", "i32": "r"}
 

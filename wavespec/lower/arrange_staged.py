@@ -8,7 +8,8 @@ from wavespec.diagnostics import WavespecError, Where
 from wavespec.ir.kernel import Memory, Op
 from wavespec.ir.layout import Arrangement, Swizzle, panels, row_major, swizzled_slabs
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.targets.machine import Fragment, Machine
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import Fragment
 
 # Eight lanes of the widest access.  A machine may serve them together whatever it has of banks, so rows are kept apart
 # within this length first, and within a pass over all banks second.

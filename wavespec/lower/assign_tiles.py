@@ -20,7 +20,8 @@ from wavespec.lower.tile_properties import products_have_instructions, tiles_are
 from wavespec.lower.tiles_of_waves import tiles_of_waves
 from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 
 class TooManyThreads(WavespecError, code="too-many-threads"):

@@ -15,7 +15,8 @@ from wavespec.lower.tile_properties import (
     products_have_instructions,
     products_have_three_operands,
 )
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _SWAPPED = ":swapped"
 _TURNED_BYTES = 2  # of an element that lanes exchange rows and columns of on the way to shared memory

@@ -6,7 +6,8 @@ from wavespec.ir.kernel import Kernel, Op
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.names import wave_name
 from wavespec.lower.choose_instructions import instruction_of
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 
 def product_layouts(kernel: Kernel, op: Op, machine: Machine) -> tuple[Layout, Layout, Layout]:

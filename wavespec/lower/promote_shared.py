@@ -31,7 +31,8 @@ from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.staged_writes import shared_bytes, staging_of
 from wavespec.ops.tensor_views import as_matrix
-from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
 _SIGNALS_BYTES: Final = 1024
 """Left for signals, and in front of tiles that have to start at multiples."""

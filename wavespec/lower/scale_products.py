@@ -16,7 +16,8 @@ from wavespec.lower.base import Pass, fresh_names, written_name
 from wavespec.lower.expression_to_index import place_symbol
 from wavespec.lower.tile_properties import is_of_tiles
 from wavespec.ops.index_map import dims_of, index_of
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _SUMMED, _MULTIPLIED = "f32", "bf16"
 _MADE_AGAIN = CAST | ELEMENTWISE | READ | REGISTER

@@ -20,7 +20,8 @@ from wavespec.lower.tile_properties import (
     products_have_instructions,
     products_read_their_operands,
 )
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 
 class TooManyInstructions(WavespecError, code="too-many-instructions"):

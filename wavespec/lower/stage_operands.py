@@ -25,7 +25,8 @@ from wavespec.lower.tile_properties import (
 )
 from wavespec.ops.extract import registers_of
 from wavespec.ops.take import SharedInTurns
-from wavespec.targets.machine import Fragment, Machine
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import Fragment
 
 
 class StageOperands(Pass):

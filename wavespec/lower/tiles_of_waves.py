@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, raise_all
 from wavespec.ir.kernel import Kernel, Op, Split
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _SHORTEST_ROW = 64
 """Elements of a row, at least, in what one turn takes."""

@@ -12,7 +12,8 @@ from wavespec.ir.layout import Layout, swizzled_slabs
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ops.accesses import matrix_places, moves_matrices, turned_matrices, write_fragments
 from wavespec.ops.contexts import ThreadContext
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _ROW_BYTES = (128, 64, 32)  # of a slab, that a swizzle knows
 _TURNED_ROWS = 64  # of a slab of a product that is turned round, about

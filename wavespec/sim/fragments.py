@@ -8,7 +8,8 @@ import numpy as np
 
 from wavespec.ir.layout import Layout
 from wavespec.sim.elements import Array, Integers, bits, converted, cut_to
-from wavespec.targets.machine import Fragment, Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import Fragment, MatrixInstruction
 
 MATRIX_LOAD_LANES = 32
 

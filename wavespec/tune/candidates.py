@@ -18,7 +18,8 @@ from wavespec.pipeline import lower
 from wavespec.schema.language.constraints import AnyConstraint, Hardware, HardwareSettings, Tiling, Wave, Workgroup
 from wavespec.schema.language.expressions import Num
 from wavespec.schema.language.models import KernelSpec, Override, Schedule
-from wavespec.targets.machine import Machine, MatrixInstruction
+from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 from wavespec.tune.cost_model import Product, Split, clocks, fits
 
 _MOST_WAVES = 8

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wavespec.targets.machine import Machine, MatrixInstruction, Resources
+from wavespec.targets.machine import Machine, Resources
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 # Beside accumulators and operands a lane has addresses, masks and loop counters.
 _OTHER_REGISTERS = 32
