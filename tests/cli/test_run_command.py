@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cli.command import GEMM, Command
+from tests.cli.command import GEMM, SMALL, Command
 from tests.kernels import SPECS
 from tests.ops.scalars import ATTENTION, WINDOW
 from wavespec.cli.measure import Accuracy, accuracy, random_inputs
@@ -29,41 +29,12 @@ def test_run_compares_with_the_reference(wavespec: Command, small: Path) -> None
     assert "GFLOP/s" in result.out
 
 
-TARGETS_APART = """apiVersion: wavespec/v1
-kind: Kernel
-name: apart
-dims: {M: {}, N: {}, K: {}}
-params: {BLOCK: 64, WAVE: 16}
-tensors:
-  a: {shape: [M, K], dtype: bf16, space: shared}
-  b: {shape: [N, K], dtype: bf16, space: shared}
-  c: {shape: [M, N], dtype: f32, role: output}
-constraints:
-  - {workgroup: M, tile: BLOCK, axis: 0}
-  - {workgroup: N, tile: 64, axis: 1}
-  - {tiling: K, tile: 32}
-  - {wave: M, tile: WAVE}
-  - {hardware: {mma: auto}}
-graph:
-  - zero: {register: [M, N], dtype: f32, value: 0}
-  - k_loop:
-      iterate: K
-      carry: {acc: zero}
-      body:
-        - x: {read: a}
-        - y: {read: b}
-        - acc: {mma: [x, y, acc]}
-  - {write: k_loop.acc, to: c}
-targets:
-  cpu: {params: {BLOCK: 192, WAVE: 192}}
-  gfx942: {params: {BLOCK: 32}}
-"""
-
-
 @pytest.mark.compiles
 def test_parameters_of_a_target_need_not_go_with_those_of_another(wavespec: Command, tmp_path: Path) -> None:
+    apart = "targets:\n  cpu: {params: {BLOCK_M: 192, WAVE_M: 192}}\n  gfx942: {params: {BLOCK_M: 32}}\n"
+    text = SMALL.partition("targets:")[0].replace("{BLOCK_M: 32}", "{BLOCK_M: 64, WAVE_M: 16}")
     spec = tmp_path / "apart.wave.yaml"
-    spec.write_text(TARGETS_APART)
+    spec.write_text(text.replace("  - {hardware:", "  - {wave: M, tile: WAVE_M}\n  - {hardware:") + apart)
     result = wavespec("run", spec, "--dim", "M=8", "--dim", "N=8", "--dim", "K=8", "--repeats", "1")
     assert (result.code, result.err) == (0, ""), result.err
 

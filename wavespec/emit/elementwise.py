@@ -76,10 +76,10 @@ def elementwise(text: MlirText, function: str, names: Sequence[str], dtype: DTyp
     if function in _PREDICATES:
         return compare(text, function, names[0], names[1], dtype, size)
     if function == "where":
-        return _select(text, names[0], names[1], names[2], type_, size)
+        return select(text, names[0], names[1], names[2], vector_type(DTYPES["bool"], size), type_)
     if function == "select_less":
         condition = compare(text, "lt", names[0], names[1], dtype, size)
-        return _select(text, condition, names[2], names[3], type_, size)
+        return select(text, condition, names[2], names[3], vector_type(DTYPES["bool"], size), type_)
     if function == "copysign":
         return _copysign(text, names[0], names[1], dtype, size)
     if function == "neg" and not dtype.is_float:
@@ -100,8 +100,8 @@ def compare(text: MlirText, function: str, left: str, right: str, dtype: DType, 
     return text.op(f"arith.{verb}, {left}, {right} : {vector_type(dtype, size)}")
 
 
-def _select(text: MlirText, condition: str, then: str, otherwise: str, type_: str, size: int) -> str:
-    flags = vector_type(DTYPES["bool"], size)
+def select(text: MlirText, condition: str, then: str, otherwise: str, flags: str, type_: str) -> str:
+    """Of each element one of two, by as many ``flags``."""
     return text.op(f"arith.select {condition}, {then}, {otherwise} : {flags}, {type_}")
 
 

@@ -5,6 +5,7 @@ Both ways are those of F16C, but that a NaN stays no more than one: https://gist
 
 from __future__ import annotations
 
+from wavespec.emit.elementwise import select
 from wavespec.emit.mlir_text import MlirText
 
 _SIGN, _INFINITY = 0x8000, 0x7C00
@@ -19,7 +20,7 @@ _INFINITE = 0xFF << 23
 
 def half_to_float(text: MlirText, name: str, type_: str) -> str:
     """``type_``: of f16, as is the value, single or a vector."""
-    short, word, number = (type_.replace("f16", element) for element in ("i16", "i32", "f32"))
+    short, word, number, flags = (type_.replace("f16", element) for element in ("i16", "i32", "f32", "i1"))
     bits = text.op(f"arith.bitcast {name} : {type_} to {short}")
     bits = text.op(f"arith.extui {bits} : {short} to {word}")
     size = text.op(f"arith.andi {bits}, {text.constant(_SIGN - 1, word)} : {word}")
@@ -31,14 +32,14 @@ def half_to_float(text: MlirText, name: str, type_: str) -> str:
     finite = text.op(f"arith.bitcast {number_} : {number} to {word}")
     other = text.op(f"arith.ori {finite}, {text.constant(_INFINITE, word)} : {word}")
     below = text.op(f"arith.cmpi ult, {size}, {text.constant(_INFINITY, word)} : {word}")
-    made = _select(text, below, finite, other, word)
+    made = select(text, below, finite, other, flags, word)
     made = text.op(f"arith.ori {made}, {sign} : {word}")
     return text.op(f"arith.bitcast {made} : {word} to {number}")
 
 
 def float_to_half(text: MlirText, name: str, type_: str) -> str:
     """To the nearest, to the even one of two; ``type_``: of f32, as is the value, single or a vector."""
-    short, word, half = (type_.replace("f32", element) for element in ("i16", "i32", "f16"))
+    short, word, half, flags = (type_.replace("f32", element) for element in ("i16", "i32", "f16", "i1"))
     bits = text.op(f"arith.bitcast {name} : {type_} to {word}")
     size = text.op(f"arith.andi {bits}, {text.constant((1 << 31) - 1, word)} : {word}")
     sign = text.op(f"arith.shrui {bits}, {text.constant(16, word)} : {word}")
@@ -61,13 +62,9 @@ def float_to_half(text: MlirText, name: str, type_: str) -> str:
     is_nan = text.op(f"arith.cmpi sgt, {size}, {text.constant(_INFINITE, word)} : {word}")
     is_finite = text.op(f"arith.cmpi slt, {size}, {text.constant(_TOO_LARGE, word)} : {word}")
     nan, infinity = (text.constant(one, word) for one in (_NAN, _INFINITY))
-    made = _select(text, is_small, small, normal, word)
-    made = _select(text, is_finite, made, _select(text, is_nan, nan, infinity, word), word)
+    made = select(text, is_small, small, normal, flags, word)
+    beyond = select(text, is_nan, nan, infinity, flags, word)
+    made = select(text, is_finite, made, beyond, flags, word)
     made = text.op(f"arith.ori {made}, {sign} : {word}")
     made = text.op(f"arith.trunci {made} : {word} to {short}")
     return text.op(f"arith.bitcast {made} : {short} to {half}")
-
-
-def _select(text: MlirText, condition: str, then: str, otherwise: str, word: str) -> str:
-    flags = word.replace("i32", "i1")
-    return text.op(f"arith.select {condition}, {then}, {otherwise} : {f'{flags}, ' if flags != 'i1' else ''}{word}")

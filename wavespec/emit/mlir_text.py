@@ -22,9 +22,9 @@ class TooLong(Exception):
 class MlirText:
     """Collects the lines of one function.
 
-    Blocks are open lists of lines, or of texts of closed blocks: while an inner block is being written, a line can still be added to a block around it, and
-    lands before the operation that owns the inner block.  That is how index arithmetic finds its place outside of
-    loops.
+    Blocks are open lists of lines, or of texts of closed blocks: while an inner block is being written, a line can still
+    be added to a block around it, and lands before the operation that owns the inner block.  That is how index
+    arithmetic finds its place outside of loops.
     """
 
     def __init__(self, most_lines: int = 0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from wavespec.emit.elementwise import select
 from wavespec.emit.mlir_text import MlirText
 from wavespec.emit.registers import vector_type
 from wavespec.ir.dtype import DTYPES, DType
@@ -77,5 +78,4 @@ class _Steps:
         return self.text.op(f"arith.bitcast {self.select(is_inexact, odd, bits, self.i64)} : {self.i64} to {self.f64}")
 
     def select(self, condition: str, then: str, otherwise: str, type_: str) -> str:
-        types = type_ if self.flags == "i1" else f"{self.flags}, {type_}"
-        return self.text.op(f"arith.select {condition}, {then}, {otherwise} : {types}")
+        return select(self.text, condition, then, otherwise, self.flags, type_)

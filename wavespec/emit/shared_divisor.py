@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+from wavespec.emit.elementwise import select
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.mlir_text import MlirText
@@ -95,6 +96,5 @@ def quotient(text: MlirText, name: str, divisor: str, size: int) -> str:
     error = text.op(f"math.fma {near}, {divisor}, {minus(name)} : {type_}")
     lowest = text.constant(_LOWEST, type_)
     larger = text.op(f"arith.cmpf ogt, {error}, {lowest} : {type_}")
-    flags = vector_type(DTYPES["bool"], size)
-    error = text.op(f"arith.select {larger}, {error}, {lowest} : {flags}, {type_}")
+    error = select(text, larger, error, lowest, vector_type(DTYPES["bool"], size), type_)
     return text.op(f"math.fma {error}, {minus(reciprocal)}, {near} : {type_}")

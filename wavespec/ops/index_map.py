@@ -34,7 +34,6 @@ LARGEST_INDEX = 2**31 - 1
 
 
 @cache
-@cache
 def index_of(dim: str) -> Expr:
     """The index of an element along a dim of its tile; in every tile at least 0."""
     return symbol(f"{dim}.i", 0, None)
