@@ -25,7 +25,7 @@ from wavespec.schema import KernelSpec
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.models import Case, Override, TargetOverride
 from wavespec.schema.reading.spec_to_yaml import dump_yaml, spec_to_data
-from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes, spec_for_target
+from wavespec.schema.resolve import case_for_sizes, cases_for_target, complete_sizes, spec_as_on, spec_for_target
 from wavespec.targets.machine import Machine
 from wavespec.tune.bench import kernel_file
 from wavespec.tune.candidates import candidates
@@ -116,7 +116,7 @@ class _Workload:
 
 def digest_of(spec: KernelSpec, target: str) -> str:
     """Changes with everything that the spec says of a target: what results have to be about."""
-    cases = cases_for_target(spec, target)
+    cases = cases_for_target(spec_as_on(spec, target), target)
     parts = [[[str(condition) for condition in case.when], dump_yaml(case.spec)] for case in cases]
     return cache_key({"cases": parts, "target": target})
 
