@@ -56,12 +56,12 @@ def is_right(data: Mapping[str, Any], machine: Machine, given_sizes: Mapping[str
         return False
     sizes = complete_sizes(spec, given_sizes)
     inputs = inputs_of(spec, sizes, whole=whole)
-    kinds = {role: [name for name, one in spec.tensors.items() if one.role == role] for role in ("input", "output")}
-    named = zip(kinds["input"], inputs, strict=True)
+    given, made = ([name for name, one in spec.tensors.items() if one.role != role] for role in ("output", "input"))
+    named = zip(given, inputs, strict=True)
     arrays: dict[str, Any] = {name: tensor_to_array(one, spec.tensors[name].dtype) for name, one in named}
     report = simulate(kernel, machine, arrays, sizes, scalars=numbers_of_scalars(spec, sizes, {}))
     assert report.ok, report.render()
-    results = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in kinds["output"]]
+    results = [array_to_tensor(report.tensors[name], spec.tensors[name].dtype) for name in made]
     check(Observed(spec, {}), inputs, results, whole=whole)
     return True
 

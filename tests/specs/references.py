@@ -45,6 +45,11 @@ def attention_latent_decode(q: Tensor, cache: Tensor, count: Tensor, *, scale: f
     return [torch.stack(rows)]
 
 
+def attention_talking_heads(q: Tensor, k: Tensor, v: Tensor, mix: Tensor) -> list[Tensor]:
+    told = (mix[:, :, None, None] * (q @ k.mT)[:, None]).sum(2)
+    return [told.softmax(-1).to(v.dtype) @ v]
+
+
 def add_norm_quantize(residual: Tensor, x: Tensor, weight: Tensor, *, eps: float) -> list[Tensor]:
     """`y` is not rounded: it is compared by itself."""
     added = (residual.double() + x.double()).to(torch.bfloat16)

@@ -137,6 +137,7 @@ TRIALS = [
     Trial(
         "attention_latent_decode", {"B": 2, "H": 5, "N": 45, "D": 80}, {"scale": 0.11}, {"count": lengths("N", least=1)}
     ),
+    Trial("attention_talking_heads", {"B": 2, "M": 19, "N": 45, "D": 24, "E": 16}),
     Trial("add_norm_quantize", {"M": 5, "N": 75}),
     Trial("causal_conv1d", {"B": 2, "T": 21, "C": 37}),
     Trial("gated_linear_attention_steps", {"B": 1, "H": 2, "T": 13, "D": 24, "E": 11}, special={"g": _gates}),

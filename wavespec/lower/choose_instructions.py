@@ -86,7 +86,9 @@ class NotMatrices(WavespecError, code="not-matrices"):
             where,
             "A matrix instruction multiplies [m, k] by [n, k] into [m, n]; "
             f"here {shapes[0]} by {shapes[1]} into {shapes[2]}.",
-            hints=["Give both operands two dims."],
+            hints=[
+                "Give both operands two dims, and others that they have a tile: {workgroup: ..., tile: 1, axis: ...}."
+            ],
         )
 
 

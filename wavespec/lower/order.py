@@ -47,6 +47,7 @@ from wavespec.lower.stage_operands import StageOperands
 from wavespec.lower.strip_tiles import StripTiles
 from wavespec.lower.sum_apart import SumApart
 from wavespec.lower.tile_to_thread import TileToThread
+from wavespec.lower.unroll_batches import UnrollBatches
 from wavespec.lower.walk_grid import WalkGrid
 
 PASSES: tuple[Pass, ...] = (
@@ -54,6 +55,7 @@ PASSES: tuple[Pass, ...] = (
     ScaleOperands(),
     SplitOperands(),
     DropUnitDims(),
+    UnrollBatches(),
     SkipNan(),
     ChooseInstructions(),
     SeparateOperands(),

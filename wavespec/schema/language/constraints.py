@@ -33,8 +33,8 @@ class Workgroup(Constraint):
     dim: DimName
     """The dim that is split."""
     tile: SpecExpression
-    """Elements of the dim that one workgroup computes.  Of a dim with 1 the grid counts the elements, such as batches:
-    products may have such dims in addition to their own."""
+    """Elements of the dim that one workgroup computes.  Of a dim with 1 the grid counts the elements, such as batches.
+    Products may have such dims in addition to their own, and a few elements of them in a tile."""
     axis: Annotated[int, Field(ge=0, le=4)]
     """The grid axis that counts the tiles: 0 to 4. Those of the lower axes run next to each other. Dims may share one:
     tiles of the dim that is written first run next to each other."""
