@@ -41,7 +41,7 @@ def product(random: Random, whole: bool) -> RandomSpec:
         f"wave: M, tile: {m // parts[0]}",
         f"wave: N, tile: {n // parts[1]}",
         "hardware: {mma: auto}",
-        *(f"workgroup: {dim}, tile: 1, axis: 2" for dim in batch),
+        *(f"workgroup: {dim}, tile: {random.choice((1, 1, 1, 2, 3))}, axis: 2" for dim in batch),
     ]
     sizes = ({"M": 35, "N": 40, "K": 50}, {"M": 1, "N": 2, "K": 0}, {"M": 3, "N": 65, "K": 17})
     sizes = tuple(one | dict.fromkeys(batch, 2) for one in sizes)
@@ -82,7 +82,7 @@ def chain(random: Random, whole: bool) -> RandomSpec:
         f"tiling: N, tile: {n}",
         f"tiling: D, tile: {depth}",
         "hardware: {mma: auto}",
-        *(f"workgroup: {dim}, tile: 1, axis: 2" for dim in batch),
+        *(f"workgroup: {dim}, tile: {random.choice((1, 1, 1, 2, 3))}, axis: 2" for dim in batch),
     ]
     columns = f"E: {{value: {part[1]}}}, W: {{value: {part[0] + part[1] + 64}}}" if part else "E: {}"
     dims = ", ".join([*(f"{dim}: {{}}" for dim in batch + "MN"), columns, f"D: {{max: {depth}}}"])
