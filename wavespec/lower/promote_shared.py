@@ -27,6 +27,7 @@ from wavespec.lower.tile_properties import (
     tiles_have_extents,
 )
 from wavespec.lower.turned_tiles import turned_arrangement
+from wavespec.lower.within_staged import within_others
 from wavespec.ops.index_map import index_of, seen_by, value_symbol
 from wavespec.ops.moved_writes import moved
 from wavespec.ops.staged_writes import shared_bytes, staging_of
@@ -100,7 +101,8 @@ class PromoteShared(Pass):
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
-            Several reads of one tile in a block share a copy.
+            Several reads of one tile in a block share a copy, and what the matrix unit reads of the columns of another
+            tile it reads there, with a mapping.
             What a product would have staged, and lies at places that are computed, is read as it is: ``direct``; so is
             what is read in a branch beside waves that only copy, which know of no steps that some have.
             Copies with an index mapping have ``at`` and ``over``, and ``through``, the values that places depend
@@ -145,6 +147,7 @@ class _Staging:
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
         self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
+        self.within = within_others(kernel, machine)
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
         self.stages = kernel.distribution.stages if kernel.producers else 1
 
@@ -215,6 +218,8 @@ class _Staging:
         value, kernel = op.result, self.kernel
         if op.get("at") and value.name in self.decoded:
             return self._part_copied(op)
+        if value.name in self.within:
+            return self._copied_with_others(op)
         dims = tuple(dim for dim in source.dims if dim in value.tile.dims)
         origin, local, extents = self._part(op, dims, fragment)
         if product is None and kernel.producers and value.name not in self.decoded:
@@ -232,6 +237,18 @@ class _Staging:
         if product is not None and instruction_of(product, self.machine).reads_shared:
             read = read.with_(by_unit=True)
         return (copy, read)
+
+    def _copied_with_others(self, op: Op) -> tuple[Op, ...]:
+        """The copy of the wider tile that has the operand, and the read of its part."""
+        found = self.within[op.result.name]
+        copy, read = self._copied(found.read, seen_by(found.read, self.kernel), *self.operands[found.read.result.name])
+        place, local = index_of(found.along) + found.start, dict(read["origin"])
+        origin = {dim: local.get(dim, const(0)) for dim in op.result.tile.dims}
+        at = tuple((dim, place if dim == found.dim else index_of(dim)) for dim in local)
+        return (
+            copy,
+            replace(read.with_(origin=tuple(origin.items()), at=at, over=op.result.tile.dims), results=op.results),
+        )
 
     def _part_copied(self, op: Op) -> tuple[Op, ...]:
         """The copy of what a mapping finds of its tensor, and the read of that; as it is where boxes do not do."""

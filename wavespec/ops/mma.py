@@ -9,6 +9,7 @@ from wavespec.ir.kernel import Op, Value
 from wavespec.ir.names import wave_name
 from wavespec.ir.thread import SharedTile
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
+from wavespec.ops.index_map import contiguous_dim, index_of
 from wavespec.schema.ops import Mma
 
 
@@ -64,13 +65,13 @@ def _by_unit(op: Op, context: ThreadContext) -> None:
         read = context.by_unit[value.name]
         memory = context.kernel.memory(read["memory"])
         place = context.kernel.symbol(wave_name(dim)) * tiles[dim] + number * extent
-        at = {dim: place, op["k"]: const(step * row.k)}
-        origin = context.origin(read)
-        return SharedTile(
-            memory.name,
-            memory.unswizzled_offset({d: origin[d] + at[d] for d in memory.dims}),
-            "k" if memory.contiguous_dim == op["k"] else "mn",
-        )
+        start, inside = context.origin(read), {dim: place, op["k"]: const(step * row.k)}
+        index = {d: start[d] + own for d, own in inside.items()}
+        if read.get("at"):
+            known = {index_of(d).args[0]: own for d, own in index.items()}
+            index = {d: where.substitute(known) for d, where in read["at"]}
+        major = "k" if contiguous_dim(read, memory) == op["k"] else "mn"
+        return SharedTile(memory.name, memory.unswizzled_offset(index), major)
 
     result = list(context.fragments[op.operands[2].name])
     build.add("mma_fence", (), ())

@@ -16,7 +16,7 @@ from wavespec.schedule.buffer_ring import trips
 def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:
     """For each loop the first step of all, if that is one of its own, up to its last product; for each the other steps,
     each with the last product of the step before; and that of the last step.  The loops themselves where they have one
-    step, or their products depend on each other in another way.
+    step, or their products depend on each other in another way, or where that would keep all buffers of a tile.
 
     Each step ends with the release of its buffer.  In a round the last product of the step before is issued behind the
     first one of this step, and awaited before anything changes what it reads: its sums, and the registers of its
@@ -25,6 +25,8 @@ def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[st
     steps = [_Step.of(loop) for loop in loops]
     known = [step for step in steps if step is not None]
     if not loops or len(known) < len(loops) or len({step.types for step in known}) > 1:
+        return tuple(loops)
+    if any(_keeps_all(kernel, step) for step in known):
         return tuple(loops)
     start, whole = loops[0]["lower"], replace(loops[-1], operands=loops[0].operands).with_(lower=loops[0]["lower"])
     if less(whole["upper"] - start, whole["step"] + 1):
@@ -43,6 +45,16 @@ def overlapped_products(kernel: Kernel, loops: Sequence[Op], fresh: Callable[[st
         found.append(writer.others(carried, lower))
         carried = found[-1].results
     return *found, _Loops(known[-1], whole, at, fresh).last(carried[-len(known[-1].handed) :])
+
+
+def _keeps_all(kernel: Kernel, step: _Step) -> bool:
+    """Whether the last product reads the tile that the first one reads: two steps then have one each until it is done,
+    and of two there is none left to fill meanwhile."""
+    first, last = (
+        {op[key] for op in ops if op.is_(MMA_ASYNC) for key in ("a_memory", "b_memory") if op.get(key)}
+        for ops in (step.issue, step.product)
+    )
+    return any(kernel.memory(name).buffers == 2 for name in first & last)
 
 
 @dataclass(frozen=True, slots=True)
