@@ -65,7 +65,7 @@ class Trial:
         found: dict[str, int] = {}
         given = [item for item in self.spec.tensors.items() if item[1].role != "output"]
         for (name, tensor), x in zip(given, self.inputs, strict=True):
-            if tensor.strides == "any":
+            if tensor.is_strided:
                 found |= numbers_of_tensor(name, tensor.shape, x.shape, x.stride(), 0, x.element_size())
         return found
 
