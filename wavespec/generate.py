@@ -312,6 +312,7 @@ def _wrapper_input(
 
     zeroed = partly_written(spec)
     folded = {name for name, dim in spec.dims.items() if dim.fold is not None}
+    values = constant_values(spec)
     tensors = [
         WrapperTensor(
             name,
@@ -320,14 +321,15 @@ def _wrapper_input(
             one.role == "output",
             one.role == "inout",
             name in zeroed,
-            one.strides or "",
+            one.strides_word,
+            tuple(expression_to_size(stride, values) for stride in one.promised_strides),
             not folded.isdisjoint(one.shape),
             in_words(one.values, one.shape) if one.values is not None else "",
         )
         for name, one in spec.tensors.items()
     ]
     used = {dim for tensor in tensors for dim in tensor.dims}
-    derived, values = dict(derivations(spec)), constant_values(spec)
+    derived = dict(derivations(spec))
     plain = [
         Dim(name, d.multiple_of, d.value, leading=name in folded)
         for name, d in spec.dims.items()

@@ -49,7 +49,7 @@ def emulated(
     scalars: Mapping[str, bool | int | float] | None = None,
 ) -> dict[str, Tensor]:
     """The tensors of ``case`` behind the call.  The emulator raises at a race or an access out of bounds."""
-    plan = make_plan(built(case), {**numbers_of_contiguous(case.spec.tensors, sizes), **sizes})
+    plan = make_plan(built(case), {**numbers_of_contiguous(case.spec, sizes), **sizes})
     return run_emulated(loaded(case)[0], case.spec, plan, inputs, scalars)
 
 

@@ -43,7 +43,7 @@ class Case:
         plan = with_scalars(plan, self.views.spec, {})
         memory, tensors = importlib.import_module("gfx_emulator").Memory(), self.views.spec.tensors
         order = sorted(tensors, key=lambda name: tensors[name].role == "output")
-        places = {name: _places(arrays[name], is_strided=tensors[name].strides == "any") for name in order}
+        places = {name: _places(arrays[name], is_strided=tensors[name].is_strided) for name in order}
         addresses: dict[str, int] = {}
         for name, place in places.items():
             flat = poisoned(DTYPES[tensors[name].dtype], int(place.max()) + 1)

@@ -115,7 +115,7 @@ def run_in_emulator(one: Accepted, built: KernelArtifact) -> Run:
 
     def run(sizes: Sizes, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
         try:
-            known = {**numbers_of_contiguous(one.subject.spec.tensors, sizes), **sizes}
+            known = {**numbers_of_contiguous(one.subject.spec, sizes), **sizes}
             held = run_emulated(code, one.subject.spec, make_plan(built, known), inputs)
         except failure as error:
             raise _of_emulator(error) from error

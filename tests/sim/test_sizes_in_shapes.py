@@ -32,7 +32,7 @@ def test_lanes_compute_what_torch_has(name: str, target: str) -> None:
     named = zip([one for one, tensor in spec.tensors.items() if tensor.role == "input"], given, strict=True)
     arrays = {one: tensor_to_array(x, spec.tensors[one].dtype) for one, x in named}
     sizes = complete_sizes(spec, {"M": 5, "K": 26})
-    sizes |= numbers_of_contiguous(spec.tensors, sizes)
+    sizes |= numbers_of_contiguous(spec, sizes)
     report = simulate(lower(spec, machine), machine, arrays, sizes)
     assert report.ok, report.render()
     for one, theirs in zip("yz", expected(name, given), strict=True):

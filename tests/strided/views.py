@@ -50,9 +50,12 @@ class Views:
 
     def numbers(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Offsets, strides and alignments, by their names."""
-        found: dict[str, int] = {}
+        found = {
+            stride: arrays[name].strides[self.spec.tensors[name].shape.index(dim)] // arrays[name].itemsize
+            for stride, (name, dim) in self.spec.named_strides.items()
+        }
         for name, tensor in self.spec.tensors.items():
-            if tensor.strides == "any":
+            if tensor.is_strided:
                 array, bytes_ = arrays[name], DTYPES[tensor.dtype].bytes
                 strides = [stride // bytes_ for stride in array.strides]
                 found |= numbers_of_tensor(name, tensor.shape, array.shape, strides, array.ctypes.data, bytes_)
@@ -150,6 +153,17 @@ def _product(arrays: Arrays) -> Arrays:
     return {"c": arrays["a"].astype(np.float64) @ arrays["b"].astype(np.float64).T}
 
 
+def _padded(first: int) -> Callable[[np.random.Generator], Arrays]:
+    """a and b from a column on, of one distance from row to row; c with 8 more columns than it has."""
+
+    def make(rng: np.random.Generator) -> Arrays:
+        a, b = _integers(rng, (70, 112), np.float16), _integers(rng, (66, 112), np.float16)
+        c = _blank((70, 74), np.float32)[:, :66]
+        return {"a": a[:, first : first + 96], "b": b[:, 2 * first : 2 * first + 96], "c": c}
+
+    return make
+
+
 def _slices(first: int) -> Callable[[np.random.Generator], Arrays]:
     def make(rng: np.random.Generator) -> Arrays:
         x = _aligned(rng.standard_normal((12, 320)).astype(np.float32))[3:10, first : first + 260]
@@ -209,6 +223,8 @@ VIEWS = (
     Views("half of a pool, written", "pool_rows", _half, _appended, is_aligned=False),
     Views("half of a pool, read", "pool_gather", _pages, _last_rows),
     Views("fused, of the project", "../../specs/attention", _fused(66, 0, dense=True), _attention, 0.01),
+    Views("padded rows", "products_of_rows", _padded(8), _product),
+    Views("padded rows at odd columns", "products_of_rows", _padded(3), _product, is_aligned=False),
     Views("fused heads", "../../specs/rope", _heads(8), _rotated),
     Views("fused heads at odd columns", "../../specs/rope", _heads(3), _rotated, is_aligned=False),
 )

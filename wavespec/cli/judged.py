@@ -10,6 +10,7 @@ from wavespec.cli.doubts import Doubt, doubts_about_inputs, doubts_about_samenes
 from wavespec.cli.measure import accuracy, elements_of, more_results, written_by
 from wavespec.cli.run_rows import Run
 from wavespec.runtime.kernel import Kernel
+from wavespec.runtime.tensor_strides import copied
 from wavespec.schema.old_values import Observed
 from wavespec.tune.declared_inputs import held_by_inputs
 from wavespec.tune.judge import Accuracy
@@ -46,7 +47,7 @@ def judged(
     found, of_results = accuracy(spec, inputs, written, scalars)
     if watched is not None:
         observed, other = watched
-        results = other(*(tensor.clone() for tensor in inputs), **scalars)
+        results = other(*map(copied, inputs), **scalars)
         in_order, of_results = accuracy(observed.spec, inputs, results, scalars, observed.outputs)
         found = found.joined(in_order)
     results = dict(zip(written_by(spec), elements_of(spec, written), strict=True))

@@ -15,8 +15,10 @@ from wavespec.diagnostics import WavespecError
 from wavespec.runtime.artifact import stored_shape
 from wavespec.runtime.checks import DTYPES
 from wavespec.runtime.kernel import Kernel
+from wavespec.runtime.tensor_strides import laid_out
 from wavespec.schema import KernelSpec
 from wavespec.schema.old_values import Observed, order_dependent
+from wavespec.schema.resolve import strides_of, with_named_strides
 from wavespec.schema.resolved import computation_of
 from wavespec.sim.packed import unpacked
 from wavespec.sim.reference import explain, results
@@ -42,7 +44,7 @@ def random_inputs(
     given: Mapping[str, Tensor] | None = None,
 ) -> list[Tensor]:
     """Tensors in declaration order: those that are given, others as their `values` say, or as fits what the graph does
-    with them; else normal numbers, and integers from the whole range up to 8 bits.
+    with them; else normal numbers, and integers from the whole range up to 8 bits. Strides are those of the spec.
 
     Raises:
         BadValues: a bound has no value with these sizes.
@@ -50,14 +52,15 @@ def random_inputs(
     """
     generator = torch.Generator().manual_seed(seed)
     inputs: list[Tensor] = []
-    held = held_by_inputs(spec, sizes, scalars)
+    held, named = held_by_inputs(spec, sizes, scalars), with_named_strides(spec, sizes)
     try:
         for name, tensor in spec.tensors.items():
             if tensor.role == "output":
                 continue
             shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
             made = draw(held.get(name, ANYTHING), shape, DTYPES[tensor.dtype], generator)
-            inputs.append((given or {}).get(name, made).to(device))
+            made = (given or {}).get(name, made).to(device)
+            inputs.append(laid_out(made, strides_of(spec, name, named)) if tensor.promised_strides else made)
     except RuntimeError as error:
         raise NotEnoughMemory("--dim", f"{spec.name}: no memory for tensors of these sizes.") from error
     return inputs
@@ -94,15 +97,26 @@ def as_views(
     """Copies of inputs, and tensors for results by the name of their argument; those of any strides are views of rows
     that have so many ``columns`` more in front."""
     given, arguments, outputs = iter(inputs), list[Tensor](), list[Tensor]()
-    for tensor in spec.tensors.values():
+    named = _wider_rows(spec, sizes, columns)
+    for name, tensor in spec.tensors.items():
         shape = stored_shape(tensor.dtype, tuple(sizes[dim] for dim in tensor.shape))
         whole = inputs[0].new_zeros(shape, dtype=DTYPES[tensor.dtype]) if tensor.role == "output" else next(given)
-        if tensor.strides == "any" and shape:
+        if tensor.promised_strides:
+            placed = laid_out(whole, strides_of(spec, name, named), columns)
+            (outputs if tensor.role == "output" else arguments).append(placed)
+        elif tensor.is_strided and shape:
             row = whole.new_zeros((*shape[:-1], columns + shape[-1]))[..., columns:]
             (outputs if tensor.role == "output" else arguments).append(row.copy_(whole))
         else:
             (outputs if tensor.role == "output" else arguments).append(whole.clone())
     return arguments, {"out": outputs} if outputs else {}
+
+
+def _wider_rows(spec: KernelSpec, sizes: Mapping[str, int], columns: int) -> dict[str, int]:
+    """What strides are made of, where those that have names leave room for so many more columns in rows."""
+    dense = with_named_strides(spec, sizes)
+    rows = [name for name, (tensor, dim) in spec.named_strides.items() if spec.tensors[tensor].shape[-2] == dim]
+    return with_named_strides(spec, {**sizes, **{name: dense[name] + columns for name in rows}})
 
 
 def accuracy(

@@ -135,7 +135,7 @@ def run(
         finish(found, target, json)
         return
     for one in asked if strided is not None else ():
-        if all(tensor.strides != "any" for tensor in one.spec.tensors.values()):
+        if not any(tensor.is_strided for tensor in one.spec.tensors.values()):
             raise NothingStrided(one.spec.name)
     for one in asked:
         kernel, device = _built(one.label, one.spec, target)
@@ -295,10 +295,11 @@ def _failed(looked_at: LookedAt, one: Run, sizes: dict[str, int], seed: int, dev
     """The assertions that fail for the inputs of a run."""
     from wavespec.cli.asserted import failures
     from wavespec.cli.measure import elements_of, random_inputs
+    from wavespec.runtime.tensor_strides import copied
 
     (asserted, kernel), scalars = looked_at, one.scalars
     inputs = random_inputs(asserted.spec, sizes, seed, device, scalars, one.given)
-    return failures(asserted, elements_of(asserted.spec, kernel(*(one.clone() for one in inputs), **scalars)))
+    return failures(asserted, elements_of(asserted.spec, kernel(*map(copied, inputs), **scalars)))
 
 
 def _debugged(
@@ -314,13 +315,14 @@ def _debugged(
     import torch
 
     from wavespec.cli.measure import elements_of, random_inputs, written_by
+    from wavespec.runtime.tensor_strides import copied
     from wavespec.sim.reference import explain, results
 
     (observed, kernel), scalars = shown, one.scalars
     inputs = random_inputs(observed.spec, sizes, seed, device, scalars, one.given)
     known = {*one.spec.tensors, *(name for names in observed.outputs.values() for name in names)}
     found: dict[str, Any] = {}
-    values = elements_of(observed.spec, kernel(*(tensor.clone() for tensor in inputs), **scalars))
+    values = elements_of(observed.spec, kernel(*map(copied, inputs), **scalars))
     truth = results(explain(observed, inputs, values, scalars, compute=torch.float64))
     for name, value, exact in zip(written_by(observed.spec), values, truth, strict=True):
         if name in known:
@@ -351,12 +353,13 @@ def _measured(
 
     from wavespec.cli.judged import judged
     from wavespec.cli.measure import as_views, median_seconds, random_inputs
+    from wavespec.runtime.tensor_strides import copied
     from wavespec.sim.reference import reference
 
     spec, scalars = one.spec, one.scalars
     inputs = random_inputs(spec, sizes, seed, device, scalars, one.given)
     if strided is None:
-        arguments, outputs = [tensor.clone() for tensor in inputs], dict[str, Any]()
+        arguments, outputs = [copied(tensor) for tensor in inputs], dict[str, Any]()
     else:
         arguments, outputs = as_views(spec, inputs, sizes, strided)
     written = kernel(*arguments, **outputs, **scalars)

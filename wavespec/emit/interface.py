@@ -10,9 +10,9 @@ from wavespec.ir.kernel import Kernel
 from wavespec.ir.names import dim_of_size
 from wavespec.ir.strided import number_of
 from wavespec.ops.dim_sizes import dim_sizes, smallest_sizes
-from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, TensorParameter
+from wavespec.runtime.artifact import Assumption, Backend, Dim, KernelArtifact, Strides, TensorParameter
 from wavespec.runtime.scalars import ScalarParameter
-from wavespec.runtime.size_expr import SizeExpr
+from wavespec.runtime.size_expr import SizeExpr, names_in
 from wavespec.schema.language.expressions import Binary, Call, Compare, Expression, Name, Num, Unary
 from wavespec.schema.language.models import Dim as AskedDim
 from wavespec.schema.language.models import KernelSpec
@@ -49,12 +49,14 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
             memory.role == "output",
             memory.role == "inout",
             memory.zeroed,
-            resolved.computation.tensors[memory.name].strides or "",
+            *_strides(resolved, memory.name),
         )
         for memory in kernel.memories
         if memory.space == "global"
     ]
-    used = {dim for tensor in tensors for dim in tensor.dims} | {dim for dim, size in kernel.sizes if not size.is_const}
+    used = {dim for tensor in tensors for dim in tensor.dims}
+    used |= {one for tensor in tensors for stride in tensor.promised for one in names_in(stride) if one in asked}
+    used |= {dim for dim, size in kernel.sizes if not size.is_const}
     unnamed = {
         dim: size.value if size.is_const else dim_of_size(size.args[0])
         for dim, size in dim_sizes(resolved).items()
@@ -91,6 +93,12 @@ def launch_interface(kernel: Kernel, machine: Machine, resolved: ResolvedKernel)
             *_assumptions(resolved.assumptions, resolved.values),
         ),
     )
+
+
+def _strides(resolved: ResolvedKernel, name: str) -> tuple[Strides, tuple[SizeExpr, ...]]:
+    """Which tensors a call may pass, and what it is asked for of each stride; the same in every case of a target."""
+    tensor, params = resolved.computation.tensors[name], resolved.computation.params
+    return tensor.strides_word, tuple(expression_to_size(stride, params) for stride in tensor.promised_strides)
 
 
 def scalar_parameters(spec: KernelSpec) -> tuple[ScalarParameter, ...]:

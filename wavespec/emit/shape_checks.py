@@ -49,11 +49,18 @@ def shapes_of(kernel: WrapperInput, name: str) -> Shapes:
     first = kernel.inputs[0].name
     # The sizes of leading dims one by one, where their product is what the dim is.
     leading = {str(one.dims[0]): f"*{_leading(one)}" for one in reversed(kernel.inputs) if one.folded}
-    made = (
-        f"{first}.new_empty({tuple_text(_stored(tensor, size_of | leading))}, dtype=torch.{TORCH_DTYPES[tensor.dtype]})"
-        for tensor in kernel.outputs
-    )
-    return Shapes(tuple(checks), tuple(made))
+    placed = [tensor for tensor in (*kernel.inputs, *kernel.outputs) if tensor.promised]
+
+    def made(tensor: WrapperTensor) -> str:
+        shape, dtype = tuple_text(_stored(tensor, size_of | leading)), f"torch.{TORCH_DTYPES[tensor.dtype]}"
+        if not tensor.promised:
+            return f"{first}.new_empty({shape}, dtype={dtype})"
+        described = tuple_text([one.constructed for one in placed])
+        given = tuple_text([one.name for one in placed if not one.output])
+        sizes = ", ".join(f'"{dim}": {text}' for dim, text in size_of.items())
+        return f"new_result({first}, {shape}, {dtype}, {placed.index(tensor)}, {described}, {given}, {{{sizes}}})"
+
+    return Shapes(tuple(checks), tuple(made(tensor) for tensor in kernel.outputs))
 
 
 def _sizes_of_inputs(kernel: WrapperInput, name: str) -> tuple[list[ShapeCheck], dict[str, str], dict[str, str]]:
@@ -157,6 +164,12 @@ def promises(kernel: WrapperInput) -> list[str]:
         for dim in kernel.dims
         if dim.equals is not None and dim.name.isidentifier()
     ]
+    dims, named = {dim.name for dim in kernel.dims}, dict[str, str]()
+    for tensor in kernel.tensors:
+        for one in tensor.promised:
+            if isinstance(one, str) and one not in dims:
+                named.setdefault(one, tensor.name)
+    sizes += [f"{name} is the stride that a call has, the same wherever it stands" for name in named]
     return [*sizes, *kernel.assumptions]
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from wavespec.emit.python_text import Parameter, render
 from wavespec.emit.shape_checks import described, promises, shapes_of
-from wavespec.emit.wrapper_input import WrapperInput, artifacts_directory, check_input
+from wavespec.emit.wrapper_input import WrapperInput, WrapperTensor, artifacts_directory, check_input
+from wavespec.runtime.size_expr import as_text
 
 
 def wrapper_module(kernel: WrapperInput) -> str:
@@ -41,6 +42,13 @@ def operators(kernel: WrapperInput) -> list[str]:
     """What is defined at the end of the module."""
     written = [f"_{kernel.name}_out_fake", f"_{kernel.name}_op", f"_{kernel.name}_out_op"]
     return written if kernel.outputs else [f"_{kernel.name}_op"]
+
+
+def layout_in_words(tensor: WrapperTensor) -> str:
+    """What the strides of an argument may be."""
+    if tensor.promised:
+        return f"of strides ({', '.join(map(as_text, tensor.promised))})"
+    return "of any strides, of which the last is 1" if tensor.strides == "any" else "contiguous"
 
 
 def call_context(
@@ -69,9 +77,9 @@ def call_context(
 
     def layout_of(names: Sequence[str]) -> str:
         """What the strides of arguments may be."""
-        found = {one.strides == "any" for kernel in kernels for one in kernel.tensors if one.name in names}
-        dense, views = "contiguous", "of any strides, of which the last is 1"
-        return views if found == {True} else dense if found == {False} else f"{dense}, or {views}, as the kernel has it"
+        found = {layout_in_words(one) for kernel in kernels for one in kernel.tensors if one.name in names}
+        one, *others = sorted(found)
+        return f"{one}, or {' or '.join(others)}, as the kernel has it" if others else one
 
     return {
         "name": whole.name,
@@ -92,6 +100,7 @@ def call_context(
         "optional": [tensor.name for tensor in whole.inputs if tensor.optional],
         "described": described_as,
         "layout": layout_of,
+        "made_placed": any(tensor.promised for kernel in kernels for tensor in kernel.outputs),
         "zeroed": {tensor.name for kernel in kernels for tensor in kernel.outputs if tensor.zeroed},
         "namespace": f"wavespec_{version[:8]}",
         "schema": schema,

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from wavespec.emit.python_text import literal
+from wavespec.emit.python_text import literal, tuple_text
 from wavespec.runtime.artifact import Dim, Strides
 from wavespec.runtime.scalars import ScalarParameter
+from wavespec.runtime.size_expr import SizeExpr
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _SIZE = re.compile(r"(?=.*[-+*/%(])[-+*/%(), A-Za-z0-9_]+")
@@ -20,7 +21,7 @@ _SIZE = re.compile(r"(?=.*[-+*/%(])[-+*/%(), A-Za-z0-9_]+")
 @dataclass(frozen=True, slots=True)
 class WrapperTensor:
     """One tensor argument: `dims` outermost first, dim names or literal sizes; `output` for role output, `updated` for an
-    input that is changed in place, `zeroed` for an output that starts as zeros, `strides` as in the spec, `folded` where a
+    input that is changed in place, `zeroed` for an output that starts as zeros, `strides` as in the spec, and `promised` where it lists them, `folded` where a
     call may have any number of dims in place of the first one, `holds` what it is meant to hold, in words, `optional`
     where a call may leave it out."""
 
@@ -31,6 +32,7 @@ class WrapperTensor:
     updated: bool = False
     zeroed: bool = False
     strides: Strides = ""
+    promised: tuple[SizeExpr, ...] = ()
     folded: bool = False
     holds: str = ""
     optional: bool = False
@@ -38,6 +40,13 @@ class WrapperTensor:
     @property
     def type(self) -> str:
         return "Tensor | None" if self.optional else "Tensor"
+
+    @property
+    def constructed(self) -> str:
+        """The parameter as Python that makes it again, as far as strides go."""
+        said = [_python(self.name), _python(self.dtype), _tuple(self.dims), f"output={self.output}"]
+        said += [f"strides={_python(self.strides)}", f"promised={_tuple(self.promised)}"]
+        return f"TensorParameter({', '.join(said)})"
 
     @property
     def schema_type(self) -> str:
@@ -120,6 +129,10 @@ def _python(value: object) -> str:
     return literal(value) if isinstance(value, str) else repr(value)
 
 
+def _tuple(values: Sequence[object]) -> str:
+    return tuple_text(map(_python, values))
+
+
 def wrapper_scalars(
     parameters: Sequence[ScalarParameter], docs: Sequence[str], computed: Sequence[str] = ()
 ) -> tuple[WrapperScalar, ...]:
@@ -187,7 +200,7 @@ def check_input(kernel: WrapperInput) -> None:
             raise ValueError(f"{name!r:.80} cannot be a name in the generated wrapper.")
     # What the functions of the module call by these names must be that; the language reserves them.
     taken = {"PLAIN_TYPES", "any", "define_operator", "getattr", "is_dynamo_compiling", "no_backward", "no_member"}
-    taken |= {"given_tensors", "no_tensor", "size_in", "torch"}
+    taken |= {"TensorParameter", "given_tensors", "new_result", "no_tensor", "size_in", "torch"}
     for name in (*taken.intersection(names), *("out" for one in kernel.arguments if one.name == "out")):
         raise ValueError(f"The name {name!r} is used by the generated wrapper itself.")
     if len(set(names)) != len(names):

@@ -27,6 +27,7 @@ from wavespec.ops.iterate import counted
 from wavespec.ops.scalar import scalar_places
 from wavespec.ops.scalar import to_tile as scalar_to_tile
 from wavespec.schema.checking import permutations
+from wavespec.schema.language.expressions import Name
 from wavespec.schema.language.models import Schedule
 from wavespec.schema.resolved import ResolvedKernel, Tiles
 
@@ -55,6 +56,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     computation = resolved.computation
     sizes = dim_sizes(resolved)
     own = {name: own_size(resolved, name) for name in sizes}
+    named = _named_strides(resolved)
     memories = tuple(
         Memory(
             name,
@@ -66,14 +68,15 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
             staged=tensor.space == "shared",
             streamed=tensor.space == "streamed",
             zeroed=name in resolved.zeroed,
-            **_placement(resolved, name),
+            **_placement(resolved, name, sizes | named),
             span=tensor.span,
         )
         for name, tensor in sorted(computation.tensors.items(), key=lambda item: item[1].role == "output")
     )
     scalars = scalar_places(resolved.scalars)
-    placed = (place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides))
-    symbols = tuple(size for size in (*own.values(), *placed) if not size.is_const)
+    placed = [place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides)]
+    known = [one for place in placed for one in place.walk() if one.kind == "symbol"]
+    symbols = tuple(dict.fromkeys(size for size in (*own.values(), *known) if not size.is_const))
     empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
@@ -89,7 +92,8 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     body = without_unused(context.ops, _only_makes_values)
     shaped = {dim for tensor in computation.tensors.values() for dim in tensor.shape}
     tiled = {dim for op in body for one in op.walk() for value in one.results for dim in value.tile.dims}
-    unnamed = {dim for dim, size in sizes.items() if size is not own[dim]} - shaped - tiled
+    laid_out = {one for tensor in computation.tensors.values() for s in tensor.promised_strides for one in s.names()}
+    unnamed = {dim for dim, size in sizes.items() if size is not own[dim]} - shaped - tiled - laid_out
     others = tuple((dim, size) for dim, size in sizes.items() if dim not in shaped | unnamed)
     arguments = tuple((name, DTYPES[scalar.dtype]) for name, scalar in computation.scalars.items())
     symbols = tuple(symbol for symbol in symbols if symbol not in [own[dim] for dim in unnamed])
@@ -138,20 +142,40 @@ def _bounds(
     return bounds
 
 
-def _placement(resolved: ResolvedKernel, name: str) -> dict[str, Any]:
-    """``start`` and ``strides`` of a tensor that may have any, with what is promised of them."""
+def _named_strides(resolved: ResolvedKernel) -> dict[str, Expr]:
+    """The names of strides, each the stride of the first tensor with it, with what is promised of all that have it."""
+    tensors, found = resolved.computation.tensors, dict[str, Expr]()
+    for name, (owner, dim) in resolved.computation.spec.named_strides.items():
+        promised = resolved.promised[name]
+        having = (other for other, one in tensors.items() if Name(name) in one.promised_strides)
+        common = (resolved.promised[alignment_of(other)].multiple_of for other in having)
+        number = symbol_of(stride_of(owner, dim))
+        found[name] = symbol(number, promised.min, promised.max, math.lcm(promised.multiple_of, *common))
+    return found
+
+
+def _placement(resolved: ResolvedKernel, name: str, sizes: Mapping[str, Expr]) -> dict[str, Any]:
+    """``start`` and ``strides`` of a tensor that may have any, with what is promised of them; ``sizes``: of dims, and
+    what names of strides are."""
     tensor = resolved.computation.tensors[name]
-    if tensor.strides != "any":
+    if not tensor.is_strided:
         return {}
     promised, room = resolved.promised, most_alignment(DTYPES[tensor.dtype].bytes)
     common = promised[alignment_of(name)].multiple_of
+    unit = math.gcd(common, room)
+    start = symbol(symbol_of(offset_of(name)), 0, room - unit, unit) if unit < room else const(0)
+    if tensor.promised_strides:
+        expressions = ExpressionToIndex(resolved.values, sizes)
+        places = [
+            expressions.place(stride, tensor.where("strides", axis), {})
+            for axis, stride in enumerate(tensor.promised_strides)
+        ]
+        return {"start": start, "strides": tuple(places)}
     strides = (promised[stride_of(name, dim)] for dim in tensor.shape[:-1])
     symbols = (
         symbol(symbol_of(stride_of(name, dim)), stride.min, stride.max, math.lcm(stride.multiple_of, common))
         for dim, stride in zip(tensor.shape[:-1], strides, strict=True)
     )
-    unit = math.gcd(common, room)
-    start = symbol(symbol_of(offset_of(name)), 0, room - unit, unit) if unit < room else const(0)
     return {"start": start, "strides": (*symbols, *[const(1)][: len(tensor.shape)])}
 
 

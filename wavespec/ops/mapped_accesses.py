@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, islice, pairwise, takewhile
 from typing import NamedTuple
@@ -338,13 +338,15 @@ def copy_mapped(build: ThreadBuilder, op: Op, context: ThreadContext, read: Plac
     tensor = mapped_tensor(op, context, source)
     known = _loaded(build, op, tiles, context, read)
     widest = max(1, machine.globals.access_bytes // source.dtype.bytes)
-    groups = [
-        (
-            start,
-            list(mapped_pieces(tensor, tiles[start : start + width], known[start : start + width], widest, machine)),
-        )
-        for start in range(0, len(local), width)
-    ]
+
+    def cut(start: int, tensor: MappedTensor) -> list[MappedPiece]:
+        part = slice(start, start + width)
+        return list(mapped_pieces(tensor, tiles[part], known[part], widest, machine))
+
+    groups = [(start, cut(start, tensor)) for start in range(0, len(local), width)]
+    if any(len(pieces) > 1 for _, pieces in groups):  # neighbours in one block have quotients that are one
+        settled_tensor = replace(tensor, is_whole=True)
+        groups = [(start, min(pieces, cut(start, settled_tensor), key=len)) for start, pieces in groups]
     asynchronous = op.get("asynchronous") and all(len(pieces) == 1 and not pieces[0].valid for _, pieces in groups)
     waiting: list[tuple[Value, Coordinates, Mask]] = []
     for start, pieces in groups:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wavespec.runtime.manifest import load_artifact, pack_artifact, save_artifact, unpack_artifact
     from wavespec.runtime.scalars import ScalarParameter
     from wavespec.runtime.size_expr import SizeExpr
+    from wavespec.runtime.tensor_strides import new_result
     from wavespec.runtime.torch_ops import define_operator
 
 _HOMES = {
@@ -36,6 +37,7 @@ _HOMES = {
     "define_operator": "wavespec.runtime.torch_ops",
     "given_tensors": "wavespec.runtime.family",
     "load_artifact": "wavespec.runtime.manifest",
+    "new_result": "wavespec.runtime.tensor_strides",
     "no_backward": "wavespec.runtime.checks",
     "no_member": "wavespec.runtime.family",
     "no_tensor": "wavespec.runtime.family",
@@ -64,6 +66,7 @@ __all__ = [
     "define_operator",
     "given_tensors",
     "load_artifact",
+    "new_result",
     "no_backward",
     "no_member",
     "no_tensor",

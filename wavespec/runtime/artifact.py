@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.strided import alignment_of, contiguous_strides, names_of_tensor, numbers_of_tensor
+from wavespec.ir.strided import (
+    alignment_of,
+    contiguous_strides,
+    names_of_tensor,
+    numbers_of_tensor,
+    with_dense_strides,
+)
 from wavespec.runtime.code import Binary
 from wavespec.runtime.scalars import SCALAR_WORDS, ScalarParameter, words_of
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
@@ -64,6 +70,9 @@ class TensorParameter:
     zeroed: bool = False
     """Whether it is an output that starts as zeros, because not every element is written in every call."""
     strides: Strides = ""
+    promised: tuple[SizeExpr, ...] = ()
+    """Of one that may have any strides, where the spec says of each what it has to be: numbers, sizes, expressions of
+    sizes; or names that the call binds."""
 
     @property
     def is_strided(self) -> bool:
@@ -82,6 +91,12 @@ class TensorParameter:
         """Its extents for torch where the dims have these ``sizes``."""
         return stored_shape(self.dtype, tuple(dim if isinstance(dim, int) else sizes[dim] for dim in self.dims))
 
+    def dense_strides(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Its strides as they are promised, else those of a contiguous one; ``sizes`` have the names of strides."""
+        if self.promised:
+            return tuple(evaluate(stride, sizes) for stride in self.promised)
+        return contiguous_strides(self.shape(sizes))
+
     def leading(self, shape: Sequence[int]) -> tuple[int, ...]:
         """What a ``shape`` with any number of dims in place of the first one has there."""
         return tuple(shape[: len(shape) - len(self.dims) + 1])
@@ -92,6 +107,12 @@ class TensorParameter:
             return tuple(shape)
         elements, bytes_ = PACKED[self.dtype]
         return (*shape[:-1], shape[-1] // bytes_ * elements)
+
+
+def with_dense_names(tensors: Sequence[TensorParameter], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The ``sizes`` of dims, with names of strides; those that are not among them have rows behind each other."""
+    shapes = [(one.shape(sizes), one.promised) for one in tensors if one.promised]
+    return with_dense_strides(shapes, sizes, lambda one: one if isinstance(one, str) else None, evaluate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +226,10 @@ class KernelArtifact:
             ),
             (self._expression_names() <= {*numbers, *self._known_numbers()}, "an expression has an undeclared dim"),
             (not any(t.is_strided and t.dtype in PACKED for t in self.tensors), "packed elements have strides"),
+            (
+                all(not t.promised or (t.is_strided and len(t.promised) == len(t.dims)) for t in self.tensors),
+                "a tensor has other strides than dims",
+            ),
             (all(t.dtype in DTYPE_BYTES or t.dtype in PACKED for t in self.tensors), "a tensor has an unknown dtype"),
             (len({b.label for b in self.binaries}) == len(self.binaries), "labels of binaries repeat"),
             (
@@ -260,14 +285,28 @@ class KernelArtifact:
         strided = (tensor for tensor in self.tensors if tensor.is_strided)
         return tuple(name for tensor in strided for name in names_of_tensor(tensor.name, tensor.dim_names))
 
-    def contiguous(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """What conditions name beside ``sizes``: offsets, strides and alignments, all of contiguous tensors."""
-        found: dict[str, int] = {}
+    @property
+    def stride_names(self) -> tuple[str, ...]:
+        """The names that a call binds to strides."""
+        others = {*(dim.name for dim in self.dims), *(scalar.name for scalar in self.scalars)}
+        names = (one for tensor in self.tensors for one in tensor.promised if isinstance(one, str))
+        return tuple(dict.fromkeys(name for name in names if name not in others))
+
+    def dense(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """What conditions name beside ``sizes``: offsets, strides and alignments, and names of strides that ``sizes``
+        lack; all of tensors that start where memory does, and whose rows lie behind each other.
+
+        Errors: `ArithmeticError` where a promised stride has no value.
+        """
+        named, found = with_dense_names(self.tensors, sizes), dict[str, int]()
         for tensor in self.tensors:
             if tensor.is_strided:
                 shape, bytes_ = tensor.shape(sizes), DTYPES[tensor.dtype].bits // 8
-                found |= numbers_of_tensor(tensor.name, tensor.dim_names, shape, contiguous_strides(shape), 0, bytes_)
-        return found
+                strides, are_promised = tensor.dense_strides(named), bool(tensor.promised)
+                found |= numbers_of_tensor(
+                    tensor.name, tensor.dim_names, shape, strides, 0, bytes_, are_promised=are_promised
+                )
+        return found | {name: named[name] for name in self.stride_names}
 
     @property
     def constant_count(self) -> int:
@@ -299,13 +338,18 @@ class KernelArtifact:
 
     def _known_numbers(self) -> set[str]:
         """What conditions may name beside dims."""
-        return {*self.numbers, *(alignment_of(tensor.name) for tensor in self.tensors if tensor.is_strided)}
+        return {
+            *self.numbers,
+            *self.stride_names,
+            *(alignment_of(tensor.name) for tensor in self.tensors if tensor.is_strided),
+        }
 
     def _expression_names(self) -> frozenset[str]:
         conditions = (a for case in self.cases for a in case.conditions)
         equals = (dim.equals for dim in self.dims if dim.equals is not None)
         expressions = (
             *equals,
+            *(stride for tensor in self.tensors for stride in tensor.promised),
             *self.grid,
             *self.scratch_bytes,
             *(size for one in self.tensor_maps for size in (*one.view, *(window.count for window in one.windows))),

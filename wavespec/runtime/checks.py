@@ -10,14 +10,20 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from wavespec.ir.dtype import DTYPES as _ELEMENT_TYPES
-from wavespec.ir.strided import numbers_of_tensor, stride_together
+from wavespec.runtime.argument_errors import ArgumentError, ArgumentTypeError
 from wavespec.runtime.artifact import PACKED, Dim, KernelArtifact, TensorParameter
-from wavespec.runtime.overlap import extent_bytes, may_overlap_itself, may_share_memory
+from wavespec.runtime.overlap import extent_bytes, may_share_memory
 from wavespec.runtime.size_expr import SizeExpr, evaluate, names_in
-
-DTYPES: Final[dict[str, torch.dtype]] = {name: getattr(torch, dtype.torch) for name, dtype in _ELEMENT_TYPES.items()}
-"""What a spec calls an element type, and what torch calls it, or the bytes that several elements share."""
+from wavespec.runtime.tensor_strides import (
+    DTYPES,
+    check_promised,
+    check_strides,
+    leading_shapes,
+    no_value,
+    numbers_of_call,
+    shape_of_call,
+    shape_text,
+)
 
 _ModeKey: Final[Any] = torch._C._TorchDispatchModeKey  # pyright: ignore
 PLAIN_TYPES: Final = frozenset((Tensor, torch.nn.Parameter))
@@ -31,14 +37,6 @@ _jit_trace: Final[Callable[[], object]] = torch._C._get_tracing_state  # pyright
 
 LARGEST_SIZE: Final = 2**31 - 2**16
 """Sizes travel as 32-bit integers, and kernels compute with a size plus a tile."""
-
-
-class ArgumentError(ValueError):
-    """A wrong argument of a kernel call; the text names it, what it was and what was expected."""
-
-
-class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument that is no tensor, or a tensor of another element type."""
 
 
 def check_inputs(
@@ -68,15 +66,18 @@ def check_inputs(
             )
     for parameter, tensor in zip(expected, inputs, strict=True):
         if parameter.updated or parameter.strides:
-            _check_strides(f"{artifact.name}: argument '{parameter.name}'", artifact, parameter, tensor)
+            check_strides(f"{artifact.name}: argument '{parameter.name}'", artifact, parameter, tensor)
     sizes = _bind_dims(artifact, inputs, scalars or {})
     if artifact.numbers:
-        sizes |= _numbers(artifact, inputs, outputs or (), sizes)
+        sizes |= numbers_of_call(artifact, inputs, outputs or (), sizes)
+        for parameter, tensor in zip(expected, inputs, strict=True):
+            if parameter.promised:
+                check_promised(artifact, parameter, tensor, inputs, sizes)
     for assumption in artifact.members[artifact.member_for(sizes)].assumptions:
         try:
             holds = evaluate(assumption.condition, sizes)
         except ArithmeticError as error:
-            raise _no_value(artifact, f"the kernel assumes {assumption.text}", error, sizes) from None
+            raise no_value(artifact, f"the kernel assumes {assumption.text}", error, sizes) from None
         if not holds:
             given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise ArgumentError(f"{artifact.name}: the kernel assumes {assumption.text}, but this call has {given}.")
@@ -98,33 +99,16 @@ def check_outputs(
         shape = shape_of_call(parameter, parameter.shape(sizes), leading)
         if tuple(tensor.shape) != shape:
             raise ArgumentError(
-                f"{where} has shape {_shape(tensor.shape)}, expected {_shape(shape)} = {_dims(artifact, parameter)}."
+                f"{where} has shape {shape_text(tensor.shape)}, expected {shape_text(shape)} = "
+                f"{_dims(artifact, parameter)}."
             )
         if tensor.device != inputs[0].device:
             first = artifact.inputs[0].name
             raise ArgumentError(f"{where} is on {tensor.device}, but '{first}' is on {inputs[0].device}.")
-        _check_strides(where, artifact, parameter, tensor)
+        check_strides(where, artifact, parameter, tensor)
+        if parameter.promised:
+            check_promised(artifact, parameter, tensor, (*inputs, *outputs), sizes, label)
     check_memory(artifact, inputs, outputs)
-
-
-def leading_shapes(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> dict[str, tuple[int, ...]]:
-    """What the inputs of a call have in place of each dim that stands for leading ones."""
-    if not (dims := artifact.leading_dims):
-        return {}
-    pairs = zip(artifact.inputs, inputs, strict=True)
-    return {
-        str(parameter.dims[0]): parameter.leading(tensor.shape)
-        for parameter, tensor in pairs
-        if dims.intersection(parameter.dims)
-    }
-
-
-def shape_of_call(
-    parameter: TensorParameter, shape: tuple[int, ...], leading: Mapping[str, tuple[int, ...]]
-) -> tuple[int, ...]:
-    """The ``shape`` of a tensor of the kernel as a call has it, with ``leading`` in place of dims that stand for it."""
-    first = leading.get(str(parameter.dims[0])) if parameter.dims else None
-    return shape if first is None else (*first, *shape[1:])
 
 
 def check_memory(artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
@@ -239,7 +223,7 @@ def _check_tensor(artifact: KernelArtifact, parameter: TensorParameter, tensor: 
     if tensor.dim() < rank - 1 if is_folded else tensor.dim() != rank:
         expected = f"at least {rank - 1}" if is_folded else rank
         raise ArgumentError(
-            f"{where} has {tensor.dim()} dims {_shape(tensor.shape)}, "
+            f"{where} has {tensor.dim()} dims {shape_text(tensor.shape)}, "
             f"expected {expected}: {_dims(artifact, parameter)}."
         )
     if tensor.device.type != "meta" and tensor.numel():
@@ -295,8 +279,8 @@ def _check_leading(artifact: KernelArtifact, inputs: Sequence[Tensor]) -> None:
             name, other = first.setdefault(dim, (parameter.name, mine))
             if mine != other:
                 raise ArgumentError(
-                    f"{artifact.name}: argument '{parameter.name}' has the leading dims {_shape(mine)} for {dim}, but "
-                    f"'{name}' has {_shape(other)}."
+                    f"{artifact.name}: argument '{parameter.name}' has the leading dims {shape_text(mine)} for {dim}, "
+                    f"but '{name}' has {shape_text(other)}."
                 )
 
 
@@ -327,7 +311,7 @@ def _derive(
     try:
         size = evaluate(equals, sizes)
     except ArithmeticError as error:
-        raise _no_value(artifact, f"{dim.name} follows from other sizes", error, known) from None
+        raise no_value(artifact, f"{dim.name} follows from other sizes", error, known) from None
     where = f"{artifact.name}: {given} make {dim.name} = {size}"
     if sizes.get(dim.name, size) != size:
         argument, axes = first[dim.name]
@@ -338,73 +322,11 @@ def _derive(
     sizes[dim.name] = size
 
 
-def _no_value(artifact: KernelArtifact, what: str, error: ArithmeticError, sizes: Mapping[str, int]) -> ArgumentError:
-    why = "it divides by 0" if isinstance(error, ZeroDivisionError) else str(error)
-    given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-    return ArgumentError(f"{artifact.name}: {what}, but this call has {given}: {why}.")
-
-
 def _check_size(where: str, size: int, multiple_of: int) -> None:
     if size > LARGEST_SIZE:
         raise ArgumentError(f"{where}, expected at most {LARGEST_SIZE}.")
     if size % multiple_of:
         raise ArgumentError(f"{where}, expected a multiple of {multiple_of}.")
-
-
-def _check_strides(where: str, artifact: KernelArtifact, parameter: TensorParameter, tensor: Tensor) -> None:
-    """Of a tensor that is not copied, where it is written or where the spec says so."""
-    copy = "" if parameter.written else f"; pass {parameter.name}.contiguous()"
-    has = f"{where} has strides {tuple(tensor.stride())}"
-    if not parameter.is_strided:
-        if not tensor.is_contiguous():
-            raise ArgumentError(f"{has}, expected a contiguous tensor{copy}.")
-        return
-    shape, strides = _in_dims(artifact, parameter, tensor)
-    if strides is None:
-        dim = parameter.dims[0]
-        raise ArgumentError(f"{has}, by which the dims in place of '{dim}' have no stride together{copy}.")
-    if tensor.numel() and shape[-1:] > (1,) and strides[-1] != 1:
-        raise ArgumentError(f"{has}, expected 1 along '{parameter.dims[-1]}', its last dim{copy}.")
-    if parameter.written and may_overlap_itself(tensor):
-        raise ArgumentError(f"{has}, by which elements may share memory; expected each at a place of its own.")
-    if tensor.numel() and tensor.data_ptr() % tensor.element_size():
-        copy = "" if parameter.written else f"; pass {parameter.name}.clone()"
-        bytes_ = tensor.element_size()
-        raise ArgumentError(f"{where} starts at no multiple of the {bytes_} bytes of an element{copy}.")
-
-
-def _numbers(
-    artifact: KernelArtifact, inputs: Sequence[Tensor], outputs: Sequence[Any], sizes: dict[str, int]
-) -> dict[str, int]:
-    """Where the elements of strided tensors are; a result that is made, or of another shape, counts as contiguous."""
-    found = artifact.contiguous(sizes)
-    given = {parameter.name: tensor for parameter, tensor in zip(artifact.inputs, inputs, strict=True)}
-    given |= {parameter.name: tensor for parameter, tensor in zip(artifact.outputs, outputs, strict=False)}
-    for parameter in (parameter for parameter in artifact.tensors if parameter.is_strided):
-        tensor = given.get(parameter.name)
-        if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
-            shape, strides = _in_dims(artifact, parameter, tensor)
-            if shape == parameter.shape(sizes) and strides is not None:
-                address = 0 if tensor.device.type == "meta" else tensor.data_ptr()
-                bytes_ = DTYPES[parameter.dtype].itemsize
-                found |= numbers_of_tensor(parameter.name, parameter.dim_names, shape, strides, address, bytes_)
-    return found
-
-
-def _in_dims(
-    artifact: KernelArtifact, parameter: TensorParameter, tensor: Tensor
-) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Shape and strides of a tensor in the dims of the kernel; no strides where leading ones have none together."""
-    shape, strides = tuple(tensor.shape), tensor.stride()
-    if not parameter.dims or parameter.dims[0] not in artifact.leading_dims:
-        return shape, strides
-    count = len(parameter.leading(shape))
-    together = stride_together(shape[:count], strides[:count])
-    return (prod(shape[:count]), *shape[count:]), None if together is None else (together, *strides[count:])
-
-
-def _shape(sizes: Sequence[int]) -> str:
-    return "[" + ", ".join(map(str, sizes)) + "]"
 
 
 def _dims(artifact: KernelArtifact, parameter: TensorParameter) -> str:

@@ -8,19 +8,15 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from wavespec.ir.strided import contiguous_strides
 from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.caller import Call, Caller, Launcher
 from wavespec.runtime.checks import (
-    DTYPES,
     ArgumentError,
     are_plain,
     check_inputs,
     check_memory,
     check_outputs,
     check_plain,
-    leading_shapes,
-    shape_of_call,
     tracing_context,
 )
 from wavespec.runtime.code import ArtifactError
@@ -29,6 +25,7 @@ from wavespec.runtime.cpu_launcher import CpuLauncher
 from wavespec.runtime.launch_plan import make_plan
 from wavespec.runtime.scalar_arguments import ScalarArguments
 from wavespec.runtime.scalars import Passed
+from wavespec.runtime.tensor_strides import results_of_call
 from wavespec.runtime.workgroups import are_shared_out
 
 _DEVICE_TYPES: Final = {"cpu": "cpu", "cuda": "cuda", "hip": "cuda"}
@@ -124,15 +121,15 @@ class Kernel(Caller):
             check_memory(self.artifact, inputs, ())
         plan = make_plan(self.artifact, sizes)
         tensors = tuple(zip(self.artifact.tensors, plan.shapes, strict=True))
-        leading = leading_shapes(self.artifact, inputs)
-        results = [(one, shape_of_call(one, shape, leading)) for one, shape in tensors if one.output]
+        made = results_of_call(self.artifact, inputs, sizes) if outputs is None else ()
+        results = made if outputs is None else tuple((tuple(one.shape), one.stride(), one.dtype) for one in outputs)
         return inputs, Call(
             self.artifact,
             plan,
             self._launcher(device, plan.member) if plan.workgroups else None,
             None if device.type == "cpu" else device.index,
             self._empty,
-            tuple((shape, contiguous_strides(shape), DTYPES[tensor.dtype]) for tensor, shape in results),
+            results,
             tuple(number for number, tensor in enumerate(self.artifact.outputs) if tensor.zeroed),
             plan.tensor_bytes(self.artifact.tensors),
             any(0 in shape for shape in plan.shapes),

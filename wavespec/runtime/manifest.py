@@ -85,7 +85,8 @@ def _tensor_to_manifest(tensor: TensorParameter) -> dict[str, Any]:
         "output": tensor.output,
     }
     record |= {word: True for word in ("updated", "zeroed") if getattr(tensor, word)}
-    return record | ({"strides": tensor.strides} if tensor.strides else {})
+    record |= {"strides": tensor.strides} if tensor.strides else {}
+    return record | ({"promised": list(tensor.promised)} if tensor.promised else {})
 
 
 def _scalar_to_manifest(scalar: ScalarParameter) -> dict[str, Any]:
@@ -349,6 +350,7 @@ def _kernel(record: dict[str, Any], binaries: tuple[Binary, ...]) -> KernelArtif
                 t.get("updated", False),
                 t.get("zeroed", False),
                 t.get("strides", ""),
+                tuple(from_json(stride) for stride in t.get("promised", ())),
             )
             for t in record["tensors"]
         ),

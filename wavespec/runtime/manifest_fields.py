@@ -123,7 +123,12 @@ _MANIFEST: Final = _record(
     compiler=str,
     tensors=_Rows(
         _record(
-            {"updated": bool, "zeroed": bool, "strides": _OneOf(("any", "contiguous"))},
+            {
+                "updated": bool,
+                "zeroed": bool,
+                "strides": _OneOf(("any", "contiguous")),
+                "promised": _Rows(_Expression),
+            },
             name=str,
             dtype=str,
             dims=_Rows(_DIM_OR_SIZE),

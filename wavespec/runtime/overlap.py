@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from wavespec.ir.strided import span_elements
+from wavespec.ir.strided import overlaps_itself, span_elements
 
 
 def extent_bytes(tensor: Tensor) -> int:
@@ -13,16 +13,8 @@ def extent_bytes(tensor: Tensor) -> int:
 
 
 def may_overlap_itself(tensor: Tensor) -> bool:
-    """Whether two elements of a tensor may be at one place: where a dim does not step over all that smaller strides
-    reach.  Some tensors of no such layout have their elements apart, but none that torch's own views make."""
-    reached = 0
-    if not tensor.numel():
-        return False
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride <= reached:
-            return True
-        reached += (size - 1) * stride
-    return False
+    """Whether two elements of a tensor may be at one place, as `overlaps_itself` has it."""
+    return overlaps_itself(tensor.shape, tensor.stride())
 
 
 def may_share_memory(first: Tensor, second: Tensor) -> bool:

@@ -74,6 +74,19 @@ def evaluate(expression: SizeExpr, sizes: Mapping[str, int]) -> int:
     return int(OPERATIONS[operation](evaluate(left, sizes), evaluate(right, sizes)))
 
 
+_SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+
+
+def as_text(expression: SizeExpr) -> str:
+    """An expression without comparisons, as a spec has it."""
+    if not isinstance(expression, tuple):
+        return str(expression)
+    operation, *operands = expression
+    texts = [f"({text})" if " " in (text := as_text(one)) else text for one in operands]
+    sign = _SIGNS.get(operation)
+    return f"{operation}({', '.join(map(as_text, operands))})" if sign is None else f"{texts[0]} {sign} {texts[1]}"
+
+
 def names_in(expression: SizeExpr) -> frozenset[str]:
     """Every dim name that `expression` reads."""
     if isinstance(expression, int):

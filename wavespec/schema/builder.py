@@ -33,6 +33,9 @@ from wavespec.schema.symbols import Symbol, Value, as_symbol
 if TYPE_CHECKING:
     from wavespec.schema.families.expand import Family
 
+Strides = str | Sequence[Symbol | str | int]
+"""A word, or an entry for each dim."""
+
 
 @dataclass(slots=True)
 class KernelBuilder(GraphBuilder):
@@ -70,14 +73,20 @@ class KernelBuilder(GraphBuilder):
         dtype: str,
         space: str = "global",
         *,
-        strides: str | None = None,
+        strides: Strides | None = None,
         values: Mapping[str, Any] | None = None,
     ) -> Value:
         """An argument; `values`, what it holds, as in YAML."""
         return self._tensor(name, shape, dtype, space, "input", strides, values)
 
     def output(
-        self, name: str, shape: Sequence[Symbol | str], dtype: str, space: str = "global", *, strides: str | None = None
+        self,
+        name: str,
+        shape: Sequence[Symbol | str],
+        dtype: str,
+        space: str = "global",
+        *,
+        strides: Strides | None = None,
     ) -> Value:
         return self._tensor(name, shape, dtype, space, "output", strides)
 
@@ -88,7 +97,7 @@ class KernelBuilder(GraphBuilder):
         dtype: str,
         space: str = "global",
         *,
-        strides: str | None = None,
+        strides: Strides | None = None,
         values: Mapping[str, Any] | None = None,
     ) -> Value:
         """An argument that is changed in place; `values`, what it holds, as in YAML."""
@@ -243,10 +252,14 @@ class KernelBuilder(GraphBuilder):
         dtype: str,
         space: str,
         role: str,
-        strides: str | None,
+        strides: Strides | None,
         values: Mapping[str, Any] | None = None,
     ) -> Value:
-        fields = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role, "strides": strides}
+        fields: dict[str, Any] = {"shape": tuple(map(str, shape)), "dtype": dtype, "space": space, "role": role}
+        if strides is not None and not isinstance(strides, str):
+            fields["strides"] = tuple(one.expression if isinstance(one, Symbol) else one for one in strides)
+        else:
+            fields["strides"] = strides
         held = {key: one.expression if isinstance(one, Symbol) else one for key, one in (values or {}).items()}
         self._sections["tensors"][name] = fields if values is None else {**fields, "values": held}
         return Value(name)

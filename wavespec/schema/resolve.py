@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from wavespec.diagnostics import WavespecError, Where, name_hints, quote
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.strided import numbers_of_tensor
+from wavespec.ir.strided import contiguous_strides, numbers_of_tensor, with_dense_strides
 from wavespec.schema.language.base import Path, Position
 from wavespec.schema.language.conditions import are_implied, narrowed_dims
 from wavespec.schema.language.constraints import AnyConstraint, Assume, Hardware
 from wavespec.schema.language.errors import UnknownTarget
-from wavespec.schema.language.expressions import EvaluationError, Expression
+from wavespec.schema.language.expressions import EvaluationError, Expression, Name
 from wavespec.schema.language.models import Case, KernelSpec, Override, TargetOverride, Tensor
 from wavespec.targets.names import TARGETS, target_of
 
@@ -101,19 +100,52 @@ def case_for_sizes(cases: Sequence[TargetCase], sizes: Mapping[str, int]) -> Tar
     spec = cases[-1].spec
     defaults = {name: one.number for name, one in spec.scalars.items() if not one.is_float}
     numbers = {name: int(number) for name, number in defaults.items() if number is not None}
-    numbers |= numbers_of_contiguous(spec.tensors, sizes)
+    numbers |= numbers_of_contiguous(spec, sizes)
     return next(case for case in cases if all(holds(case, condition) for condition in case.when))
 
 
-def numbers_of_contiguous(tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> dict[str, int]:
-    """Offsets, strides and alignments of contiguous tensors where they may be others, by their names."""
-    found: dict[str, int] = {}
-    for name, tensor in tensors.items():
-        if tensor.strides == "any":
-            shape = [sizes[dim] for dim in tensor.shape]
-            strides = [prod(max(size, 1) for size in shape[at + 1 :]) for at in range(len(shape))]
-            found |= numbers_of_tensor(name, tensor.shape, shape, strides, 0, DTYPES[tensor.dtype].bytes)
+def numbers_of_contiguous(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Offsets, strides and alignments of tensors where they may be others, by their names, and the names of strides:
+    all as of tensors that start where memory does, and whose rows lie behind each other."""
+    named = with_named_strides(spec, sizes)
+    found = {name: named[name] for name in spec.named_strides}
+    for name, tensor in spec.tensors.items():
+        if tensor.is_strided:
+            shape, strides = [sizes[dim] for dim in tensor.shape], strides_of(spec, name, named)
+            bytes_, are_promised = DTYPES[tensor.dtype].bytes, bool(tensor.promised_strides)
+            found |= numbers_of_tensor(name, tensor.shape, shape, strides, 0, bytes_, are_promised=are_promised)
     return found
+
+
+def with_named_strides(spec: KernelSpec, sizes: Mapping[str, int]) -> dict[str, int]:
+    """All that strides are made of: ``sizes``, parameters, and names that ``sizes`` may have, else are as small as
+    rows behind each other are."""
+
+    def name_of(entry: Expression) -> str | None:
+        return entry.name if isinstance(entry, Name) else None
+
+    def value_of(entry: Expression, values: Mapping[str, int]) -> int:
+        if not values.keys() >= set(entry.names()):
+            raise KeyError(str(entry))
+        return int(entry.evaluate(values))
+
+    if not any(tensor.promised_strides for tensor in spec.tensors.values()):
+        return dict(sizes)
+    tensors = [
+        ([sizes[dim] for dim in tensor.shape], tensor.promised_strides)
+        for tensor in spec.tensors.values()
+        if tensor.promised_strides
+    ]
+    return with_dense_strides(tensors, {**constant_values(spec), **sizes}, name_of, value_of)
+
+
+def strides_of(spec: KernelSpec, tensor: str, named: Mapping[str, int]) -> tuple[int, ...]:
+    """The strides of a tensor in elements: those that the spec promises, of what `with_named_strides` gives, else
+    those of a contiguous one."""
+    one = spec.tensors[tensor]
+    if one.promised_strides:
+        return tuple(int(stride.evaluate(named)) for stride in one.promised_strides)
+    return contiguous_strides([named[dim] for dim in one.shape])
 
 
 def spec_for_target(spec: KernelSpec, target: str) -> KernelSpec:
@@ -200,6 +232,12 @@ def parameters_of_sizes(spec: KernelSpec) -> dict[str, frozenset[str]]:
         names = expression.names()
         found[dim] = names_behind(spec, names).union(*(found[name] for name in names if name in found))
     return found
+
+
+def parameters_behind(spec: KernelSpec, names: Sequence[str]) -> frozenset[str]:
+    """The parameters that decide numbers made of these names, of dims that follow from others as well."""
+    of_sizes = parameters_of_sizes(spec)
+    return names_behind(spec, names).union(*(of_sizes.get(name, frozenset()) for name in names))
 
 
 def constant_values(spec: KernelSpec) -> dict[str, int]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wavespec.ir.kernel import Kernel, Memory
-from wavespec.ir.strided import names_of_tensor, numbers_of_tensor, symbol_of
+from wavespec.ir.strided import contiguous_strides, names_of_tensor, numbers_of_tensor, strides_that_bind, symbol_of
 from wavespec.sim.elements import Array, numpy_dtype, poisoned
 from wavespec.sim.shadow import Shadow
 
@@ -102,19 +102,30 @@ def _places(memory: Memory, shape: tuple[int, ...], sizes: Mapping[str, int]) ->
 
 def numbers_of_tensors(kernel: Kernel, tensors: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, int]:
     """By their symbols, the offsets and strides of tensors that may have any: those of the given arrays, else of
-    contiguous ones."""
-    found: dict[str, int] = {}
+    contiguous ones.
+
+    Raises:
+        ValueError: two arrays have different strides where they have to be one.
+    """
+    found, shared, dense = dict[str, int](), dict[str, int](), dict[str, int]()
     for memory in (memory for memory in kernel.memories if memory.is_strided):
         shape = tuple(int(extent.evaluate(sizes)) for extent in memory.shape)
         array = tensors.get(memory.name)
-        strides = [int(np.prod([max(size, 1) for size in shape[at + 1 :]])) for at in range(len(shape))]
-        address = 0
+        strides, address = contiguous_strides(shape), 0
+        symbols = [one.args[0] if one.kind == "symbol" else None for one in memory.strides]
+        for name, stride in zip(symbols, strides, strict=True):
+            dense |= {name: max(stride, dense.get(name, 0))} if name else {}
         if array is not None:
-            strides, address = [stride // array.itemsize for stride in array.strides], array.ctypes.data
-        bytes_ = memory.dtype.bytes
-        numbers = numbers_of_tensor(memory.name, memory.dims, shape, strides, address, bytes_)
+            strides, address = tuple(stride // array.itemsize for stride in array.strides), array.ctypes.data
+        for axis, name, stride in strides_that_bind(shape, strides, symbols) if array is not None else ():
+            if shared.setdefault(name, stride) != stride:
+                dim = memory.dims[axis]
+                raise ValueError(f"'{memory.name}' has stride {stride} along {dim}, expected {shared[name]}")
+        numbers = numbers_of_tensor(memory.name, memory.dims, shape, strides, address, memory.dtype.bytes)
         found |= {symbol_of(name): numbers[name] for name in names_of_tensor(memory.name, memory.dims)}
-    return found
+    used = [name for memory in kernel.memories for one in memory.strides for name in one.symbols]
+    several = {name: stride for name, stride in dense.items() if used.count(name) > 1}
+    return found | several | shared
 
 
 def workgroup_memories(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, SimulatedMemory]:

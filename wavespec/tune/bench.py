@@ -21,10 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from wavespec.runtime.artifact import KernelArtifact
+from wavespec.runtime.artifact import KernelArtifact, with_dense_names
 from wavespec.runtime.checks import DTYPES
 from wavespec.runtime.kernel import Kernel
 from wavespec.runtime.manifest import unpack_artifact
+from wavespec.runtime.tensor_strides import copied, laid_out
 from wavespec.tune.held_numbers import ANYTHING, Held, draw
 from wavespec.tune.judge import Accuracy, accuracy_of
 from wavespec.tune.results import FINAL_ROUNDS, UNTUNED, Results, start_or_resume
@@ -155,14 +156,16 @@ class _Inputs:
         self.scalars: dict[str, Any] = planned.get("scalars", {})
         artifact = _artifact(workload.folder, workload.index, workload.results.names(workload.index)[0])
         self.tensors: list[Tensor] = []
+        named = with_dense_names(artifact.tensors, sizes)
         for tensor in artifact.inputs:
             held = Held(**planned["holds"][tensor.name]) if tensor.name in planned["holds"] else ANYTHING
-            self.tensors.append(draw(held, tensor.shape(sizes), DTYPES[tensor.dtype], generator))
+            drawn = draw(held, tensor.shape(sizes), DTYPES[tensor.dtype], generator)
+            self.tensors.append(laid_out(drawn, tensor.dense_strides(named)) if tensor.promised else drawn)
         self.exact = as_list(workload.exact(*self.tensors))
         self.rounded = as_list(workload.rounded(*self.tensors))
 
     def accuracy(self, kernel: Kernel) -> Accuracy:
-        written = kernel(*(one.clone() for one in self.tensors), **self.scalars)
+        written = kernel(*map(copied, self.tensors), **self.scalars)
         return accuracy_of(as_list(written), self.exact, self.rounded)
 
 

@@ -176,7 +176,7 @@ def check_condition(
         name = getattr(node, "name", None)
         if name is None or name in broken:
             continue
-        known = [*spec.dims, *spec.params, *spec.scalars]
+        known = [*spec.dims, *spec.params, *spec.scalars, *spec.named_strides]
         if name not in (*known, *spec.numbers) and is_number(name):
             yield from check_number(spec, name, part_of(where, node), broken)
         elif name not in (*known, *spec.numbers):

@@ -8,7 +8,19 @@ from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.checking.check_space import check_space
 from wavespec.schema.language.constraints import Assume
 from wavespec.schema.language.models import Case, KernelSpec, Override, TargetOverride
-from wavespec.schema.resolve import UndefinedName, parameters_of_sizes
+from wavespec.schema.resolve import UndefinedName, parameters_behind, parameters_of_sizes
+
+
+class OverriddenStride(WavespecError, code="overridden-size"):
+    """A target or a case replaces a parameter by which a caller lays out a tensor."""
+
+    def __init__(self, where: Where, parameter: str, tensor: str) -> None:
+        super().__init__(
+            where,
+            f"{quote(parameter)} decides a stride of {quote(tensor)}: strides are the same on every target and in "
+            "every case.",
+            hints=["Replace another parameter, or write a kernel of its own that 'extends' this one."],
+        )
 
 
 class OverriddenSize(WavespecError, code="overridden-size"):
@@ -57,6 +69,11 @@ def _sizes(spec: KernelSpec, settings: TargetOverride, override: Override, targe
         for parameter in (name for name in override.params if name in parameters and name not in said):
             said.add(parameter)
             yield OverriddenSize(_key(override, "params", parameter, target), parameter, dim, tensor)
+    for name, tensor in spec.tensors.items():
+        behind = parameters_behind(spec, [one for stride in tensor.promised_strides for one in stride.names()])
+        for parameter in (one for one in override.params if one in behind and one not in said):
+            said.add(parameter)
+            yield OverriddenStride(_key(override, "params", parameter, target), parameter, name)
 
 
 def _in_conditions(spec: KernelSpec, settings: TargetOverride) -> frozenset[str]:

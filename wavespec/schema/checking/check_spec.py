@@ -11,6 +11,7 @@ from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import PlaceOutsideGraph, check_constraints, check_tilings
 from wavespec.schema.checking.check_graph import SECTIONS, RedefinedName, check_graph
 from wavespec.schema.checking.check_loops import check_loops
+from wavespec.schema.checking.check_named_strides import check_named_strides
 from wavespec.schema.checking.check_overrides import check_overrides
 from wavespec.schema.checking.check_scalars import check_scalars, refuse_fraction
 from wavespec.schema.checking.check_schedules import check_schedules
@@ -106,6 +107,7 @@ def check_kernel(
     errors += _workloads(spec, broken, is_whole)
     errors += _divisors(spec)
     errors += check_strides(spec)
+    errors += check_named_strides(spec, broken)
     errors += check_values(spec, broken)
     errors += check_constraints(spec, broken, is_whole=is_whole)
     errors += check_assumptions(spec)
@@ -239,6 +241,11 @@ def _divisors(spec: KernelSpec) -> Iterator[WavespecError]:
     overrides = [over for settings in spec.targets.values() for over in (settings, *settings.cases)]
     everything = (*spec.constraints, *(one for over in overrides for one in over.constraints or ()))
     written = [(dim.equals, spec.where("dims", name, "equals")) for name, dim in spec.dims.items()]
+    written += [
+        (one, spec.where("tensors", name, "strides", axis))
+        for name, tensor in spec.tensors.items()
+        for axis, one in enumerate(tensor.promised_strides)
+    ]
     written += [(one.condition, one.where("condition")) for one in everything if isinstance(one, Assume)]
     for settings in spec.targets.values():
         written += [(one, case.where("when", at)) for case in settings.cases for at, one in enumerate(case.when)]

@@ -28,7 +28,7 @@ class PackedStrides(WavespecError, code="packed-strides"):
 
 def check_strides(spec: KernelSpec) -> Iterator[WavespecError]:
     for name, tensor in spec.tensors.items():
-        if tensor.strides == "any" and DTYPES[tensor.dtype].is_packed:
+        if tensor.is_strided and DTYPES[tensor.dtype].is_packed:
             yield PackedStrides(spec.where("tensors", name, "strides"), name, tensor.dtype)
 
 
@@ -47,7 +47,11 @@ def check_number(spec: KernelSpec, name: str, where: Where, broken: frozenset[st
         if owner not in broken:
             hints = name_hints(owner, list(spec.tensors), "The tensors are")
             yield UnknownStride(where, f"{quote(owner)} is not a tensor.", hints=hints)
-    elif tensor.strides != "any":
+    elif dim in (shape := list(tensor.shape)) and dim != shape[-1] and tensor.promised_strides[shape.index(dim) :]:
+        stride = tensor.promised_strides[shape.index(dim)]
+        message = f"The strides of {quote(owner)} are written beside it: the one along {quote(dim)} is {stride}."
+        yield UnknownStride(where, message, hints=[f"Write '{stride}'."])
+    elif not tensor.is_strided:
         hint = f"Write 'strides: any' in {quote(owner)}."
         yield UnknownStride(where, f"{quote(owner)} has the strides that its sizes make.", hints=[hint])
     elif dim == tensor.shape[-1]:

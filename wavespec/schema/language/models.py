@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
@@ -15,6 +15,8 @@ from wavespec.schema.language.constraints import AnyConstraint, HardwareSettings
 from wavespec.schema.language.dim_names import DimName, expression_of_dim, is_expression
 from wavespec.schema.language.dtypes import DType
 from wavespec.schema.language.expression_parser import SpecExpression
+from wavespec.schema.language.expressions import Expression
+from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.language.scalars import Scalar
 from wavespec.schema.language.values import Values
@@ -24,7 +26,8 @@ from wavespec.targets.names import TargetName
 API_VERSION = "wavespec/v1"
 
 Space = Literal["global", "shared", "streamed"]
-Strides = Literal["any", "contiguous"]
+StridesWord = Literal["any", "contiguous"]
+StridesList = Annotated[tuple[SpecExpression, ...], Field(max_length=16)]
 
 
 def _printable(text: str) -> str:
@@ -70,17 +73,47 @@ class Tensor(SpecModel):
     role: Literal["input", "output", "inout"] = "input"
     """An argument of the kernel, or a result. `inout`: an argument that the kernel changes in place; what it does not
     write stays."""
-    strides: Strides | None = None
+    strides: StridesWord | StridesList | None = None
     """`any`: a call may pass a view of any strides whose last dim is dense, and it is never copied. `contiguous`: a
-    promise, checked at the call. Absent: an input that is not contiguous is copied first, all else has to be."""
+    promise, checked at the call. A list, `[LD, 1]`, of one entry for each dim, in elements: a name is what a call has
+    there, the same wherever it stands; numbers, and expressions of dims, parameters and such names, are promises.
+    Absent: an input that is not contiguous is copied first, all else has to be."""
     values: Annotated[Values | None, Field(exclude_if=lambda value: value is None)] = None
     """What an argument is meant to hold, `{min: 0, max: V - 1}`; it changes no code."""
 
+    @property
+    def is_strided(self) -> bool:
+        """Whether a call says where its elements are."""
+        return self.strides is not None and self.strides != "contiguous"
 
-def numbers_of(tensors: Mapping[str, Tensor]) -> dict[str, Dim]:
-    """Strides and alignments of the tensors that have any."""
-    strided = {name: tensor for name, tensor in tensors.items() if tensor.strides == "any"}
-    found = {stride_of(name, dim): Dim(max=LARGEST_STRIDE) for name, one in strided.items() for dim in one.shape[:-1]}
+    @property
+    def strides_word(self) -> Literal["", "any", "contiguous"]:
+        """Which tensors a call passes, in a word: what a list says of strides it is asked for besides."""
+        return "any" if isinstance(self.strides, tuple) else self.strides or ""
+
+    @property
+    def promised_strides(self) -> tuple[Expression, ...]:
+        """What a list says of its strides."""
+        return self.strides if isinstance(self.strides, tuple) else ()
+
+
+def named_strides(tensors: Mapping[str, Tensor], others: Collection[str]) -> dict[str, tuple[str, str]]:
+    """The names that calls bind to strides, each with a tensor and its dim that has this stride, inputs first;
+    ``others`` are dims, parameters and scalars."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].role == "output"):
+        for dim, stride in zip(tensor.shape, tensor.promised_strides, strict=False):
+            if isinstance(stride, NameNode) and stride.name not in others:
+                found.setdefault(stride.name, (name, dim))
+    return found
+
+
+def numbers_of(tensors: Mapping[str, Tensor], others: Collection[str]) -> dict[str, Dim]:
+    """Strides and alignments of the tensors that have any; ``others``: names that stand for no stride."""
+    strided = {name: tensor for name, tensor in tensors.items() if tensor.is_strided}
+    any_ = {name: tensor for name, tensor in strided.items() if not tensor.promised_strides}
+    found = {stride_of(name, dim): Dim(max=LARGEST_STRIDE) for name, one in any_.items() for dim in one.shape[:-1]}
+    found |= {name: Dim(max=LARGEST_STRIDE) for name in named_strides(tensors, others)}
     most = {name: most_alignment(DTYPES[one.dtype].bytes) for name, one in strided.items()}
     return found | {alignment_of(name): Dim(min=1, max=most[name]) for name in strided}
 
@@ -260,7 +293,16 @@ class KernelSpec(SpecModel):
         limits = {name: scalar.limits for name, scalar in self.scalars.items() if not scalar.is_float}
         # Unlike sizes they may be negative, which the form of a dim refuses.
         whole = {name: Dim.model_construct(min=least, max=most) for name, (least, most) in limits.items()}
-        return numbers_of(self.tensors) | whole
+        return numbers_of(self.tensors, self._not_strides) | whole
+
+    @property
+    def named_strides(self) -> dict[str, tuple[str, str]]:
+        """The names of strides, each with a tensor and its dim that has this stride."""
+        return named_strides(self.tensors, self._not_strides)
+
+    @property
+    def _not_strides(self) -> Collection[str]:
+        return {*self.dims, *self.params, *self.scalars}
 
     @property
     def has_own_schedule(self) -> bool | None:

@@ -219,6 +219,8 @@ RESERVED = frozenset(
         "PLAIN_TYPES",
         "given_tensors",
         "size_in",
+        "new_result",
+        "TensorParameter",
         "inf",
         "nan",
         "pi",

@@ -41,7 +41,7 @@ def for_each_strided(root: Node, report: Callable[[WavespecError], object]) -> N
 def _strided(tensors: Node | None) -> Iterator[str]:
     for entry in tensors.entries if isinstance(tensors, MappingNode) else ():
         strides = entry.value.get("strides") if isinstance(entry.value, MappingNode) else None
-        if isinstance(strides, ScalarNode) and strides.value == "any":
+        if isinstance(strides, SequenceNode) or (isinstance(strides, ScalarNode) and strides.value == "any"):
             yield entry.key
 
 

@@ -25,6 +25,7 @@ class Kind:
     ]
     models: tuple[type[SpecModel], ...] = ()
     choices: tuple[str, ...] = ()
+    """The words that it may be; of a list those that may be in its place."""
     item: Kind | None = None
     key: Kind | None = None
     dotted: bool = False
@@ -61,6 +62,9 @@ def _annotation_to_kind(annotation: Any) -> Kind:
         lists = [member for member in members if member.form == "list"]
         if len(members) == 2 and lists and lists[0].item in members:
             return replace(lists[0], alone=True)
+        words = [member for member in members if member.form == "choice"]
+        if len(members) == 2 and lists and words:
+            return replace(lists[0], choices=words[0].choices)
         return members[0] if len(members) == 1 else Kind("scalar")
     if origin is tuple:
         return Kind("list", item=_annotation_to_kind(arguments[0]))

@@ -200,6 +200,8 @@ class _Reader:
         if not isinstance(node, SequenceNode):
             if kind.alone:
                 return self._value(node, kind.item, positions, path)
+            if kind.choices and isinstance(node, ScalarNode):
+                return self._value(node, Kind("choice", choices=kind.choices), positions, path)
             return self._wrong(WrongType(node.span, "a list", _found(node)))
         items: list[object] = []
         for index, item in enumerate(node.items):
@@ -207,7 +209,8 @@ class _Reader:
             value = self._value(item, kind.item, positions, (*path, index))
             if not isinstance(value, _Broken):
                 items.append(value)
-        is_lost = kind.item.form == "dim" and len(items) < len(node.items)  # a shape with another rank
+        is_counted = kind.item.form == "dim" or kind.choices  # a shape, or strides, with another rank
+        is_lost = is_counted and len(items) < len(node.items)
         return tuple(items) if (items or not node.items) and not is_lost else _BROKEN
 
     def _table(self, node: Node, kind: Kind, positions: _Positions, path: Path) -> object:
