@@ -198,6 +198,25 @@ def test_torchs_own_result_has_a_ratio_of_at_most_one() -> None:
     assert not accuracy(spec, [a, b], torch.zeros(64, 48))[0].ok
 
 
+@pytest.mark.compiles
+def test_the_worst_element_is_told_with_what_was_expected(
+    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = load(small)
+    right = reference(spec, *random_inputs(spec, {"M": 3, "N": 2, "K": 8}, 0, "cpu")).float()
+    wrong = right.clone()
+    wrong[2, 1] += 7
+    monkeypatch.setattr(Kernel, "__call__", lambda *_, **__: wrong)
+    sizes = ("--dim", "M=3", "--dim", "N=2", "--dim", "K=8", "--repeats", "1")
+    result = wavespec("run", small, *sizes)
+    assert result.code == 1
+    assert f"\n                 in c[2, 1]: {wrong[2, 1]:.9g} computed, {right[2, 1]:.7g}" in result.out
+    (row,) = wavespec("run", small, *sizes, "--json").data["results"]
+    expected = {"tensor": "c", "index": [2, 1], "computed": wrong[2, 1].item(), "expected": row["worst"]["expected"]}
+    assert row["worst"] == expected
+    assert row["worst"]["expected"] == pytest.approx(right[2, 1].item())
+
+
 def test_integers_have_to_be_equal() -> None:
     assert Accuracy(0.0, 0.0).ok
     assert not Accuracy(1.0, 0.0).ok
