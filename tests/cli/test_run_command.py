@@ -129,7 +129,7 @@ def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
         (["M"], "--dim M: error[bad-size]: 'M' is not 'NAME=SIZE'."),
         (["M=-1"], "--dim M=-1: error[bad-size]: 'M=-1' is not 'NAME=SIZE'."),
         (["M=8", "N=8", "M=8"], "--dim M=8: error[bad-size]: 'M' has a size already.\n   = hint: Give each size once."),
-        (["M=8"], "--dim: error[missing-size]: small needs a size for 'N' and 'K'."),
+        (["K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
         (["M=8", "N=8", "K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
         (["M=8", "N=3000000000", "K=8"], "'N' is 3000000000, more than its largest size 2147418112."),
     ],
@@ -139,6 +139,22 @@ def test_wrong_sizes_are_bad_input(wavespec: Command, small: Path, dims: list[st
     result = wavespec("run", small, *options)
     assert (result.code, result.out) == (2, "")
     assert message in result.err
+
+
+def test_dims_without_a_size_are_those_of_the_workloads(wavespec: Command, small: Path) -> None:
+    small.write_text(small.read_text() + "  - {M: 8, N: 16, K: 8}\n  - {M: 16, N: 24, K: 64}\n")
+    result = wavespec("run", small, "--dim", "M=3", "--simulate", "--json")
+    sizes = [{"M": 3, "N": 24, "K": 64}, {"M": 3, "N": 16, "K": 8}]
+    assert [row["sizes"] for row in result.data["results"]] == sizes, result.err
+
+
+def test_without_workloads_all_dims_need_a_size_that_they_may_have(wavespec: Command, small: Path) -> None:
+    text = small.read_text().replace("{M: {}, N: {}", "{M: {max: 256}, N: {min: 600}")
+    small.write_text(text[: text.index("workloads:")])
+    result = wavespec("run", small, "--dim", "M=512")
+    assert "--dim M=512: error[bad-size]: 'M' is 512, more than its largest size 256." in result.err
+    assert "--dim: error[missing-size]: small needs a size for 'N' and 'K'." in result.err
+    assert "= hint: For example: --dim N=600 --dim K=512" in result.err
 
 
 BLOCKED = """apiVersion: wavespec/v1
