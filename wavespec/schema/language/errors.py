@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
 from wavespec.schema.language.names import name_problem
+from wavespec.schema.language.synonyms import dtype_hints, op_hints
 
 LANGUAGE_PAGE = "docs/language.md"
 """Where every word of the language is documented."""
@@ -25,19 +26,10 @@ class MissingField(WavespecError, code="missing-field"):
         super().__init__(where, f"{owner} needs the field {quote(name)}.")
 
 
-_SAID_WITH = {
-    **dict.fromkeys(("extract", "extract_slice", "flip", "gather", "roll", "slice"), "take"),
-    **dict.fromkeys(("broadcast", "permute", "reshape", "shuffle", "transpose", "view"), "take"),
-    **{"fill": "register", "scalar": "register", "self_index": "index", "select": "where"},
-}
-"""What other languages call an op, and the op that it is here."""
-
-
 class UnknownOp(WavespecError, code="unknown-op"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        allowed, here = list(allowed), _SAID_WITH.get(name)
-        known = name_hints(name, allowed, "The ops are", LANGUAGE_PAGE)
-        hints = (f"It is said with {quote(here)}.",) if here in allowed else known
+        allowed = list(allowed)
+        hints = op_hints(name, allowed) or name_hints(name, allowed, "The ops are", LANGUAGE_PAGE)
         super().__init__(where, f"{quote(name)} is not an op.", hints=hints)
 
 
@@ -49,7 +41,9 @@ class UnknownConstraint(WavespecError, code="unknown-constraint"):
 
 class UnknownDtype(WavespecError, code="unknown-dtype"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are"))
+        allowed = list(allowed)
+        hints = dtype_hints(name, allowed) or name_hints(name, allowed, "The dtypes are")
+        super().__init__(where, f"{quote(name)} is not a dtype.", hints=hints)
 
 
 class UnknownTarget(WavespecError, code="unknown-target"):
