@@ -59,8 +59,18 @@ class UnknownValue(WavespecError, code="unknown-value"):
 
 
 class WrongType(WavespecError, code="wrong-type"):
-    def __init__(self, where: Where, expected: str, found: str, hint: str = "") -> None:
-        super().__init__(where, f"Expected {expected}, found {found}.", hints=[hint] if hint else [])
+    """``about``: the name that is meant to stand for what was expected, where one was written."""
+
+    def __init__(self, where: Where, expected: str, found: str, hint: str = "", about: Iterable[str] = ()) -> None:
+        super().__init__(where, f"Expected {expected}, found {found}.", hints=[hint] if hint else [], about=about)
+
+
+def no_fields(where: Where, owner: str, found: str, value: object) -> WrongType:
+    """The error for a ``value`` in the place of the fields of something."""
+    expected = f"the fields of {owner.lower()}"
+    if isinstance(value, str) and name_problem(value) is None:
+        return WrongType(where, expected, found, f"No alias under 'let' is called {quote(value)}.", about=[value])
+    return WrongType(where, expected, found, "Write {} for one without fields." if value is None else "")
 
 
 class OutOfRange(WavespecError, code="out-of-range"):
