@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import cast
 
 from wavespec.diagnostics import WavespecError, quote
 from wavespec.schema.families.expand import Family, expand
@@ -40,7 +41,7 @@ def kernel_meant(spec: KernelSpec | Family | FamilySpec | str | os.PathLike[str]
         NoMembers: a member of what is one kernel.
         TypeError: what is neither a kernel nor a family, nor the path of one.
     """
-    given: object = spec
+    given = cast("object", spec)  # whatever somebody passed
     if isinstance(given, str | os.PathLike):
         path = Path(os.fspath(given))
         given = load_family(path) if is_family_file(path) else load(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
 from wavespec.schema.language.names import name_problem
@@ -61,7 +61,7 @@ class UnknownValue(WavespecError, code="unknown-value"):
 class WrongType(WavespecError, code="wrong-type"):
     """``about``: the name that is meant to stand for what was expected, where one was written."""
 
-    def __init__(self, where: Where, expected: str, found: str, hint: str = "", about: Iterable[str] = ()) -> None:
+    def __init__(self, where: Where, expected: str, found: str, hint: str = "", about: Sequence[str] = ()) -> None:
         super().__init__(where, f"Expected {expected}, found {found}.", hints=[hint] if hint else [], about=about)
 
 

@@ -89,7 +89,7 @@ _ELEMENT_TYPES = {
 
 def op_hints(name: str, allowed: Collection[str]) -> tuple[str, ...]:
     """How an op of other languages is said with those that are ``allowed``; nothing where none is known."""
-    here = _CALLED_HERE.get(name.lower())
+    here = _CALLED_HERE.get(name.lower(), "")
     if name.lower() in _SAID_BY_SEVERAL:
         return (f"It is said with {_SAID_BY_SEVERAL[name.lower()]}.",)
     return (f"It is said with {quote(here)}.",) if here in allowed else ()
@@ -97,13 +97,13 @@ def op_hints(name: str, allowed: Collection[str]) -> tuple[str, ...]:
 
 def function_hints(name: str, allowed: Collection[str]) -> tuple[str, ...]:
     """The same of a function inside of an expression, where what makes one value of several is a statement."""
-    here = _CALLED_HERE.get(name.lower())
-    if here is None or here in allowed:
+    here = _CALLED_HERE.get(name.lower(), "")
+    if not here or here in allowed:
         return op_hints(name, allowed)
     return (f"It is said with {quote(here)}, a statement of its own.",)
 
 
 def dtype_hints(name: str, allowed: Collection[str]) -> tuple[str, ...]:
     """What other languages mean by an element type; nothing where none is known."""
-    here = _ELEMENT_TYPES.get(name.lower())
+    here = _ELEMENT_TYPES.get(name.lower(), "")
     return (f"Did you mean {quote(here)}?",) if here in allowed else ()
