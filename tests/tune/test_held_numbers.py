@@ -80,6 +80,11 @@ def test_numbers_that_are_not_distinct_are_told() -> None:
     assert drawn(Held(order="distinct"), (0,), torch.float32).shape == (0,)
 
 
+def test_distinct_whole_numbers_are_whole() -> None:
+    found = drawn(Held(order="distinct"), (50,), torch.float32, whole=True)
+    assert torch.equal(found, found.round()) and len(found.unique()) == 50
+
+
 @pytest.mark.parametrize("dtype", FLOATS[:4])
 def test_matrices_are_positive_definite(dtype: torch.dtype) -> None:
     held = Held(matrix=(2, 0))

@@ -66,7 +66,8 @@ def draw(
             if end is not None:
                 made.select(held.axis, place).fill_(end)
     if held.order == "distinct" and made.numel():
-        return _apart(made.to(dtype), held.axis, most, generator)
+        apart = _apart(made if whole else made.to(dtype), held.axis, most, generator)  # whole numbers stay whole
+        return apart.to(dtype)
     return made.to(dtype)
 
 
