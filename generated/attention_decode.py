@@ -68,6 +68,7 @@ def attention_decode(
         out: (part, total, top), written and returned where given; contiguous, not overlapping.
 
     Returns:
+        A tuple, in this order:
         part: float32 [B, H, S, M, E].
         total: float32 [B, H, S, M].
         top: float32 [B, H, S, M].

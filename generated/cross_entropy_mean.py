@@ -56,6 +56,7 @@ def cross_entropy_mean(
         out: (mean, total), written and returned where given; contiguous, not overlapping.
 
     Returns:
+        A tuple, in this order:
         mean: float32, float16 or bfloat16 [].
         total: float32, float16 or bfloat16 [].
 

@@ -33,6 +33,7 @@ def quantize_mxf4(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tup
         out: (y, scale), written and returned where given; contiguous, not overlapping.
 
     Returns:
+        A tuple, in this order:
         y: float4_e2m1fn_x2 [M, K // 2], 2 elements of f4e2m1fn in a byte, the first in the lowest bits.
         scale: float8_e8m0fnu [M, G].
 

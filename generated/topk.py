@@ -48,6 +48,7 @@ def topk(x: Tensor, *, out: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor
         out: (values, indices), written and returned where given; contiguous, not overlapping.
 
     Returns:
+        A tuple, in this order:
         values: float32, float16 or bfloat16 [..., K].
         indices: int64 [..., K].
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -41,6 +42,7 @@ from wavespec.runtime.artifact import ArtifactCase, KernelArtifact
 from wavespec.runtime.manifest import FORMAT_VERSION
 from wavespec.schema import KernelSpec
 from wavespec.schema.checking.case_errors import naming_case, naming_target
+from wavespec.schema.families.kernel_meant import kernel_meant
 from wavespec.schema.load import loads_plain
 from wavespec.schema.reading.spec_to_yaml import dump_yaml, spec_to_data
 from wavespec.schema.resolve import TargetCase, cases_for_target
@@ -50,6 +52,7 @@ from wavespec.version import __version__, fingerprint
 
 if TYPE_CHECKING:
     from wavespec.runtime.kernel import Kernel
+    from wavespec.schema.families.expand import Family
 
 T = TypeVar("T")
 FIRST_STAGE = "spec-to-tile"
@@ -357,15 +360,29 @@ def join_cases(cases: Sequence[TargetCase], built: Sequence[KernelArtifact]) -> 
     return replace(every, cases=tuple(map(ArtifactCase, conditions, kernels)), scalars=scalars)
 
 
-def compile(spec: KernelSpec, target: str = "cpu", *, cache: CompileCache | None = None) -> Kernel:
-    """A callable on torch tensors: inputs in declaration order, ``out=`` optional.
+def compile(
+    spec: KernelSpec | Family | str | os.PathLike[str],
+    target: str = "cpu",
+    *,
+    member: str = "",
+    cache: CompileCache | None = None,
+) -> Kernel:
+    """A callable on torch tensors: inputs in declaration order or by name, ``out=`` optional.
 
     On the CPU only the variant that this machine runs best is built.
+
+    Args:
+        spec: a spec, the path of one, or a family; of a spec with `dtypes` the kernel of the first types is meant.
+        member: of a family the kernel that is meant, `DTYPE=f16,HEAD=64`.
+
+    Returns:
+        The kernel. A call returns what it writes: the inputs that it changes in place (`role: inout`), then the
+        outputs, both in declaration order; a tuple where there are several.
     """
     from wavespec.runtime.kernel import Kernel
 
     only = best_variant(target) if target == "cpu" else None
-    return Kernel(build(spec, target, cache=cache, only=only, cubins=True))
+    return Kernel(build(kernel_meant(spec, member), target, cache=cache, only=only, cubins=True))
 
 
 def best_variant(target: str) -> Machine:

@@ -129,7 +129,7 @@ def test_bench_shows_torch_beside_it(wavespec: Command, small: Path) -> None:
         (["M"], "--dim M: error[bad-size]: 'M' is not 'NAME=SIZE'."),
         (["M=-1"], "--dim M=-1: error[bad-size]: 'M=-1' is not 'NAME=SIZE'."),
         (["M=8", "N=8", "M=8"], "--dim M=8: error[bad-size]: 'M' has a size already.\n   = hint: Give each size once."),
-        (["M=8"], "--dim: error[missing-size]: small needs a size for 'N' and 'K'."),
+        (["K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
         (["M=8", "N=8", "K=12"], "--dim K=12: error[bad-size]: 'K' is 12, not a multiple of 8."),
         (["M=8", "N=3000000000", "K=8"], "'N' is 3000000000, more than its largest size 2147418112."),
     ],
@@ -139,6 +139,22 @@ def test_wrong_sizes_are_bad_input(wavespec: Command, small: Path, dims: list[st
     result = wavespec("run", small, *options)
     assert (result.code, result.out) == (2, "")
     assert message in result.err
+
+
+def test_dims_without_a_size_are_those_of_the_workloads(wavespec: Command, small: Path) -> None:
+    small.write_text(small.read_text() + "  - {M: 8, N: 16, K: 8}\n  - {M: 16, N: 24, K: 64}\n")
+    result = wavespec("run", small, "--dim", "M=3", "--simulate", "--json")
+    sizes = [{"M": 3, "N": 24, "K": 64}, {"M": 3, "N": 16, "K": 8}]
+    assert [row["sizes"] for row in result.data["results"]] == sizes, result.err
+
+
+def test_without_workloads_all_dims_need_a_size_that_they_may_have(wavespec: Command, small: Path) -> None:
+    text = small.read_text().replace("{M: {}, N: {}", "{M: {max: 256}, N: {min: 600}")
+    small.write_text(text[: text.index("workloads:")])
+    result = wavespec("run", small, "--dim", "M=512")
+    assert "--dim M=512: error[bad-size]: 'M' is 512, more than its largest size 256." in result.err
+    assert "--dim: error[missing-size]: small needs a size for 'N' and 'K'." in result.err
+    assert "= hint: For example: --dim N=600 --dim K=512" in result.err
 
 
 BLOCKED = """apiVersion: wavespec/v1
@@ -196,6 +212,25 @@ def test_torchs_own_result_has_a_ratio_of_at_most_one() -> None:
     a, b = random_inputs(spec, {"M": 64, "N": 48, "K": 80}, 0, "cpu")
     assert accuracy(spec, [a, b], a.float() @ b.float().T)[0].ratio <= 1
     assert not accuracy(spec, [a, b], torch.zeros(64, 48))[0].ok
+
+
+@pytest.mark.compiles
+def test_the_worst_element_is_told_with_what_was_expected(
+    wavespec: Command, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = load(small)
+    right = reference(spec, *random_inputs(spec, {"M": 3, "N": 2, "K": 8}, 0, "cpu")).float()
+    wrong = right.clone()
+    wrong[2, 1] += 7
+    monkeypatch.setattr(Kernel, "__call__", lambda *_, **__: wrong)
+    sizes = ("--dim", "M=3", "--dim", "N=2", "--dim", "K=8", "--repeats", "1")
+    result = wavespec("run", small, *sizes)
+    assert result.code == 1
+    assert f"\n                 in c[2, 1]: {wrong[2, 1]:.9g} computed, {right[2, 1]:.7g}" in result.out
+    (row,) = wavespec("run", small, *sizes, "--json").data["results"]
+    expected = {"tensor": "c", "index": [2, 1], "computed": wrong[2, 1].item(), "expected": row["worst"]["expected"]}
+    assert row["worst"] == expected
+    assert row["worst"]["expected"] == pytest.approx(right[2, 1].item())
 
 
 def test_integers_have_to_be_equal() -> None:

@@ -42,6 +42,16 @@ def test_specs_in_the_language_page_load() -> None:
         loads(spec)
 
 
+def test_a_capped_window_of_groups_is_three_lines() -> None:
+    """Of the trial, and the same in the page."""
+    trial = (_DOCS.parent / "tests" / "specs" / "attention_capped_window.wave.yaml").read_text(encoding="utf-8")
+    own = trial[trial.index("\nparams:") :].strip().splitlines()
+    assert len(own) == 3
+    text = (_DOCS / "language.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```yaml\nextends: attention_gqa.*?\n(params:.*?)```", text, re.DOTALL)
+    assert shown.splitlines() == own
+
+
 def test_family_in_the_page_about_families_and_the_mistake_shown_there() -> None:
     text = (_DOCS / "families.md").read_text(encoding="utf-8")
     family = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]

@@ -256,8 +256,7 @@ gemm.wave.yaml:22:11: error[untiled-dim]: One workgroup would hold 'zero' along 
  22 |   - zero: {register: [M, N], dtype: f32, value: 0}
     |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     = note: For sm_90.
-    = hint: Add {workgroup: M, tile: ..., axis: ...} to 'constraints', or give the dim one size.
-""")
+    = hint: Add {workgroup: M, tile: 64, axis: 1} to 'constraints'.""")
 
 
 def test_whole_tile_of_a_dim_that_is_always_empty() -> None:

@@ -104,3 +104,22 @@ def test_products_are_summed_in_blocks_of_what_their_instruction_sums_at_once() 
     """)
     short = PRODUCT.format(upper="128")
     assert rows.after(ShortenSums(), CPU, short) == lines(short)
+
+
+def up_to(longest: int) -> Text:
+    """Rows of a size that is known to be at most that, and a result of another dim."""
+    return ROWS.changed(
+        ("N in 0..100000", f"N in 0..{longest}"), ("at_N in 0.. by 8", "at_N in 0.. by 1"), ("(N: [1])", "(M: [1])")
+    )
+
+
+@pytest.mark.parametrize(("longest", "block"), ((256, 16), (257, 128)))
+def test_all_of_a_short_dim_is_summed_in_short_blocks(longest: int, block: int) -> None:
+    """Few rows are, for torch, products of vectors, which sum many parts at a time."""
+    after = up_to(longest).after(ShortenSums(), CPU, PRODUCT.format(upper="N"))
+    assert f'induction = "at_N_block", lower = [0], step = [{block}]' in after
+
+
+def test_a_tile_of_a_short_dim_stays() -> None:
+    body = PRODUCT.format(upper="min(N, 128)")
+    assert up_to(256).after(ShortenSums(), CPU, body) == lines(body)

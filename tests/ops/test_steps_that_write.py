@@ -166,6 +166,52 @@ graph:
     np.testing.assert_array_equal(report.tensors["y"], right)
 
 
+CHUNKS = """dims: {{C: {size}, K: {{}}, M: {{}}, T: {{equals: K * size_C}}}}
+tensors:
+  x: {{shape: [M, T], dtype: f32}}
+  k: {{shape: [K], dtype: f32}}
+  y: {{shape: [M, T], dtype: f32, role: output}}
+constraints: [{{workgroup: M, tile: 4, axis: 0}}]
+graph:
+  - zero: {{register: [M], dtype: f32, value: 0}}
+  - run:
+      repeat: size(K)
+      index: chunk
+      carry: {{total: zero}}
+      body:
+        - here: {{read: k, dims: [], at: {{K: chunk}}}}
+        - part: {{read: x, dims: [M, C], at: {{T: {place}}}}}
+        - added: part + total + here
+        - more: {{sum: part, dim: C}}
+        - total: total + more
+        - {{write: added, to: y, at: {{T: "{place}"}}}}
+"""
+
+
+def chunks(place: str, size: str = "{value: 8}") -> KernelSpec:
+    return loads(HEADER + CHUNKS.format(place=place, size=size).replace("size_C", "8"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("place", ["chunk * size(C) + C", "C + 8 * chunk", "size(C) * chunk + C"])
+def test_steps_that_write_a_chunk_each(place: str, target: str) -> None:
+    kernel, x, k = chunks(place), given(5, 40), given(5)
+    right = x.reshape(5, 5, 8)
+    before = np.cumsum(right.sum(2), axis=1) - right.sum(2)
+    right = (right + (before + k)[..., None]).reshape(5, 40)
+    np.testing.assert_allclose(reference(kernel, torch.from_numpy(x), torch.from_numpy(k)), right, atol=1e-5)
+    (machine, *_) = machines(target)
+    report = simulate(lower(kernel, machine), machine, {"x": x, "k": k}, {"M": 5, "K": 5, "T": 40, "C": 8})
+    assert report.ok, report.render()
+    np.testing.assert_allclose(report.tensors["y"], right, atol=1e-4)
+
+
+@pytest.mark.parametrize("place", ["chunk * 7 + C", "chunk * size(M) + C", "chunk + C", "chunk * size(C) + C + C"])
+def test_chunks_that_may_overlap_are_refused(place: str) -> None:
+    with pytest.raises(WavespecError, match="effect-in-repeat"):
+        chunks(place)
+
+
 @pytest.mark.parametrize("place", ["t // 2", "t % 4", "0", "2 * t", "t - t", "min(t, 3)", "t + M", "t + moved"])
 def test_places_that_steps_may_share_are_refused(place: str) -> None:
     with pytest.raises(WavespecError, match="effect-in-repeat"):

@@ -16,6 +16,7 @@ from wavespec.pipeline import best_variant, build
 from wavespec.runtime import ArgumentError, ArgumentTypeError
 from wavespec.runtime.kernel import Kernel
 from wavespec.schema import load, loads
+from wavespec.sim.reference import reference
 
 pytestmark = pytest.mark.compiles
 
@@ -118,3 +119,20 @@ def test_outputs_beside_an_argument_that_is_changed(tmp_path: Path) -> None:
     assert count.item() == 200 and torch.equal(out, 2 * x)
     torch.library.opcheck(module._counted_op, (x, count))
     torch.library.opcheck(module._counted_out_op, (x, count, out))
+
+
+def test_results_come_in_order_those_changed_in_place_first(tmp_path: Path) -> None:
+    """Whatever their order among all tensors; `out` has the outputs alone, and `reference` returns the same."""
+    double = "  double: {shape: [M], dtype: f32, role: output}\n"
+    spec = loads(MIXED.replace(double, "").replace("  x: {shape", double + "  x: {shape"))
+    made = wrapper(spec, tmp_path)
+    x, count = torch.ones(5), torch.zeros(1, dtype=torch.int32)
+    for function in (made.counted, Kernel(build(spec, "cpu", only=best_variant("cpu")))):
+        for given in ({}, {"out": torch.empty(5)}):
+            changed, doubled = function(x, count, **given)
+            assert changed is count and torch.equal(doubled, 2 * x)
+    changed, doubled = reference(spec, x, count)
+    assert changed.dtype is torch.int32 and torch.equal(doubled, 2 * x.double())
+    assert (
+        "    Returns:\n        A tuple, in this order:\n        count: the argument, changed.\n" in made.counted.__doc__
+    )

@@ -51,6 +51,34 @@ def test_out_is_written_in_place_and_returned(gemm: Kernel) -> None:
     assert c.data_ptr() == address and torch.equal(c, a @ b.T)
 
 
+def test_tensors_are_passed_by_name_too(gemm: Kernel) -> None:
+    a, b = _integers(33, 17), _integers(9, 17)
+    for result in (gemm(a=a, b=b), gemm(b=b, a=a), gemm(a, b=b)):
+        assert torch.equal(result, a @ b.T)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a", "x"), "gemm: got 'x', but its tensors are a, b."),
+        (("a", "b", "c"), "gemm: got 'c', but its tensors are a, b; pass tensors for results as 'out'."),
+        (("a",), "gemm: argument 'b' is missing; pass b=...."),
+    ],
+)
+def test_wrong_names_are_told(gemm: Kernel, names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ArgumentError) as raised:
+        gemm(**dict.fromkeys(names, _integers(9, 9)))
+    assert str(raised.value) == message
+
+
+def test_a_tensor_passed_by_place_and_by_name_is_told(gemm: Kernel) -> None:
+    a = _integers(9, 9)
+    with pytest.raises(ArgumentError, match=r"gemm: argument 'a' is passed by its place and by its name\."):
+        gemm(a, a=a, b=a)
+    with pytest.raises(ArgumentError, match=r"gemm: got 'eps', but it has no scalars\."):
+        gemm(a, a, eps=1.0)
+
+
 def test_raw_writes_in_place(gemm: Kernel) -> None:
     a, b, c = _integers(33, 17), _integers(9, 17), torch.full((33, 9), torch.nan)
     gemm.raw(a, b, c)

@@ -105,6 +105,7 @@ def test_extending_specs_edit_them_like_other_fields(tmp_path: Path) -> None:
         (Values(min=Num(0.5)), (), "numbers of at least 0.5"),
         (Values(max=Num(2), order="sorted"), ("M", "N"), "numbers of at most 2, sorted along N"),
         (Values(order="sorted", along="M"), ("M", "N"), "numbers, sorted along M"),
+        (Values(max=Num(2), order="distinct"), ("M", "N"), "numbers of at most 2, distinct along N"),
         (Values(order="permutation"), ("N",), "a permutation of the places along N"),
         (Values(positive_definite=("M", "N")), ("M", "N"), "symmetric positive definite over M and N"),
     ],

@@ -56,6 +56,35 @@ def test_permutations_have_every_place_once(axis: int) -> None:
     assert bool((found.sort(axis).values.movedim(axis, -1) == places).all()) and problem(held, "p", found) is None
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [*FLOATS, *WHOLE])
+def test_distinct_numbers_are_there_once(dtype: torch.dtype, axis: int) -> None:
+    """Also where normal numbers of a small type, or integers of a few, would be there several times."""
+    for held in (Held(order="distinct", axis=axis), Held(0, 120, "distinct", axis), Held(None, 9, "distinct", axis)):
+        shape = (60, 3) if axis == 0 else (3, 60)
+        if dtype is torch.uint8 and held.most == 9:
+            continue  # has ten numbers
+        found = drawn(held, shape, dtype)
+        assert found.dtype == dtype and found.shape == shape and problem(held, "x", found) is None
+        ordered = found.movedim(axis, -1).double().sort(-1).values
+        assert bool((ordered.diff() > 0).all()) and not torch.equal(ordered, found.movedim(axis, -1).double())
+
+
+def test_numbers_that_are_not_distinct_are_told() -> None:
+    held = Held(order="distinct", axis=1)
+    assert problem(held, "x", torch.tensor([[1.5, 2.0], [0.0, -0.0]])) == (
+        "x[1, 1] = -0, as x[1, 0] is, which makes them not distinct"
+    )
+    few = Held(0, 3, "distinct", 0)
+    assert "are not from 0 to 3" in str(problem(few, "x", drawn(few, (9,), torch.int32)))
+    assert drawn(Held(order="distinct"), (0,), torch.float32).shape == (0,)
+
+
+def test_distinct_whole_numbers_are_whole() -> None:
+    found = drawn(Held(order="distinct"), (50,), torch.float32, whole=True)
+    assert torch.equal(found, found.round()) and len(found.unique()) == 50
+
+
 @pytest.mark.parametrize("dtype", FLOATS[:4])
 def test_matrices_are_positive_definite(dtype: torch.dtype) -> None:
     held = Held(matrix=(2, 0))

@@ -11,6 +11,7 @@ from wavespec.diagnostics import WavespecError, guess_hints, listing, name_hints
 
 if TYPE_CHECKING:
     from wavespec.schema import KernelSpec
+    from wavespec.schema.language.models import Dim
     from wavespec.schema.resolve import TargetCase
 
 ALL = "all"
@@ -33,9 +34,11 @@ class BadSize(WavespecError, code="bad-size"):
 class MissingSize(WavespecError, code="missing-size"):
     """A dim has neither a size in the spec nor one on the command line."""
 
-    def __init__(self, kernel: str, dims: Sequence[str]) -> None:
-        options = " ".join(f"--dim {dim}=512" for dim in dims)
-        super().__init__("--dim", f"{kernel} needs a size for {listing(dims)}.", hints=[f"For example: {options}"])
+    def __init__(self, kernel: str, dims: Mapping[str, int], option: str) -> None:
+        """``dims``: with a size each that it may have."""
+        sizes = [f"{dim}={size}" for dim, size in dims.items()]
+        example = " ".join(f"--dim {size}" for size in sizes) if option == "--dim" else ",".join(sizes)
+        super().__init__(option, f"{kernel} needs a size for {listing(dims)}.", hints=[f"For example: {example}"])
 
 
 class UnknownStage(WavespecError, code="unknown-stage"):
@@ -124,9 +127,10 @@ def chosen_target(name: str) -> str:
 def chosen_sizes(
     spec: KernelSpec, texts: Sequence[str], option: str = "--dim", scalars: Mapping[str, int] | None = None
 ) -> tuple[dict[str, int], ...]:
-    """Sizes of all dims, once for `M=512 N=512 ...`; without any text, once per workload of the spec.
+    """Sizes of all dims, once per workload of the spec; those of `M=512 N=512 ...` take the place of its own.
 
     Args:
+        option: where the texts are from; a `--workload` has all sizes itself.
         scalars: what sizes may follow from as well; absent: the defaults.
 
     Raises:
@@ -146,8 +150,25 @@ def chosen_sizes(
 
     if not texts and spec.workloads:
         return tuple(complete({**fixed, **workload}) for workload in spec.workloads)
+    given = _given_sizes(spec, texts, option)
+    free = [name for name, dim in spec.dims.items() if dim.equals is None]
+    known_sizes = [{name: workload[name] for name in free if name in workload} for workload in spec.workloads]
+    every = [{**fixed, **sizes, **given} for sizes in (known_sizes if option == "--dim" else [])] or [
+        {**fixed, **given}
+    ]
+    errors = _size_errors(spec, given, option)
+    if missing := [name for name in free if name not in every[0]]:
+        errors.append(MissingSize(spec.name, {name: _example(spec.dims[name]) for name in missing}, option))
+    raise_all(errors)
+    whole = [complete(sizes) for sizes in every]
+    raise_all(error for sizes in whole for error in _size_errors(spec, sizes, option))
+    return tuple(dict(sizes) for sizes in dict.fromkeys(tuple(sizes.items()) for sizes in whole))
+
+
+def _given_sizes(spec: KernelSpec, texts: Sequence[str], option: str) -> dict[str, int]:
+    """The numbers of `NAME=SIZE`, by name."""
     errors: list[WavespecError] = []
-    sizes, given = dict(fixed), set[str]()
+    given: dict[str, int] = {}
     for text in texts:
         place = f"{option} {text}"
         name, equals, number = text.partition("=")
@@ -158,14 +179,15 @@ def chosen_sizes(
         elif name not in spec.dims:
             errors.append(UnknownDim(place, name, spec.name, list(spec.dims)))
         else:
-            sizes[name] = int(number)
-            given.add(name)
+            given[name] = int(number)
     raise_all(errors)
-    if missing := [name for name, dim in spec.dims.items() if name not in sizes and dim.equals is None]:
-        raise MissingSize(spec.name, missing)
-    sizes = complete(sizes)
-    raise_all(_size_errors(spec, sizes, option))
-    return (sizes,)
+    return given
+
+
+def _example(dim: Dim) -> int:
+    """A size that a dim may have: 512, or as near as it gets."""
+    most = 512 if dim.max is None else min(512, dim.max)
+    return max(most // dim.multiple_of * dim.multiple_of, -(-dim.min // dim.multiple_of) * dim.multiple_of)
 
 
 def chosen_case(spec: KernelSpec, target: str, number: int | None, texts: Sequence[str]) -> TargetCase:
@@ -201,8 +223,8 @@ def _size_errors(spec: KernelSpec, sizes: Mapping[str, int], option: str) -> lis
     from wavespec.ops.dim_sizes import LARGEST_EXTENT
 
     problems: list[tuple[str, str]] = []
-    for name, dim in spec.dims.items():
-        size = sizes[name]
+    for name, size in sizes.items():
+        dim = spec.dims[name]
         if dim.value is not None and size != dim.value:
             problems.append((name, f"is {size}, but its one size is {dim.value}"))
         elif size % dim.multiple_of:

@@ -141,7 +141,7 @@ def accuracy(
     doubts += [Doubt(f"'{name}' depends on the order of elements, and is not compared") for name in sorted(unknown)]
     doubts += doubts_about(context, exact, rounded, spec.tensors.keys() - hidden)
     names = written_by(spec)
-    compared = [one for name, *one in zip(names, outputs, exact, rounded, strict=True) if name not in unknown]
+    compared = [one for one in zip(outputs, exact, rounded, names, strict=True) if one[-1] not in unknown]
     found = accuracy_of(*zip(*compared, strict=True)) if compared else Accuracy(0.0, 0.0)
     return (Accuracy(float("inf"), found.torch_error) if context.impossible else found), doubts
 

@@ -40,7 +40,7 @@ Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, or a folde
 Dims = Annotated[
     list[str] | None,
     typer.Option(
-        "--dim", metavar="NAME=SIZE", help="Size of a dim (repeatable).  [default: the workloads of the spec]"
+        "--dim", metavar="NAME=SIZE", help="Size of a dim (repeatable).  [default: those of the spec's workloads]"
     ),
 ]
 Target = Annotated[str, typer.Option(help="The machine.")]

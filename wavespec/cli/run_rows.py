@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wavespec.cli.doubts import Doubt
     from wavespec.schema import KernelSpec
     from wavespec.schema.language.scalars import Number
-    from wavespec.tune.judge import Accuracy
+    from wavespec.tune.judge import Accuracy, Element
 
 
 class Run(NamedTuple):
@@ -42,6 +42,7 @@ def errors_of(found: Accuracy, doubts: list[Doubt]) -> dict[str, Any]:
         "error": finite(found.error),
         "torch_error": found.torch_error,
         "error_ratio": finite(found.ratio),
+        "worst": None if found.worst is None else _json_element(found.worst),
     }
 
 
@@ -70,6 +71,10 @@ def print_run(name: str, target: str, row: dict[str, Any]) -> None:
     if row["case"]:
         print(f"  case           {', '.join(row['case'])}")
     print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
+    if worst := row["worst"]:
+        place = f"[{', '.join(map(str, worst['index']))}]" if worst["index"] else ""
+        computed, expected = (_digits(worst[one]) for one in ("computed", "expected"))
+        print(f"                 in {worst['tensor']}{place}: {computed} computed, {expected} expected")
     if "seconds" in row:
         share = f", {share_of_roofline(row)} of the roofline of {row['card']}" if "card" in row else ""
         print(f"  median time    {speed(row)}{share}")
@@ -110,6 +115,17 @@ def share_of_roofline(row: dict[str, Any]) -> str:
 
 def _json_number(number: Number) -> Number | str:
     return number if abs(number) < float("inf") else str(number)
+
+
+def _json_element(worst: Element) -> dict[str, Any]:
+    """What it is, and what was expected; numbers that JSON lacks are words."""
+    numbers = {"computed": _json_number(worst.computed), "expected": _json_number(worst.expected)}
+    return {"tensor": worst.tensor, "index": list(worst.index), **numbers}
+
+
+def _digits(number: float | str) -> str:
+    """As many as tell two numbers of f32 apart."""
+    return f"{number:.9g}" if isinstance(number, float) else str(number)
 
 
 def finite(number: float) -> float | None:

@@ -18,6 +18,7 @@ from wavespec.lower.resolve_places import resolve_places
 from wavespec.lower.thread_properties import symbols_are_in_scope
 from wavespec.lower.tile_properties import products_have_instructions, tiles_are_placed, tiles_have_extents
 from wavespec.lower.tiles_of_waves import tiles_of_waves
+from wavespec.lower.untiled_dims import reduction_split, untiled_dim
 from wavespec.ops.index_map import moved_dims
 from wavespec.schedule.buffer_ring import TURN, WAVES_IN_TURN
 from wavespec.targets.machine import Machine
@@ -54,31 +55,12 @@ class LargerThanTile(WavespecError, code="larger-than-tile"):
         )
 
 
-class UntiledDim(WavespecError, code="untiled-dim"):
-    def __init__(self, where: Where, name: str, dim: str) -> None:
-        super().__init__(
-            where,
-            f"One workgroup would hold '{name}' along all of '{dim}', "
-            "whose size is known only when the kernel is called.",
-            hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}} to 'constraints', or give the dim one size."],
-        )
-
-
 class EmptyTile(WavespecError, code="empty-tile"):
     def __init__(self, where: Where, name: str, dim: str) -> None:
         super().__init__(
             where,
             f"One workgroup would hold '{name}' along all of '{dim}', whose size is always 0 here.",
             hints=[f"Add {{workgroup: {dim}, tile: ..., axis: ...}} to 'constraints', or leave the case out."],
-        )
-
-
-class ReductionSplit(WavespecError, code="reduction-split"):
-    def __init__(self, where: Where, dim: str) -> None:
-        super().__init__(
-            where,
-            f"Workgroups have parts of '{dim}', and cannot join what the others have along it.",
-            hints=[f"Walk over '{dim}' in tiles: {{tiling: {dim}, tile: ...}} and an 'iterate' over it."],
         )
 
 
@@ -179,7 +161,7 @@ class AssignTiles(Pass):
         raise_all(_larger(plan, sizes, walked))
         raise_all(_taken_apart(kernel, {split.dim for split in plan.workgroup} | walked))
         raise_all(_found_apart(kernel, sizes))
-        raise_all(_unplaced(kernel.body, plan, sizes, {s.dim for s in plan.loops} - walked))
+        raise_all(_unplaced(kernel, kernel.body, sizes, {s.dim for s in plan.loops} - walked, set()))
         extents = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
         wave_tiles = tiles_of_waves(kernel, machine, products)
         has = {dim for op in kernel.walk() for value in op.results for dim in value.tile.dims}
@@ -394,26 +376,33 @@ def _found_apart(kernel: Kernel, sizes: Mapping[str, Expr]) -> Iterator[Wavespec
 
 
 def _unplaced(
-    ops: tuple[Op, ...], plan: Distribution, sizes: Mapping[str, Expr], inside: Collection[str]
+    kernel: Kernel, ops: tuple[Op, ...], sizes: Mapping[str, Expr], inside: Collection[str], told: set[str]
 ) -> Iterator[WavespecError]:
-    """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around."""
+    """Values that no tile bounds: ``inside`` are the dims of one tile, and of the loops around.  Of a dim that has no
+    tile, or the wrong one, the first value tells, and ``told`` has it then."""
+    plan = kernel.distribution
     tiled, walked = {split.dim for split in plan.workgroup}, {split.dim for split in plan.loops}
     for op in ops:
         if op.is_(BIND) and op.operands[0].tile.dims:
             yield NotUniform(op.span, op.operands[0])
-        if op.is_(ACROSS) and op["dim"] in tiled:
-            yield ReductionSplit(op.span, op["dim"])
+        if op.is_(ACROSS) and op["dim"] in tiled - told:
+            told.add(op["dim"])
+            yield reduction_split(kernel, op)
         for value in op.results:
             for dim in value.tile.dims:
                 if dim in walked and dim not in inside:
                     yield OutsideLoop(op.span, value.name, dim)
-                elif dim not in walked | tiled and not sizes[dim].is_const:
-                    yield UntiledDim(op.span, value.name, dim)
-                elif dim not in walked | tiled and not sizes[dim].value:
+                if dim in walked | tiled | told:
+                    continue
+                if not sizes[dim].is_const:
+                    told.add(dim)
+                    yield untiled_dim(kernel, op, value.name, dim)
+                elif not sizes[dim].value:
+                    told.add(dim)
                     yield EmptyTile(op.span, value.name, dim)
         if op.region:
             around = (op["dim"],) if op.get("dim") else ()
-            yield from _unplaced(op.region.ops, plan, sizes, {*inside, *around})
+            yield from _unplaced(kernel, op.region.ops, sizes, {*inside, *around}, told)
 
 
 def _whole(size: Expr) -> int:

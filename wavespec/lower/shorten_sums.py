@@ -15,6 +15,7 @@ from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.thread_properties import is_of_lanes
 from wavespec.targets.machine import Machine
+from wavespec.targets.matrix_instruction import MatrixInstruction
 
 _STEPS = 32
 """Of a block: its end costs as much as a step or two."""
@@ -29,7 +30,8 @@ class ShortenSums(Pass):
     After:  where it may have more steps than a block, it is two loops: the inner one adds up the steps of a block,
             from zero, and the outer one the blocks.  The errors of a row then grow with the square root of its
             length, and a tile of few columns errs no more than one of many.  Of a product a block is what its
-            instruction should sum at once (`MatrixInstruction.chain`), also where one tile has all of the dim.
+            instruction should sum at once (`MatrixInstruction.chain`, and `short_chain` of a short dim), also where one
+            tile has all of the dim.
     Cases:  loops with asynchronous products stay: their registers are taken, and a product is on its way from each
             step to the next.
     """
@@ -41,8 +43,8 @@ class ShortenSums(Pass):
         fresh, symbols = fresh_names(kernel), list[Expr]()
 
         def change(op: Op) -> tuple[Op, ...]:
-            length = _length_of_block(op, machine)
-            sums = _sums(op, with_products=_chain(op, machine) > 0) if length else ()
+            length = _length_of_block(op, kernel, machine)
+            sums = _sums(op, with_products=_chain(op, kernel, machine) > 0) if length else ()
             if not length or not any(sums):
                 return (op,)
             block = _block(op, length, fresh(f"{op['induction']}_block"))
@@ -53,23 +55,31 @@ class ShortenSums(Pass):
         return replace(kernel.with_symbols(*symbols), body=body)
 
 
-def _length_of_block(loop: Op, machine: Machine) -> int | None:
+def _length_of_block(loop: Op, kernel: Kernel, machine: Machine) -> int | None:
     """Elements of the loop's dim whose sums begin at zero; None where the loop stays as it is."""
     step, way = loop["step"], loop["upper"] - loop["lower"]
     if loop.get("once") or loop.get("goes_on") is not None or not step.is_const or step.value >= _WIDE:
         return None
     if any(op.is_(MMA_ASYNC) for op in loop.body.ops):
         return None
-    if chain := _chain(loop, machine):
+    if chain := _chain(loop, kernel, machine):
         length = most = chain // step.value * step.value
     else:
         length, most = _STEPS * step.value, 2 * _STEPS * step.value
     return length if length and (way.high is None or way.high > most) else None
 
 
-def _chain(loop: Op, machine: Machine) -> int:
+def _chain(loop: Op, kernel: Kernel, machine: Machine) -> int:
     """What the instructions of its products should sum at once, at most; 0 without such."""
-    return min([instruction_of(op, machine).chain for op in loop.body.ops if op.is_(MMA)], default=0)
+    length = loop["upper"] - loop["lower"]
+    longest = length.high if length in kernel.all_sizes.values() else None  # all of a dim, or unknown
+    rows = [instruction_of(op, machine) for op in loop.body.ops if op.is_(MMA)]
+    return min([_chain_of(row, longest) for row in rows], default=0)
+
+
+def _chain_of(row: MatrixInstruction, longest: int | None) -> int:
+    is_short = longest is not None and longest <= 2 * row.chain
+    return row.short_chain or row.chain if is_short else row.chain
 
 
 def _sums(loop: Op, *, with_products: bool) -> tuple[bool, ...]:

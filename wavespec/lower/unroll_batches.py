@@ -13,9 +13,10 @@ from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pa
 from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.tile_ops import ACROSS, BIND, INDEX, MMA, RANDOM, READ, REDUCE, TAKE, WRITE
-from wavespec.lower.assign_tiles import NotUniform, ReductionSplit
+from wavespec.lower.assign_tiles import NotUniform
 from wavespec.lower.base import Pass, fresh_names, written_name
 from wavespec.lower.tile_properties import products_have_three_operands
+from wavespec.lower.untiled_dims import reduction_split
 from wavespec.ops.index_map import index_of
 from wavespec.targets.machine import Machine
 
@@ -148,7 +149,7 @@ class _Unrolling:
             raise BatchesNotPossible(op.span, name, "has random numbers", dims[0])
         if op.is_(ACROSS) and op["dim"] in dims:
             if op["dim"] in [split.dim for split in self.kernel.distribution.workgroup]:
-                raise ReductionSplit(op.span, op["dim"])
+                raise reduction_split(self.kernel, op)
             if not op.is_(REDUCE):
                 raise BatchesNotPossible(op.span, name, "joins elements", op["dim"])
             if self.kernel.size(op["dim"]).divisor % (tile := self.tiles[op["dim"]]):

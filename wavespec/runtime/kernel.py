@@ -12,6 +12,7 @@ from wavespec.runtime.artifact import KernelArtifact
 from wavespec.runtime.caller import Call, Caller, Launcher
 from wavespec.runtime.checks import (
     ArgumentError,
+    ArgumentTypeError,
     are_plain,
     check_inputs,
     check_memory,
@@ -37,12 +38,15 @@ class Kernel(Caller):
     >>> kernel(a, b)           # a new tensor, or a tuple of them where the kernel has several outputs
     >>> kernel(a, b, out=c)    # writes c and returns it
     >>> kernel(a, b, eps=1e-5) # a scalar of the kernel, where it has one
+    >>> kernel(b=b, a=a)       # tensors by name
     >>> kernel.raw(a, b, c)    # no checks of strides and outputs: for callers that made sure
     """
 
     def __init__(self, artifact: KernelArtifact) -> None:
         super().__init__(len(artifact.inputs), ScalarArguments(artifact.name, artifact.scalars))
         self.artifact = artifact
+        self._input_names = tuple(tensor.name for tensor in artifact.inputs)
+        self._scalar_names = frozenset(scalar.name for scalar in artifact.scalars)
         self._output_count = len(artifact.outputs)
         self._updated = tuple(number for number, tensor in enumerate(artifact.inputs) if tensor.updated)
         self._device_type = _DEVICE_TYPES[artifact.backend]
@@ -62,7 +66,7 @@ class Kernel(Caller):
         return Kernel, (self.artifact,)
 
     def __call__(
-        self, *inputs: Tensor, out: Tensor | Sequence[Tensor] | None = None, **scalars: bool | int | float
+        self, *inputs: Tensor, out: Tensor | Sequence[Tensor] | None = None, **named: Tensor | bool | int | float
     ) -> Any:
         """Run the kernel.
 
@@ -71,16 +75,19 @@ class Kernel(Caller):
                 place have to be.  Where the spec says so, they may have any strides, and are never copied.
             out: contiguous tensor for the result, or of strides as the spec has it (one per output where there are
                 several), sharing no memory with the others.
-            scalars: numbers by name, those without a default at least; numbers of Python or numpy, no tensors.
+            named: inputs by name, and scalars, those without a default at least: numbers of Python or numpy.
 
         Returns:
-            What was written: the inputs that were changed in place, then the outputs; a tuple where there are several.
+            What was written: the inputs that were changed in place, then the outputs, both in declaration order; a
+            tuple where there are several.
 
         Errors: `ArgumentError`, which names the argument; `ArtifactError` where the code does not fit the
             device.
         """
         outputs: tuple[Any, ...] = () if out is None else tuple(out) if isinstance(out, tuple | list) else (out,)
-        numbers = self.scalars.named(scalars) if scalars or self.scalars else ()
+        if named and not self._scalar_names.issuperset(named):
+            inputs, named = self._in_order(inputs, named)
+        numbers = self.scalars.named(named) if named or self.scalars else ()
         if out is None and self._output_count:
             made = self.direct.new(*inputs, scalars=numbers)
             if made is None:
@@ -101,6 +108,23 @@ class Kernel(Caller):
         if len(inputs) != self._input_count:
             check_inputs(self.artifact, inputs)  # says so
         return inputs
+
+    def _in_order(self, inputs: tuple[Tensor, ...], named: dict[str, Any]) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+        """All inputs in their order, those that a call passes by name behind the others, and what else it passes so."""
+        names, kernel = self._input_names, self.artifact.name
+        for name in named.keys() - {*names, *self._scalar_names}:
+            if isinstance(named[name], Tensor):
+                is_output = any(tensor.name == name for tensor in self.artifact.outputs)
+                hint = "; pass tensors for results as 'out'" if is_output else ""
+                raise ArgumentTypeError(f"{kernel}: got '{name}', but its tensors are {', '.join(names)}{hint}.")
+        if not named.keys() & set(names):
+            return inputs, named
+        if twice := [name for name in names[: len(inputs)] if name in named]:
+            raise ArgumentTypeError(f"{kernel}: argument '{twice[0]}' is passed by its place and by its name.")
+        rest = names[len(inputs) :]
+        if missing := [name for name in rest if name not in named]:
+            raise ArgumentTypeError(f"{kernel}: argument '{missing[0]}' is missing; pass {missing[0]}=....")
+        return (*inputs, *map(named.pop, rest)), named
 
     def member_for(self, *inputs: Tensor, out: Sequence[Tensor] | None = None, **scalars: bool | int | float) -> int:
         """Index in `KernelArtifact.members` of the kernel that a call with these arguments runs."""

@@ -73,6 +73,8 @@ class MatrixInstruction:
     chain: int = 0
     """Elements along k that go into one sum before it is added to that of those before, at most; 0 = any number.  Every
     step of the unit rounds, and the longer the chain, the larger the numbers that are rounded."""
+    short_chain: int = 0
+    """The same where all of k is known to be at most two chains, so that few blocks are added; 0 = as ever."""
     rounded_pairs: str = ""
     """How the compiler behind calls an instruction that rounds two vectors of f32, the second one's elements first, to
     one of bf16.  It takes numbers below the smallest normal one for zero, and results of this row are never such."""

@@ -25,7 +25,7 @@ class Held:
     least: Bound = None
     most: Bound = None
     order: str = ""
-    """`sorted` or `permutation`, along `axis`."""
+    """`sorted`, `permutation` or `distinct`, along `axis`."""
     axis: int = -1
     matrix: tuple[int, ...] = ()
     """The two axes over which it is symmetric and positive definite."""
@@ -65,6 +65,9 @@ def draw(
         for place, end in ((0, least), (-1, most)):
             if end is not None:
                 made.select(held.axis, place).fill_(end)
+    if held.order == "distinct" and made.numel():
+        apart = _apart(made if whole else made.to(dtype), held.axis, most, generator)  # whole numbers stay whole
+        return apart.to(dtype)
     return made.to(dtype)
 
 
@@ -85,6 +88,8 @@ def problem(held: Held, name: str, tensor: Tensor) -> str | None:
         fits &= fits if most is None else numbers <= most
         if not fits.all():
             return _outside(name, numbers, ~fits, least, most)
+    if held.order == "distinct" and (twice := _twice(held, name, numbers)):
+        return f"{twice} is, which makes them not distinct"
     if held.order == "sorted":
         size = numbers.shape[held.axis]
         later, earlier = numbers.narrow(held.axis, 1, size - 1), numbers.narrow(held.axis, 0, size - 1)
@@ -133,6 +138,41 @@ def _integers(least: Bound, most: Bound, shape: Sequence[int], dtype: torch.dtyp
     return torch.randint(low, high + 1, tuple(shape), generator=random, device=random.device)
 
 
+def _apart(numbers: Tensor, axis: int, most: Bound, random: torch.Generator) -> Tensor:
+    """The numbers in another order, equal ones moved on to the next ones that their type has: bounds that have room for
+    fewer are passed below, which callers report."""
+    dtype, size = numbers.dtype, numbers.shape[axis]
+    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    last = int(_counted(torch.tensor([limits.max if most is None else most]).to(dtype)))
+    shape = [1] * numbers.dim()
+    shape[axis] = size
+    places = torch.arange(size, device=numbers.device).view(shape)
+    rising = (_counted(numbers).sort(axis).values - places).cummax(axis).values + places
+    rising = torch.minimum(rising, last - (size - 1) + places)
+    shuffled = torch.rand(numbers.shape, generator=random, device=numbers.device).argsort(axis)
+    return _uncounted(rising.gather(axis, shuffled), dtype)
+
+
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _counted(numbers: Tensor) -> Tensor:
+    """Integers as they are; of floating point which one of its type each is, counted from 0."""
+    if not numbers.dtype.is_floating_point:
+        return numbers.long()
+    bits = numbers.view(_BITS[numbers.dtype.itemsize]).long()
+    magnitude = bits & (2 ** (8 * numbers.dtype.itemsize - 1) - 1)
+    return torch.where(bits < 0, -magnitude, magnitude)
+
+
+def _uncounted(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """The numbers that `_counted` makes these of."""
+    if not dtype.is_floating_point:
+        return counts.to(dtype)
+    sign = -(2 ** (8 * dtype.itemsize - 1))  # all bits but the sign are those of the magnitude
+    return torch.where(counts < 0, sign - counts, counts).to(_BITS[dtype.itemsize]).view(dtype)
+
+
 def _matrices(shape: Sequence[int], axes: tuple[int, ...], random: torch.Generator) -> Tensor:
     """Symmetric, with eigenvalues from 1 to about 5."""
     size = shape[axes[0]]
@@ -158,6 +198,13 @@ def _permutation_problem(held: Held, name: str, numbers: Tensor) -> str | None:
     outside = (numbers < 0) | (numbers >= size)
     if outside.any():
         return _outside(name, numbers, outside, 0, size - 1)
+    twice = _twice(held, name, numbers)
+    return f"{twice} is, which makes no permutation" if twice else None
+
+
+def _twice(held: Held, name: str, numbers: Tensor) -> str | None:
+    """The first element along the axis that is there before, and where: `x[4] = 2, as x[1]`."""
+    size = numbers.shape[held.axis]
     order = numbers.sort(dim=held.axis, stable=True)
     same = order.values.narrow(held.axis, 1, size - 1) == order.values.narrow(held.axis, 0, size - 1)
     if not same.any():
@@ -167,7 +214,7 @@ def _permutation_problem(held: Held, name: str, numbers: Tensor) -> str | None:
     earlier[held.axis] = int(order.indices[tuple(at)])
     at[held.axis] += 1
     later[held.axis] = int(order.indices[tuple(at)])
-    return f"{_shown(name, later, numbers)}, as {_place(name, earlier)} is, which makes no permutation"
+    return f"{_shown(name, later, numbers)}, as {_place(name, earlier)}"
 
 
 def _matrix_problem(held: Held, name: str, matrices: Tensor) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from wavespec.diagnostics import Diagnostic, Span, WavespecError, Where, in_order, quote
+from wavespec.diagnostics import Diagnostic, Related, Span, WavespecError, Where, in_order, listing, quote
 from wavespec.schema.checking.check_assumptions import check_assumptions
 from wavespec.schema.checking.check_cases import check_cases
 from wavespec.schema.checking.check_constraints import PlaceOutsideGraph, check_constraints, check_tilings
@@ -86,8 +86,17 @@ class NoOutput(WavespecError, code="no-output"):
 
 
 class IncompleteWorkload(WavespecError, code="incomplete-workload"):
-    def __init__(self, where: Where, dim: str) -> None:
-        super().__init__(where, f"The workload has no size for {quote(dim)}.", about=[dim])
+    """``base``: where the workload was written, if a spec that this one extends has it."""
+
+    def __init__(self, where: Where, dims: Sequence[str], workload: Mapping[str, int], base: Span | None) -> None:
+        sizes = ", ".join([*(f"{name}: {size}" for name, size in workload.items()), *(f"{dim}: ..." for dim in dims)])
+        super().__init__(
+            where,
+            f"The workload{' of the base' if base else ''} has no size for {listing(dims)}.",
+            related=[Related(base, "taken over")] if base else [],
+            hints=[f"Add 'workloads: [{{{sizes}}}]' to this spec."] if base else [],
+            about=dims,
+        )
 
 
 class ImpossibleSize(WavespecError, code="impossible-size"):
@@ -280,10 +289,25 @@ def _workloads(spec: KernelSpec, broken: frozenset[str], is_whole: bool) -> Iter
             elif problem := size_problem(dim, size):
                 yield ImpossibleSize(spec.where("workloads", index, name), f"{quote(name)} is {size}, {problem}.")
         # A size under another name is that of a dim which seems to have none, and what gives one may be what was lost.
-        is_sure = is_whole and spec.dims.keys() >= workload.keys()
-        for name, dim in spec.dims.items() if is_sure else ():
-            if name not in workload and name in used and dim.value is None and dim.equals is None:
-                yield IncompleteWorkload(spec.where("workloads", index), name)
+        if not is_whole or not spec.dims.keys() >= workload.keys():
+            continue
+        free = (name for name, dim in spec.dims.items() if dim.value is None and dim.equals is None)
+        if missing := [name for name in free if name not in workload and name in used]:
+            base = _of_base(spec, index)
+            at = spec.where("workloads", index) if base is None else _own_place(spec, missing[0])
+            yield IncompleteWorkload(at, missing, workload, base)
+
+
+def _of_base(spec: KernelSpec, index: int) -> Span | None:
+    """Where a workload was written, if that is not the file which has the kernel's name."""
+    written, own = spec.span_of("workloads", index), spec.span_of("name")
+    return written if written and own and written.file != own.file else None
+
+
+def _own_place(spec: KernelSpec, dim: str) -> Where:
+    """Where the spec itself has a dim that its base lacks, else its name."""
+    added, own = spec.key_span_of("dims", dim), spec.span_of("name")
+    return added if added and own and added.file == own.file else spec.where("name")
 
 
 def size_problem(dim: Dim, size: int) -> str | None:

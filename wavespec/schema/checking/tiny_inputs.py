@@ -51,6 +51,8 @@ def _drawn(tensor: Tensor, sizes: Mapping[str, int], known: Mapping[str, int], s
     number = least + share * (most - least)
     if not is_float(tensor.dtype):
         number = np.floor(least + share * (most - least + 1 - 1e-9))
+        if values is not None and values.order == "distinct":
+            number = np.ceil(least) + np.argsort(share, axis)
     elif tensor.dtype == "f8e8m0fnu":
         number = np.exp2(np.floor(3 * share) - 1)
     if values is not None and values.order == "sorted":

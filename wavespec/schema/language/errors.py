@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from wavespec.diagnostics import WavespecError, Where, guess_hints, listing, name_hints, quote
 from wavespec.schema.language.names import name_problem
+from wavespec.schema.language.synonyms import dtype_hints, op_hints
 
 LANGUAGE_PAGE = "docs/language.md"
 """Where every word of the language is documented."""
@@ -25,19 +26,10 @@ class MissingField(WavespecError, code="missing-field"):
         super().__init__(where, f"{owner} needs the field {quote(name)}.")
 
 
-_SAID_WITH = {
-    **dict.fromkeys(("extract", "extract_slice", "flip", "gather", "roll", "slice"), "take"),
-    **dict.fromkeys(("broadcast", "permute", "reshape", "shuffle", "transpose", "view"), "take"),
-    **{"fill": "register", "scalar": "register", "self_index": "index", "select": "where"},
-}
-"""What other languages call an op, and the op that it is here."""
-
-
 class UnknownOp(WavespecError, code="unknown-op"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        allowed, here = list(allowed), _SAID_WITH.get(name)
-        known = name_hints(name, allowed, "The ops are", LANGUAGE_PAGE)
-        hints = (f"It is said with {quote(here)}.",) if here in allowed else known
+        allowed = list(allowed)
+        hints = op_hints(name, allowed) or name_hints(name, allowed, "The ops are", LANGUAGE_PAGE)
         super().__init__(where, f"{quote(name)} is not an op.", hints=hints)
 
 
@@ -49,7 +41,9 @@ class UnknownConstraint(WavespecError, code="unknown-constraint"):
 
 class UnknownDtype(WavespecError, code="unknown-dtype"):
     def __init__(self, where: Where, name: str, allowed: Iterable[str]) -> None:
-        super().__init__(where, f"{quote(name)} is not a dtype.", hints=name_hints(name, allowed, "The dtypes are"))
+        allowed = list(allowed)
+        hints = dtype_hints(name, allowed) or name_hints(name, allowed, "The dtypes are")
+        super().__init__(where, f"{quote(name)} is not a dtype.", hints=hints)
 
 
 class UnknownTarget(WavespecError, code="unknown-target"):
@@ -65,8 +59,18 @@ class UnknownValue(WavespecError, code="unknown-value"):
 
 
 class WrongType(WavespecError, code="wrong-type"):
-    def __init__(self, where: Where, expected: str, found: str, hint: str = "") -> None:
-        super().__init__(where, f"Expected {expected}, found {found}.", hints=[hint] if hint else [])
+    """``about``: the name that is meant to stand for what was expected, where one was written."""
+
+    def __init__(self, where: Where, expected: str, found: str, hint: str = "", about: Sequence[str] = ()) -> None:
+        super().__init__(where, f"Expected {expected}, found {found}.", hints=[hint] if hint else [], about=about)
+
+
+def no_fields(where: Where, owner: str, found: str, value: object) -> WrongType:
+    """The error for a ``value`` in the place of the fields of something."""
+    expected = f"the fields of {owner.lower()}"
+    if isinstance(value, str) and name_problem(value) is None:
+        return WrongType(where, expected, found, f"No alias under 'let' is called {quote(value)}.", about=[value])
+    return WrongType(where, expected, found, "Write {} for one without fields." if value is None else "")
 
 
 class OutOfRange(WavespecError, code="out-of-range"):

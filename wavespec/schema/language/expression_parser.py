@@ -40,6 +40,7 @@ from wavespec.schema.language.expressions import (
     Unary,
     may_be_size,
 )
+from wavespec.schema.language.synonyms import function_hints
 
 _DEEPEST = 32
 _MOST_NODES = 200
@@ -61,7 +62,7 @@ class UnknownFunction(WavespecError, code="unknown-function"):
     """A call of something that is not a function of expressions."""
 
     def __init__(self, span: Span, name: str, allowed: Mapping[str, tuple[int, int]]) -> None:
-        hints = name_hints(name, allowed, "The functions are", LANGUAGE_PAGE)
+        hints = function_hints(name, allowed) or name_hints(name, allowed, "The functions are", LANGUAGE_PAGE)
         super().__init__(span, f"{quote(name)} is not a function.", hints=hints, about=[name])
 
 

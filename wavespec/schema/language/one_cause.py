@@ -14,6 +14,7 @@ _SAID_ONCE = (
     "incomplete-workload",
     "unknown-part",
     "unknown-output",
+    "wrong-type",
 )
 """Codes of errors that say the same at every use of what is not there."""
 

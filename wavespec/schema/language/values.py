@@ -34,9 +34,10 @@ class Values(SpecModel):
     scalar alone. As every bound it is rounded to the type of the tensor."""
     max: _Bound = None
     """The largest number that may be there: `max: V - 1` for places along V."""
-    order: Literal["sorted", "permutation"] | None = None
+    order: Literal["sorted", "permutation", "distinct"] | None = None
     """`sorted`: along a dim no number is less than the one before it; what is drawn reaches from `min` to `max`.
-    `permutation`: along a dim there are its places, 0 to its size - 1, once each."""
+    `permutation`: along a dim there are its places, 0 to its size - 1, once each. `distinct`: along a dim no number is
+    there twice, so that the largest one, or an order of all, is at one place alone."""
     along: DimName | None = None
     """The dim of `order`; absent: the last one."""
     positive_definite: tuple[DimName, DimName] | None = None
@@ -84,4 +85,4 @@ def in_words(values: Values, shape: tuple[str, ...]) -> str:
         limits = f"numbers of at most {values.max}"
     else:
         limits = "numbers"
-    return f"{limits}, sorted along {along}" if values.order == "sorted" else limits
+    return f"{limits}, {values.order} along {along}" if values.order else limits

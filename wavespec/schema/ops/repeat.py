@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from wavespec.diagnostics import WavespecError, Where, quote
 from wavespec.schema.language.expression_parser import SpecExpression
-from wavespec.schema.language.expressions import Binary, Expression, Unary
+from wavespec.schema.language.expressions import Binary, Call, Expression, Num, Unary
 from wavespec.schema.language.expressions import Name as NameNode
 from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.assertion import Assert, AssertedInEveryStep
@@ -30,9 +31,10 @@ class EffectInRepeat(WavespecError, code="effect-in-repeat"):
         along = f"'at: {{{dim}: {name}}}'" if dim else f"a place along a dim of {quote(tensor)} that is of steps"
         super().__init__(
             where,
-            f"Steps of the 'repeat' around write the same elements of {quote(tensor)}, one after the other.",
+            f"Steps of the 'repeat' around may write the same elements of {quote(tensor)}, one after the other.",
             hints=[
                 f"{begin} where each step writes: {along}, with what is the same in all steps added or subtracted.",
+                f"A step that writes all of a dim C of the value has '{name} * size(C) + C'.",
                 "What the last step has made is written behind the loop.",
             ],
         )
@@ -101,18 +103,37 @@ class Repeat(Structured):
 
 
 def _counts(place: Expression, index: str, scope: Scope) -> bool:
-    """Whether a place is another one for each number of a step: that number and what is the same in all steps, added or
-    subtracted."""
-    match place:
-        case NameNode(name=name):
+    """Whether a place is another one for each number of a step: that number, or that times the size of a dim and the
+    place along it, as in `chunk * size(C) + C`, with what is the same in all steps added or subtracted."""
+    match [term for term in _terms(place) if not _is_one(term, scope)]:
+        case [NameNode(name=name)]:
             return name == index
-        case Unary(operand=operand):
-            return _counts(operand, index, scope)
-        case Binary(op="+" | "-", left=left, right=right):
-            pairs = ((left, right), (right, left))
-            return any(_counts(one, index, scope) and _is_one(other, scope) for one, other in pairs)
+        case [Binary(op="*") as step, NameNode(name=dim)] | [NameNode(name=dim), Binary(op="*") as step]:
+            factors = ((step.left, step.right), (step.right, step.left))
+            return any(one == NameNode(index) and _holds(factor, dim, scope) for one, factor in factors)
         case _:
             return False
+
+
+def _terms(place: Expression) -> Iterator[Expression]:
+    """What is added and subtracted."""
+    match place:
+        case Unary(operand=operand):
+            yield from _terms(operand)
+        case Binary(op="+" | "-", left=left, right=right):
+            yield from _terms(left)
+            yield from _terms(right)
+        case _:
+            yield place
+
+
+def _holds(step: Expression, dim: str, scope: Scope) -> bool:
+    """Whether a step of so many elements has room for all places along a dim."""
+    if step == Call("size", (NameNode(dim),)):
+        return scope.is_dim(dim)
+    size = scope.size(dim) if scope.is_dim(dim) else None
+    number = step.value if isinstance(step, Num) else scope.param(step.name) if isinstance(step, NameNode) else None
+    return size is not None and number is not None and number >= size
 
 
 def _is_one(place: Expression, scope: Scope) -> bool:

@@ -18,6 +18,9 @@ SCHEMA_ID = "urn:wavespec:v1:kernel"
 FAMILY_SCHEMA_ID = "urn:wavespec:v1:family"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_ALIASED = ("at", "registers", "waves", "workgroups")
+"""Fields that are mappings of numbers and places, for which an alias may stand."""
+
 Schema = dict[str, Any]
 
 
@@ -34,6 +37,9 @@ def json_schema() -> Schema:
     definitions["Statement"] = _statement()
     plan: Schema = definitions["WorkgroupSchedule"]["properties"]
     definitions["WorkgroupSchedule"]["properties"] = {name: _of_types(field) for name, field in plan.items()}
+    for one in definitions.values():
+        fields = one.get("properties", {})
+        fields |= {name: _or_alias(fields[name]) for name in _ALIASED if name in fields}
     schema: Schema = _surface({**root, "$defs": definitions})
     schema["properties"] = _with_dtypes(schema["properties"])
     allow_extends(schema)
@@ -45,6 +51,13 @@ def family_json_schema() -> Schema:
     schema: Schema = _surface(FamilySpec.model_json_schema())
     allow_extending_family(schema)
     return {"$schema": _DIALECT, "$id": FAMILY_SCHEMA_ID, **schema}
+
+
+def _or_alias(field: Schema) -> Schema:
+    """What is there, or the name that `let` gives it."""
+    said = {key: value for key, value in field.items() if key in ("description", "default")}
+    rest = {key: value for key, value in field.items() if key not in said}
+    return {"anyOf": [rest, {"type": "string", "pattern": NAME_PATTERN}], **said}
 
 
 def _of_types(field: Schema) -> Schema:

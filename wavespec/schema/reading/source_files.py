@@ -19,10 +19,15 @@ class UnreadableFile(WavespecError, code="unreadable-file"):
 
 
 class UnsafePath(WavespecError, code="unsafe-path"):
-    def __init__(self, where: Where, path: str, reason: str) -> None:
+    """``root``: the project, where the path leads out of it."""
+
+    def __init__(self, where: Where, path: str, reason: str, root: Path | None = None) -> None:
+        marks = " or ".join(quote(mark) for mark in _ROOT_MARKS)
+        project = f"The project is {quote_path(root)}: the nearest folder above the spec with {marks}, else its own."
         super().__init__(
             where,
             f"{quote(path)} {reason}.",
+            notes=[project] if root else [],
             hints=[f"'extends' is a relative path to a {SPEC_SUFFIX} file inside the project."],
         )
 
@@ -76,5 +81,5 @@ def extended_path(text: str, where: Where, spec: Path, root: Path) -> Path:
         raise UnsafePath(where, text, "is not a relative path")
     real = (spec.parent / text).resolve()
     if not real.is_relative_to(root.resolve()):
-        raise UnsafePath(where, text, "is outside the project")
+        raise UnsafePath(where, text, "is outside the project", root.resolve())
     return real

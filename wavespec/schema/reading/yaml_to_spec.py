@@ -29,6 +29,7 @@ from wavespec.schema.language.errors import (
     UnknownValue,
     WrongOperandCount,
     WrongType,
+    no_fields,
 )
 from wavespec.schema.language.expression_parser import parse_expression
 from wavespec.schema.language.expressions import Expression, Name, Num
@@ -189,8 +190,8 @@ class _Reader:
 
     def _model(self, node: Node, model: type[SpecModel], outer: _Positions, path: Path) -> object:
         if not isinstance(node, MappingNode):
-            hint = "Write {} for one without fields." if isinstance(node, ScalarNode) and node.value is None else ""
-            return self._wrong(WrongType(node.span, f"the fields of {_owner(model).lower()}", _found(node), hint))
+            value = node.value if isinstance(node, ScalarNode) else ()
+            return self._wrong(no_fields(node.span, _owner(model), _found(node), value))
         fields, positions = self._fields(node, model)
         positions[()] = outer.get(path, Position(node.span))
         return self._build(model, fields, positions, _owner(model)) or _BROKEN
