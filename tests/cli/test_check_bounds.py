@@ -48,7 +48,9 @@ def test_the_simulator_tells_for_every_target(wavespec: Command, tmp_path: Path,
 
 def test_places_of_indices_alone_may_be_padding(wavespec: Command, tmp_path: Path) -> None:
     text = LOOKUP.replace("at: {V: row}", "at: {V: T + row * 0}").replace("row * 0", "1")
-    result = wavespec("run", spec(tmp_path, text), "--simulate", "--check-bounds", "--dim", "T=8", "--dim", "V=8", "--dim", "D=4")
+    result = wavespec(
+        "run", spec(tmp_path, text), "--simulate", "--check-bounds", "--dim", "T=8", "--dim", "V=8", "--dim", "D=4"
+    )
     assert result.code == 0 and "warning[outside-of-tensor]: 'table' is read outside of 'V' for 1 of 8" in result.err
     assert "the first at T = 7: 'T + 1' is 8, and there are 8." in result.err
     assert "padding, if that is meant." in result.err

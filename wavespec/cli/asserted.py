@@ -42,12 +42,9 @@ class PaddedAccess(WavespecError, code="outside-of-tensor", severity="warning"):
 class BoundsNotChecked(WavespecError, code="bounds-not-checked", severity="warning"):
     """A place of which nothing says whether it is inside."""
 
-    def __init__(self, place: CheckedPlace) -> None:
-        super().__init__(
-            place.op.where("at", place.dim),
-            f"The place along {quote(place.dim)} of {quote(place.within)} is not checked: it is in a loop over tiles "
-            "inside of a 'repeat', and no output has room for each of its steps.",
-        )
+    def __init__(self, place: CheckedPlace, why: str) -> None:
+        text = f"The place along {quote(place.dim)} of {quote(place.within)} is not checked: {why}."
+        super().__init__(place.op.where("at", place.dim), text)
 
 
 class Watching(NamedTuple):
@@ -78,15 +75,16 @@ class LookedAt(NamedTuple):
     kernel: Kernel | None
 
 
-def watching(spec: KernelSpec, *, are_checked: bool) -> Watching:
-    """The spec with outputs for assertions, and for places where ``are_checked``.
+def watching(spec: KernelSpec, *, are_checked: bool, of_data_alone: bool = False) -> Watching:
+    """The spec with outputs for assertions, and for places where ``are_checked``: all, or those that depend on data.
 
     Raises:
         WavespecError: a kernel for that cannot be.
     """
     asserted = with_assertions(spec)
-    checked = with_bounds_checks(asserted.spec) if are_checked else Checked(asserted.spec, {}, ())
-    return Watching(asserted, checked)
+    if not are_checked:
+        return Watching(asserted, Checked(asserted.spec, {}, ()))
+    return Watching(asserted, with_bounds_checks(asserted.spec, of_data_alone=of_data_alone))
 
 
 def failures(looked: Watching, results: Sequence[Tensor] | None, sizes: Mapping[str, int]) -> list[Diagnostic]:
@@ -102,8 +100,8 @@ def failures(looked: Watching, results: Sequence[Tensor] | None, sizes: Mapping[
             if place is not None:
                 kind = OutsideOfTensor if place.is_data else PaddedAccess
                 found += kind(place, result, dims, sizes[place.dim]).diagnostics
-    for place in looked.checked.unchecked:
-        found += BoundsNotChecked(place).diagnostics
+    for place, why in looked.checked.unchecked:
+        found += BoundsNotChecked(place, why).diagnostics
     return found
 
 

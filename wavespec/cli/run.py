@@ -297,7 +297,13 @@ def _looking(label: str, spec: KernelSpec, target: str, check_bounds: bool) -> L
     from wavespec.cli.asserted import LookedAt, watching
 
     looking = watching(spec, are_checked=check_bounds)
-    kernel = _built(label, looking.spec, target)[0] if looking.count else None
+    try:
+        kernel = _built(label, looking.spec, target)[0] if looking.count else None
+    except WavespecError as error:
+        if not looking.checked.outputs or all(one.code != "too-much-code" for one in error.diagnostics):
+            raise
+        looking = watching(spec, are_checked=True, of_data_alone=True)
+        kernel = _built(label, looking.spec, target)[0] if looking.count else None
     return LookedAt(looking, kernel) if looking.count or check_bounds else None
 
 

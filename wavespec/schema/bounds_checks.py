@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from wavespec.schema.checking.check_graph import plain_graph
+from wavespec.schema.checking.check_graph import plain_graph, types_at_accesses
 from wavespec.schema.computed_places import ComputedPlaces, Place
-from wavespec.schema.further_outputs import unused_name, with_outputs
+from wavespec.schema.further_outputs import with_outputs
 from wavespec.schema.language.expressions import Binary, Expression, Name, Num
 from wavespec.schema.language.models import KernelSpec
 from wavespec.schema.ops import (
@@ -31,8 +31,11 @@ from wavespec.schema.ops import (
 )
 from wavespec.schema.ops.base import Op, ValueType
 from wavespec.schema.ops.elementwise import shared_dims
+from wavespec.schema.resolve import parameters_of_sizes
 
 Access = Read | Take | Written
+_IN_STEPS = "it is in a loop over tiles inside of a 'repeat', and no output has room for each of its steps"
+_TOO_MUCH = "it follows from indices and sizes alone, and with all such places the kernel has too much code"
 
 
 class CheckedPlace(NamedTuple):
@@ -49,13 +52,17 @@ class CheckedPlace(NamedTuple):
         return self.op.to if isinstance(self.op, Written) else getattr(self.op, self.op.headline[0])
 
 
+class UncheckedPlace(NamedTuple):
+    place: CheckedPlace
+    why: str
+
+
 class Checked(NamedTuple):
-    """``outputs``: of ``spec``, i64, with the places that each is about.  ``unchecked``: accesses in loops over tiles
-    inside of a `repeat`, whose steps no output has room for."""
+    """``outputs``: of ``spec``, i64, with the places that each is about."""
 
     spec: KernelSpec
     outputs: Mapping[str, CheckedPlace]
-    unchecked: tuple[CheckedPlace, ...]
+    unchecked: tuple[UncheckedPlace, ...]
 
 
 class _Found(NamedTuple):
@@ -71,32 +78,45 @@ class _Found(NamedTuple):
         return f"{self.output}_kept"
 
 
-def with_bounds_checks(spec: KernelSpec) -> Checked:
-    """The spec with an output, behind its own, for every place of an access that is not known to be inside.
+def with_bounds_checks(spec: KernelSpec, *, of_data_alone: bool = False) -> Checked:
+    """The spec with an output, behind its own, for every place of an access that is not known to be inside; or for
+    those that depend on data, where the others would be too much code.
 
     Raises:
         WavespecError: a kernel for that cannot be.
     """
-    checks = _Checks(spec)
+    checks = _Checks(spec, of_data_alone)
     graph = tuple(checks.written(spec.graph, ()))
     if not checks.outputs:
         return Checked(spec, {}, tuple(checks.unchecked))
-    outputs = {name: ValueType(dims, "i64") for name, dims in checks.dims.items()}
-    return Checked(with_outputs(spec, outputs, graph), checks.outputs, tuple(checks.unchecked))
+    outputs = {name: ValueType(checks.dims[name], "i64") for name in checks.outputs}
+    whole = with_outputs(_of_one_size(spec, checks.dims.values()), outputs, graph)
+    return Checked(whole, checks.outputs, tuple(checks.unchecked))
+
+
+def _of_one_size(spec: KernelSpec, shapes: Iterable[tuple[str, ...]]) -> KernelSpec:
+    """The spec without the cases that give a dim of such a shape another size: what outputs have is the same in all."""
+    following = parameters_of_sizes(spec)
+    fixed = {name for shape in shapes for dim in shape for name in following.get(dim, ())}
+    targets = {
+        name: one.model_copy(update={"cases": tuple(case for case in one.cases if fixed.isdisjoint(case.params or ()))})
+        for name, one in spec.targets.items()
+    }
+    return spec.model_copy(update={"targets": targets})
 
 
 class _Checks:
-    def __init__(self, spec: KernelSpec) -> None:
-        types = plain_graph(spec)[1]
-        steps = [op.index for op in walk(spec.graph) if isinstance(op, Repeat) and op.index is not None]
-        self.types = types | dict.fromkeys(steps, ValueType((), "i32"))
-        self.spec, self.places = spec, ComputedPlaces(spec, self.types)
+    def __init__(self, spec: KernelSpec, of_data_alone: bool) -> None:
+        self.spec, self.places, self.types = spec, ComputedPlaces(spec), types_at_accesses(spec)
         self.stem = "outside"
-        while any(name.startswith(self.stem) for name in (*spec.tensors, *spec.dims, *spec.params, *self.types)):
+        while any(
+            name.startswith(self.stem) for name in (*spec.tensors, *spec.dims, *spec.params, *plain_graph(spec)[1])
+        ):
             self.stem += "_"
         self.outputs: dict[str, CheckedPlace] = {}
         self.dims: dict[str, tuple[str, ...]] = {}
-        self.unchecked: list[CheckedPlace] = []
+        self.unchecked: list[UncheckedPlace] = []
+        self.of_data_alone = of_data_alone
 
     def written(self, body: Iterable[AnyOp], loops: tuple[str, ...]) -> Iterator[AnyOp]:
         """The body, inside of ``loops``, with what is outside written in front of each access."""
@@ -128,7 +148,7 @@ class _Checks:
             if dim not in dims:
                 every = Formula(name=f"{output}_in_{loops.index(dim)}", text=f"where(index({dim}) >= 0, {value}, 0)")
                 yield every
-                value, dims = every.name, shared_dims((dims, (dim,)))
+                value, dims = every.name, shared_dims(((dim,), dims))
         self.dims[output] = dims
         yield Write(value=value, to=output)
 
@@ -142,7 +162,9 @@ class _Checks:
         """The body in which what is carried stays, or where it is 0 becomes what is outside now."""
         for op in body:
             if isinstance(op, Iterate):
-                self.unchecked += [place for one in walk(op.body) for place in self._open(one)]
+                self.unchecked += [
+                    UncheckedPlace(place, _IN_STEPS) for one in walk(op.body) for place in self._open(one)
+                ]
                 yield op
             elif isinstance(op, Repeat | Branch):
                 inner = list[_Found]()
@@ -163,16 +185,21 @@ class _Checks:
         if isinstance(op, Read | Take | Written):
             for dim, place in op.at.items():
                 computed = self._computed(op, place, self.stem)
-                is_inside = 0 <= computed.low and computed.high < self.places.size(dim)[0]
-                if not is_inside and not self._is_along(dim, place, op):
-                    yield CheckedPlace(op, dim, computed.is_data)
+                is_inside = computed.low >= 0 and computed.high < self.places.size(dim)[0]
+                if is_inside or self._is_along(dim, place, op):
+                    continue
+                found = CheckedPlace(op, dim, computed.is_data)
+                if found.is_data or not self.of_data_alone:
+                    yield found
+                else:
+                    self.unchecked.append(UncheckedPlace(found, _TOO_MUCH))
 
     def _computed(self, op: Access, place: Expression, prefix: str) -> Place:
-        return self.places.compute(place, self._tile(op), prefix)
+        return self.places.compute(place, self.types[id(op)], prefix)
 
     def _tile(self, op: Access) -> tuple[str, ...]:
         """The dims of the value that is read or written."""
-        return self.types[op.value if isinstance(op, Written) else op.name].dims
+        return self.types[id(op)][""].dims
 
     def _is_along(self, dim: str, place: Expression, op: Access) -> bool:
         """Whether a place is the index along a dim of the same size, or the half of it where that is the size:

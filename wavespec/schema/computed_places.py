@@ -36,20 +36,20 @@ class Place(NamedTuple):
 
 
 class ComputedPlaces:
-    """Makes the statements for places of one spec, whose values have ``types``."""
+    """Makes the statements for places of one spec."""
 
-    def __init__(self, spec: KernelSpec, types: Mapping[str, ValueType]) -> None:
-        self.spec, self.types = spec, types
+    def __init__(self, spec: KernelSpec) -> None:
+        self.spec = spec
         over = [settings.params for one in spec.targets.values() for settings in (one, *one.cases)]
         replaced = {name for params in over for name in params or ()}
         self.params = {name: value for name, value in resolve_params(spec).items() if name not in replaced}
         self.made: list[Formula] = []
-        self._prefix, self._tile = "", tuple[str, ...]()
+        self._prefix, self._types = "", dict[str, ValueType]()
 
-    def compute(self, place: Expression, dims: tuple[str, ...], prefix: str) -> Place:
-        """The place of elements of a tile with ``dims``; the statements, whose names begin with ``prefix``, are
-        ``made``."""
-        self.made, self._prefix, self._tile = [], prefix, dims
+    def compute(self, place: Expression, types: dict[str, ValueType], prefix: str) -> Place:
+        """The place of an access with ``types``, as of `types_at_accesses`; the statements, whose names begin with
+        ``prefix``, are ``made``."""
+        self.made, self._prefix, self._types = [], prefix, types
         return self._place(place)
 
     def size(self, dim: str) -> tuple[int, int]:
@@ -88,14 +88,14 @@ class ComputedPlaces:
                 raise AssertionError(f"{node} is no index")
 
     def _named(self, name: str) -> Place:
-        if name in self._tile:
+        if name in self._types[""].dims:
             index = self.add(f"i64(index({name}))", 0, self.size(name)[1] - 1)
             return index._replace(dims=(name,))
         if name in self.params:
             return _number(self.params[name])
         if name in self.spec.params:
             return self.add(f"i64({name})", -LARGEST, LARGEST)
-        about = self.types[name]
+        about = self._types[name]
         low, high = _range(about.dtype)
         value = self.add(f"i64({name})", low, high)._replace(dims=about.dims, is_data=True)
         if name in self.spec.scalars:
@@ -103,7 +103,7 @@ class ComputedPlaces:
         return self._limited(value)._replace(low=low, high=high)
 
     def _limited(self, place: Place) -> Place:
-        if -LARGEST <= place.low and place.high <= LARGEST:
+        if place.low >= -LARGEST and place.high <= LARGEST:
             return place
         low, high = max(place.low, -LARGEST), min(place.high, LARGEST)
         return self.add(f"clamp({place.text}, -{LARGEST}, {LARGEST})", low, high, place)
