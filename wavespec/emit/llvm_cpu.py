@@ -78,7 +78,9 @@ class CpuFrame(Emitter):
         workgroup_ids(function)
 
     def end(self) -> None:
-        if any(memory.streamed for memory in self.kernel.memories):  # no other store waits for streamed ones
+        if any(
+            op.is_(STORE) and op.get("cache") for op in self.kernel.walk()
+        ):  # no other store waits for streamed ones
             self.modes.order_streamed_stores()
         self.modes.give_back()
 

@@ -173,9 +173,7 @@ class _KernelReader(ExprReader):
             self.accept(",")
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
-        staged, mapped, streamed, zeroed, packed = (
-            self.accept(mark) for mark in ("staged", "mapped", "streamed", "zeroed", "packed")
-        )
+        staged, mapped, zeroed, packed = (self.accept(mark) for mark in ("staged", "mapped", "zeroed", "packed"))
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
@@ -197,7 +195,6 @@ class _KernelReader(ExprReader):
             buffers,
             staged,
             mapped,
-            streamed,
             zeroed,
             arrivals,
             packed,

@@ -82,8 +82,6 @@ def _memory_text(memory: Memory) -> str:
         text += " staged"
     if memory.mapped:
         text += " mapped"
-    if memory.streamed:
-        text += " streamed"
     if memory.zeroed:
         text += " zeroed"
     if memory.packed:

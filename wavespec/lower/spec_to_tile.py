@@ -64,7 +64,6 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
             "global",
             tensor.role,
             staged=tensor.space == "shared",
-            streamed=tensor.space == "streamed",
             zeroed=name in resolved.zeroed,
             **_placement(resolved, name),
             span=tensor.span,
@@ -79,7 +78,8 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     expressions = ExpressionToIndex(resolved.values, sizes)
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
     names, fast = fresh_names(empty), resolved.fast_math
-    context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast)
+    streamed = frozenset(name for name, tensor in computation.tensors.items() if tensor.space == "streamed")
+    context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast, streamed)
     for name, scalar in resolved.scalars.items():
         scalar_to_tile(name, scalar, context)
     for statement in computation.statements:

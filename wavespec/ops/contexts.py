@@ -47,13 +47,15 @@ class TileContext:
         params: Mapping[str, int],
         scalars: Mapping[str, Expr],
         fast_math: frozenset[str],
+        streamed: frozenset[str],
     ) -> None:
+        """``streamed``: outputs that a case has stored past the caches."""
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
         self.expressions, self.bounds, self.params, self.scalars = expressions, bounds, params, scalars
-        self.fast_math = fast_math
+        self.fast_math, self.streamed = fast_math, streamed
 
     def nested(self) -> TileContext:
         inner = TileContext(
@@ -66,6 +68,7 @@ class TileContext:
             self.params,
             self.scalars,
             self.fast_math,
+            self.streamed,
         )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
