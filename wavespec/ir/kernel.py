@@ -229,6 +229,7 @@ class Kernel:
     each other's shared memory; symbol ``rank`` tells them apart.  ``sizes``: of dims that no tensor has.  ``notes``:
     what passes have to say about their choices.  ``present``: dims that have an element wherever a workgroup runs.
     ``scalars``: numbers that a call passes, in order; each is a symbol, one of floating point by its bits.
+    ``flushes``: numbers of f32 below the smallest normal one may count as 0.
     """
 
     name: str
@@ -248,6 +249,7 @@ class Kernel:
     joined: tuple[int, ...] = ()
     present: tuple[str, ...] = ()
     scalars: tuple[tuple[str, DType], ...] = ()
+    flushes: bool = False
     # Passes walk over it a few times each, and most leave it as it is.
     _all: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
 

@@ -61,6 +61,7 @@ class _KernelReader(ExprReader):
         present = self.each("present", lambda: self.take("name"))
         sizes = self.each("size", lambda: (self.take("name"), self.bracketed()))
         scalars = self.each("scalar", lambda: (self.take("name"), self.dtype()))
+        flushes = self.accept("flushes")
         notes = self.each("note", self.attribute)
         memories = self.each("memory", self.memory)
         self.expect("{")
@@ -86,6 +87,7 @@ class _KernelReader(ExprReader):
             tuple(axis for axis, (_, is_joined) in enumerate(axes) if is_joined),
             present,
             scalars,
+            flushes,
         )
 
     def each(self, word: str, rule: Callable[[], T]) -> tuple[T, ...]:

@@ -73,7 +73,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     scalars = scalar_places(resolved.scalars)
     placed = (place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides))
     symbols = tuple(size for size in (*own.values(), *placed) if not size.is_const)
-    empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
+    empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, (), flushes=resolved.flushes)
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)

@@ -15,6 +15,9 @@ from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.tile_ops import MMA
 from wavespec.targets.machine import Machine
 
+SMALLEST_NORMAL = 2.0**-126
+"""Of f32."""
+
 if TYPE_CHECKING:
     import torch
 
@@ -197,6 +200,8 @@ class ReferenceContext:
         self.sizes: dict[str, int] = {}
         self.params: dict[str, int] = {}
         self.looked_up: list[LookUp] = []
+        self.flushes = False
+        """Whether numbers of f32 below the smallest normal one count as 0."""
         self.found: Mapping[str, Found] = {}
         """By the name of an `atomic` what a call has found, where the results of that call are to be explained."""
         self.impossible: list[str] = []
@@ -242,6 +247,10 @@ class ReferenceContext:
         return holds.reshape([holds.shape[order.index(dim)] if dim in order else 1 for dim in dims])
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
+        if self.flushes and self.types.get(name) == "f32":
+            import torch
+
+            value = torch.where(value.abs() < SMALLEST_NORMAL, value * 0, value)
         self.names[name], self.dims[name] = value, dims
 
     def output(self, name: str) -> torch.Tensor:
