@@ -6,13 +6,14 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 from wavespec import KernelBuilder, KernelSpec, loads
 from wavespec.diagnostics import WavespecError
 from wavespec.emit.ptxas import find_ptxas, with_cubins
 from wavespec.ir.parser import parse_kernel
 from wavespec.ir.printer import print_kernel
-from wavespec.pipeline import build, emit, lower
+from wavespec.pipeline import build, compile, emit, lower
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import cases_for_target
 from wavespec.sim.simt import simulate
@@ -129,6 +130,18 @@ def test_a_case_may_ask_for_it() -> None:
         [op.get("cache") for op in lower(one.spec, machine).walk() if op.name == "store"] for one in (first, other)
     ]
     assert set(stores[0]) == {"streaming"} and set(stores[1]) == {None}
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("elements", [0, 4, 8, 12])
+def test_results_may_begin_anywhere(dtype: torch.dtype, elements: int) -> None:
+    """A store past the caches to a place that it takes for a multiple of its width would end the process."""
+    name = str(dtype).removeprefix("torch.").replace("float32", "f32").replace("bfloat16", "bf16")
+    kernel = compile(spec(SPEC, ("f32", name), ("multiple_of: 16", "multiple_of: 64")))
+    x = torch.arange(64 * 256).remainder(100).to(dtype).reshape(64, 256)
+    out = torch.zeros(64 * 256 + 16, dtype=dtype)[elements : elements + 64 * 256].view(64, 256)
+    assert torch.equal(kernel(x, out=out), 2 * x) and torch.equal(out, 2 * x)
 
 
 def test_sums_that_are_added_up_in_the_output_stay_in_caches() -> None:

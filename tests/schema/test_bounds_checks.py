@@ -9,7 +9,7 @@ import torch
 
 import wavespec as ws
 from tests.kernels import SPECS
-from wavespec.pipeline import lower
+from wavespec.pipeline import build, lower
 from wavespec.schema.bounds_checks import with_bounds_checks
 from wavespec.schema.reading.spec_to_yaml import dump_yaml
 from wavespec.schema.resolve import is_for, spec_as_on
@@ -162,6 +162,14 @@ def test_the_spec_that_looks_is_a_spec() -> None:
     for text in (GATHER.replace("PLACE", "row * STEP + size(V)"), STEPS):
         checked = with_bounds_checks(ws.loads(text)).spec
         assert ws.loads(dump_yaml(checked)) == checked
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("text", [GATHER.replace("PLACE", "row * STEP"), STEPS], ids=["gather", "steps"])
+def test_kernels_that_look_are_built_for_every_target(text: str, target: str) -> None:
+    artifact = build(with_bounds_checks(ws.loads(text)).spec, target)
+    assert artifact.binaries
 
 
 MAPPED = [

@@ -58,7 +58,7 @@ class Watching(NamedTuple):
         return self.checked.spec
 
     @property
-    def count(self) -> int:
+    def further(self) -> int:
         """How many outputs it has behind those of the spec that it was made of."""
         return len(self.asserted.outputs) + len(self.checked.outputs)
 

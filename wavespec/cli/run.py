@@ -298,13 +298,13 @@ def _looking(label: str, spec: KernelSpec, target: str, check_bounds: bool) -> L
 
     looking = watching(spec, are_checked=check_bounds)
     try:
-        kernel = _built(label, looking.spec, target)[0] if looking.count else None
+        kernel = _built(label, looking.spec, target)[0] if looking.further else None
     except WavespecError as error:
         if not looking.checked.outputs or all(one.code != "too-much-code" for one in error.diagnostics):
             raise
         looking = watching(spec, are_checked=True, of_data_alone=True)
-        kernel = _built(label, looking.spec, target)[0] if looking.count else None
-    return LookedAt(looking, kernel) if looking.count or check_bounds else None
+        kernel = _built(label, looking.spec, target)[0] if looking.further else None
+    return LookedAt(looking, kernel) if looking.further or check_bounds else None
 
 
 def _failed(looked_at: LookedAt, one: Run, sizes: dict[str, int], seed: int, device: str) -> list[Diagnostic]:

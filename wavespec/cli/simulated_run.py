@@ -83,7 +83,7 @@ def _simulated_run(
     failed = failures(looking, results, sizes)
     diagnostics, errors = [*diagnostics, *failed], errors + sum(one.is_error for one in failed)
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
-    judged = results[: len(results) - looking.count]  # nothing has to fail
+    judged = results[: len(results) - looking.further]  # nothing has to fail
     found, of_results = accuracy(observed.spec, inputs, judged, scalars, observed.outputs)
     of_inputs = doubts_about_inputs(spec, held_by_inputs(spec, sizes, scalars), dict(zip(names, inputs, strict=True)))
     doubts = [*of_inputs, *of_results]

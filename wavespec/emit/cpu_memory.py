@@ -19,7 +19,9 @@ from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
 
 _ZERO_ACCESSES = 4
 """Accesses side by side that may read zeros together."""
-_LEAST_STREAMED = 16  # bytes: the smallest vector register
+# Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
+# which are as fast, and that of one at another place would be a fault.
+_STREAMED_BYTES = 16
 _LOCAL = "#iree_codegen.workgroup_local"
 
 
@@ -265,11 +267,11 @@ class CpuMemory(Emitter):
         bytes_ = part.size * memory.dtype.bytes
         unit = min(self.machine.vector_bytes, bytes_)
         is_aligned = bytes_ % unit == 0 and offset.divisor * memory.dtype.bytes % unit == 0
-        if not op.get("cache") or unit < _LEAST_STREAMED or not is_aligned:
+        if not op.get("cache") or unit < _STREAMED_BYTES or not is_aligned:
             self._plain(memory, offset, part.size, store=part.name)
             return
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
-        how = f"<{{alignment = {unit} : i64, nontemporal = true}}>"
+        how = f"<{{alignment = {_STREAMED_BYTES} : i64, nontemporal = true}}>"
         types = f"({vector_type(memory.dtype, part.size)}, {type_}, index) -> ()"
         self.text.do(f'"vector.store"({part.name}, {buffer}, {at}) {how} : {types}')
 

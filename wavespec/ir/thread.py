@@ -225,7 +225,7 @@ class ThreadBuilder:
             **self._cache(source),
         )
 
-    def _cache(self, memory: str) -> dict[str, str]:
+    def _cache(self, memory: str) -> dict[str, Any]:
         return {"cache": self.cached[memory]} if memory in self.cached else {}
 
     def pack(self, values: list[Value], hint: str = "packed") -> Value:

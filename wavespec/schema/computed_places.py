@@ -161,13 +161,15 @@ def _corners(join: Callable[[int, int], int]) -> Callable[[Place, Place], tuple[
 
 def _remainder(left: Place, right: Place) -> tuple[int, int]:
     if left.number is not None and right.number is not None:
-        return (left.low % right.low,) * 2
+        rest = left.low % right.low
+        return rest, rest
     return 0, min(left.high, right.high - 1) if left.low >= 0 else right.high - 1
 
 
 def _xor(left: Place, right: Place) -> tuple[int, int]:
     if left.number is not None and right.number is not None:
-        return (left.low ^ right.low,) * 2
+        bits = left.low ^ right.low
+        return bits, bits
     if min(left.low, right.low) < 0:
         return -2 * LARGEST, 2 * LARGEST
     return 0, (1 << max(left.high, right.high).bit_length()) - 1
