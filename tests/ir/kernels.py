@@ -77,7 +77,7 @@ def tile_kernel() -> Kernel:
     memories = (
         Memory("a", F16, ("M", "K"), (M, K), "global", "input", staged=True),
         Memory("b", F16, ("N", "K"), (N, K), "global", "input"),
-        Memory("c", F32, ("M", "N"), (M, N + SHIFT * 2), "global", "output", streamed=True),
+        Memory("c", F32, ("M", "N"), (M, N + SHIFT * 2), "global", "output"),
         Memory("scalar", F32, (), (), "global", "input"),
     )
     plan = Distribution(

@@ -18,14 +18,14 @@ from wavespec.runtime.kernel import Kernel
 from wavespec.runtime.tensor_strides import laid_out
 from wavespec.schema import KernelSpec
 from wavespec.schema.old_values import Observed, order_dependent
-from wavespec.schema.resolve import strides_of, with_named_strides
+from wavespec.schema.resolve import may_flush, strides_of, with_named_strides
 from wavespec.schema.resolved import computation_of
 from wavespec.sim.packed import unpacked
 from wavespec.sim.reference import explain, results
 from wavespec.tune.bench import as_list, cpu_seconds, gpu_seconds
 from wavespec.tune.declared_inputs import held_by_inputs
 from wavespec.tune.held_numbers import ANYTHING, draw
-from wavespec.tune.judge import Accuracy, accuracy_of
+from wavespec.tune.judge import Accuracy, accuracy_of, nearer
 
 _WARM_UP = 3
 _ROUNDS = 3
@@ -129,12 +129,17 @@ def accuracy(
     """How far what a kernel has `written` is from the truth, and how far torch is; and why that may show nothing.
 
     Where results depend on the order of elements, the truth is what follows from what the kernel found, in outputs of
-    an `Observed` spec; what no order finds is infinitely far from it.
+    an `Observed` spec; what no order finds is infinitely far from it. Where numbers may be flushed, each element is
+    compared with what it is nearer to: the truth, or that in which they are 0.
     """
     observed, outputs = Observed(spec, found_in), elements_of(spec, written)
     context = explain(observed, inputs, outputs, scalars)
     exact = as_list(results(context))
     rounded = as_list(results(explain(observed, inputs, outputs, scalars, compute=None)))
+    if may_flush(spec):
+        flushed = as_list(results(explain(observed, inputs, outputs, scalars, flushes=True)))
+        theirs = as_list(results(explain(observed, inputs, outputs, scalars, compute=None, flushes=True)))
+        exact, rounded = nearer(outputs, (exact, rounded), (flushed, theirs))
     unknown = frozenset[str]() if found_in else order_dependent(spec)
     hidden = unknown.union(name for names in found_in.values() for name in names)
     doubts = [Doubt(text) for text in context.impossible]

@@ -67,6 +67,12 @@ Simulate = Annotated[
         "--simulate", help="Run in the simulator of lanes, which reports races and accesses out of bounds; no times."
     ),
 ]
+CheckBounds = Annotated[
+    bool,
+    typer.Option(
+        "--check-bounds", help="Tell which accesses go outside of their tensors, by a kernel that looks at every place."
+    ),
+]
 Break = Annotated[
     str,
     typer.Option(
@@ -110,6 +116,7 @@ def run(
     repeats: Repeats = 10,
     debug: Debug = None,
     strided: Strided = None,
+    check_bounds: CheckBounds = False,
     simulate: Simulate = False,
     break_: Break = "",
     step: Step = 0,
@@ -130,7 +137,9 @@ def run(
 
         at = BreakAt(break_, step, workgroup, wave, lane) if break_ else None
         for one in asked:
-            rows = simulated(one, target, seed, at, is_asked=bool(dim or input), is_printed=not json)
+            rows = simulated(
+                one, target, seed, at, is_asked=bool(dim or input), is_printed=not json, are_checked=check_bounds
+            )
             found.append((one.spec.name, rows))
         finish(found, target, json)
         return
@@ -141,7 +150,7 @@ def run(
         kernel, device = _built(one.label, one.spec, target)
         watched = _watching(one.label, one.spec, target)
         shown = _with_debug(one.label, one.spec, debug or [], target, watched)
-        looked_at = _with_assertions(one.label, one.spec, target)
+        looked_at = _looking(one.label, one.spec, target, check_bounds)
         rows: list[dict[str, Any]] = []
         for sizes in one.sizes:
             with progress(f"running {one.spec.name} with {sizes_in_words(sizes)}"):
@@ -150,6 +159,7 @@ def run(
                 )
             failed = _failed(looked_at, one, sizes, seed, device) if looked_at is not None else []
             row |= with_failures(row, failed) if looked_at is not None else {}
+            row |= {"bounds": looked_at.watching.summary(failed)} if looked_at is not None and check_bounds else {}
             rows.append(row)
             if not json:
                 print_diagnostics(failed)
@@ -282,24 +292,33 @@ def _with_debug(label: str, spec: KernelSpec, names: list[str], target: str, wat
     return Watched(Observed(whole, outputs), _built(label, whole, target)[0])
 
 
-def _with_assertions(label: str, spec: KernelSpec, target: str) -> LookedAt | None:
-    """The kernel that tells where assertions fail; none where there are none."""
-    from wavespec.cli.asserted import LookedAt
-    from wavespec.schema.assertions import with_assertions
+def _looking(label: str, spec: KernelSpec, target: str, check_bounds: bool) -> LookedAt | None:
+    """The kernel that tells where assertions fail, and accesses are outside; none where there is nothing to tell."""
+    from wavespec.cli.asserted import LookedAt, watching
 
-    asserted = with_assertions(spec)
-    return LookedAt(asserted, _built(label, asserted.spec, target)[0]) if asserted.outputs else None
+    looking = watching(spec, are_checked=check_bounds)
+    try:
+        kernel = _built(label, looking.spec, target)[0] if looking.further else None
+    except WavespecError as error:
+        if not looking.checked.outputs or all(one.code != "too-much-code" for one in error.diagnostics):
+            raise
+        looking = watching(spec, are_checked=True, of_data_alone=True)
+        kernel = _built(label, looking.spec, target)[0] if looking.further else None
+    return LookedAt(looking, kernel) if looking.further or check_bounds else None
 
 
 def _failed(looked_at: LookedAt, one: Run, sizes: dict[str, int], seed: int, device: str) -> list[Diagnostic]:
-    """The assertions that fail for the inputs of a run."""
+    """What does not hold for the inputs of a run."""
     from wavespec.cli.asserted import failures
     from wavespec.cli.measure import elements_of, random_inputs
     from wavespec.runtime.tensor_strides import copied
 
-    (asserted, kernel), scalars = looked_at, one.scalars
-    inputs = random_inputs(asserted.spec, sizes, seed, device, scalars, one.given)
-    return failures(asserted, elements_of(asserted.spec, kernel(*map(copied, inputs), **scalars)))
+    (looking, kernel), scalars = looked_at, one.scalars
+    if kernel is None:
+        return failures(looking, None, sizes)
+    inputs = random_inputs(looking.spec, sizes, seed, device, scalars, one.given)
+    results = elements_of(looking.spec, kernel(*map(copied, inputs), **scalars))
+    return failures(looking, results, sizes)
 
 
 def _debugged(

@@ -68,6 +68,8 @@ def print_run(name: str, target: str, row: dict[str, Any]) -> None:
     ratio = "not finite" if row["error_ratio"] is None else f"{row['error_ratio']:.2f} x torch's"
     error = "not finite" if row["error"] is None else f"{row['error']:.3g}"
     print_doubts(row)
+    if "bounds" in row:
+        print(f"  places         {_bounds_in_words(**row['bounds'])}")
     if row["case"]:
         print(f"  case           {', '.join(row['case'])}")
     print(f"  largest error  {error}, {ratio} {row['torch_error']:.3g} (allowed: {ALLOWED_RATIO:g} x)")
@@ -81,10 +83,17 @@ def print_run(name: str, target: str, row: dict[str, Any]) -> None:
 
 
 def with_failures(row: Mapping[str, Any], failed: Sequence[Diagnostic]) -> dict[str, Any]:
-    """What of a row is another one with the assertions that fail."""
+    """What of a row is another one with the assertions that fail, and with places outside of their tensors."""
     said: dict[str, Any] = {"assertions": [to_json(one) for one in failed]}
     is_right = row["verdict"] in ("ok", "shows little")
-    return said | ({"ok": False, "verdict": "FAILED" if is_right else row["verdict"]} if failed else {})
+    if not any(one.is_error for one in failed):
+        return said
+    return said | {"ok": False, "verdict": "FAILED" if is_right else row["verdict"]}
+
+
+def _bounds_in_words(checked: int, outside: int, unchecked: int) -> str:
+    left = f", {unchecked} not checked" if unchecked else ""
+    return f"{checked} checked, {outside} of them outside{left}"
 
 
 def verdict_of(found: Accuracy, doubts: list[Doubt]) -> str:

@@ -19,6 +19,9 @@ from wavespec.ir.thread_ops import ACCUMULATE, ATOMIC, LOAD, STORE
 
 _ZERO_ACCESSES = 4
 """Accesses side by side that may read zeros together."""
+# Where a tensor begins, as `runtime/cpu_launcher.py` sees to: LLVM makes several of wider stores that pass the caches by,
+# which are as fast, and that of one at another place would be a fault.
+_STREAMED_BYTES = 16
 _LOCAL = "#iree_codegen.workgroup_local"
 
 
@@ -85,7 +88,7 @@ class CpuMemory(Emitter):
             return
         (value,), offset = op.operands, self.function.buffered(op, memory)
         for part in self.function.parts(value, self.lanes.native_sizes(memory.dtype, value.vector.elements)):
-            self._store_whole(memory, offset, part)
+            self._store_whole(op, memory, offset, part)
             offset = offset + part.size
 
     def emit_prefetch(self, op: Op) -> None:
@@ -153,7 +156,7 @@ class CpuMemory(Emitter):
             return self._masked(memory, offset, size, op["mask"], op["valid"], store=value)
         if not value:
             return self._plain(memory, offset, size)
-        self._store_whole(memory, offset, Part(value, size))
+        self._store_whole(op, memory, offset, Part(value, size))
         return ""
 
     def _may_read_zeros(self, op: Op) -> bool:
@@ -258,15 +261,17 @@ class CpuMemory(Emitter):
         self.text.do(f"{kind}.store {store}, {buffer}[{at}] : {types}")
         return ""
 
-    def _store_whole(self, memory: Memory, offset: Expr, part: Part) -> None:
-        """A store without bound checks: past the caches where that is asked for, and a vector register is whole and
+    def _store_whole(self, op: Op, memory: Memory, offset: Expr, part: Part) -> None:
+        """A store without bound checks: past the caches where that is asked for, and it is a whole register and
         aligned."""
-        unit = self.machine.vector_bytes
-        if not memory.streamed or part.size * memory.dtype.bytes % unit or offset.divisor * memory.dtype.bytes % unit:
+        bytes_ = part.size * memory.dtype.bytes
+        unit = min(self.machine.vector_bytes, bytes_)
+        is_aligned = bytes_ % unit == 0 and offset.divisor * memory.dtype.bytes % unit == 0
+        if not op.get("cache") or unit < _STREAMED_BYTES or not is_aligned:
             self._plain(memory, offset, part.size, store=part.name)
             return
         (buffer, type_), at = self.buffers[memory.name], self.indices.index(offset)
-        how = f"<{{alignment = {unit} : i64, nontemporal = true}}>"
+        how = f"<{{alignment = {_STREAMED_BYTES} : i64, nontemporal = true}}>"
         types = f"({vector_type(memory.dtype, part.size)}, {type_}, index) -> ()"
         self.text.do(f'"vector.store"({part.name}, {buffer}, {at}) {how} : {types}')
 

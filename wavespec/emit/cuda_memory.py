@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.registers import Part, mlir_type, vector_type
 from wavespec.emit.store_runs import Forms
+from wavespec.emit.streamed_accesses import load_streamed, store_streamed
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
 
@@ -96,6 +97,9 @@ class CudaMemory(Emitter):
         if op.get("rank") is not None:
             rank = self.text.constant(op["rank"], "i32")
             pointer, space = self.text.op(f"nvvm.mapa {pointer}, {rank} : !llvm.ptr<3> -> !llvm.ptr<7>"), 7
+        if op.get("cache"):
+            size, is_read_only = op.result.vector.elements, memory.role == "input"
+            return load_streamed(self.text, pointer, memory.dtype, size, is_read_only=is_read_only)
         align = op.result.vector.elements * memory.dtype.bytes
         attributes = f"alignment = {align} : i64, ordering = 0 : i64"
         return self.text.op(f'"llvm.load"({pointer}) <{{{attributes}}}> : (!llvm.ptr<{space}>) -> {type_}')
@@ -104,10 +108,13 @@ class CudaMemory(Emitter):
         memory, (value,) = self.function.memory_of(op), op.operands
         with self.function.when(op["mask"]):
             offset = self.function.buffered(op, memory)
-            self._store_text(memory, offset, self.function.whole(value), value.vector.elements)
+            self._store_text(op, memory, offset, self.function.whole(value), value.vector.elements)
 
-    def _store_text(self, memory: Memory, offset: Expr, name: str, size: int) -> None:
+    def _store_text(self, op: Op, memory: Memory, offset: Expr, name: str, size: int) -> None:
         pointer, type_ = self.address(memory, offset), vector_type(memory.dtype, size)
+        if op.get("cache"):
+            store_streamed(self.text, pointer, name, memory.dtype, size)
+            return
         space, align = 3 if memory.space == "shared" else 1, size * memory.dtype.bytes
         attributes = f"alignment = {align} : i64, ordering = 0 : i64"
         types = f"({type_}, !llvm.ptr<{space}>) -> ()"
@@ -127,7 +134,7 @@ class CudaMemory(Emitter):
         def store(op: Op, number: int, name: str, size: int) -> None:
             inside = () if (valid := op["valid"]) is None else ((const(number), valid),)
             with self.function.when((*op["mask"], *inside)):
-                self._store_text(self.function.memory_of(op), op["offset"] + number, name, size)
+                self._store_text(op, self.function.memory_of(op), op["offset"] + number, name, size)
 
         def whole() -> None:
             for op, name, names in zip(stores, wholes, elements, strict=True):

@@ -22,6 +22,13 @@ from wavespec.runtime.scalars import words_of
 from wavespec.targets.machine import Machine
 from wavespec.targets.matrix_instruction import MatrixInstruction
 
+# LLVM makes instructions of it that flush (`.ftz`), or has the machine's mode say so; on CPUs the frame does that, and
+# LLVM computes nothing beforehand that would be another number then.
+_FLUSHED = (
+    "denormal_fpenv = #llvm.denormal_fpenv<default_output_mode = ieee, default_input_mode = ieee, "
+    "float_output_mode = preservesign, float_input_mode = preservesign>"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:
@@ -69,7 +76,7 @@ class Function:
         self.memories = {memory.name: memory for memory in self.kernel.memories}
         self.runs: dict[str, list[Run]] = {}
         """By the name of the operation that they begin with."""
-        self.attributes: list[str] = []
+        self.attributes = [_FLUSHED] if self.kernel.flushes else []
         self.shared_bytes = 0
         self.tensor_maps: list[TensorMap] = []
         self.assumptions: list[Assumption] = []

@@ -47,7 +47,7 @@ def use_cpu(function: Function) -> None:
 
 
 class CpuFrame(Emitter):
-    """Gets hold of memories, and keeps numbers below the smallest normal one.  ``buffers``: of each memory, its
+    """Gets hold of memories, and says what numbers below the smallest normal one are.  ``buffers``: of each memory, its
     ``memref`` and the type of that."""
 
     def __init__(self, function: Function, lanes: LaneOperations) -> None:
@@ -62,7 +62,7 @@ class CpuFrame(Emitter):
             "translation_info = #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
         )
         zero = self.text.constant(0, "index")
-        self.modes.keep_small_numbers()
+        self.modes.set_small_numbers(are_kept=not self.kernel.flushes)
         for number, memory in enumerate(function.tensors()):
             type_ = f"memref<?x{mlir_type(memory.dtype)}, #hal.descriptor_type<storage_buffer>>"
             read_only = " flags(ReadOnly)" if memory.role == "input" else ""
@@ -78,7 +78,9 @@ class CpuFrame(Emitter):
         workgroup_ids(function)
 
     def end(self) -> None:
-        if any(memory.streamed for memory in self.kernel.memories):  # no other store waits for streamed ones
+        if any(
+            op.is_(STORE) and op.get("cache") for op in self.kernel.walk()
+        ):  # no other store waits for streamed ones
             self.modes.order_streamed_stores()
         self.modes.give_back()
 

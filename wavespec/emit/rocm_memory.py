@@ -25,6 +25,7 @@ _BEYOND = 0x7FFFFFF0
 """Most bytes that a descriptor covers; an offset of as much is out of range: reads 0, stores nothing."""
 _WORD_BYTES = 4
 _ALIGNMENT_BYTES = 16  # of each memory of a workgroup: the widest access of a lane
+_STREAMING = 2  # nt: https://llvm.org/docs/AMDGPUUsage.html, memory model of gfx942
 _DESCRIPTOR_FLAGS = 0x27000  # raw buffer, 32-bit data format: CDNA3 ISA, buffer resource descriptor
 
 
@@ -122,7 +123,7 @@ class RocmMemory(Emitter):
         descriptor, lane, scalar = self._place(op, memory)
         raw = _raw_type(size * dtype.bytes)
         name = self.text.op(
-            f"rocdl.raw.ptr.buffer.load {descriptor}, {self._masked(op, memory, lane)}, {scalar}, 0 : {raw}"
+            f"rocdl.raw.ptr.buffer.load {descriptor}, {self._masked(op, memory, lane)}, {scalar}, {_cache(op)} : {raw}"
         )
         if (valid := op["valid"]) is not None:
             name = self._zeroed(name, valid, size, dtype)
@@ -208,7 +209,7 @@ class RocmMemory(Emitter):
                 place = self.text.op(
                     f"arith.addi {place}, {self.text.constant(offset * memory.dtype.bytes, 'i32')} : i32"
                 )
-            self.text.do(f"rocdl.raw.ptr.buffer.store {data}, {descriptor}, {place}, {scalar}, 0 : {raw}")
+            self.text.do(f"rocdl.raw.ptr.buffer.store {data}, {descriptor}, {place}, {scalar}, {_cache(op)} : {raw}")
             offset += part.size
 
     def emit_copy_async(self, op: Op) -> None:
@@ -225,8 +226,9 @@ class RocmMemory(Emitter):
         )
         size, zero = self.text.constant(op["elements"] * memory.dtype.bytes, "i32"), self.text.constant(0, "i32")
         types = f"(!llvm.ptr<8>, {pointer}, i32, i32, i32, i32) -> ()"
+        how = f"<{{aux = {_STREAMING} : i32}}> " if op.get("cache") else ""
         operands = f"{descriptor}, {to}, {size}, {place}, {scalar}, {zero}"
-        self.text.do(f'"rocdl.raw.ptr.buffer.load.async.lds"({operands}) : {types}')
+        self.text.do(f'"rocdl.raw.ptr.buffer.load.async.lds"({operands}) {how}: {types}')
 
     def _shared_pointer(self, memory: Memory) -> str:
         """The start of a shared memory, made outside of all loops."""
@@ -337,6 +339,11 @@ class RocmMemory(Emitter):
         if before.startswith("vector") and after.startswith("vector"):
             return self.text.op(f"vector.bitcast {name} : {before} to {after}")
         return self.text.op(f"llvm.bitcast {name} : {before} to {after}")
+
+
+def _cache(op: Op) -> int:
+    """The bits of a buffer access that say how caches take it."""
+    return _STREAMING if op.get("cache") else 0
 
 
 def _lds_type(memory: Memory) -> str:

@@ -12,6 +12,7 @@ Text = Literal[
     "a_memory",
     "b_major",
     "b_memory",
+    "cache",
     "combine",
     "dim",
     "function",

@@ -35,7 +35,7 @@ class Memory:
     ``global``: a tensor argument, row-major, ``shape`` in elements.  ``shared``: a tile staged by one workgroup,
     ``shape`` constant, placed by ``arrangement``, ``buffers`` copies of it.  ``private``: scratch of one workgroup.
     ``staged``: of a tensor, whether its tiles go through shared memory; of shared memory, whether it holds such tiles.
-    ``mapped``: an index mapping says which elements a workgroup accesses.  ``streamed``: stores may pass the caches by.
+    ``mapped``: an index mapping says which elements a workgroup accesses.
     ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``packed``: shared memory in which small elements share bytes, as they do in tensors.
     ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
@@ -52,7 +52,6 @@ class Memory:
     buffers: int = 1
     staged: bool = False
     mapped: bool = False
-    streamed: bool = False
     zeroed: bool = False
     arrivals: int = 0
     packed: bool = False
@@ -230,6 +229,7 @@ class Kernel:
     each other's shared memory; symbol ``rank`` tells them apart.  ``sizes``: of dims that no tensor has.  ``notes``:
     what passes have to say about their choices.  ``present``: dims that have an element wherever a workgroup runs.
     ``scalars``: numbers that a call passes, in order; each is a symbol, one of floating point by its bits.
+    ``flushes``: numbers of f32 below the smallest normal one may count as 0.
     """
 
     name: str
@@ -249,6 +249,7 @@ class Kernel:
     joined: tuple[int, ...] = ()
     present: tuple[str, ...] = ()
     scalars: tuple[tuple[str, DType], ...] = ()
+    flushes: bool = False
     # Passes walk over it a few times each, and most leave it as it is.
     _all: tuple[Op, ...] | None = field(default=None, init=False, repr=False, compare=False)
 

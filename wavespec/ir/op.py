@@ -193,6 +193,10 @@ class Op:
         """The same operation with some attributes set."""
         return replace(self, attributes=attribute_pairs({**dict(self.attributes), **attributes}))
 
+    def without(self, *keys: str) -> Op:
+        """The same operation without some attributes."""
+        return replace(self, attributes=tuple(pair for pair in self.attributes if pair[0] not in keys))
+
     def expressions(self) -> list[Expr]:
         """Every index expression among the attributes, not those of operations inside."""
         found: list[Expr] = []

@@ -61,6 +61,7 @@ class _KernelReader(ExprReader):
         present = self.each("present", lambda: self.take("name"))
         sizes = self.each("size", lambda: (self.take("name"), self.bracketed()))
         scalars = self.each("scalar", lambda: (self.take("name"), self.dtype()))
+        flushes = self.accept("flushes")
         notes = self.each("note", self.attribute)
         memories = self.each("memory", self.memory)
         self.expect("{")
@@ -86,6 +87,7 @@ class _KernelReader(ExprReader):
             tuple(axis for axis, (_, is_joined) in enumerate(axes) if is_joined),
             present,
             scalars,
+            flushes,
         )
 
     def each(self, word: str, rule: Callable[[], T]) -> tuple[T, ...]:
@@ -173,9 +175,7 @@ class _KernelReader(ExprReader):
             self.accept(",")
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
-        staged, mapped, streamed, zeroed, packed = (
-            self.accept(mark) for mark in ("staged", "mapped", "streamed", "zeroed", "packed")
-        )
+        staged, mapped, zeroed, packed = (self.accept(mark) for mark in ("staged", "mapped", "zeroed", "packed"))
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
@@ -197,7 +197,6 @@ class _KernelReader(ExprReader):
             buffers,
             staged,
             mapped,
-            streamed,
             zeroed,
             arrivals,
             packed,

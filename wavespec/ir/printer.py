@@ -23,6 +23,7 @@ def print_kernel(kernel: Kernel) -> str:
     lines += [f"present {name_text(dim)}" for dim in kernel.present]
     lines += [f"size {name_text(dim)} [{size}]" for dim, size in kernel.sizes]
     lines += [f"scalar {name} {dtype}" for name, dtype in kernel.scalars]
+    lines += ["flushes"] if kernel.flushes else []
     lines += [f"note {attribute_text(note)}" for note in kernel.notes]
     lines += [_memory_text(memory) for memory in kernel.memories]
     lines.append("{")
@@ -82,8 +83,6 @@ def _memory_text(memory: Memory) -> str:
         text += " staged"
     if memory.mapped:
         text += " mapped"
-    if memory.streamed:
-        text += " streamed"
     if memory.zeroed:
         text += " zeroed"
     if memory.packed:

@@ -41,13 +41,15 @@ class ThreadBuilder:
         self.fresh, self.counted = fresh, counted
         self.span: Span | None = None
         self.node = ""
+        self.cached: Mapping[str, str] = {}
+        """Tensors that are accessed as the operation that is lowered says, and its `cache`."""
         self._packed: dict[str, tuple[Value, ...]] = {}
         self._constants: dict[tuple[float, float, DType, int], Value] = {}
 
     def nested(self) -> ThreadBuilder:
         """A builder for the body of a loop, sharing names and span."""
         inner = ThreadBuilder(self.fresh, self.counted)
-        inner.span, inner.node = self.span, self.node
+        inner.span, inner.node, inner.cached = self.span, self.node, self.cached
         inner._packed = self._packed
         inner._constants = dict(self._constants)
         return inner
@@ -92,6 +94,7 @@ class ThreadBuilder:
         result = self.value(hint, dtype, elements)
         place: dict[str, Any] = {} if rank is None else {"rank": rank}
         place |= {"around": True} if around else {}
+        place |= self._cache(memory)
         self.add(
             "load",
             (),
@@ -123,6 +126,7 @@ class ThreadBuilder:
         mapped: bool = False,
     ) -> None:
         said: dict[str, Any] = {"mapped": True} if mapped else {}
+        said |= self._cache(memory)
         self.add(
             "store",
             (value,),
@@ -218,7 +222,11 @@ class ThreadBuilder:
             buffer=as_expr(buffer),
             mask=mask,
             valid=valid,
+            **self._cache(source),
         )
+
+    def _cache(self, memory: str) -> dict[str, Any]:
+        return {"cache": self.cached[memory]} if memory in self.cached else {}
 
     def pack(self, values: list[Value], hint: str = "packed") -> Value:
         if len(values) == 1:

@@ -119,6 +119,7 @@ MMA: Final = _declare(
 _PLACE: Final[Mapping[str, Kind | Attribute]] = {"memory": Kind.MEMORY, "offset": Kind.EXPRESSION}
 _ACCESS: Final[Mapping[str, Kind | Attribute]] = {**_PLACE, "buffer": Kind.EXPRESSION}
 _GUARDED: Final[Mapping[str, Kind | Attribute]] = {**_ACCESS, "mask": Kind.MASK, "valid": Kind.EXTENT}
+_CACHE = Attribute(Kind.TEXT, absent="as the machine does by itself")
 
 LOAD: Final = _declare(
     "load",
@@ -127,16 +128,17 @@ LOAD: Final = _declare(
     "read, and are anything",
     Trait.READS_MEMORY,
     results=1,
-    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one"), "around": _FALSE},
+    attributes={**_GUARDED, "rank": Attribute(Kind.INTEGER, absent="this one"), "around": _FALSE, "cache": _CACHE},
 )
 STORE: Final = _declare(
     "store",
     "T x n ->",
-    "`mapped`: a mapping of a spec says the place, so that several elements may have one",
+    "`mapped`: a mapping of a spec says the place, so that several elements may have one; `cache`: `streaming`, what "
+    "is accessed is not accessed again soon, and need not stay in caches",
     Trait.WRITES_MEMORY,
     Trait.FILLS,
     operands=1,
-    attributes={**_GUARDED, "mapped": _FALSE},
+    attributes={**_GUARDED, "mapped": _FALSE, "cache": _CACHE},
 )
 ACCUMULATE: Final = _declare(
     "accumulate",
@@ -207,7 +209,13 @@ COPY_ASYNC: Final = _declare(
     "`elements` from global to shared memory, zero-filled where masked off; complete after the async_wait that "
     "covers its group",
     Trait.FILLS,
-    attributes={**_GUARDED, "source": Kind.MEMORY, "source_offset": Kind.EXPRESSION, "elements": Kind.INTEGER},
+    attributes={
+        **_GUARDED,
+        "source": Kind.MEMORY,
+        "source_offset": Kind.EXPRESSION,
+        "elements": Kind.INTEGER,
+        "cache": _CACHE,
+    },
 )
 ASYNC_COMMIT: Final = _declare("async_commit", "->", "closes a group of copies")
 ASYNC_WAIT: Final = _declare(

@@ -41,6 +41,8 @@ _MAPPED: Final[Mapping[str, Kind | Attribute]] = {
 }
 """Of accesses to a tensor, which may have a mapping."""
 _AROUND = Attribute(Kind.FLAG, absent="false", set_by="shift-rows")
+_CACHE = Attribute(Kind.TEXT, absent="as the machine does by itself")
+"""Of accesses to a tensor: `streaming`, it is not accessed again soon, and need not stay in caches."""
 
 REGISTER: Final = _declare(
     "register", "-> tile", "`value` in every element", Trait.PURE, results=1, attributes={"value": Kind.NUMBER}
@@ -126,6 +128,7 @@ READ: Final = _declare(
         "direct": Attribute(Kind.FLAG, absent="false", set_by="separate-operands"),
         "clamped": Attribute(Kind.NAMES, absent="none"),
         "around": _AROUND,
+        "cache": _CACHE,
         "bias": _BIAS,
     },
 )
@@ -147,6 +150,7 @@ WRITE: Final = _declare(
         "expected": Attribute(Kind.FLAG, absent="false"),
         "staged": Attribute(Kind.NAMES, absent="none", set_by="promote-shared"),
         "around": _AROUND,
+        "cache": _CACHE,
     },
 )
 COPY: Final = _declare(
@@ -162,6 +166,7 @@ COPY: Final = _declare(
         "origin": Kind.PLACES,
         **_MAPPED,
         "clamped": Attribute(Kind.NAMES, absent="none"),
+        "cache": _CACHE,
         "through": Attribute(Kind.TABLE, absent="no values"),
         "bias": _BIAS,
         "layout": _later(Kind.LAYOUT, "distribute-copies"),

@@ -93,7 +93,7 @@ def _kept(kernel: Kernel, first: Op, later: Op, write: Op, room: int) -> tuple[O
         if known is None or known.result.type != op.result.type:
             continue
         memory, place = kernel.memory(write["memory"]), attribute_pairs({key: write[key] for key in _PLACE})
-        if memory.streamed or _has_several_writers(kernel, memory):
+        if write.get("cache") or _has_several_writers(kernel, memory):
             memory = _private(kernel, first, known.result, room)
             if memory is None:
                 continue

@@ -228,11 +228,12 @@ class _Staging:
             raise NoMatrixStaged(source.span or op.span, source.name, dims)
         shared = self._memory(op, source, tuple((dim, extents[dim]) for dim in dims), product, fragment)
         where = {"source": source.name, "memory": shared.name, "origin": tuple(origin.items())} | _bias(fragment)
+        where |= _cache(op)
         if op.get("at"):
             where |= {"at": _place(op, kernel), "over": op["over"], "through": _through(kernel, op)}
         copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
         result = replace(value, type=replace(value.tile, dtype=shared.dtype))
-        read = replace(op, operands=(), attributes=tuple(p for p in op.attributes if p[0] not in ("at", "over")))
+        read = replace(op.without("at", "over", "cache"), operands=())
         read = replace(read.with_(memory=shared.name, origin=tuple(local.items())), results=(result,))
         if product is not None and instruction_of(product, self.machine).reads_shared:
             read = read.with_(by_unit=True)
@@ -256,9 +257,9 @@ class _Staging:
         if part is None:
             return (op.with_(direct=True),)
         shared = self._added(replace(part.shared, span=op.span), op)
-        where = {"source": op["memory"], "memory": shared.name, "origin": part.origin}
+        where = {"source": op["memory"], "memory": shared.name, "origin": part.origin} | _cache(op)
         copy = Op("copy", attributes=attribute_pairs(where), span=op.span, node=op.node)
-        return (copy, op.with_(memory=shared.name, at=part.at))
+        return (copy, op.without("cache").with_(memory=shared.name, at=part.at))
 
     def _part(
         self, op: Op, dims: tuple[str, ...], fragment: Fragment | None
@@ -310,6 +311,12 @@ class _Staging:
         shared = unlike(replace(shared, buffers=stages), self.added, elsewhere)
         self.added[shared.name], self.filled_in[shared.name] = shared, loop
         return shared
+
+
+def _cache(op: Op) -> dict[str, str]:
+    """How a tensor is accessed, of which a copy is read."""
+    cache = op.get("cache")
+    return {"cache": cache} if cache else {}
 
 
 def _filled_once(ops: Sequence[Op]) -> tuple[Op, ...]:

@@ -295,7 +295,7 @@ class _Serializer:
         first = {argument.name: zero for argument, zero in zip(body.arguments, op.operands, strict=True)}
         runs = less(op["lower"], op["upper"]) or _has_an_empty_step(op)
         onto = ((op["lower"], self.kernel.symbol(op["induction"])),) if runs else ()
-        sums = [replace(store, name=ACCUMULATE.name).with_(onto=onto) for store in stores]
+        sums = [replace(store.without("cache"), name=ACCUMULATE.name).with_(onto=onto) for store in stores]
         places = [attribute_pairs({"memory": other["memory"], "offset": other["offset"]}) for other in sums]
         announced = places if self.machine.globals.prefetch else ()
         hints = [Op("prefetch", attributes=place, span=op.span) for place in announced]

@@ -66,7 +66,6 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
             "global",
             tensor.role,
             staged=tensor.space == "shared",
-            streamed=tensor.space == "streamed",
             zeroed=name in resolved.zeroed,
             **_placement(resolved, name, sizes | named),
             span=tensor.span,
@@ -77,12 +76,13 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     placed = [place for memory in memories if memory.start is not None for place in (memory.start, *memory.strides)]
     known = [one for place in placed for one in place.walk() if one.kind == "symbol"]
     symbols = tuple(dict.fromkeys(size for size in (*own.values(), *known) if not size.is_const))
-    empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, ())
+    empty = Kernel(computation.name, "tile", resolved.target, symbols, memories, (), flushes=resolved.flushes)
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
     names, fast = fresh_names(empty), resolved.fast_math
-    context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast)
+    streamed = frozenset(name for name, tensor in computation.tensors.items() if tensor.space == "streamed")
+    context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast, streamed)
     for name, scalar in resolved.scalars.items():
         scalar_to_tile(name, scalar, context)
     for statement in computation.statements:

@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Kernel, Memory, Op
 from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.thread_ops import ASYNC_COMMIT, BULK_COPY, COPY_ASYNC
-from wavespec.ir.tile_ops import COPY
+from wavespec.ir.tile_ops import COPY, READ, WRITE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.limit_code import check_steps
 from wavespec.lower.promote_shared import check_shared
@@ -85,6 +85,7 @@ def _block(ops: tuple[Op, ...], context: ThreadContext) -> None:
     for op in ops:
         if op.is_(COPY):
             context.build.span, context.build.node = op.span, f"{op.node}.load"
+            context.build.cached = _cached(op, op["source"])
             places = places if copying else {}  # behind something else their tensor may hold other values
             loaded += _copy(op, context, places)
             copying = True
@@ -93,9 +94,15 @@ def _block(ops: tuple[Op, ...], context: ThreadContext) -> None:
             _finish_copies(loaded, context)
             copying = False
         context.build.span, context.build.node = op.span, op.node
+        context.build.cached = _cached(op, op["memory"]) if op.is_(READ, WRITE) else {}
         to_thread(op, context)
     if copying:
         _finish_copies(loaded, context)
+
+
+def _cached(op: Op, memory: str) -> dict[str, str]:
+    cache = op.get("cache")
+    return {memory: cache} if cache else {}
 
 
 def _copy(op: Op, context: ThreadContext, places: PlacesRead) -> list[Callable[[], None]]:

@@ -15,6 +15,9 @@ from wavespec.ir.thread import ThreadBuilder
 from wavespec.ir.tile_ops import MMA
 from wavespec.targets.machine import Machine
 
+SMALLEST_NORMAL = 2.0**-126
+"""Of f32."""
+
 if TYPE_CHECKING:
     import torch
 
@@ -47,13 +50,15 @@ class TileContext:
         params: Mapping[str, int],
         scalars: Mapping[str, Expr],
         fast_math: frozenset[str],
+        streamed: frozenset[str],
     ) -> None:
+        """``streamed``: outputs that a case has stored past the caches."""
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
         self.expressions, self.bounds, self.params, self.scalars = expressions, bounds, params, scalars
-        self.fast_math = fast_math
+        self.fast_math, self.streamed = fast_math, streamed
 
     def nested(self) -> TileContext:
         inner = TileContext(
@@ -66,6 +71,7 @@ class TileContext:
             self.params,
             self.scalars,
             self.fast_math,
+            self.streamed,
         )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
@@ -194,6 +200,8 @@ class ReferenceContext:
         self.sizes: dict[str, int] = {}
         self.params: dict[str, int] = {}
         self.looked_up: list[LookUp] = []
+        self.flushes = False
+        """Whether numbers of f32 below the smallest normal one count as 0."""
         self.found: Mapping[str, Found] = {}
         """By the name of an `atomic` what a call has found, where the results of that call are to be explained."""
         self.impossible: list[str] = []
@@ -239,6 +247,10 @@ class ReferenceContext:
         return holds.reshape([holds.shape[order.index(dim)] if dim in order else 1 for dim in dims])
 
     def define(self, name: str, dims: tuple[str, ...], value: torch.Tensor) -> None:
+        if self.flushes and self.types.get(name) == "f32":
+            import torch
+
+            value = torch.where(value.abs() < SMALLEST_NORMAL, value * 0, value)
         self.names[name], self.dims[name] = value, dims
 
     def output(self, name: str) -> torch.Tensor:

@@ -14,8 +14,9 @@ from wavespec.schema.ops import Read
 def to_tile(statement: Read, context: TileContext) -> None:
     shape, dtype = context.tensors[statement.tensor]
     value = context.tile(statement.name, shape if statement.dims is None else statement.dims, dtype)
-    values, places = mapped(statement, context, shape, value.tile.dims)
-    context.add("read", values, (value,), statement.span, node=statement.name, memory=statement.tensor, **places)
+    values, how = mapped(statement, context, shape, value.tile.dims)
+    how |= {"cache": statement.cache} if statement.cache else {}
+    context.add("read", values, (value,), statement.span, node=statement.name, memory=statement.tensor, **how)
     context.names[statement.name] = value
 
 

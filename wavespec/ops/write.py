@@ -27,6 +27,8 @@ def to_tile(statement: Write, context: TileContext) -> None:
     shape, _ = context.tensors[statement.to]
     values, places = mapped(statement, context, shape, value.tile.dims)
     how: dict[str, Any] = {"combine": statement.combine} if statement.combine else {}
+    if statement.cache or statement.to in context.streamed:
+        how["cache"] = "streaming"
     context.add("write", (value, *values), (), statement.span, memory=statement.to, **places, **how)
 
 

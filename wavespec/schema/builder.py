@@ -135,13 +135,15 @@ class KernelBuilder(GraphBuilder):
         mma: str | None = None,
         vector: Mapping[str, Symbol | int] | None = None,
         fast_math: Sequence[str] = (),
+        denormals: str | None = None,
     ) -> None:
         """Features of the machine; `vector`: neighbours along dims that each lane takes together; `fast_math`:
-        functions that may be approximate."""
+        functions that may be approximate; `denormals`: whether to `"keep"` numbers below the smallest normal one, or
+        to `"flush"` them."""
         vectors = {dim: as_symbol(count).expression for dim, count in (vector or {}).items()}
         chosen = {} if mma is None else {"mma": mma}
         fast = {"fast_math": tuple(fast_math)} if fast_math else {}
-        self._constrain("hardware", settings={**chosen, "vector": vectors, **fast})
+        self._constrain("hardware", settings={**chosen, "vector": vectors, **fast, "denormals": denormals})
 
     def assume(self, condition: Symbol) -> None:
         self._constrain("assume", condition=condition.expression)

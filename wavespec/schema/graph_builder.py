@@ -26,11 +26,17 @@ class GraphBuilder:
         return self._op("register", name, shape=tuple(map(str, shape)), dtype=dtype, value=value)
 
     def read(
-        self, name: str, tensor: Value, dims: Sequence[Symbol | str] | None = None, at: IndexMap | None = None
+        self,
+        name: str,
+        tensor: Value,
+        dims: Sequence[Symbol | str] | None = None,
+        at: IndexMap | None = None,
+        cache: str | None = None,
     ) -> Value:
-        """`at`: dim of the tensor: index, as in YAML; `size(M)` is the size of a dim."""
+        """`at`: dim of the tensor: index, as in YAML; `size(M)` is the size of a dim. `cache`: `"streaming"` of what is
+        not read again soon."""
         shape = {} if dims is None else {"dims": tuple(map(str, dims))}
-        return self._op("read", name, tensor=str(tensor), **shape, at=_index_map(at))
+        return self._op("read", name, tensor=str(tensor), **shape, at=_index_map(at), cache=cache)
 
     def take(
         self, name: str, value: Value, dims: Sequence[Symbol | str] | None = None, at: IndexMap | None = None
@@ -176,9 +182,17 @@ class GraphBuilder:
         how = {"dim": str(dim), "k": str(k), "dtype": dtype, "largest": largest}
         return self._op("topk", name, value=str(value), **how, **fields, **start), Value(indices)
 
-    def write(self, value: Value, to: Value, at: IndexMap | None = None, combine: str | None = None) -> None:
+    def write(
+        self,
+        value: Value,
+        to: Value,
+        at: IndexMap | None = None,
+        combine: str | None = None,
+        cache: str | None = None,
+    ) -> None:
+        """`cache`: `"streaming"` of what is not read soon."""
         where = {"value": str(value), "to": str(to), "at": _index_map(at)}
-        self._bodies[-1].append({"op": "write", **where, "combine": combine})
+        self._bodies[-1].append({"op": "write", **where, "combine": combine, "cache": cache})
 
     def atomic(
         self,

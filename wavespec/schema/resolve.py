@@ -393,6 +393,15 @@ def _tensor(tensor: Tensor, override: Override, name: str) -> Tensor:
     return moved
 
 
+def may_flush(spec: KernelSpec) -> bool:
+    """Whether the kernel of some case may take numbers of f32 below the smallest normal one for 0."""
+    overrides = [over for one in spec.targets.values() for over in (one, *one.cases)]
+    settings = [one.settings for one in spec.constraints if isinstance(one, Hardware)]
+    settings += [over.hardware for over in overrides if over.hardware is not None]
+    more = (one.settings for over in overrides for one in over.constraints or () if isinstance(one, Hardware))
+    return any(one.denormals == "flush" for one in (*settings, *more))
+
+
 def _constraints(spec: KernelSpec, override: Override) -> tuple[AnyConstraint, ...]:
     constraints = spec.constraints if override.constraints is None else override.constraints
     if override.hardware is None:

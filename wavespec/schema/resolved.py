@@ -118,6 +118,7 @@ class ResolvedKernel:
     waves: tuple[Tiles, ...]
     vectors: tuple[Tiles, ...]
     fast_math: frozenset[str]
+    flushes: bool
     """Functions that may be approximate."""
     instruction: str
     instruction_span: Span | None
@@ -192,6 +193,7 @@ def resolve(spec: KernelSpec, target: str) -> ResolvedKernel:
             for dim, count in hardware.vector.items()
         ),
         fast_math=frozenset(hardware.fast_math),
+        flushes=hardware.denormals == "flush",
         instruction=hardware.mma or "auto",
         instruction_span=hardware.span_of("mma"),
         schedule=plain.schedule or Schedule(),

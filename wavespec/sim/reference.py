@@ -53,12 +53,15 @@ def explain(
     written: Sequence[Tensor],
     scalars: Mapping[str, bool | int | float],
     compute: torch.dtype | None = torch.float64,
+    *,
+    flushes: bool = False,
 ) -> ReferenceContext:
     """Like `interpret`, with the order of elements that a call has found, where the graph has `atomic`.
 
     Args:
         observed: a spec with outputs for what is found.
         written: the results of its call, in the order of `reference`.
+        flushes: whether numbers of f32 below the smallest normal one count as 0.
 
     Returns:
         Everything that came up; ``impossible`` says what no order of elements finds.
@@ -66,7 +69,7 @@ def explain(
     spec, outputs = observed
     by_name = dict(zip(computation_of(spec).written, written, strict=True))
     found = {name: Found(*(by_name[output] for output in of)) for name, of in outputs.items()}
-    return _interpret(spec, inputs, compute, scalars, found)
+    return _interpret(spec, inputs, compute, scalars, found, flushes=flushes)
 
 
 def _interpret(
@@ -75,6 +78,8 @@ def _interpret(
     compute: torch.dtype | None,
     scalars: Mapping[str, bool | int | float],
     found: Mapping[str, Found],
+    *,
+    flushes: bool = False,
 ) -> ReferenceContext:
     computation = computation_of(spec)
     names = [name for name, tensor in spec.tensors.items() if tensor.role != "output"]
@@ -82,7 +87,7 @@ def _interpret(
         raise ValueError(f"{spec.name} takes {len(names)} inputs ({', '.join(names)}), not {len(inputs)}.")
     tensors = {name: unpacked(tensor, spec.tensors[name].dtype) for name, tensor in zip(names, inputs, strict=True)}
     context = ReferenceContext(computation, tensors, compute, reference_of)
-    context.found = found
+    context.found, context.flushes = found, flushes
     context.sizes = {name: dim.value for name, dim in spec.dims.items() if dim.value is not None}
     for name, value in context.tensors.items():
         for dim, size in zip(spec.tensors[name].shape, value.shape, strict=True):

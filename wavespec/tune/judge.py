@@ -80,6 +80,21 @@ def _element(name: str, errors: Tensor, output: Tensor, truth: Tensor) -> Elemen
     return Element(name, index, output[index].item(), truth[index].item())
 
 
+def nearer(
+    outputs: Sequence[Tensor],
+    first: tuple[Sequence[Tensor], Sequence[Tensor]],
+    other: tuple[Sequence[Tensor], Sequence[Tensor]],
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Of two truths, each with torch's results for it, for each element that which it is nearer to."""
+    exact, rounded = list[Tensor](), list[Tensor]()
+    for output, *each in zip(outputs, *first, *other, strict=True):
+        truth, theirs, other_truth, others = each
+        is_nearer = _errors(output, other_truth) < _errors(output, truth)
+        exact.append(torch.where(is_nearer, other_truth, truth))
+        rounded.append(torch.where(is_nearer, others, theirs))
+    return exact, rounded
+
+
 def _errors(actual: Tensor, truth: Tensor) -> Tensor:
     """Absolute, of each element; infinite where just one of both is not a number, or they are different infinities."""
     actual, truth = actual.to(torch.float64), truth.to(torch.float64)

@@ -16,7 +16,7 @@ from wavespec.schema.language.errors import ANY_NAME
 from wavespec.schema.language.expressions import Expression
 from wavespec.schema.language.models import KernelSpec, Tensor
 from wavespec.schema.language.scalars import Scalar
-from wavespec.schema.ops import AnyOp, Branch, Formula, Iterate, Structured, walk
+from wavespec.schema.ops import AnyOp, Branch, Formula, Iterate, Read, Structured, Take, Written, walk
 from wavespec.schema.ops.base import Op, ValueOp, ValueType
 from wavespec.schema.ops.mapping import index_names
 from wavespec.schema.resolve import UndefinedName, names_of_calls, resolve_params
@@ -82,6 +82,19 @@ def plain_graph(spec: KernelSpec) -> tuple[tuple[AnyOp, ...], dict[str, ValueTyp
     return tuple(scope.plain(spec.graph)), scope.types
 
 
+def types_at_accesses(spec: KernelSpec) -> dict[int, dict[str, ValueType]]:
+    """Of each access of a checked spec that has a mapping, by its `id`, the types of the values that stand in its
+    places, and of what it reads or writes under the empty name: names mean something else in another loop.
+
+    Raises:
+        WavespecError: as `plain_graph`.
+    """
+    scope = _GraphScope(spec, frozenset(), is_whole=True)
+    scope.run(spec.graph)
+    raise_all(scope.errors)
+    return scope.of_accesses
+
+
 def check_graph(spec: KernelSpec, broken: frozenset[str], *, is_whole: bool) -> list[WavespecError]:
     scope = _GraphScope(spec, broken, is_whole)
     scope.run(spec.graph)
@@ -144,6 +157,7 @@ class _GraphScope:
         self.errors: list[WavespecError] = []
         self.types: dict[str, ValueType] = {name: ValueType((), one.dtype) for name, one in spec.scalars.items()}
         self.expanded: dict[int, tuple[Op, ...]] = {}
+        self.of_accesses: dict[int, dict[str, ValueType]] = {}
         made = (name for op in walk(spec.graph) for name in _results(op).values())
         self.taken = {*spec.dims, *spec.params, *spec.tensors, *spec.scalars, *made}
         self.params: dict[str, int] | None = None
@@ -159,6 +173,8 @@ class _GraphScope:
             found = len(self.errors)
             result = op.infer(self)
             self.around.pop()
+            if isinstance(op, Read | Take | Written) and op.at:
+                self._see_access(op, result)
             if not isinstance(op, Structured) and any(one.severity == "error" for one in self.errors[found:]):
                 self.errors[found:] = _of_one_operand(self.errors[found:])
                 result = None  # a guess would not fit what the next statements make of it
@@ -173,6 +189,11 @@ class _GraphScope:
                     frame.defined.setdefault(name, None)  # a further result of what has a mistake
                 if not op.is_value:
                     self.loop_names.add(op.name)
+
+    def _see_access(self, op: Read | Take | Written, result: ValueType | None) -> None:
+        known = {name: self.type_of(name) for place in op.at.values() for name in index_names(place)}
+        known[""] = self.type_of(op.value) if isinstance(op, Written) else result
+        self.of_accesses[id(op)] = {name: type_ for name, type_ in known.items() if type_ is not None}
 
     def value(self, op: Op, *path: str | int) -> ValueType | None:
         reference = str(_field(op, path))

@@ -105,6 +105,9 @@ class HardwareSettings(SpecModel):
     fast_math: Annotated[tuple[Literal["tanh"], ...], Field(exclude_if=lambda value: not value)] = ()
     """Functions that may be off by 2^-10 of their largest value: the machine's own approximate instruction where it
     has one, else fewer steps; absent: none."""
+    denormals: Annotated[Literal["keep", "flush"] | None, Field(exclude_if=lambda value: value is None)] = None
+    """`flush`: numbers of f32 below the smallest normal one, 2^-126, may count as 0 of their sign where arithmetic
+    meets or makes them; on CPUs those of f64, too. `keep`, or absent: they are numbers."""
 
 
 class Hardware(Constraint):

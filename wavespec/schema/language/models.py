@@ -69,7 +69,7 @@ class Tensor(SpecModel):
     """Its element type."""
     space: Space = "global"
     """`shared`: the compiler stages its tiles through shared memory; `global`: it is accessed directly. `streamed`, of
-    outputs: whole vectors are stored past the caches, on CPUs; for results that are larger than the caches."""
+    outputs: its `write` is `cache: streaming`, which a case can so say for results that are larger than the caches."""
     role: Literal["input", "output", "inout"] = "input"
     """An argument of the kernel, or a result. `inout`: an argument that the kernel changes in place; what it does not
     write stays."""

@@ -12,6 +12,9 @@ from wavespec.schema.language.names import Name
 from wavespec.schema.ops.base import Op, Scope, ValueOp, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 
+Cache = Literal["streaming"]
+"""How caches take what is accessed; absent: as the machine does by itself."""
+
 
 class ReadOfOutput(WavespecError, code="read-of-output"):
     def __init__(self, where: Where, tensor: str) -> None:
@@ -41,6 +44,9 @@ class Read(ValueOp):
     """Dim of the tensor: index of the element, an integer expression in which a dim of the value stands for the index
     along it, `size(DIM)` for a size, and a value of integers for an index that is known at run time. A dim that is left
     out has the index along the same dim of the value. What lies outside the tensor is read as 0."""
+
+    cache: Annotated[Cache | None, Field(exclude_if=lambda value: value is None)] = None
+    """`streaming`: what is read is not read again soon, and need not stay in caches; it changes no result."""
 
     def infer(self, scope: Scope) -> ValueType | None:
         tensor = scope.tensor(self, "tensor")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from wavespec.schema.language.names import Name, Reference
 from wavespec.schema.ops.base import EffectOp, Op, Scope, TensorType, ValueType
 from wavespec.schema.ops.mapping import IndexMap, check_mapping
 from wavespec.schema.ops.mma import DimsMismatch, DtypeMismatch
+from wavespec.schema.ops.read import Cache
 
 Combination = Literal["add", "max", "min", "and", "or", "xor"]
 OF_BITS = ("and", "or", "xor", "compare_and_swap")
@@ -44,6 +45,12 @@ class CombinedInEveryStep(WavespecError, code="combined-in-every-step"):
             "and how many there are depends on the tile.",
             hints=["Write it behind the loop."],
         )
+
+
+class CacheOfCombined(WavespecError, code="nothing-to-stream"):
+    def __init__(self, where: Where, tensor: str) -> None:
+        message = f"What is combined with {quote(tensor)} is read and written where it is, in one indivisible step."
+        super().__init__(where, message, hints=["Leave out 'cache'."])
 
 
 class CombinedInABranch(WavespecError, code="combined-in-a-branch"):
@@ -134,10 +141,15 @@ class Write(Written, EffectOp):
     holds and the value. In which order elements are combined that several elements of the value become, nobody knows:
     sums of floating point may differ in their last places from call to call."""
 
+    cache: Annotated[Cache | None, Field(exclude_if=lambda value: value is None)] = None
+    """`streaming`: what is written is not read soon, and need not stay in caches; it changes no result."""
+
     @property
     def combination(self) -> str:
         return self.combine or ""
 
     def infer(self, scope: Scope) -> ValueType | None:
+        if self.cache and self.combine:
+            scope.report(CacheOfCombined(self.where("cache"), self.to))
         self.infer_written(scope)
         return None
