@@ -254,7 +254,8 @@ REFUSED = {
 HINTS = {
     "batch-split": "Leave out 'wave: B', or give workgroups one matrix each: {workgroup: B, tile: 1, ...}.",
     "too-many-batches": "Lower their tiles.",
-    "reduction-split": "Walk over 'B' in tiles: {tiling: B, tile: ...} and an 'iterate' over it.",
+    "reduction-split": "Or let each workgroup write what its part has, along a dim of parts, and join these in a second kernel: "
+    "'How to split a kernel in two' in docs/splitting.md.",
     "batches-not-possible": "Promise {B: {multiple_of: 4}} in 'dims'.",
     "not-uniform": "Reduce it, or give workgroups a tile of 1 of its dims.",
 }

@@ -141,9 +141,9 @@ class KernelBuilder(GraphBuilder):
         functions that may be approximate; `denormals`: whether to `"keep"` numbers below the smallest normal one, or
         to `"flush"` them."""
         vectors = {dim: as_symbol(count).expression for dim, count in (vector or {}).items()}
-        chosen = {} if mma is None else {"mma": mma}
+        chosen = {name: word for name, word in (("mma", mma), ("denormals", denormals)) if word is not None}
         fast = {"fast_math": tuple(fast_math)} if fast_math else {}
-        self._constrain("hardware", settings={**chosen, "vector": vectors, **fast, "denormals": denormals})
+        self._constrain("hardware", settings={**chosen, "vector": vectors, **fast})
 
     def assume(self, condition: Symbol) -> None:
         self._constrain("assume", condition=condition.expression)
