@@ -109,13 +109,15 @@ def _whole_target(targets: MappingNode, entry: Entry, report: Report, chain: lis
     if not isinstance(own, MappingNode) or like is None:
         return own
     own = MappingNode(tuple(one for one in own.entries if one.key != "like"), own.span)
+    # Where there is no such target, that is said: not that its lists are not there to edit.
+    alone = MappingNode(tuple(one for one in own.entries if not (one.key in EDITED and is_edit(one.value))), own.span)
     others = [other.key for other in targets.entries if other.key != entry.key]
     if not isinstance(like, ScalarNode) or not isinstance(like.value, str):
         report(WrongType(like.span, "the name of another target", "something else"))
-        return own
+        return alone
     if like.value in (entry.key, *chain) or len(chain) > len(TARGETS):
         report(LikeCycle(like.span, [entry.key, *chain]))
-        return own
+        return alone
     base = next((other for other in targets.entries if other.key == like.value), None)
     if base is None:
         if like.value in TARGETS:
@@ -123,7 +125,7 @@ def _whole_target(targets: MappingNode, entry: Entry, report: Report, chain: lis
             report(NothingToEdit(like.span, message))
         else:
             report(UnknownTarget(like.span, like.value, others))
-        return own
+        return alone
     return merge(_whole_target(targets, base, report, [entry.key, *chain]), own, report)
 
 
