@@ -172,6 +172,9 @@ RIGHT = {
         constraints=[*WHOLE, {"tiling": "B", "tile": 2}],
         tensors=TENSORS | {"c": {"shape": ["M", "N"], "dtype": "f32", "role": "output"}},
     ),
+    "all of a dim that is never larger": spec(
+        product(body=WRITTEN), dims=HEADS | {"B": {"max": 3}}, constraints=[*WHOLE, {"tiling": "B", "tile": 64}]
+    ),
     "softmax of each": spec(
         product(
             body="""

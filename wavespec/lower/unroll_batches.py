@@ -12,7 +12,7 @@ from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import substituted
-from wavespec.ir.tile_ops import ACROSS, BIND, INDEX, MMA, RANDOM, READ, REDUCE, TAKE, WRITE
+from wavespec.ir.tile_ops import ACROSS, BIND, INDEX, MMA, RANDOM, READ, REDUCE, TAKE, TOPK, WRITE
 from wavespec.lower.assign_tiles import NotUniform
 from wavespec.lower.base import Pass, fresh_names, written_name
 from wavespec.lower.tile_properties import products_have_three_operands
@@ -60,7 +60,7 @@ class TooManyBatches(WavespecError, code="too-many-batches"):
 class UnrollBatches(Pass):
     """Multiply matrix by matrix where operands of a product have more than two dims.
 
-    Before: an operand of an mma has one dim that is summed over and one that is not, or more of either.
+    Before: an operand of an mma has one dim that is summed over, and others that are not.
     After:  it has one of each: for every element of a tile along the others there are operations of their own, of all
             values that have such a dim.  Reads and writes have the place in their mapping, so that what is beyond an
             edge reads as 0 and is not written.
@@ -106,10 +106,12 @@ def _unrolled(kernel: Kernel) -> dict[str, int]:
 
 
 def _tiles(kernel: Kernel) -> dict[str, int]:
-    """Elements of a tile along each dim of which that is known."""
-    plan = kernel.distribution
-    whole = {dim: size.value for dim, size in kernel.all_sizes.items() if size.is_const}
-    return whole | {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+    """Elements of a tile along each dim of which that is known: all of a dim where it never has more."""
+    plan, sizes = kernel.distribution, kernel.all_sizes
+    whole = {dim: size.value for dim, size in sizes.items() if size.is_const}
+    tiles = {split.dim: split.tile for split in (*plan.workgroup, *plan.loops)}
+    most = {dim: size.high for dim, size in sizes.items()}
+    return whole | {dim: min(tile, most.get(dim) or tile) for dim, tile in tiles.items()}
 
 
 class _Unrolling:
@@ -147,6 +149,8 @@ class _Unrolling:
             raise NotUniform(op.span, op.operands[0])
         if op.is_(RANDOM):
             raise BatchesNotPossible(op.span, name, "has random numbers", dims[0])
+        if op.is_(TOPK) and op["k"] in dims:
+            raise BatchesNotPossible(op.span, name, "has what is found", op["k"])
         if op.is_(ACROSS) and op["dim"] in dims:
             if op["dim"] in [split.dim for split in self.kernel.distribution.workgroup]:
                 raise reduction_split(self.kernel, op)
@@ -165,13 +169,9 @@ class _Unrolling:
 
     def _alike(self, op: Op, place: Place) -> Iterator[Op]:
         """The operation for one element along each unrolled dim."""
+        operands = tuple(self._at(value, place) for value in op.operands)
         results = tuple(self._new(value, place) for value in op.results)
-        yield replace(
-            op,
-            operands=tuple(self._at(value, place) for value in op.operands),
-            results=results,
-            attributes=self._moved(op, place),
-        )
+        yield replace(op, operands=operands, results=results, attributes=self._moved(op, place))
 
     def _moved(self, op: Op, place: Place) -> tuple[tuple[str, object], ...]:
         """The attributes of an operation that is about the element at ``place`` of what was a tile."""
@@ -182,9 +182,8 @@ class _Unrolling:
             op = op.with_(at=tuple((dim, where) for dim, where in op["at"] if dim not in place))
         elif not op.get("at"):
             return op.attributes
-        return substituted(
-            op, {index_of(dim).args[0]: index_of(dim) + number for dim, number in place.items()}
-        ).attributes
+        further = {index_of(dim).args[0]: index_of(dim) + number for dim, number in place.items()}
+        return substituted(op, further).attributes
 
     def _index(self, op: Op, place: Place) -> Iterator[Op]:
         first, number = (Value(self.fresh(op.result.name), _without(op.result.tile, self.tiles)) for _ in range(2))
@@ -196,9 +195,8 @@ class _Unrolling:
         """What the elements of a tile give, joined one after the other; small floats in f32."""
         (value, *start), dim, function = op.operands, op["dim"], op["function"]
         dtype = value.tile.dtype
-        tile = replace(
-            _without(op.result.tile, self.tiles), dtype=DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype
-        )
+        computed = DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype
+        tile = replace(_without(op.result.tile, self.tiles), dtype=computed)
 
         def new() -> Value:
             return Value(self.fresh(op.result.name), tile)
