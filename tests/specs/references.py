@@ -175,6 +175,11 @@ def align_experts(experts: Tensor, places: Tensor) -> list[Tensor]:
     return [rest, torch.tensor(blocks, dtype=torch.int32), torch.tensor(end, dtype=torch.int32)]
 
 
+def sort_rows(x: Tensor) -> list[Tensor]:
+    values, places = x.sort(stable=True)
+    return [values, places.int()]
+
+
 def cache_write(keys: Tensor, values: Tensor, key: Tensor, value: Tensor, slot: Tensor) -> list[Tensor]:
     found = [keys.clone(), values.clone()]
     for cache, new in zip(found, (key, value), strict=True):

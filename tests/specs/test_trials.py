@@ -19,6 +19,7 @@ _RARELY = (
     "gated_linear_attention_chunks",
     "gated_linear_attention_steps",
     "max_pool2d",
+    "sort_rows",
 )
 """Compiling takes three seconds and more; lanes run them every time."""
 

@@ -161,5 +161,6 @@ TRIALS = [
         special={"experts": lambda draw: draw.integers(0, 64), "places": lambda draw: draw.integers(100, 101)},
     ),
     Trial("fused_chain", {"M": 9, "N": 75}, {"seed": 7, "p": 0.25}),
+    Trial("sort_rows", {"M": 3, "N": 37}),
     Trial("cache_write", {"T": 9, "H": 3, "D": 20, "P": 7, "S": 4}, special={"slot": _slots}),
 ]
