@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,16 +137,11 @@ def run(
         from wavespec.cli.stops import BreakAt
 
         at = BreakAt(break_, step, workgroup, wave, lane) if break_ else None
-        for one in asked:
-            rows = simulated(
-                one, target, seed, at, is_asked=bool(dim or input), is_printed=not json, are_checked=check_bounds
-            )
-            found.append((one.spec.name, rows))
-        finish(found, target, json)
+        how = {"is_asked": bool(dim or input), "is_printed": not json, "are_checked": check_bounds}
+        finish([(one.spec.name, simulated(one, target, seed, at, **how)) for one in asked], target, json)
         return
-    for one in asked if strided is not None else ():
-        if not any(tensor.is_strided for tensor in one.spec.tensors.values()):
-            raise NothingStrided(one.spec.name)
+    if strided is not None:
+        _check_strided(asked)
     for one in asked:
         kernel, device = _built(one.label, one.spec, target)
         watched = _watching(one.label, one.spec, target)
@@ -158,8 +154,7 @@ def run(
                     one, kernel, watched, sizes, target, seed, repeats, device, with_torch=False, strided=strided
                 )
             failed = _failed(looked_at, one, sizes, seed, device) if looked_at is not None else []
-            row |= with_failures(row, failed) if looked_at is not None else {}
-            row |= {"bounds": looked_at.watching.summary(failed)} if looked_at is not None and check_bounds else {}
+            row |= _seen(row, failed, looked_at, check_bounds) if looked_at is not None else {}
             rows.append(row)
             if not json:
                 print_diagnostics(failed)
@@ -305,6 +300,21 @@ def _looking(label: str, spec: KernelSpec, target: str, check_bounds: bool) -> L
         looking = watching(spec, are_checked=True, of_data_alone=True)
         kernel = _built(label, looking.spec, target)[0] if looking.further else None
     return LookedAt(looking, kernel) if looking.further or check_bounds else None
+
+
+def _check_strided(asked: Iterable[Run]) -> None:
+    """Raise where a kernel has no tensor that could be a view."""
+    for one in asked:
+        if not any(tensor.is_strided for tensor in one.spec.tensors.values()):
+            raise NothingStrided(one.spec.name)
+
+
+def _seen(
+    row: Mapping[str, Any], failed: Sequence[Diagnostic], looked_at: LookedAt, check_bounds: bool
+) -> dict[str, Any]:
+    """What of a row is another one with what was found by looking at its inputs."""
+    bounds = {"bounds": looked_at.watching.summary(failed)} if check_bounds else {}
+    return with_failures(row, failed) | bounds
 
 
 def _failed(looked_at: LookedAt, one: Run, sizes: dict[str, int], seed: int, device: str) -> list[Diagnostic]:

@@ -67,22 +67,19 @@ class ReadSpec:
 
 def nodes_to_spec(root: Node) -> ReadSpec:
     reader = _Reader()
-    spec = reader.kernel(root)
-    return ReadSpec(spec, tuple(reader.errors), frozenset(reader.broken))
+    return ReadSpec(reader.kernel(root), tuple(reader.errors), frozenset(reader.broken))
 
 
 def nodes_to_tuned(root: Node) -> tuple[TunedSpec | None, tuple[WavespecError, ...]]:
     """The same for a file of tuned settings."""
     reader = _Reader()
-    tuned = reader.tuned(root)
-    return tuned, tuple(reader.errors)
+    return reader.tuned(root), tuple(reader.errors)
 
 
 def nodes_to_family(root: Node) -> tuple[FamilySpec | None, tuple[WavespecError, ...]]:
     """The same for a family, whose template is text still."""
     reader = _Reader()
-    family = reader.family(root)
-    return family, tuple(reader.errors)
+    return reader.family(root), tuple(reader.errors)
 
 
 class _Reader:
