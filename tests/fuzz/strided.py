@@ -24,19 +24,23 @@ _UNIT = 16
 
 def strided(spec: RandomSpec, random: Random) -> RandomSpec:
     """The spec with `strides: any` in some of its tensors, and promises that rows of some inputs are aligned."""
-    lines, columns, inputs = list[str](), dict[str, int](), set[str]()
+    lines, columns, inputs, named = list[str](), dict[str, int](), set[str](), set[str]()
     for line in spec.text.splitlines():
         found = _TENSOR.fullmatch(line)
         if found and not DTYPES[found[2]].is_packed and random.random() < 0.7:
-            line = f"{line.removesuffix('}')}, strides: {_written(line)}}}"
+            strides = _written(line)
+            named |= {found[1]} if strides != "any" else set()
+            line = f"{line.removesuffix('}')}, strides: {strides}}}"
             inputs |= set() if "role:" in line else {found[1]}
             columns[found[1]] = random.choice((0, 0, _UNIT, 3 * _UNIT, 1, 8, 13))
         lines.append(line)
-    promises = [
-        f"  - {{assume: alignment({name}) % {random.choice((2, 4, 8))} == 0}}"
+    drawn = {
+        name: f"  - {{assume: alignment({name}) % {random.choice((2, 4, 8))} == 0}}"
         for name, count in columns.items()
         if name in inputs and count % _UNIT == 0 and random.random() < 0.6
-    ]
+    }
+    # A name that no dim of several elements binds is that of dense rows, which are as aligned as their length.
+    promises = [promise for name, promise in drawn.items() if name not in named]
     if promises and len(promises) == len(columns):  # all of them in one
         promises = [re.sub(r"alignment\(\w+\)", "alignment()", promises[0])]
     at = lines.index("constraints:") + 1
