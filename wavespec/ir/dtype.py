@@ -104,3 +104,8 @@ DTYPES: dict[str, DType] = {
         DType("bool", 1, "bool", "bool", 1),
     )
 }
+
+
+def computed(dtype: DType) -> DType:
+    """What elements are joined in: small floats in f32."""
+    return DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
@@ -37,6 +37,11 @@ class TileType:
 
     def extent(self, dim: str) -> int:
         return self.extents[self.dims.index(dim)]
+
+    def without(self, dims: Container[str]) -> TileType:
+        """The tile of one element along each of some dims."""
+        kept = [(dim, extent) for dim, extent in zip(self.dims, self.extents, strict=True) if dim not in dims]
+        return replace(self, dims=tuple(dim for dim, _ in kept), extents=tuple(extent for _, extent in kept))
 
     def __str__(self) -> str:
         shape = "".join(

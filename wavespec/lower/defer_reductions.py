@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
-from wavespec.ir.dtype import DTYPES
+from wavespec.ir.dtype import computed
 from wavespec.ir.kernel import Kernel, Op, TileType, Value, attribute_pairs, rewrite
 from wavespec.ir.tile_ops import ITERATE, REDUCE
 from wavespec.lower.base import Pass, fresh_names
@@ -78,7 +78,7 @@ def _bytes(value: Value) -> int:
 
 def _partial(tile: TileType) -> TileType:
     dtype = tile.dtype
-    return replace(tile, dtype=DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype)
+    return replace(tile, dtype=computed(dtype))
 
 
 def identity_tile(made: Op, tile: TileType, fresh: Callable[[str], str]) -> Op:

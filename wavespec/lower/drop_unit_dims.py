@@ -32,7 +32,7 @@ class DropUnitDims(Pass):
         for op in kernel.walk():
             units -= set(_of_matrices(op, units))
         types: dict[str, TileType | VectorType] = {
-            value.name: _without(value.tile, units)
+            value.name: value.tile.without(units)
             for op in kernel.walk()
             for value in (*op.results, *(op.region.arguments if op.region else ()))
         }
@@ -57,8 +57,3 @@ def _of_matrices(op: Op, units: set[str]) -> Iterator[str]:
         free = [dim for dim in own if dim not in other]
         if free and all(dim in units for dim in free):
             yield free[-1]
-
-
-def _without(tile: TileType, units: set[str]) -> TileType:
-    kept = [(dim, extent) for dim, extent in zip(tile.dims, tile.extents, strict=True) if dim not in units]
-    return replace(tile, dims=tuple(dim for dim, _ in kept), extents=tuple(extent for _, extent in kept))

@@ -246,10 +246,8 @@ class _Staging:
         place, local = index_of(found.along) + found.start, dict(read["origin"])
         origin = {dim: local.get(dim, const(0)) for dim in op.result.tile.dims}
         at = tuple((dim, place if dim == found.dim else index_of(dim)) for dim in local)
-        return (
-            copy,
-            replace(read.with_(origin=tuple(origin.items()), at=at, over=op.result.tile.dims), results=op.results),
-        )
+        part = read.with_(origin=tuple(origin.items()), at=at, over=op.result.tile.dims)
+        return (copy, replace(part, results=op.results))
 
     def _part_copied(self, op: Op) -> tuple[Op, ...]:
         """The copy of what a mapping finds of its tensor, and the read of that; as it is where boxes do not do."""

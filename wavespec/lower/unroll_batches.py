@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, ClassVar
 
 from wavespec.diagnostics import WavespecError, Where
-from wavespec.ir.dtype import DTYPES
+from wavespec.ir.dtype import computed
 from wavespec.ir.kernel import Kernel, Op, Region, TileType, Value, attribute_pairs
 from wavespec.ir.nodes import replace
 from wavespec.ir.rewriting import substituted
@@ -186,7 +186,7 @@ class _Unrolling:
         return substituted(op, further).attributes
 
     def _index(self, op: Op, place: Place) -> Iterator[Op]:
-        first, number = (Value(self.fresh(op.result.name), _without(op.result.tile, self.tiles)) for _ in range(2))
+        first, number = (Value(self.fresh(op.result.name), op.result.tile.without(self.tiles)) for _ in range(2))
         yield replace(op, results=(first,))
         yield self._like(op, "register", (), number, value=place[op["dim"]])
         yield self._like(op, "elementwise", (first, number), self._new(op.result, place), function="add")
@@ -194,9 +194,7 @@ class _Unrolling:
     def _reduced(self, op: Op, place: Place) -> Iterator[Op]:
         """What the elements of a tile give, joined one after the other; small floats in f32."""
         (value, *start), dim, function = op.operands, op["dim"], op["function"]
-        dtype = value.tile.dtype
-        computed = DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype
-        tile = replace(_without(op.result.tile, self.tiles), dtype=computed)
+        tile = replace(op.result.tile.without(self.tiles), dtype=computed(value.tile.dtype))
 
         def new() -> Value:
             return Value(self.fresh(op.result.name), tile)
@@ -242,15 +240,10 @@ class _Unrolling:
         """A value for the element of ``value`` at a place."""
         made = value
         if dims := self._dims(value):
-            made = Value(self.fresh(value.name), _without(value.tile, self.tiles))
+            made = Value(self.fresh(value.name), value.tile.without(self.tiles))
             self.values.setdefault(value.name, {})[tuple(place[dim] for dim in dims)] = made
         return made
 
     def _at(self, value: Value, place: Place) -> Value:
         dims = self._dims(value)
         return self.values[value.name][tuple(place[dim] for dim in dims)] if dims else value
-
-
-def _without(tile: TileType, dims: Mapping[str, int]) -> TileType:
-    kept = [(dim, extent) for dim, extent in zip(tile.dims, tile.extents, strict=True) if dim not in dims]
-    return replace(tile, dims=tuple(dim for dim, _ in kept), extents=tuple(extent for _, extent in kept))

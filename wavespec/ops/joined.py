@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.dtype import DTYPES, DType, computed
 from wavespec.ir.kernel import Op, Value
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.joining import Joining, Step, cast_step, computed, number_step
+from wavespec.ops.joining import Joining, Step, cast_step, number_step
 from wavespec.ops.reduce import padded
 from wavespec.ops.scanner import Scanner
 from wavespec.schema.ops import AnyOp, Cast, Elementwise, Joined, Register, ScanBy

@@ -85,11 +85,6 @@ class Joining:
         return tuple(known[number] for number in self.results)
 
 
-def computed(dtype: DType) -> DType:
-    """What elements are joined in: small floats in f32."""
-    return DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype
-
-
 def number_step(number: float | int, dtype: DType) -> Step:
     return Step(_NUMBER, dtype.name, (), float(number) if dtype.is_float else int(number))
 

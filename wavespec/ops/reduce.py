@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wavespec.ir.dtype import DTYPES, DType
+from wavespec.ir.dtype import DTYPES, DType, computed
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Op, Value
 from wavespec.ir.layout import Layout
@@ -75,7 +75,7 @@ def to_thread(op: Op, context: ThreadContext) -> None:
     layout, result, dim, function = value.tile.layout, op.result, op["dim"], op["function"]
     assert layout is not None and result.tile.layout is not None
     dtype = result.tile.dtype
-    compute = DTYPES["f32"] if dtype.is_float and dtype.bits < 32 else dtype
+    compute = computed(dtype)
     fragments = [build.cast(part, compute, result.name) for part in context.fragments[value.name]]
     if op.get("masked"):
         origin, size, nothing = context.origin(op)[dim], op["size"], identity(function, compute)

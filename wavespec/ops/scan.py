@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from wavespec.ir.dtype import computed
 from wavespec.ir.kernel import Op
 from wavespec.ops.broadcast import broadcast_fragments
 from wavespec.ops.contexts import ReferenceContext, ThreadContext, TileContext
-from wavespec.ops.joining import Joining, computed
+from wavespec.ops.joining import Joining
 from wavespec.ops.reduce import identity
 from wavespec.ops.scanner import Scanner
 from wavespec.schema.ops.scan import Scan
