@@ -11,6 +11,8 @@ from wavespec.emit.streamed_accesses import load_streamed, store_streamed
 from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Memory, Op
 
+_MOST_SELECTS = 2
+"""Comparisons of one copy that LLVM may make a select of each; of more, one predicate takes less."""
 _SHARED = "#gpu.address_space<workgroup>"
 _ALIGNMENT_BYTES = 16  # of the widest access
 _SWIZZLE_BYTES = 1024  # what the swizzle of 128 bytes repeats after; more than copies ask for
@@ -170,13 +172,24 @@ class CudaMemory(Emitter):
         to = self.address(memory, self.function.buffered(op, memory))
         start = self.address(source, op["source_offset"])
         cache = "cg" if bytes_ == 16 else "ca"
-        size, types = "", "!llvm.ptr<3>, !llvm.ptr<1>"
-        if op["mask"]:
-            inside = self.indices.holds(op["mask"])
-            all_, none = self.text.constant(bytes_, "i32"), self.text.constant(0, "i32")
-            size = ", " + self.text.op(f"arith.select {inside}, {all_}, {none} : i32")
-            types += ", i32"
-        self.text.do(f"nvvm.cp.async.shared.global {to}, {start}, {bytes_}, cache = {cache}{size} : {types}")
+        if len(op["mask"]) <= _MOST_SELECTS:
+            size, types = "", "!llvm.ptr<3>, !llvm.ptr<1>"
+            if op["mask"]:
+                inside = self.indices.holds(op["mask"])
+                all_, none = self.text.constant(bytes_, "i32"), self.text.constant(0, "i32")
+                size = ", " + self.text.op(f"arith.select {inside}, {all_}, {none} : i32")
+                types += ", i32"
+            self.text.do(f"nvvm.cp.async.shared.global {to}, {start}, {bytes_}, cache = {cache}{size} : {types}")
+            return
+        inside = self.indices.inside(op["mask"], outermost_first=True)
+        code = (
+            f"{{ .reg .b32 size; selp.b32 size, {bytes_}, 0, $2; "
+            f"cp.async.{cache}.shared.global [$0], [$1], {bytes_}, size; }}"
+        )
+        self.text.do(
+            f'llvm.inline_asm has_side_effects asm_dialect = att "{code}", "l,l,b,~{{memory}}" '
+            f"{to}, {start}, {inside} : (!llvm.ptr<3>, !llvm.ptr<1>, i1) -> ()"
+        )
 
     def emit_async_commit(self, op: Op) -> None:
         self.text.do("nvvm.cp.async.commit.group")

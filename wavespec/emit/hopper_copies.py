@@ -114,6 +114,9 @@ class BulkCopies(Emitter):
 
     def emit_signal_arrive(self, op: Op) -> None:
         at = self._signal(op)
+        if op.get("landed"):
+            self.text.do(f'"nvvm.cp.async.mbarrier.arrive"({at}) <{{noinc = true}}> : (!llvm.ptr<3>) -> ()')
+            return
         if op.get("everywhere"):
             self._arrive_everywhere(at, ".release.cluster" if op.get("release") else "")
             return
@@ -140,6 +143,11 @@ class BulkCopies(Emitter):
         )
 
     def emit_signal_wait(self, op: Op) -> None:
+        self._wait(op)
+        if op.get("landed"):
+            self.text.do(_ASYNC_FENCE)
+
+    def _wait(self, op: Op) -> None:
         bounded, at, phase = self.function.bounded_waits, self._signal(op), self.indices.integer(op["phase"], 32)
         scope = ".acquire.cluster" if op.get("acquire") else ""
         if not bounded and not scope:

@@ -149,15 +149,18 @@ class Indices:
                 return [part for one in inner for part in self._distributed(reduce(mul, others, one))]
         return [expr]
 
-    def inside(self, pairs: tuple[tuple[Expr, Expr], ...]) -> str:
+    def inside(self, pairs: tuple[tuple[Expr, Expr], ...], *, outermost_first: bool = False) -> str:
         """What `holds` says, with ``-1 < place`` and ``place < size`` in one comparison: as an unsigned number, what is
-        less than nothing is more than any size."""
+        less than nothing is more than any size.  ``outermost_first``: what a loop does not change is joined around it."""
         places = {right for left, right in pairs if left == const(-1)}
         both = [(left, right) for left, right in pairs if left in places and right.low is not None and right.low >= 0]
         found = {place for place, _ in both}
         rest = [pair for pair in pairs if pair not in both and not (pair[0] == const(-1) and pair[1] in found)]
         result, depth = "", 0
-        for name, at in [*(self._between(*pair) for pair in both), *(self._less(*pair) for pair in rest)]:
+        compared = [*(self._between(*pair) for pair in both), *(self._less(*pair) for pair in rest)]
+        if outermost_first:
+            compared.sort(key=lambda one: one[1])
+        for name, at in compared:
             depth = max(depth, at)
             result = self.text.op(f"arith.andi {result}, {name} : i1", depth) if result else name
         return result

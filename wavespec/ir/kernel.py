@@ -38,6 +38,7 @@ class Memory:
     ``mapped``: an index mapping says which elements a workgroup accesses.
     ``zeroed``: of an output, whether it starts as zeros, because not every element is written in every call.
     ``packed``: shared memory in which small elements share bytes, as they do in tensors.
+    ``shares``: the shared memory whose bytes it has, as waves that only copy fill one for a loop and then this one.
     ``strides``, ``start``: of a tensor whose elements are where a call says, see `wavespec.ir.strided`.
     ``signal``: ``buffers`` objects in shared memory that waves wait for, ``arrivals`` complete a phase of one.
     """
@@ -55,6 +56,7 @@ class Memory:
     zeroed: bool = False
     arrivals: int = 0
     packed: bool = False
+    shares: str = ""
     strides: tuple[Expr, ...] = ()
     start: Expr | None = None
     span: Span | None = field(default=None, compare=False)

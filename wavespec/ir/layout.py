@@ -220,6 +220,14 @@ class Arrangement:
         """Elements that the staged tile occupies, padding included."""
         return 1 + sum((digit.extent - 1) * digit.stride for digit in self.digits)
 
+    def renamed(self, names: Mapping[str, str]) -> Arrangement:
+        """The same of a tile whose dims have other names."""
+        digits = tuple(replace(digit, dim=names[digit.dim]) for digit in self.digits)
+        swizzle = self.swizzle
+        if swizzle is not None:
+            swizzle = replace(swizzle, row=names[swizzle.row], column=names[swizzle.column])
+        return Arrangement(digits, swizzle)
+
     def run(self, dim: str) -> int:
         """How many consecutive coordinates along ``dim`` are consecutive in memory."""
         run = next((digit.extent for digit in self.digits if digit.dim == dim and digit.stride == digit.step == 1), 1)

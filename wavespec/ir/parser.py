@@ -176,6 +176,7 @@ class _KernelReader(ExprReader):
         space: Any = self.take("name")
         role: Any = next((role for role in ("input", "output", "inout") if self.accept(role)), None)
         staged, mapped, zeroed, packed = (self.accept(mark) for mark in ("staged", "mapped", "zeroed", "packed"))
+        shares = self.take("global")[1:] if self.accept("shares") else ""
         arrangement = self.arrangement() if self.peek("[") else None
         buffers = 1
         if self.at < len(self.tokens) and re.fullmatch(r"x\d+", self.tokens[self.at][1]):
@@ -200,6 +201,7 @@ class _KernelReader(ExprReader):
             zeroed,
             arrivals,
             packed,
+            shares,
             tuple(strides),
             start,
         )

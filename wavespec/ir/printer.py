@@ -87,6 +87,8 @@ def _memory_text(memory: Memory) -> str:
         text += " zeroed"
     if memory.packed:
         text += " packed"
+    if memory.shares:
+        text += f" shares @{memory.shares}"
     if memory.arrangement:
         text += f" {memory.arrangement}"
     if memory.buffers != 1:

@@ -320,21 +320,29 @@ SIGNAL_ARRIVE: Final = _declare(
     "->",
     "this lane arrives (`everywhere`: on the signal of every workgroup of the cluster), and announces `bytes` of "
     "bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived. `release`: other "
-    "workgroups that wait for it see what this lane knows of memory",
+    "workgroups that wait for it see what this lane knows of memory. `landed`: it goes on, and arrives when all its "
+    "copy_asyncs before have landed",
     attributes={
         "signal": Kind.MEMORY,
         "index": Kind.EXPRESSION,
         "bytes": Kind.INTEGER,
         "everywhere": _FALSE,
         "release": _FALSE,
+        "landed": _FALSE,
     },
 )
 SIGNAL_WAIT: Final = _declare(
     "signal_wait",
     "->",
     "until the phase of that parity is complete; parity 1 passes a fresh signal. `acquire`: the other half of "
-    "`release`",
-    attributes={"signal": Kind.MEMORY, "index": Kind.EXPRESSION, "phase": Kind.EXPRESSION, "acquire": _FALSE},
+    "`release`. `landed`: matrix units and bulk copies that are ordered after it see what has landed",
+    attributes={
+        "signal": Kind.MEMORY,
+        "index": Kind.EXPRESSION,
+        "phase": Kind.EXPRESSION,
+        "acquire": _FALSE,
+        "landed": _FALSE,
+    },
 )
 
 # The asynchronous matrix unit

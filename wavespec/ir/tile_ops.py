@@ -158,7 +158,8 @@ COPY: Final = _declare(
     "->",
     "a tile of the tensor `source` to shared memory. `through`: how places follow from values; `boxes`: extents "
     "that a copy engine takes; `transpose`: register axes that change places on the way; `loops`, `guard` and "
-    "`bounded`: which rounds of which lanes have something to copy; `valid`: rows that are not zeros, of boxes",
+    "`bounded`: which rounds of which lanes have something to copy; `valid`: rows that are not zeros, of boxes; "
+    "`outside`: what is above 0 for elements that lanes leave out",
     Trait.FILLS,
     attributes={
         "source": Kind.MEMORY,
@@ -176,6 +177,7 @@ COPY: Final = _declare(
         "transpose": _later(Kind.TABLE, "distribute-copies"),
         "boxes": Attribute(Kind.TABLE, absent="lanes copy it", set_by="distribute-copies"),
         "valid": Attribute(Kind.EXTENT, absent="all", set_by="distribute-copies"),
+        "outside": Attribute(Kind.EXPRESSIONS, absent="nothing", set_by="distribute-copies"),
         "asynchronous": Attribute(Kind.FLAG, absent="false", set_by="distribute-copies"),
     },
 )

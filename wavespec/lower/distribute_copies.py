@@ -111,6 +111,15 @@ def _moved(op: Op, tensor: Memory, shared: Memory) -> tuple[Op, Memory] | None:
     return replace(op, attributes=attribute_pairs(attributes)), replace(tensor, dims=tuple(places))
 
 
+def _left_out_by_a_check(op: Op, shared: Memory) -> Op:
+    """The copy without the parts of places that only leave out rows from some index on: a comparison does it."""
+    found = [(dim, moved_place(place, shared.dims)) for dim, place in op.get("at") or ()]
+    places = {dim: moved for dim, moved in found if moved is not None and moved.outside}
+    at = tuple((dim, places[dim].place if dim in places else place) for dim, place in op.get("at") or ())
+    outside = tuple(one for moved in places.values() for one in moved.outside)
+    return op.with_(at=at, outside=outside) if outside else op
+
+
 def _has_rows(copy: Op, boxes: tuple[Box, ...], tensor: Memory, machine: Machine) -> bool:
     """Whether the machine can copy a row of each box alone, where that is asked for."""
     (_, width) = boxes[0][-1]
@@ -181,7 +190,7 @@ def _over_lanes(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine:
     alike = source.dtype == shared.dtype and not source.dtype.is_packed and width * source.dtype.bytes in copies.bytes
     asynchronous = in_lane_order if copies.in_lane_order else alike and every_lane
     if asynchronous:
-        op = op.with_(asynchronous=True)
+        op = _left_out_by_a_check(op.with_(asynchronous=True), shared)
     return op.with_(layout=layout, loops=(), guard=guard, bounded=bounded, transpose=())
 
 

@@ -144,6 +144,7 @@ class _Staging:
                 self.operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
         self.together, self.added = set(_beside_product(kernel.body)), dict[str, Memory]()
         self.loops = _loops_of_reads(kernel) if kernel.producers else {}
+        self.before = _loops_before(kernel) if kernel.producers else {}
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
         self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
@@ -307,8 +308,19 @@ class _Staging:
         stages = 1 if self.kernel.producers and loop is None else self.stages  # nothing is read behind it
         elsewhere = {name for name, other in self.filled_in.items() if other != loop}
         shared = unlike(replace(shared, buffers=stages), self.added, elsewhere)
+        if loop in self.before and shared.name not in self.added:
+            shared = replace(shared, shares=self._in_common(shared, loop))
         self.added[shared.name], self.filled_in[shared.name] = shared, loop
         return shared
+
+
+    def _in_common(self, shared: Memory, loop: int) -> str:
+        """A memory of the loop before that this one of a loop lies in, where steps of both are as large: waves that only
+        copy fill one buffer after the other."""
+        taken = {one.shares for one in self.added.values() if self.filled_in[one.name] == loop}
+        there = (one for one in self.added.values() if self.filled_in[one.name] == self.before[loop])
+        free = (one.shares or one.name for one in there if _lies_alike(one, shared))
+        return next((name for name in free if name not in taken), "")
 
 
 def _cache(op: Op) -> dict[str, str]:
@@ -347,6 +359,22 @@ def _loops_of_reads(kernel: Kernel) -> dict[str, int]:
     return {op.result.name: number for number, loop in loops for op in loop.body.ops if op.is_(READ)}
 
 
+def _loops_before(kernel: Kernel) -> dict[int, int]:
+    """Of loops that stand behind others in their block the loop before, by number."""
+    numbers = {id(op): number for number, op in enumerate(op for op in kernel.walk() if op.is_(ITERATE))}
+    blocks = [kernel.body, *(op.region.ops for op in kernel.walk() if op.region)]
+    loops = ([op for op in ops if op.is_(ITERATE) and not op.get("once")] for ops in blocks)
+    return {numbers[id(op)]: numbers[id(before)] for some in loops for before, op in itertools.pairwise(some)}
+
+
+def _lies_alike(one: Memory, other: Memory) -> bool:
+    """Whether two memories differ in the names of their dims alone."""
+    assert one.arrangement is not None and other.arrangement is not None
+    arrangement = other.arrangement.renamed(dict(zip(other.dims, one.dims, strict=True)))
+    alike = (one.dtype, one.shape, one.buffers, one.packed) == (other.dtype, other.shape, other.buffers, other.packed)
+    return alike and one.arrangement == arrangement
+
+
 def _reads_in_branches(kernel: Kernel) -> set[str]:
     """Values that are read where a condition holds, but those of loops there."""
     branches = (op for op in kernel.walk() if op.is_(ITERATE) and op.get("once"))
@@ -360,7 +388,7 @@ def unlike(shared: Memory, others: Mapping[str, Memory], elsewhere: Collection[s
         named = replace(shared, name=f"{shared.name}{number or ''}")
         if named.name in elsewhere:
             continue
-        if named.name not in others or replace(others[named.name], span=shared.span) == named:
+        if named.name not in others or replace(others[named.name], span=shared.span, shares="") == named:
             return named
     raise AssertionError("names do not end")
 

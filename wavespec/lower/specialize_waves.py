@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from wavespec.ir.expr import const
-from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs
+from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.rewriting import copied
 from wavespec.ir.thread_ops import LOAD, PURE
 from wavespec.lower.base import Pass, fresh_names
 from wavespec.lower.thread_properties import is_of_lanes, roles_are_apart
-from wavespec.schedule.buffer_ring import NEXT_TURN, WAVES_IN_TURN, rings_of, rings_outside, signal
+from wavespec.schedule.buffer_ring import NEXT_TURN, READS, WAVES_IN_TURN, rings_of, rings_outside, signal
 from wavespec.schedule.consumer import Consumer
 from wavespec.schedule.errors import NothingToCopy, ValuesNotShared
 from wavespec.schedule.producer import Producer
@@ -45,6 +45,7 @@ class SpecializeWaves(Pass):
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         if not kernel.producers:
             return kernel
+        kernel = _with_buffers_in_common(kernel)
         for op in kernel.walk():
             if op.get("uniform") and not _is_known_to_all(kernel, op):
                 raise ValuesNotShared(op.span)
@@ -53,8 +54,7 @@ class SpecializeWaves(Pass):
             raise NothingToCopy(kernel.distribution.roles.span)
         outside = rings_outside(kernel)
         producer = Producer(kernel, rings, outside, fresh)
-        # Lanes that copy by themselves need registers as well.
-        few, many = (0, 0) if producer.by_lanes else kernel.distribution.roles.registers
+        few, many = kernel.distribution.roles.registers
         consumer = Consumer(kernel, rings, outside, fresh, many or machine.registers_of(kernel.threads))
         all_rings = [ring for of_loop in rings.values() for ring in of_loop]
         signals = [one for ring in all_rings if ring.begins for one in ring.signals]
@@ -82,6 +82,18 @@ def _is_known_to_all(kernel: Kernel, bind: Op) -> bool:
             return False
         waiting += op.operands
     return True
+
+
+def _with_buffers_in_common(kernel: Kernel) -> Kernel:
+    """The kernel without memories that lie in others: their steps go on in the rings of those."""
+    names = {memory.name: memory.shares for memory in kernel.memories if memory.shares}
+
+    def change(op: Op) -> tuple[Op, ...]:
+        used = {key: names[op.get(key)] for key in READS if op.get(key) in names}
+        return (op.with_(**used),) if used else (op,)
+
+    memories = tuple(memory for memory in kernel.memories if not memory.shares)
+    return replace(kernel, body=rewrite(kernel.body, change), memories=memories) if names else kernel
 
 
 def _apart(ops: Sequence[Op], others: Sequence[Op], fresh: Callable[[str], str]) -> tuple[Op, ...]:

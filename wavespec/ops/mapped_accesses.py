@@ -31,12 +31,14 @@ class MappedTensor:
 
     ``at``: the place of an element, for every dim of the tensor.  ``edges``: dims of the tile whose last tile may be
     partial, with their sizes.  ``is_whole``: one lane has a whole tile, and would divide for each of its rows.
+    ``outside``: of an element that the mapping leaves out one of them is above 0.
     """
 
     memory: Memory
     at: tuple[tuple[str, Expr], ...]
     edges: tuple[tuple[str, Expr], ...]
     is_whole: bool = False
+    outside: tuple[Expr, ...] = ()
 
     def element(self, tile: Coordinates, values: Coordinates) -> _Element:
         """Where an element of the tile lives, and when it does: its checks are those that its range leaves open."""
@@ -51,6 +53,7 @@ class MappedTensor:
             used = tuple([(name, known[name]) for name in expr.symbols if name in known])
             places[dim], checks = _place(expr, size, used, is_whole=self.is_whole)
             mask += checks
+        mask += [(expr.substitute(known), const(1)) for expr in self.outside]
         return _Element(self.memory.offset(places), tuple(mask))
 
 
@@ -95,7 +98,7 @@ class MappedPiece:
 
 def mapped_tensor(op: Op, context: ThreadContext, memory: Memory) -> MappedTensor:
     edges = tuple((dim, context.kernel.size(dim)) for dim in op.get("masked", ()))
-    return MappedTensor(memory, op["at"], edges, is_whole=context.kernel.lanes == 1)
+    return MappedTensor(memory, op["at"], edges, context.kernel.lanes == 1, op.get("outside", ()))
 
 
 def mapped_pieces(

@@ -63,8 +63,8 @@ def staging_of(
 
 
 def shared_bytes(memory: Memory) -> int:
-    """Of all buffers of a shared memory."""
-    return memory.bytes_of(memory.elements.value) * memory.buffers
+    """Of all buffers of a shared memory; none of one that lies in another."""
+    return 0 if memory.shares else memory.bytes_of(memory.elements.value) * memory.buffers
 
 
 def slab_widths(columns: int, element_bytes: int) -> list[int]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from wavespec.ir.dtype import DTYPES
-from wavespec.ir.expr import Expr, ceildiv, const, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, symbol, total
 from wavespec.ir.kernel import Kernel, Memory, Op, Region, attribute_pairs
 from wavespec.ir.rewriting import substituted
 from wavespec.ir.thread import Mask, row_axis
 from wavespec.ir.thread_ops import (
     BIND,
     BULK_COPY,
+    COPY_ASYNC,
     FILLS,
     FOR,
     LANES_FILL,
@@ -58,6 +59,8 @@ class BufferRing:
     empty_arrivals: int
     everywhere: bool
     """Whether other workgroups of the cluster fill its buffers as well."""
+    landed: bool
+    """Whether lanes fill its buffers by asynchronous copies, whose landing they do not wait for."""
     whole_rounds: bool = False
     """Whether each tile begins with the first buffer, and leaves out what is left of its last round: where tiles differ
     in steps, the loop over them carries how many rounds there were."""
@@ -65,6 +68,8 @@ class BufferRing:
     """Whether no loop before has steps of the ring."""
     ends: bool = True
     """Whether no loop behind has."""
+    is_filled: bool = True
+    """Whether the steps from `lower` on up to the end of this loop are copied alike, and those behind it are not."""
 
     def index(self, step: Expr) -> Expr:
         return (step if self.whole_rounds else self.done + step) % self.stages
@@ -93,50 +98,84 @@ class BufferRing:
 
 def rings_of(kernel: Kernel) -> dict[int, tuple[BufferRing, ...]]:
     """The rings of every loop that has some, by the loop's `id`, in the order in which a step uses them: loops over one
-    dim have one induction."""
+    dim have one induction, and loops behind one another may fill the same memories."""
     rings, known = dict[int, tuple[BufferRing, ...]](), Counter[str]()
     waiting = deque(_loops(kernel, kernel.body, ()))
     while waiting:
-        first, around = waiting.popleft()
-        chain = [first]
-        while waiting and _goes_on(chain[-1], waiting[0][0], filled_by(kernel, first)):
-            chain.append(waiting.popleft()[0])
-        induction: str = first["induction"]
+        around, filled = waiting[0][1], filled_by(kernel, waiting[0][0])
+        chains = [_next_chain(kernel, waiting)]
+        while waiting and filled_by(kernel, waiting[0][0]) == filled:
+            chains.append(_next_chain(kernel, waiting))
+        induction: str = chains[0][0]["induction"]
         name = f"{induction}.{known[induction]}" if known[induction] else induction
         known[induction] += 1
-        whole = chain[-1].with_(lower=first["lower"])
-        apart = _apart(kernel, first, _ring(kernel, whole, around, name, filled_by(kernel, first)))
-        for loop in chain:
-            begins, ends, steps = loop is first, loop is chain[-1], trips(loop.with_(lower=first["lower"]))
-            rings[id(loop)] = tuple(replace(one, steps=steps, begins=begins, ends=ends) for one in apart)
+        rings |= _of_chains(kernel, chains, around, name, filled)
     return rings
 
 
-def _apart(kernel: Kernel, loop: Op, ring: BufferRing) -> tuple[BufferRing, ...]:
+def _next_chain(kernel: Kernel, waiting: deque[tuple[Op, tuple[Op, ...]]]) -> list[Op]:
+    """The next loop, and those that go on from it."""
+    chain = [waiting.popleft()[0]]
+    while waiting and _goes_on(chain[-1], waiting[0][0], filled_by(kernel, chain[0])):
+        chain.append(waiting.popleft()[0])
+    return chain
+
+
+def _of_chains(
+    kernel: Kernel, chains: Sequence[Sequence[Op]], around: tuple[Op, ...], name: str, filled: frozenset[str]
+) -> dict[int, tuple[BufferRing, ...]]:
+    """The rings that loops behind one another fill, each chain with copies of its own."""
+    found = dict[int, tuple[BufferRing, ...]]()
+    wholes = [chain[-1].with_(lower=chain[0]["lower"]) for chain in chains]
+    apart = _apart(kernel, [chain[0] for chain in chains], _ring(kernel, wholes, around, name, filled))
+    before = const(0)
+    for chain, whole in zip(chains, wholes, strict=True):
+        step, lower = before + step_of(kernel, whole), whole["lower"]
+        own = [replace(one, lower=lower, step=step) for one in apart]
+        if chain is not chains[0]:
+            own = [replace(one, lets=()) for one in own]
+        for loop in chain:
+            steps, is_filled = before + trips(loop.with_(lower=lower)), loop is chain[-1]
+            begins, ends = loop is chains[0][0], loop is chains[-1][-1]
+            found[id(loop)] = tuple(
+                replace(one, steps=steps, begins=begins, ends=ends, is_filled=is_filled) for one in own
+            )
+        before += trips(whole)
+    return found
+
+
+def _apart(kernel: Kernel, loops: Sequence[Op], ring: BufferRing) -> tuple[BufferRing, ...]:
     """A ring for what each group of products reads, where such groups follow each other in a step: its buffer is filled
     again while the next group runs.
 
-    The groups of a product of registers stay apart when steps overlap, and copies of lanes land in one order.
+    The groups of a product of registers stay apart when steps overlap; lanes that store what they loaded wait for it.
     """
-    ops = loop.body.ops
+    parts = {_parts(loop.body.ops, ring.filled) for loop in loops}
+    bodies = [loop.body.ops for loop in loops]
+    if len(parts) > 1 or any(is_by_lanes(op, ring.filled) for ops in bodies for op in ops) and not ring.landed:
+        return (ring,)
+    (filled_apart,) = parts
+    if len(filled_apart) == 1:
+        return (ring,)
+    found = list[BufferRing]()
+    for filled in filled_apart:
+        name = "-".join((ring.name, *(memory.partition(".")[0] for memory in sorted(filled))))
+        arrivals, landed = _full_arrivals(kernel, bodies, filled), _lands(bodies, filled)
+        lets = () if found else ring.lets
+        found.append(replace(ring, name=name, filled=filled, lets=lets, full_arrivals=arrivals, landed=landed))
+    return tuple(found)
+
+
+def _parts(ops: Sequence[Op], filled: frozenset[str]) -> tuple[frozenset[str], ...]:
+    """What groups of products of registers read, in their order; else all of it."""
     if not any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops):
-        return (ring,)
-    if any(is_by_lanes(op, ring.filled) for op in ops):
-        return (ring,)
+        return (filled,)
     used = dict[tuple[int, int], set[str]]()
-    for memory in sorted(ring.filled):
+    for memory in sorted(filled):
         places = readers(ops, frozenset({memory}))
         groups = [sum(op.is_(MMA_COMMIT) for op in ops[:place]) for place in (places[0], places[-1])]
         used.setdefault((groups[0], groups[1]), set()).add(memory)
-    if len(used) == 1:
-        return (ring,)
-    found = list[BufferRing]()
-    for _, memories in sorted(used.items()):
-        name = "-".join((ring.name, *(memory.partition(".")[0] for memory in sorted(memories))))
-        arrivals = _full_arrivals(kernel, ops, frozenset(memories))
-        lets = () if found else ring.lets
-        found.append(replace(ring, name=name, filled=frozenset(memories), lets=lets, full_arrivals=arrivals))
-    return tuple(found)
+    return tuple(frozenset(memories) for _, memories in sorted(used.items()))
 
 
 def rings_outside(kernel: Kernel) -> dict[int, BufferRing]:
@@ -145,12 +184,12 @@ def rings_outside(kernel: Kernel) -> dict[int, BufferRing]:
     found = dict[int, BufferRing]()
     if filled := _filled_once(kernel, kernel.body):
         none, one = const(0), const(1)
-        arrivals = _full_arrivals(kernel, kernel.body, filled)
-        found[0] = BufferRing(_joined(filled), filled, 1, none, (), none, none, one, arrivals, 0, everywhere=False)
+        arrivals, landed = _full_arrivals(kernel, [kernel.body], filled), _lands([kernel.body], filled)
+        found[0] = BufferRing(_joined(filled), filled, 1, none, (), none, none, one, arrivals, 0, False, landed)
     for loop in kernel.walk():
         around_loops = loop.is_(FOR) and any(filled_by(kernel, inner) for inner in loop.walk() if inner is not loop)
         if around_loops and (filled := _filled_once(kernel, loop.body.ops)):
-            found[id(loop)] = _ring(kernel, loop, (), _joined(filled), filled)
+            found[id(loop)] = _ring(kernel, [loop], (), _joined(filled), filled)
     return found
 
 
@@ -189,10 +228,13 @@ def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterato
             yield from _loops(kernel, op.region.ops, (*around, op) if op.is_(FOR) else around)
 
 
-def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str, filled: frozenset[str]) -> BufferRing:
-    stages = max(kernel.memory(name).buffers for name in filled)
+def _ring(
+    kernel: Kernel, loops: Sequence[Op], around: tuple[Op, ...], name: str, filled: frozenset[str]
+) -> BufferRing:
+    """Of the first of several loops behind one another."""
+    stages, loop = max(kernel.memory(name).buffers for name in filled), loops[0]
     done, lets, whole_rounds = const(0), tuple[Op, ...](), False
-    if around and not _is_counted(loop, around):
+    if around and not all(_is_counted(one, around) for one in loops):
         in_step = TURN not in dict(kernel.waves) and kernel.distribution.cluster == 1
         if not in_step:
             raise StepsNotCounted(loop.span, loop.node)
@@ -203,8 +245,10 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str, filled: f
             before = const(0) if outer.get("counts_on") else passed * trips(outer)
             passed = before + step_of(kernel, outer)
         done = symbol(f"done_{name}", 0, 2 * stages - 1)
-        lets = (make("let", symbol=f"done_{name}", value=passed * trips(loop) % (2 * stages)),)
-    everywhere = any(is_shared(kernel, op) for op in loop.body.ops if op.is_(BULK_COPY))
+        of_tile = total((trips(one), 1) for one in loops)
+        lets = (make("let", symbol=f"done_{name}", value=passed * of_tile % (2 * stages)),)
+    bodies = [one.body.ops for one in loops]
+    everywhere = any(is_shared(kernel, op) for ops in bodies for op in ops if op.is_(BULK_COPY))
     waves = kernel.wave_count // (WAVES_IN_TURN if TURN in dict(kernel.waves) else 1)
     return BufferRing(
         name,
@@ -215,17 +259,25 @@ def _ring(kernel: Kernel, loop: Op, around: tuple[Op, ...], name: str, filled: f
         loop["lower"],
         step_of(kernel, loop),
         trips(loop),
-        full_arrivals=_full_arrivals(kernel, loop.body.ops, filled),
+        full_arrivals=_full_arrivals(kernel, bodies, filled),
         empty_arrivals=waves * (kernel.cluster if everywhere else 1),
         everywhere=everywhere,
+        landed=_lands(bodies, filled),
         whole_rounds=whole_rounds,
     )
 
 
-def _full_arrivals(kernel: Kernel, ops: Sequence[Op], filled: frozenset[str]) -> int:
-    """Every lane that copies, and the one that has boxes copied."""
+def _full_arrivals(kernel: Kernel, blocks: Sequence[Sequence[Op]], filled: frozenset[str]) -> int:
+    """Every lane that copies in one of the blocks, and the one that has boxes copied."""
+    ops = [op for block in blocks for op in block]
     by_lanes = any(is_by_lanes(op, filled) for op in ops)
     return (kernel.lanes * kernel.producers if by_lanes else 0) + any(op.is_(BULK_COPY) for op in ops)
+
+
+def _lands(blocks: Sequence[Sequence[Op]], filled: frozenset[str]) -> bool:
+    """Whether lanes copy into ``filled`` and none stores what it has loaded."""
+    by_lanes = [op for block in blocks for op in block if is_by_lanes(op, filled)]
+    return bool(by_lanes) and all(op.is_(COPY_ASYNC) for op in by_lanes)
 
 
 def _is_counted(loop: Op, around: tuple[Op, ...]) -> bool:

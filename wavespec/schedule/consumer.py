@@ -238,7 +238,8 @@ def _names(values: Sequence[Value]) -> set[str]:
 
 
 def _full(ring: BufferRing) -> Op:
-    return make("signal_wait", signal=ring.full, index=ring.index(ring.step), phase=ring.round(ring.step))
+    landed = {"landed": True} if ring.landed else {}
+    return make("signal_wait", signal=ring.full, index=ring.index(ring.step), phase=ring.round(ring.step), **landed)
 
 
 def _without_copies(ops: Sequence[Op], filled: frozenset[str]) -> list[int]:

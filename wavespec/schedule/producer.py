@@ -24,6 +24,7 @@ from wavespec.schedule.buffer_ring import (
 from wavespec.schedule.carried_rounds import left_of_round, with_rounds
 from wavespec.schedule.errors import ValuesNotShared
 from wavespec.schedule.feeding import feeding
+from wavespec.schedule.places_ahead import places_ahead
 
 
 class Producer:
@@ -66,15 +67,14 @@ class Producer:
 
     def _fill(self, copies: Sequence[Op], ring: BufferRing) -> Sequence[Op]:
         """Copy once; in a loop, when what was there before is not needed any more."""
-        inside, after = self._issue(copies, ring)
-        return (*([_empty(ring)] if ring.empty_arrivals else []), *inside, *after)
+        return self._issue(copies, ring, [_empty(ring)] if ring.empty_arrivals else [])
 
     def _own(self, op: Op) -> Sequence[Op]:
         if op.is_(LET):
             return (op,)
         if op.is_(FOR) and filled_by(self.kernel, op):
             rings = self.rings[id(op)]
-            return self._loop(op.with_(lower=rings[0].lower), rings) if rings[0].ends else ()
+            return self._loop(op.with_(lower=rings[0].lower), rings) if rings[0].is_filled else ()
         if op.is_(FOR) and any(filled_by(self.kernel, inner) for inner in op.walk()):
             return self._around(op)
         return ()
@@ -103,32 +103,45 @@ class Producer:
             for op in copies:
                 if not carried.isdisjoint(value.name for value in op.operands):
                     raise ValuesNotShared(op.span)
-            inside, after = self._issue(copies, ring)
-            body += [_empty(ring), *inside]
-            behind += [*after, *left_of_round(ring, functools.partial(self._left_out, ring))]
+            body += self._issue(copies, ring, [_empty(ring)])
+            behind += left_of_round(ring, functools.partial(self._left_out, ring))
         lets = [let for ring in rings for let in ring.lets]
-        return [*lets, replace(loop, operands=(), results=(), region=Region((), tuple(body), ())), *behind]
+        loop = replace(loop, operands=(), results=(), region=Region((), tuple(body), ()))
+        ahead = any(ring.landed for ring in rings)
+        return [*lets, *(places_ahead(self.kernel, loop, self.fresh) if ahead else [loop]), *behind]
 
-    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> list[Op]:
+    def _left_out(self, ring: BufferRing, index: Expr, phase: Expr) -> Sequence[Op]:
         """Signal that a buffer is full, when it is empty, with nothing in it."""
         wait = make("signal_wait", signal=ring.empty, index=index, phase=const(1) - phase)
         arrive = make("signal_arrive", signal=ring.full, index=index, bytes=0)
-        by_lanes, boxes = divmod(ring.full_arrivals, self.kernel.lanes * self.kernel.producers)
-        once = [in_first_lane(self.kernel, arrive) if self.by_lanes else arrive]
-        return [wait, *[arrive] * by_lanes, *once * boxes]
+        by_lanes, by_one = self._arrivals(ring)
+        return [wait, arrive, *self._once([arrive] * by_one)] if by_lanes else self._once([wait, arrive])
 
-    def _issue(self, copies: Sequence[Op], ring: BufferRing) -> tuple[list[Op], list[Op]]:
-        """The copies of a step with their signals; and what is left to do behind the loop."""
+    def _arrivals(self, ring: BufferRing) -> tuple[int, int]:
+        """How often every lane arrives where a buffer is filled, and how often one of them does beside that."""
+        return divmod(ring.full_arrivals, self.kernel.lanes * self.kernel.producers)
+
+    def _issue(self, copies: Sequence[Op], ring: BufferRing, empty: Sequence[Op]) -> Sequence[Op]:
+        """The copies of a step with their signals, as soon as the buffer is ``empty``.
+
+        Lanes that never arrive wait for nothing: nobody waits for them, and they might miss a phase.  Where copies of
+        another loop fill the ring in another way, its signals wait for both.
+        """
         boxes = [number for number, op in enumerate(copies) if op.is_(BULK_COPY)]
         places = feeding(copies, boxes)
         by_lanes = [op for number, op in enumerate(copies) if number not in (*boxes, *places)]
-        index, issue = ring.index(ring.step), list[Op]()
-        if boxes:
-            issue = self._boxes([copies[number] for number in boxes], ring, index)
-            issue = [in_first_lane(self.kernel, *issue)] if self.by_lanes else issue
-            issue = [*(copies[number] for number in places), *issue]
-        inside, after = self._by_lanes(by_lanes, ring, index) if by_lanes else ([], [])
-        return [*issue, *inside], after
+        known, index = [copies[number] for number in places], ring.index(ring.step)
+        arrive = make("signal_arrive", signal=ring.full, index=index, bytes=0)
+        every, one = self._arrivals(ring)
+        issue = self._boxes([copies[number] for number in boxes], ring, index) if boxes else [arrive] * one
+        if not every:
+            return [*known, *self._once([*empty, *issue])] if self.by_lanes else [*empty, *known, *issue]
+        lanes = self._by_lanes(by_lanes, ring, index) if by_lanes else [arrive]
+        return [*empty, *known, *self._once(issue), *lanes]
+
+    def _once(self, ops: Sequence[Op]) -> Sequence[Op]:
+        """Operations for one lane, in a role of one or of all."""
+        return [in_first_lane(self.kernel, *ops)] if ops and self.by_lanes else ops
 
     def _boxes(self, boxes: Sequence[Op], ring: BufferRing, index: Expr) -> list[Op]:
         """Announce all bytes, then have the boxes copied; what a cluster shares, each workgroup copies a part of."""
@@ -137,22 +150,14 @@ class Producer:
         parts = [_part(self.kernel, box, n) if is_shared(self.kernel, box) else box for n, box in enumerate(placed)]
         return [make("signal_arrive", signal=ring.full, index=index, bytes=bytes_), *parts]
 
-    def _by_lanes(self, copies: Sequence[Op], ring: BufferRing, index: Expr) -> tuple[list[Op], list[Op]]:
-        """In the loop: copy, and signal what has landed.  Behind it: the rest.
-
-        Groups of asynchronous copies land a few steps later; a consumer empties a buffer one step late as well.
-        """
-        asynchronous = any(op.is_(COPY_ASYNC) for op in copies)
-        late = max(0, ring.stages - 2) if asynchronous else 0
+    def _by_lanes(self, copies: Sequence[Op], ring: BufferRing, index: Expr) -> Sequence[Op]:
+        """Copy, and signal what has landed: asynchronous copies by themselves, so that those of later steps follow."""
         inside = [op.with_(buffer=index) if op.get("memory") in ring.filled else op for op in copies]
-        inside += [make("async_commit"), make("async_wait", pending=late)] if asynchronous else []
-        arrive = make("signal_arrive", signal=ring.full, index=ring.index(ring.step - late), bytes=0)
-        inside += [make("fence_async"), only_if(((const(late - 1), ring.step),), arrive) if late else arrive]
-        after = [make("async_wait", pending=0), make("fence_async")] if late else []
-        for number in range(late, 0, -1):
-            arrive = make("signal_arrive", signal=ring.full, index=ring.index(ring.steps - number), bytes=0)
-            after.append(only_if(((const(number - 1), ring.steps),), arrive))
-        return inside, after
+        if ring.landed:
+            return [*inside, make("signal_arrive", signal=ring.full, index=index, bytes=0, landed=True)]
+        asynchronous = any(op.is_(COPY_ASYNC) for op in copies)
+        inside += [make("async_commit"), make("async_wait", pending=0)] if asynchronous else []
+        return [*inside, make("fence_async"), make("signal_arrive", signal=ring.full, index=index, bytes=0)]
 
 
 def _empty(ring: BufferRing) -> Op:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,15 +176,23 @@ class MemoryUnit:
         finished = max(0, len(self._groups) - pending)
         if not finished:
             return
-        for _, group in self._groups[:finished]:
-            for copy in group:
-                by = copy.lanes
-                self.workgroup.place(copy.op, copy.target, copy.index, lambda at, by=by: int(by[at]), copy.values)
+        self._place(copy for _, group in self._groups[:finished] for copy in group)
         last, _ = self._groups[finished - 1]
         if self.clocks.products > self.clocks.copies:
             self.clocks.complete(self.lanes, self.clocks.copies + self.lanes, last)
             self.clocks.landed[self.clocks.copies + self.lanes] = last
         del self._groups[:finished]
+
+    def land(self) -> None:
+        """Land everything for those who wait for a signal; these lanes have not waited themselves."""
+        self._place(copy for group in (*(group for _, group in self._groups), self._open) for copy in group)
+        self._groups, self._open = [], []
+        self.clocks.landed[self.clocks.copies + self.lanes] = self.clocks.now
+
+    def _place(self, copies: Iterable[_Copy]) -> None:
+        for copy in copies:
+            by = copy.lanes
+            self.workgroup.place(copy.op, copy.target, copy.index, lambda at, by=by: int(by[at]), copy.values)
 
     def finish(self) -> None:
         """The workgroup ends: report copies into shared memory that may be another's by then."""

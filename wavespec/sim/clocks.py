@@ -83,11 +83,13 @@ class Clocks:
         """The next operation of a wave begins."""
         self.now += 1
 
-    def released(self, lanes: Integers) -> Knowledge:
-        """What these lanes know together, their own steps up to now included."""
+    def released(self, lanes: Integers, *, landed: bool = False) -> Knowledge:
+        """What these lanes know together, their own steps up to now included, and their copies that have ``landed``."""
         rows = _rows(lanes)
         known = self.known[rows].max(axis=0)
         known[lanes] = self.now
+        if landed and self.products > self.copies:
+            known[self.copies + lanes] = self.now
         return Knowledge(known, self.fenced[rows].max(axis=0))
 
     def landing(self, signal: int, step: int) -> Knowledge:
@@ -123,6 +125,13 @@ class Clocks:
         if self.products > self.copies:
             self.fenced[lanes, self.copies + lanes] = self.known[lanes, self.copies + lanes]
         self._changed(lanes)
+
+    def see_landed(self, lanes: Integers) -> None:
+        """The copies of any lane that these know to have landed are visible to matrix units and bulk copies."""
+        rows, copies = _rows(lanes), slice(self.copies, self.products)
+        if self.fenced.shape[1]:
+            self.fenced[rows, copies] = np.maximum(self.fenced[rows, copies], self.known[rows, copies])
+        self._common.clear()
 
     def common(self, strand: int) -> Knowledge:
         """What every lane of a strand knows."""

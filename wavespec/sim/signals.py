@@ -42,7 +42,7 @@ class Signal:
                 )
                 return
             now, lanes = lanes[: self.pending], lanes[self.pending :]
-            self.gathered = self.clocks.released(now).joined(self.gathered)
+            self.gathered = self.clocks.released(now, landed=bool(op.get("landed"))).joined(self.gathered)
             self.pending -= len(now)
             self.bytes += announced * len(now)
             self._complete(op)

@@ -202,6 +202,8 @@ class Strand:
             yield Wait(op, over, words)
             self.clocks.step()
             signal.acquire(op, lanes, parity)
+            if op.get("landed"):
+                self.clocks.see_landed(lanes)
 
     def _signals(self, op: Op, phase: Expr) -> Iterator[tuple[int, int, Integers]]:
         """Index and parity of each signal that lanes name, and those lanes."""
@@ -269,6 +271,8 @@ class Strand:
         self.bulk.wait(op["pending"])
 
     def _signal_arrive(self, op: Op) -> None:
+        if op.get("landed"):
+            self.memory.land()
         for index, _, lanes in self._signals(op, const(0)):
             for workgroup in self.workgroup.cluster if op.get("everywhere") else [self.workgroup]:
                 workgroup.signals[op["signal"]][index].arrive(op, lanes, op["bytes"])
