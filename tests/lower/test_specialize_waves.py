@@ -7,6 +7,7 @@ import pytest
 
 from tests.lower.gemms import NVIDIA, Gemm, lines, run
 from tests.lower.hopper_gemms import CLUSTERS, PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
+from tests.kernels import subjects
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.pipeline import lower
@@ -105,16 +106,33 @@ def test_a_turn_ends_when_all_waves_that_have_it_say_so() -> None:
 @pytest.mark.parametrize(("promise", "copy"), [("multiple_of: 2", "copy_async"), ("", "store")])
 def test_rows_that_boxes_cannot_start_at_are_copied_by_lanes(promise: str, copy: str) -> None:
     gemm = hopper_gemm(dims=("", "multiple_of: 8", promise), stages=4)
-    producer, _ = roles(gemm)
+    producer, consumer = roles(gemm)
     assert copy in names(producer) and "bulk_copy" not in names(producer)
-    assert "fence_async" in names(producer), "the matrix unit has to see what lanes wrote"
+    landed = any(op.get("landed") for op in consumer.walk() if op.name == "signal_wait")
+    assert landed or "fence_async" in names(producer), "the matrix unit has to see what lanes wrote"
     assert signals(gemm.lowered(NVIDIA, STAGE))["at_K.full"] == (4, 128)
 
 
-def test_groups_of_copies_land_while_later_ones_are_on_their_way() -> None:
-    producer, _ = roles(hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4))
-    waits = [op["pending"] for op in producer.walk() if op.name == "async_wait"]
-    assert waits == [2, 0], "two groups in flight in the loop, none left behind it"
+def test_nobody_waits_for_copies_of_lanes_but_who_uses_them() -> None:
+    producer, consumer = roles(hopper_gemm(dims=("", "multiple_of: 8", "multiple_of: 2"), stages=4))
+    assert "async_wait" not in names(producer), "copies of all buffers may be on their way"
+    (arrive,) = (op for op in producer.walk() if op.name == "signal_arrive")
+    waits = [op for op in consumer.walk() if op.name == "signal_wait"]
+    assert arrive["landed"] and all(op["landed"] for op in waits if op["signal"] == arrive["signal"])
+
+
+def test_lanes_that_only_stand_by_wait_for_no_buffer() -> None:
+    """Nobody counts on them, so they might sleep while a signal completes two phases."""
+    (extend,) = (subject for subject in subjects("sm_90") if subject.name == "attention_extend")
+    kernel = lower(extend.cases("sm_90")[0].spec, NVIDIA, after=STAGE)
+    (queries,) = (op for op in kernel.walk() if op.name == "if" and _fills(op, "q_tile.shared"))
+    assert "signal_wait" in names(queries), "one lane has queries copied by boxes"
+    (keys, *_) = (op for op in kernel.walk() if op.name == "for" and "copy_async" in {one.name for one in op.body.ops})
+    assert "signal_wait" in {one.name for one in keys.body.ops}, "all lanes gather keys"
+
+
+def _fills(op: Op, memory: str) -> bool:
+    return any(one.name == "bulk_copy" and one["memory"] == memory for one in op.body.ops)
 
 
 def test_without_producers_nothing_changes() -> None:
@@ -155,10 +173,21 @@ def two_loops(schedule: str) -> str:
     return text.replace("  - {write: k_loop.acc, to: c}\n", _SECOND)
 
 
-def test_loops_over_one_dim_have_buffers_and_signals_of_their_own() -> None:
+def test_loops_behind_one_another_fill_the_same_buffers() -> None:
     kernel = lower(loads(two_loops(PERSISTENT), "gemm.wave.yaml"), NVIDIA)
+    assert list(signals(kernel)) == ["at_K.full", "at_K.empty"]
+    shared = {memory.name for memory in kernel.memories if memory.space == "shared"}
+    assert {"a.shared", "b.shared"} <= shared and not {"a.shared1", "d.shared"} & shared
+
+
+def test_loops_whose_tiles_differ_have_buffers_and_signals_of_their_own() -> None:
+    text = (
+        two_loops(PERSISTENT).replace("        - a_again: {read: a}\n", "").replace("mma: [a_again,", "mma: [e_tile,")
+    )
+    text = text.replace("        - d_tile: {read: d}\n", "        - d_tile: {read: d}\n        - e_tile: {read: e}\n")
+    text = text.replace("  d: {shape", "  e: {shape: [M, K], dtype: f16, space: global}\n  d: {shape")
+    kernel = lower(loads(text, "gemm.wave.yaml"), NVIDIA)
     assert list(signals(kernel)) == ["at_K.full", "at_K.empty", "at_K.1.full", "at_K.1.empty"]
-    assert {"a.shared", "b.shared", "a.shared1", "d.shared"} <= {memory.name for memory in kernel.memories}
 
 
 @pytest.mark.parametrize("schedule", [TOGETHER, PERSISTENT, CLUSTERS, PING_PONG])

@@ -177,7 +177,8 @@ class _Staging:
     def with_next_tiles(self) -> dict[str, Memory]:
         """The memories; what is read in front of loops has a second buffer for the next tile of the workgroup, where
         there is room."""
-        added, room = dict(self.added), self._room()
+        added, room, within = dict(self.added), self._room(), self._in_common()
+        added |= {name: replace(added[name], shares=other) for name, other in within.items()}
         for name, loop in self.filled_in.items():
             if loop is None and self.kernel.producers and self.kernel.distribution.persistent:
                 room -= shared_bytes(added[name])
@@ -187,7 +188,8 @@ class _Staging:
 
     def _room(self) -> int:
         """Bytes of shared memory that nothing has yet."""
-        return self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, self.added.values()))
+        apart = [memory for name, memory in self.added.items() if name not in self._in_common()]
+        return self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, apart))
 
     def _read(self, op: Op) -> tuple[Op, ...]:
         source, value = seen_by(op, self.kernel), op.result
@@ -308,19 +310,25 @@ class _Staging:
         stages = 1 if self.kernel.producers and loop is None else self.stages  # nothing is read behind it
         elsewhere = {name for name, other in self.filled_in.items() if other != loop}
         shared = unlike(replace(shared, buffers=stages), self.added, elsewhere)
-        if loop in self.before and shared.name not in self.added:
-            shared = replace(shared, shares=self._in_common(shared, loop))
         self.added[shared.name], self.filled_in[shared.name] = shared, loop
         return shared
 
-
-    def _in_common(self, shared: Memory, loop: int) -> str:
-        """A memory of the loop before that this one of a loop lies in, where steps of both are as large: waves that only
-        copy fill one buffer after the other."""
-        taken = {one.shares for one in self.added.values() if self.filled_in[one.name] == loop}
-        there = (one for one in self.added.values() if self.filled_in[one.name] == self.before[loop])
-        free = (one.shares or one.name for one in there if _lies_alike(one, shared))
-        return next((name for name in free if name not in taken), "")
+    def _in_common(self) -> dict[str, str]:
+        """Which memories lie in which others: all those of a loop in those of the loop before it in its block, where steps
+        of both are as large; waves that only copy fill the buffers of one after those of the other."""
+        found = dict[str, str]()
+        for loop, before in self.before.items():
+            own, free = (
+                [self.added[name] for name in self.filled_in if self.filled_in[name] == n] for n in (loop, before)
+            )
+            pairs = dict[str, str]()
+            for memory in own:
+                there = next((one for one in free if _lies_alike(one, memory)), None)
+                if there is not None:
+                    free.remove(there)
+                    pairs[memory.name] = found.get(there.name, there.name)
+            found |= pairs if len(pairs) == len(own) and not free else {}
+        return found
 
 
 def _cache(op: Op) -> dict[str, str]:
@@ -388,7 +396,7 @@ def unlike(shared: Memory, others: Mapping[str, Memory], elsewhere: Collection[s
         named = replace(shared, name=f"{shared.name}{number or ''}")
         if named.name in elsewhere:
             continue
-        if named.name not in others or replace(others[named.name], span=shared.span, shares="") == named:
+        if named.name not in others or replace(others[named.name], span=shared.span) == named:
             return named
     raise AssertionError("names do not end")
 

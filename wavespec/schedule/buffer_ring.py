@@ -228,9 +228,7 @@ def _loops(kernel: Kernel, ops: Sequence[Op], around: tuple[Op, ...]) -> Iterato
             yield from _loops(kernel, op.region.ops, (*around, op) if op.is_(FOR) else around)
 
 
-def _ring(
-    kernel: Kernel, loops: Sequence[Op], around: tuple[Op, ...], name: str, filled: frozenset[str]
-) -> BufferRing:
+def _ring(kernel: Kernel, loops: Sequence[Op], around: tuple[Op, ...], name: str, filled: frozenset[str]) -> BufferRing:
     """Of the first of several loops behind one another."""
     stages, loop = max(kernel.memory(name).buffers for name in filled), loops[0]
     done, lets, whole_rounds = const(0), tuple[Op, ...](), False
