@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -26,6 +27,7 @@ from wavespec.ir.thread_ops import (
 )
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
+from wavespec.schedule.read_beside_sums import is_read_beside
 
 TURN = "turn"
 """Symbol of which of the waves that take turns this one is."""
@@ -34,6 +36,8 @@ NEXT_TURN = "turn.next"
 WAVES_IN_TURN = 2
 READS = ("memory", "a_memory", "b_memory")
 """Attributes by which an operation names shared memory that it reads."""
+_BESIDE = 0.5
+"""Where lanes read tiles for sums: behind the first group of products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,8 @@ class BufferRing:
     """Whether no loop before has steps of the ring."""
     ends: bool = True
     """Whether no loop behind has."""
+    beside: bool = False
+    """Whether lanes read what is in it, for the sums of a step."""
 
     def index(self, step: Expr) -> Expr:
         return (step if self.whole_rounds else self.done + step) % self.stages
@@ -105,14 +111,17 @@ def rings_of(kernel: Kernel) -> dict[int, tuple[BufferRing, ...]]:
         name = f"{induction}.{known[induction]}" if known[induction] else induction
         known[induction] += 1
         whole = chain[-1].with_(lower=first["lower"])
-        apart = _apart(kernel, first, _ring(kernel, whole, around, name, filled_by(kernel, first)))
+        own = functools.partial(_ring, kernel, whole, around)
+        apart = _apart(kernel, first, own(name, filled_by(kernel, first)), own)
         for loop in chain:
             begins, ends, steps = loop is first, loop is chain[-1], trips(loop.with_(lower=first["lower"]))
             rings[id(loop)] = tuple(replace(one, steps=steps, begins=begins, ends=ends) for one in apart)
     return rings
 
 
-def _apart(kernel: Kernel, loop: Op, ring: BufferRing) -> tuple[BufferRing, ...]:
+def _apart(
+    kernel: Kernel, loop: Op, ring: BufferRing, own: Callable[[str, frozenset[str]], BufferRing]
+) -> tuple[BufferRing, ...]:
     """A ring for what each group of products reads, where such groups follow each other in a step: its buffer is filled
     again while the next group runs.
 
@@ -123,19 +132,25 @@ def _apart(kernel: Kernel, loop: Op, ring: BufferRing) -> tuple[BufferRing, ...]
         return (ring,)
     if any(is_by_lanes(op, ring.filled) for op in ops):
         return (ring,)
-    used = dict[tuple[int, int], set[str]]()
+    used = dict[tuple[float, float], set[str]]()
     for memory in sorted(ring.filled):
         places = readers(ops, frozenset({memory}))
         groups = [sum(op.is_(MMA_COMMIT) for op in ops[:place]) for place in (places[0], places[-1])]
-        used.setdefault((groups[0], groups[1]), set()).add(memory)
+        key = (_BESIDE, _BESIDE) if is_read_beside(ops, memory) else (groups[0], groups[1])
+        used.setdefault(key, set()).add(memory)
     if len(used) == 1:
         return (ring,)
     found = list[BufferRing]()
     for _, memories in sorted(used.items()):
         name = "-".join((ring.name, *(memory.partition(".")[0] for memory in sorted(memories))))
         arrivals = _full_arrivals(kernel, ops, frozenset(memories))
-        lets = () if found else ring.lets
-        found.append(replace(ring, name=name, filled=frozenset(memories), lets=lets, full_arrivals=arrivals))
+        lets = () if any(one.done is ring.done for one in found) else ring.lets
+        beside = any(is_read_beside(ops, memory) for memory in memories)
+        if max(kernel.memory(memory).buffers for memory in memories) != ring.stages:
+            apart = replace(own(name, frozenset(memories)), full_arrivals=arrivals)
+        else:
+            apart = replace(ring, name=name, filled=frozenset(memories), lets=lets, full_arrivals=arrivals)
+        found.append(replace(apart, beside=beside))
     return tuple(found)
 
 
