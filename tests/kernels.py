@@ -204,6 +204,7 @@ that both become lacks it."""
 KERNELS: dict[str, Row] = {
     "attention": _ATTENTION,
     "attention_alibi": _MASKED_ATTENTION,
+    "attention_biased": _MASKED_ATTENTION,
     "attention_combine": _COMBINE,
     "attention_combine_f16": _COMBINE,
     "attention_decode": Row(

@@ -33,6 +33,8 @@ needs_ptxas = pytest.mark.skipif(PTXAS is None, reason="needs NVIDIA's assembler
 
 
 SPILLS = {
+    "attention_biased_bias": {0: 64, 2: 80},
+    "attention_biased_mask": {2: 12, 6: 96},
     "attention_masked_causal": {2: 132},
     "attention_masked_window": {2: 132},
     "attention_extend": {2: 440},
@@ -55,7 +57,7 @@ SPILLS = {
     "sparsemax": {0: 16},
 }
 """Bytes, by the case; of f16 those of bf16, unless it has its own.  A few words where sizes are none that boxes copy; what a persistent workgroup knows of all its
-tiles gives way to the sums of one, loaded once a tile, never in a step; places of rows that the copies of keys and of
+tiles gives way to the sums of one, loaded once a tile, never in a step, but for two places of biases of heads of 64; places of rows that the copies of keys and of
 values both need wait from one to the other; rows of which lanes hold a part leave few registers, and half of them where
 two workgroups share a processor: their times were measured with this."""
 

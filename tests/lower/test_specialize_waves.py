@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.kernels import subjects
 from tests.lower.gemms import NVIDIA, Gemm, lines, run
 from tests.lower.hopper_gemms import CLUSTERS, PERSISTENT, PING_PONG, TOGETHER, hopper_gemm
-from tests.kernels import subjects
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.pipeline import lower

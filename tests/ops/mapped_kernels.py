@@ -81,6 +81,7 @@ def whole_numbers(spec: KernelSpec, sizes: Mapping[str, int], low: int = -4, hig
     shapes = [[sizes[dim] for dim in kind.shape] for kind in kinds]
     made = [torch.randint(low, high, shape, generator=random) for shape in shapes]
     dtypes = {"f32": torch.float32, "f16": torch.float16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
+    dtypes["bool"] = torch.bool
     return [tensor.to(dtypes[kind.dtype]) for tensor, kind in zip(made, kinds, strict=True)]
 
 

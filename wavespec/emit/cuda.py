@@ -34,8 +34,8 @@ _BESIDE_LANES = Roles.operations() | BulkCopies.operations() | AsyncProducts.ope
 def use_cuda(function: Function) -> None:
     """Have a function written for the ``cuda`` backend."""
     beside_lanes = any(op.name in _BESIDE_LANES for op in function.kernel.walk())
-    lanes, roles = CudaLanes(function), Roles(function) if beside_lanes else None
-    memory = CudaMemory(function, swizzled_tiles=beside_lanes)
+    memory, roles = CudaMemory(function, swizzled_tiles=beside_lanes), Roles(function) if beside_lanes else None
+    lanes = CudaLanes(function, memory.matrices)
     function.use(memory, CudaFrame(function, roles), Atomics(function, memory, 'syncscope("device") monotonic'))
     function.use(lanes, Shuffles(function, lanes.word_of_lane), Loops(function, lanes, attribute=AS_SCHEDULED))
     function.use(CudaProducts(function, lanes), Barriers(function), LeftToTheCompiler(function))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from wavespec.emit.decoded import CODES, byte_of, decoded_pair, decoded_words, has_codes, has_table
 from wavespec.emit.function import Function
 from wavespec.emit.lane_operations import LaneOperations
-from wavespec.emit.registers import Part, vector_type
+from wavespec.emit.registers import Part, Parts, vector_type
 from wavespec.emit.unpack import unpack
 from wavespec.ir.dtype import DTYPES, DType
 from wavespec.ir.kernel import Op, Value
@@ -21,8 +21,12 @@ _FEW = 4
 class CudaLanes(LaneOperations):
     """Accumulators are scalars, and pairs of elements are converted at a time."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, matrices: Mapping[str, str]) -> None:
+        """``matrices``: of elements that a matrix load gives, the word that they came in."""
         super().__init__(function)
+        self._matrices = matrices
+        self._pairs: dict[str, Parts] = {}
+        """Of slices of what a matrix load gives, the pairs of elements."""
         self._bytes: dict[str, str] = {}
         """Of two elements that share a byte, that byte."""
         self._words: dict[str, tuple[str, int]] = {}
@@ -76,19 +80,47 @@ class CudaLanes(LaneOperations):
     def emit_slice(self, op: Op) -> None:
         (value,), first, size = op.operands, op["start"], op["size"]
         parts = self.function.held(value)
+        if not (first % 2 or size % 2 or any(part.name not in self._matrices for part in parts)):
+            self._pairs[op.result.name] = parts[first // 2 : (first + size) // 2]
         if first % 2 or size % 2 or any(part.name not in self._bytes for part in parts):
             super().emit_slice(op)
             return
         self.values[op.result.name] = parts[first // 2 : (first + size) // 2]
 
     def emit_cast(self, op: Op) -> None:
-        """What shares bytes is converted byte by byte."""
+        """What shares bytes is converted byte by byte, and halves of numbers are by words."""
         (value,) = op.operands
         before, after, parts = value.vector.dtype, op.result.vector.dtype, self.function.held(value)
+        if (before.name, after.name) == ("bf16", "f32") and value.name in self._pairs:
+            words = (self._matrices[part.name] for part in self._pairs[value.name])
+            halves = [name for word in words for name in self._first_halves(word)]
+            self.values[op.result.name] = tuple(Part(name, 1) for name in halves)
+            return
+        if after.kind == "bool" and before.bits == 8 and all(part.size in (2, _WORD) for part in parts):
+            self.values[op.result.name] = tuple(Part(name, 1) for part in parts for name in self._set_bytes(part))
+            return
         if not has_codes(before, after) or any(part.name not in self._bytes for part in parts):
             super().emit_cast(op)
             return
         self.values[op.result.name] = tuple(Part(self._decoded_pair(part.name, before, after), 2) for part in parts)
+
+    def _set_bytes(self, part: Part) -> Iterator[str]:
+        """Which bytes of a word are not 0, each by one instruction: nobody takes it out of the word."""
+        word = self.text.op(f"llvm.bitcast {part.name} : vector<{part.size}xi8> to i{8 * part.size}")
+        if part.size < _WORD:
+            word = self.text.op(f"arith.extui {word} : i{8 * part.size} to i32")
+        zero = self.text.constant(0, "i32")
+        for number in range(part.size):
+            byte = self.text.op(f"arith.andi {word}, {self.text.constant(0xFF << 8 * number, 'i32')} : i32")
+            yield self.text.op(f"arith.cmpi ne, {byte}, {zero} : i32")
+
+    def _first_halves(self, word: str) -> tuple[str, str]:
+        """Two numbers of f32, the first halves of which are in a word: as elements the assembler would take the second
+        out of it, and then move it back."""
+        first = self.text.op(f"arith.shli {word}, {self.text.constant(16, 'i32')} : i32")
+        second = self.text.op(f"arith.andi {word}, {self.text.constant(-1 << 16, 'i32')} : i32")
+        low, high = (self.text.op(f"arith.bitcast {one} : i32 to f32") for one in (first, second))
+        return low, high
 
     def _decoded_pair(self, pair: str, before: DType, after: DType) -> str:
         word, place = self._words.get(pair, ("", 0))

@@ -30,6 +30,8 @@ class CudaMemory(Emitter):
     def __init__(self, function: Function, *, swizzled_tiles: bool) -> None:
         super().__init__(function)
         self.pointers: dict[str, str] = {}
+        self.matrices: dict[str, str] = {}
+        """Of the elements that a matrix load gives, by name, the word that they came in."""
         self.places = _places(self.kernel.memories, _SWIZZLE_BYTES if swizzled_tiles else _ALIGNMENT_BYTES)
         function.shared_bytes = max((bytes_.stop for bytes_ in self.places.values()), default=0)
 
@@ -163,6 +165,7 @@ class CudaMemory(Emitter):
         per_word = 4 // memory.dtype.bytes
         type_ = vector_type(memory.dtype, per_word)
         names = [self.text.op(f"llvm.bitcast {word} : i32 to {type_}") for word in words]
+        self.matrices |= dict(zip(names, words, strict=True))
         self.values[op.result.name] = tuple(Part(name, per_word) for name in names)
 
     def emit_copy_async(self, op: Op) -> None:

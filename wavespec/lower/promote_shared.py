@@ -18,6 +18,7 @@ from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
 from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part
 from wavespec.lower.empty_dims import may_be_empty
+from wavespec.lower.read_beside import read_beside
 from wavespec.lower.shifted_rows import shifted_rows, with_shifted_rows
 from wavespec.lower.tile_properties import (
     products_have_instructions,
@@ -101,6 +102,7 @@ class PromoteShared(Pass):
             rows and the product stands beside the read.  What an instruction takes from where it is, is converted when
             it is read; ``by_unit`` marks reads that the matrix unit does itself.  Beside waves that only copy, a
             ``write`` gets a shared memory ``<name>.staged_<width>`` that its tile leaves through.
+            What lanes read beside products has one buffer where there is no room for more.
             Several reads of one tile in a block share a copy, and what the matrix unit reads of the columns of another
             tile it reads there, with a mapping.
             What a product would have staged, and lies at places that are computed, is read as it is: ``direct``; so is
@@ -117,23 +119,34 @@ class PromoteShared(Pass):
 
     def apply(self, kernel: Kernel, machine: Machine) -> Kernel:
         staging = _Staging(kernel, machine)
-        body = _filled_once(rewrite(kernel.body, staging.change))
-        retyped = {op.result.name: op.result for new in body for op in new.walk() if op.is_(READ)}
+        try:
+            return _promoted(kernel, machine, staging)
+        except SharedMemoryExceeded:
+            if not staging.beside:
+                raise
+        return _promoted(kernel, machine, _Staging(kernel, machine, stages_beside=1))
 
-        def use(op: Op) -> tuple[Op, ...]:
-            return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
 
-        added = staging.with_next_tiles()
-        kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
-        check_shared(kernel, machine)
-        symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
-        return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
+def _promoted(kernel: Kernel, machine: Machine, staging: _Staging) -> Kernel:
+    """The kernel with what the staging says in place of its reads and writes, if that fits the machine."""
+    body = _filled_once(rewrite(kernel.body, staging.change))
+    retyped = {op.result.name: op.result for new in body for op in new.walk() if op.is_(READ)}
+
+    def use(op: Op) -> tuple[Op, ...]:
+        return (replace(op, operands=tuple(retyped.get(v.name, v) for v in op.operands)),)
+
+    added = staging.with_next_tiles()
+    kernel = replace(kernel, body=rewrite(body, use), memories=(*kernel.memories, *added.values()))
+    check_shared(kernel, machine)
+    symbols = (node for op in kernel.walk() for expr in op.expressions() for node in expr.walk())
+    return kernel.with_symbols(*dict.fromkeys(node for node in symbols if node.kind == "symbol"))
 
 
 class _Staging:
     """What stands in place of the reads and writes of a kernel; ``added``: the shared memories that they use."""
 
-    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+    def __init__(self, kernel: Kernel, machine: Machine, stages_beside: int = 0) -> None:
+        """``stages_beside``: of what lanes read beside products; 0: as many as of all others."""
         self.kernel, self.machine = kernel, machine
         self.operands: dict[str, tuple[Op, Fragment]] = {}
         self.products: list[tuple[MatrixInstruction, tuple[str, str]]] = []
@@ -148,9 +161,11 @@ class _Staging:
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
         self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
+        self.beside = read_beside(kernel, machine) - self.decoded
         self.within = within_others(kernel, machine)
         # Roles keep as many copies as there are stages; elsewhere the plan of the loop says how many it needs.
         self.stages = kernel.distribution.stages if kernel.producers else 1
+        self.stages_beside = stages_beside or self.stages
 
     def change(self, op: Op) -> tuple[Op, ...]:
         if op.is_(WRITE):
@@ -225,7 +240,7 @@ class _Staging:
             return self._copied_with_others(op)
         dims = tuple(dim for dim in source.dims if dim in value.tile.dims)
         origin, local, extents = self._part(op, dims, fragment)
-        if product is None and kernel.producers and value.name not in self.decoded:
+        if product is None and kernel.producers and value.name not in self.decoded | self.beside:
             raise StagedForNoProduct(source.span or op.span, source.name)
         if len(dims) != 2:
             raise NoMatrixStaged(source.span or op.span, source.name, dims)
@@ -291,7 +306,7 @@ class _Staging:
         dtype = fragment.dtype if fragment else source.dtype
         name = f"{op.result.name if op.get('at') else source.name}.shared"
         shared = Memory(name, dtype, dims, sizes, "shared", staged=True, span=op.span)
-        if op.result.name in self.decoded:
+        if op.result.name in self.decoded | self.beside:
             return self._added(arranged(shared), op)
         if product is not None and not op.get("at"):
             turned = turned_arrangement(shared, source, product, self.kernel, self.machine)
@@ -308,6 +323,8 @@ class _Staging:
         """The memory with as many buffers as there are steps in flight; the same one for what is staged alike."""
         loop = self.loops.get(op.result.name)
         stages = 1 if self.kernel.producers and loop is None else self.stages  # nothing is read behind it
+        if op.result.name in self.beside and stages > 1:
+            stages = self.stages_beside
         elsewhere = {name for name, other in self.filled_in.items() if other != loop}
         shared = unlike(replace(shared, buffers=stages), self.added, elsewhere)
         self.added[shared.name], self.filled_in[shared.name] = shared, loop

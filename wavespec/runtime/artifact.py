@@ -301,7 +301,7 @@ class KernelArtifact:
         named, found = with_dense_names(self.tensors, sizes), dict[str, int]()
         for tensor in self.tensors:
             if tensor.is_strided:
-                shape, bytes_ = tensor.shape(sizes), DTYPES[tensor.dtype].bits // 8
+                shape, bytes_ = tensor.shape(sizes), DTYPES[tensor.dtype].bytes
                 strides, are_promised = tensor.dense_strides(named), bool(tensor.promised)
                 found |= numbers_of_tensor(
                     tensor.name, tensor.dim_names, shape, strides, 0, bytes_, are_promised=are_promised

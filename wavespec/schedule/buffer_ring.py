@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -27,6 +28,7 @@ from wavespec.ir.thread_ops import (
 )
 from wavespec.schedule.errors import StagedOutsideLoop, StepsNotCounted
 from wavespec.schedule.feeding import feeding
+from wavespec.schedule.read_beside_sums import is_read_beside
 
 TURN = "turn"
 """Symbol of which of the waves that take turns this one is."""
@@ -35,6 +37,8 @@ NEXT_TURN = "turn.next"
 WAVES_IN_TURN = 2
 READS = ("memory", "a_memory", "b_memory")
 """Attributes by which an operation names shared memory that it reads."""
+_BESIDE = 0.5
+"""Where lanes read tiles for sums: behind the first group of products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class BufferRing:
     """Whether no loop behind has."""
     is_filled: bool = True
     """Whether the steps from `lower` on up to the end of this loop are copied alike, and those behind it are not."""
+    beside: bool = False
+    """Whether lanes read what is in it, for the sums of a step."""
 
     def index(self, step: Expr) -> Expr:
         return (step if self.whole_rounds else self.done + step) % self.stages
@@ -127,7 +133,8 @@ def _of_chains(
     """The rings that loops behind one another fill, each chain with copies of its own."""
     found = dict[int, tuple[BufferRing, ...]]()
     wholes = [chain[-1].with_(lower=chain[0]["lower"]) for chain in chains]
-    apart = _apart(kernel, [chain[0] for chain in chains], _ring(kernel, wholes, around, name, filled))
+    ring = functools.partial(_ring, kernel, wholes, around)
+    apart = _apart(kernel, [chain[0] for chain in chains], ring(name, filled), ring)
     before = const(0)
     for chain, whole in zip(chains, wholes, strict=True):
         step, lower = before + step_of(kernel, whole), whole["lower"]
@@ -144,7 +151,9 @@ def _of_chains(
     return found
 
 
-def _apart(kernel: Kernel, loops: Sequence[Op], ring: BufferRing) -> tuple[BufferRing, ...]:
+def _apart(
+    kernel: Kernel, loops: Sequence[Op], ring: BufferRing, own: Callable[[str, frozenset[str]], BufferRing]
+) -> tuple[BufferRing, ...]:
     """A ring for what each group of products reads, where such groups follow each other in a step: its buffer is filled
     again while the next group runs.
 
@@ -152,7 +161,7 @@ def _apart(kernel: Kernel, loops: Sequence[Op], ring: BufferRing) -> tuple[Buffe
     """
     parts = {_parts(loop.body.ops, ring.filled) for loop in loops}
     bodies = [loop.body.ops for loop in loops]
-    if len(parts) > 1 or any(is_by_lanes(op, ring.filled) for ops in bodies for op in ops) and not ring.landed:
+    if len(parts) > 1 or (any(is_by_lanes(op, ring.filled) for ops in bodies for op in ops) and not ring.landed):
         return (ring,)
     (filled_apart,) = parts
     if len(filled_apart) == 1:
@@ -161,8 +170,14 @@ def _apart(kernel: Kernel, loops: Sequence[Op], ring: BufferRing) -> tuple[Buffe
     for filled in filled_apart:
         name = "-".join((ring.name, *(memory.partition(".")[0] for memory in sorted(filled))))
         arrivals, landed = _full_arrivals(kernel, bodies, filled), _lands(bodies, filled)
-        lets = () if found else ring.lets
-        found.append(replace(ring, name=name, filled=filled, lets=lets, full_arrivals=arrivals, landed=landed))
+        one = ring
+        if max(kernel.memory(memory).buffers for memory in filled) != ring.stages:  # its rounds are counted apart
+            one = own(name, filled)
+        elif any(other.done is ring.done for other in found):
+            one = replace(ring, lets=())
+        beside = any(is_read_beside(bodies[0], memory) for memory in filled)
+        one = replace(one, name=name, filled=filled, full_arrivals=arrivals, landed=landed, beside=beside)
+        found.append(one)
     return tuple(found)
 
 
@@ -170,11 +185,12 @@ def _parts(ops: Sequence[Op], filled: frozenset[str]) -> tuple[frozenset[str], .
     """What groups of products of registers read, in their order; else all of it."""
     if not any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops):
         return (filled,)
-    used = dict[tuple[int, int], set[str]]()
+    used = dict[tuple[float, float], set[str]]()
     for memory in sorted(filled):
         places = readers(ops, frozenset({memory}))
         groups = [sum(op.is_(MMA_COMMIT) for op in ops[:place]) for place in (places[0], places[-1])]
-        used.setdefault((groups[0], groups[1]), set()).add(memory)
+        key = (_BESIDE, _BESIDE) if is_read_beside(ops, memory) else (groups[0], groups[1])
+        used.setdefault(key, set()).add(memory)
     return tuple(frozenset(memories) for _, memories in sorted(used.items()))
 
 

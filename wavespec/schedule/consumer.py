@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -40,6 +41,7 @@ from wavespec.schedule.errors import StagedOutsideLoop
 from wavespec.schedule.feeding import feeding
 from wavespec.schedule.multiply_as_decoded import multiply_as_decoded
 from wavespec.schedule.overlapped_products import overlapped_products
+from wavespec.schedule.read_beside_sums import read_ahead
 from wavespec.schedule.use_beside_products import use_beside_products
 
 _GROUPS = ASYNC_COMMIT | ASYNC_WAIT
@@ -115,28 +117,32 @@ class Consumer:
 
     def _loop(self, loop: Op, rings: Sequence[BufferRing], wait: Sequence[Op], give: Sequence[Op]) -> list[Op]:
         ring, filled = rings[0], frozenset[str]().union(*(ring.filled for ring in rings))
-        used = [loop.body.ops[number] for number in _without_copies(loop.body.ops, filled)]
-        lets = ring.lets if ring.begins else ()
+        lets = [let for one in rings for let in one.lets if one.begins]
         left = [op for one in rings for op in left_of_round(one, functools.partial(self._left_out, one))]
         index = ring.index(ring.step)
-        ops = [_of_buffer(op, filled, index) for op in used]
+        ops = [loop.body.ops[number] for number in _without_copies(loop.body.ops, filled)]
+        for one in rings:
+            ops = [_of_buffer(op, one.filled, one.index(one.step)) for op in ops]
         last = ops[-1]
         # The assembler may use registers of an operand anew while products in flight still read them: wait for those.
         registers = any(op.is_(MMA_ASYNC) and len(op.operands) > 1 for op in ops)
         kept = {value.name for value in last.results} <= {value.name for value in loop.body.yields}
         # What these waves lay down themselves has one buffer, which the next step fills.
         computed = any(op.is_(MMA_ASYNC) and op["b_memory"] not in ring.filled for op in ops)
+        joined = filled.difference(*(one.filled for one in rings if one.beside))
+        by_lanes = any(op.is_(READS_MEMORY) and op["memory"] in joined for op in ops)
+        overlaps = last.is_(MMA_WAIT) and kept and not registers and not computed and not by_lanes
         # A buffer that is emptied in the next step cannot be the one that this step waits for.
-        if last.is_(MMA_WAIT) and kept and not registers and not computed and ring.stages > 1 and ring.begins:
+        if overlaps and ring.stages > 1 and ring.begins:
             return [*lets, *wait, *self._overlapped(loop, ring, [_full(ring), *ops[:-1]], last, give), *left]
         ahead = decode_ahead(self.kernel, loop, [_full(ring), *ops], ring.step, self._release(ring, index), self.fresh)
         if ahead:
             return [*lets, *wait, ahead[0], *give, ahead[1], *left]
-        if any(op.is_(READS_MEMORY) and op["memory"] in filled for op in ops):
+        if by_lanes:
             ops = multiply_as_decoded(ops, self.fresh)
             # One lane empties the buffer: all lanes of the wave have read it, not only the matrix unit.
             ops.append(make("barrier", first=self.kernel.wave_number, waves=1))
-        loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings)))
+        loop = replace(loop, region=replace(loop.body, ops=self._signalled(ops, rings, loop.body.arguments)))
         rounds = use_beside_products(self.kernel, loop, self.registers, self.fresh) if ring.stages > 1 else (loop,)
         if len(rounds) > 1:
             return [*lets, *wait, *rounds, *give, *left]
@@ -170,18 +176,27 @@ class Consumer:
         barrier = make("barrier", first=self.kernel.wave_number, waves=1)
         return [barrier, self._release(ring, index)]
 
-    def _signalled(self, ops: Sequence[Op], rings: Sequence[BufferRing]) -> tuple[Op, ...]:
+    def _signalled(self, ops: Sequence[Op], rings: Sequence[BufferRing], carried: Sequence[Value]) -> tuple[Op, ...]:
         """A step with a wait in front of the first products that read a ring, and its release when they are done; the
-        first one is awaited at once, and the last one released at the end."""
-        before, behind = dict[int, Op](), dict[int, Op]()
+        first one is awaited at once, and the last one released at the end.  What lanes read beside the products is
+        released when all of the wave have read it."""
+        beside = frozenset[str]().union(*(ring.filled for ring in rings if ring.beside))
+        ops, is_early = read_ahead(ops, beside, carried, self.registers) if beside else (ops, False)
+        before, behind = defaultdict[int, list[Op]](list), defaultdict[int, list[Op]](list)
+        end = len(ops) - 1
         for ring in rings:
             places = readers(ops, ring.filled)
+            if ring.beside:
+                before[places[0]].append(_full(ring))
+                used = (n - 1 for n in range(places[-1], end) if ops[n].is_(MMA_FENCE))
+                place = places[-1] if is_early else next(used, end)
+                behind[place] += self._release_by_all(ring, ring.index(ring.step))
+                continue
             first = 0 if ring is rings[0] else max(n for n in range(places[0]) if ops[n].is_(MMA_FENCE))
             done = (n for n, op in enumerate(ops) if op.is_(MMA_WAIT) and n > places[-1])
-            last = len(ops) - 1 if ring is rings[-1] else next(done)
-            before[first] = _full(ring)
-            behind[last] = self._release(ring, ring.index(ring.step))
-        return tuple(one for n, op in enumerate(ops) for one in (before.get(n), op, behind.get(n)) if one is not None)
+            before[first].append(_full(ring))
+            behind[end if ring is rings[-1] else next(done)].append(self._release(ring, ring.index(ring.step)))
+        return tuple(one for n, op in enumerate(ops) for one in (*before[n], op, *behind[n]))
 
     def _overlapped(self, loop: Op, ring: BufferRing, ops: list[Op], wait: Op, give: Sequence[Op]) -> list[Op]:
         """Wait for the products of the step before, and empty its buffer; the last ones are awaited behind the loop."""
