@@ -16,6 +16,7 @@ from wavespec.ir.tile_ops import COPY, ITERATE, MMA, READ, WRITE
 from wavespec.lower.arrange_staged import arrange_staged
 from wavespec.lower.base import Pass
 from wavespec.lower.choose_instructions import instruction_of
+from wavespec.lower.common_buffers import buffers_in_common, loops_before
 from wavespec.lower.decoded_operands import arranged, decoded_values, laid_down_values, staged_part
 from wavespec.lower.empty_dims import may_be_empty
 from wavespec.lower.read_beside import read_beside
@@ -157,7 +158,7 @@ class _Staging:
                 self.operands |= {op.operands[0].name: (op, row.a), op.operands[1].name: (op, row.b)}
         self.together, self.added = set(_beside_product(kernel.body)), dict[str, Memory]()
         self.loops = _loops_of_reads(kernel) if kernel.producers else {}
-        self.before = _loops_before(kernel) if kernel.producers else {}
+        self.before = loops_before(kernel) if kernel.producers else {}
         self.in_branches = _reads_in_branches(kernel) if kernel.producers else set[str]()
         self.filled_in: dict[str, int | None] = {}
         self.decoded = decoded_values(kernel, machine) | laid_down_values(kernel, machine)
@@ -201,9 +202,16 @@ class _Staging:
                     added[name] = replace(added[name], buffers=2)
         return added
 
+    def _in_common(self) -> dict[str, str]:
+        return buffers_in_common(self.added, self.filled_in, self.before)
+
     def _room(self) -> int:
         """Bytes of shared memory that nothing has yet."""
-        apart = [memory for name, memory in self.added.items() if name not in self._in_common()]
+        apart = [
+            memory
+            for name, memory in self.added.items()
+            if name not in buffers_in_common(self.added, self.filled_in, self.before)
+        ]
         return self.machine.shared.bytes - _SIGNALS_BYTES - sum(map(shared_bytes, apart))
 
     def _read(self, op: Op) -> tuple[Op, ...]:
@@ -330,23 +338,6 @@ class _Staging:
         self.added[shared.name], self.filled_in[shared.name] = shared, loop
         return shared
 
-    def _in_common(self) -> dict[str, str]:
-        """Which memories lie in which others: all those of a loop in those of the loop before it in its block, where steps
-        of both are as large; waves that only copy fill the buffers of one after those of the other."""
-        found = dict[str, str]()
-        for loop, before in self.before.items():
-            own, free = (
-                [self.added[name] for name in self.filled_in if self.filled_in[name] == n] for n in (loop, before)
-            )
-            pairs = dict[str, str]()
-            for memory in own:
-                there = next((one for one in free if _lies_alike(one, memory)), None)
-                if there is not None:
-                    free.remove(there)
-                    pairs[memory.name] = found.get(there.name, there.name)
-            found |= pairs if len(pairs) == len(own) and not free else {}
-        return found
-
 
 def _cache(op: Op) -> dict[str, str]:
     """How a tensor is accessed, of which a copy is read."""
@@ -382,22 +373,6 @@ def _loops_of_reads(kernel: Kernel) -> dict[str, int]:
     others."""
     loops = enumerate(op for op in kernel.walk() if op.is_(ITERATE))
     return {op.result.name: number for number, loop in loops for op in loop.body.ops if op.is_(READ)}
-
-
-def _loops_before(kernel: Kernel) -> dict[int, int]:
-    """Of loops that stand behind others in their block the loop before, by number."""
-    numbers = {id(op): number for number, op in enumerate(op for op in kernel.walk() if op.is_(ITERATE))}
-    blocks = [kernel.body, *(op.region.ops for op in kernel.walk() if op.region)]
-    loops = ([op for op in ops if op.is_(ITERATE) and not op.get("once")] for ops in blocks)
-    return {numbers[id(op)]: numbers[id(before)] for some in loops for before, op in itertools.pairwise(some)}
-
-
-def _lies_alike(one: Memory, other: Memory) -> bool:
-    """Whether two memories differ in the names of their dims alone."""
-    assert one.arrangement is not None and other.arrangement is not None
-    arrangement = other.arrangement.renamed(dict(zip(other.dims, one.dims, strict=True)))
-    alike = (one.dtype, one.shape, one.buffers, one.packed) == (other.dtype, other.shape, other.buffers, other.packed)
-    return alike and one.arrangement == arrangement
 
 
 def _reads_in_branches(kernel: Kernel) -> set[str]:
