@@ -111,7 +111,7 @@ def largest_sizes(artifact: KernelArtifact, device: str) -> dict[int, Mapping[st
         elements = sum(prod(one.shape(sizes)) for one in artifact.tensors)
         if elements * 4 > _MOST_BYTES[device] or work > _MOST_WORK[device]:
             continue
-        member = artifact.member_for({**sizes, **artifact.contiguous(sizes)})
+        member = artifact.member_for({**sizes, **artifact.dense(sizes)})
         if member not in found or work > found[member][0]:
             found[member] = work, sizes
     return {member: sizes for member, (_, sizes) in found.items()}

@@ -173,7 +173,7 @@ def sizes_for_cases(artifact: KernelArtifact, known: Sequence[Sizes]) -> list[Si
         elements = sum(prod(parameter.shape(sizes)) for parameter in artifact.tensors)
         if elements > _MOST_ELEMENTS or work > _MOST_WORK:
             continue
-        member = artifact.member_for({**sizes, **artifact.contiguous(sizes)})
+        member = artifact.member_for({**sizes, **artifact.dense(sizes)})
         aligned = all(size % _ALIGNED == 0 for size in drawn.values() if size > 16)
         before = found.get((member, aligned))
         if (before is None or work < before[0]) and _promised(artifact.members[member], sizes):
@@ -285,7 +285,7 @@ def run_one(folder: Path, name: str) -> int:
     for number, sizes in enumerate(plan["runs"]):
         report: dict[str, Any] = {
             "sizes": sizes,
-            "case": kernel.artifact.member_for({**sizes, **kernel.artifact.contiguous(sizes)}),
+            "case": kernel.artifact.member_for({**sizes, **kernel.artifact.dense(sizes)}),
             "cases": len(kernel.artifact.members),
             "ratio": None,
             "problem": "",
