@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lower.gemms import NVIDIA
+from tests.kernels import subjects
+from tests.lower.gemms import CPU, NVIDIA
 from tests.lower.ir_text import Text, lines
 from wavespec.diagnostics import WavespecError
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.lower.persist_workgroups import PersistWorkgroups
+from wavespec.pipeline import lower
+from wavespec.targets.machine import Machine
 
 PARTS = Text("""
     thread kernel @k target sm_90 lanes 32
@@ -116,3 +119,11 @@ def test_launches_have_a_workgroup_for_each_tile() -> None:
     kernel = PARTS.changed((" persistent", "")).kernel(BODY)
     with pytest.raises(WavespecError, match=r"error\[end-of-launch\]"):
         PersistWorkgroups()(kernel, NVIDIA)
+
+
+@pytest.mark.parametrize(("machine", "branches"), [(NVIDIA, 0), (CPU, 1)], ids=["walk", "grid"])
+def test_a_branch_on_what_tiles_end_by_is_none(machine: Machine, branches: int) -> None:
+    """New tokens of a batch: where workgroups walk over their tiles, there are no others to leave out."""
+    (extend,) = (subject for subject in subjects(machine.target) if subject.name == "attention_extend")
+    kernel = lower(extend.cases(machine.target)[0].spec, machine, after="spec-to-tile")
+    assert sum(bool(op.get("once")) for op in kernel.walk()) == branches

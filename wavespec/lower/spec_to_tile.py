@@ -27,7 +27,7 @@ from wavespec.ops.iterate import counted
 from wavespec.ops.scalar import scalar_places
 from wavespec.ops.scalar import to_tile as scalar_to_tile
 from wavespec.schema.checking import permutations
-from wavespec.schema.language.expressions import Name
+from wavespec.schema.language.expressions import Call, Compare, Name
 from wavespec.schema.language.models import Schedule
 from wavespec.schema.resolved import ResolvedKernel, Tiles
 
@@ -82,7 +82,10 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
     names, fast = fresh_names(empty), resolved.fast_math
     streamed = frozenset(name for name, tensor in computation.tensors.items() if tensor.space == "streamed")
-    context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast, streamed)
+    # A walk over tiles that end where values say has none behind there.
+    ends = ((Call("start", (Name(tiles.dim),)), tiles.end[0]) for tiles in resolved.workgroup if tiles.end)
+    always = frozenset(Compare("<", start, end) for start, end in ends)
+    context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast, streamed, always)
     for name, scalar in resolved.scalars.items():
         scalar_to_tile(name, scalar, context)
     for statement in computation.statements:

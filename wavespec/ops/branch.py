@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def to_tile(statement: Branch, context: TileContext) -> None:
-    """The bodies one after the other: the second is not run where the first was, and carries on what that left."""
+    """The bodies one after the other: the second is not run where the first was, and carries on what that left.  Where
+    tiles end by the same condition, all that there are have the first."""
+    if statement.condition in context.always:
+        _inlined(statement, context)
+        return
     values = context.bound(statement.condition, statement.span_of("condition"))
     taken = context.expressions.condition(statement.condition, statement.where("condition"), values)
     carried = tuple(context.names[name] for name in statement.carry.values())
@@ -23,6 +27,15 @@ def to_tile(statement: Branch, context: TileContext) -> None:
     if statement.otherwise:
         carried = _lowered(statement, statement.otherwise, 1 - taken, carried, context)
     context.names |= {f"{statement.name}.{name}": value for name, value in zip(statement.carry, carried, strict=True)}
+
+
+def _inlined(statement: Branch, context: TileContext) -> None:
+    inner = context.nested()
+    inner.names |= {name: context.names[first] for name, first in statement.carry.items()}
+    for part in statement.body:
+        inner.lower(part, inner)
+    context.ops += inner.ops
+    context.names |= {f"{statement.name}.{name}": inner.names[name] for name in statement.carry}
 
 
 def _lowered(

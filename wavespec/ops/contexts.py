@@ -21,6 +21,7 @@ SMALLEST_NORMAL = 2.0**-126
 if TYPE_CHECKING:
     import torch
 
+    from wavespec.schema.language.expressions import Expression
     from wavespec.schema.resolved import Computation
 
 
@@ -51,14 +52,15 @@ class TileContext:
         scalars: Mapping[str, Expr],
         fast_math: frozenset[str],
         streamed: frozenset[str],
+        always: frozenset[Expression] = frozenset(),
     ) -> None:
-        """``streamed``: outputs that a case has stored past the caches."""
+        """``streamed``: outputs that a case has stored past the caches; ``always``: conditions that hold in each tile."""
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
         self.fresh, self.lower, self.tensors, self.sizes = fresh, lower, tensors, sizes
         self.expressions, self.bounds, self.params, self.scalars = expressions, bounds, params, scalars
-        self.fast_math, self.streamed = fast_math, streamed
+        self.fast_math, self.streamed, self.always = fast_math, streamed, always
 
     def nested(self) -> TileContext:
         inner = TileContext(
@@ -72,6 +74,7 @@ class TileContext:
             self.scalars,
             self.fast_math,
             self.streamed,
+            self.always,
         )
         inner.names, inner.symbols = dict(self.names), self.symbols
         return inner
