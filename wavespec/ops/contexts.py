@@ -54,7 +54,7 @@ class TileContext:
         streamed: frozenset[str],
         always: frozenset[Expression] = frozenset(),
     ) -> None:
-        """``streamed``: outputs that a case has stored past the caches; ``always``: conditions that hold in each tile."""
+        """``streamed``: outputs that a case has stored past the caches; ``always``: what holds in every tile."""
         self.ops: list[Op] = []
         self.names: dict[str, Value] = {}
         self.symbols: list[Expr] = []
