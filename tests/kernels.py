@@ -256,6 +256,7 @@ KERNELS: dict[str, Row] = {
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "conv2d_nchw": _CONVOLUTION,
+    "conv2d_nchw_f32": _CONVOLUTION,
     "conv2d_nhwc": replace(_CONVOLUTION, small=(*_CONVOLUTION.small, *sized("N H W C O R S", (1, 7, 5, 3, 9, 3, 2)))),
     "conv2d_nhwc_f32": _CONVOLUTION,
     "conv2d_depthwise": Row(
