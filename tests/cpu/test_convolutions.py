@@ -37,6 +37,12 @@ ROW_LAYERS = {
     "single pixels": ((3, 72, 7, 7), (33, 1, 1)),
 }
 """Images N, C, H, W and filters O, R, S."""
+GROUPED = {
+    "several are a matrix": ((2, 9, 11, 64), (48, 3, 3), 4),
+    "one is": ((1, 8, 7, 96), (32, 3, 3), 48),
+    "odd ones": ((3, 7, 6, 15), (10, 3, 3), 3),
+}
+"""Images N, H, W, C, filters O, R, S and channels of a group."""
 DEPTHWISE = {
     "3 x 3": ((2, 9, 11, 64), (3, 3)),
     "odd channels": ((1, 13, 7, 37), (3, 3)),
@@ -98,3 +104,14 @@ def test_depthwise_windows_are_exact(dtype: str, windows: tuple[int, int, int]) 
         got = kernel("conv2d_depthwise", windows, dtype)(x, w)
         assert isinstance(got, torch.Tensor)
         assert_is_conv2d(got.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), w[:, None], windows, images[3])
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_grouped_windows_are_exact(dtype: str, windows: tuple[int, int, int]) -> None:
+    for images, filters, channels in GROUPED.values():
+        x, w = whole(*images, dtype=dtype), whole(*filters, channels, dtype=dtype)
+        got = kernel("conv2d_grouped", windows, dtype)(x, w)
+        assert isinstance(got, torch.Tensor)
+        groups = images[3] // channels
+        assert_is_conv2d(got.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), windows, groups)
