@@ -44,7 +44,8 @@ class DistributeCopies(Pass):
     Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there; blocks, turned in registers, where the tile lies turned;
-            2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
+            2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers, as many
+               as it takes for remainders of a mapping by numbers to come again, columns outermost if those are divided;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
                of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and leave out its last
