@@ -1,11 +1,11 @@
 """The convolutions of ``specs/`` on this CPU in; checked results, and times beside ``torch.nn.functional.conv2d``, out.
 
-    python benchmarks/conv_cpu.py [--seconds 2] [--threads N] [--write]
+    python benchmarks/conv_cpu.py [--seconds 2] [--threads N] [--kinds KIND ...] [--write [FILE]]
 
-The layers of ResNet-50 for one image and for eight, and depth-wise ones of MobileNet.  Calls take turns in one process,
-on the same tensors, with another of torch's operators between any two; results exist before.  Weights are as a module
-has them: torch puts them in order in every call, and so do these kernels.  ``--write``: the table into
-``benchmarks/results/conv_cpu.md``.
+The layers of ResNet-50 for one image and for eight, depth-wise ones of MobileNet, and those of ResNeXt-50 with 32
+groups.  Calls take turns in one process, on the same tensors, with another of torch's operators between any two;
+results exist before.  Weights are as a module has them: torch puts them in order in every call, and so do these
+kernels.  ``--write``: the table into a file, ``benchmarks/results/conv_cpu.md`` by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,10 +41,19 @@ DEPTHWISE = (
     (14, 512, 512, 3, 1),
     (7, 1024, 1024, 3, 1),
 )
+GROUPED = (
+    (56, 128, 128, 3, 1),
+    (56, 256, 256, 3, 2),
+    (28, 256, 256, 3, 1),
+    (14, 512, 512, 3, 1),
+    (7, 1024, 1024, 3, 1),
+)
+GROUPS = 32
 KINDS = {
     "NHWC": {"bf16": "conv2d_nhwc", "f32": "conv2d_nhwc_f32"},
-    "NCHW": {"f16": "conv2d_nchw"},
+    "NCHW": {"bf16": "conv2d_nchw", "f32": "conv2d_nchw_f32"},
     "depth-wise, NHWC": {"bf16": "conv2d_depthwise", "f32": "conv2d_depthwise"},
+    "32 groups, NHWC": {"bf16": "conv2d_grouped", "f32": "conv2d_grouped"},
 }
 HEAD = "| layout | dtype | images | filters | us | torch | ratio | us, median | torch | ratio |"
 
@@ -66,7 +76,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="time per layer")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", nargs="?", type=Path, const=ROOT / "benchmarks/results/conv_cpu.md")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     lines = [
@@ -83,22 +93,23 @@ def main() -> None:
         lines.append(row(layer, arguments.seconds))
         print(lines[-1], flush=True)
     if arguments.write:
-        (ROOT / "benchmarks/results/conv_cpu.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        arguments.write.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def layers(kinds: list[str]) -> Iterator[Layer]:
     """Every layer, for one image and for eight."""
+    layers_of = dict(zip(KINDS, (LAYERS, LAYERS, DEPTHWISE, GROUPED), strict=True))
     for kind in kinds:
         for dtype, name in KINDS[kind].items():
             for count in (1, 8):
-                for sizes in LAYERS if kind in ("NHWC", "NCHW") else DEPTHWISE:
+                for sizes in layers_of[kind]:
                     yield layer_of(kind, dtype, name, count, sizes)
 
 
 def layer_of(kind: str, dtype: str, name: str, count: int, sizes: tuple[int, int, int, int, int]) -> Layer:
     """A layer with random numbers; the first result of both is compared."""
     size, channels, outputs, taps, stride = sizes
-    groups = channels if kind.startswith("depth-wise") else 1
+    groups = {"depth-wise, NHWC": channels, "32 groups, NHWC": GROUPS}.get(kind, 1)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count, channels, size, size, generator=generator).to(TORCH[dtype])
     shape = (outputs, channels // groups, taps, taps)
@@ -106,7 +117,7 @@ def layer_of(kind: str, dtype: str, name: str, count: int, sizes: tuple[int, int
     given = x, w
     if kind != "NCHW":
         x, w = (tensor.to(memory_format=torch.channels_last) for tensor in (x, w))
-        given = x.permute(0, 2, 3, 1), w[:, 0] if groups > 1 else w.permute(0, 2, 3, 1)
+        given = x.permute(0, 2, 3, 1), w[:, 0] if groups == channels else w.permute(0, 2, 3, 1)
     run = kernel(name, dtype, stride, taps // 2)
     out = run(*given)
     check(out if kind == "NCHW" else out.permute(0, 3, 1, 2), x, w, stride, groups)

@@ -257,8 +257,16 @@ KERNELS: dict[str, Row] = {
     ),
     "argmax": Row(sized("M N", (9, 700), (3, 1), (1, 513), (0, 4)), sized("M N", (17, 127), (5, 4000)), exact=True),
     "conv2d_nchw": _CONVOLUTION,
+    "conv2d_nchw_f32": _CONVOLUTION,
     "conv2d_nhwc": replace(_CONVOLUTION, small=(*_CONVOLUTION.small, *sized("N H W C O R S", (1, 7, 5, 3, 9, 3, 2)))),
     "conv2d_nhwc_f32": _CONVOLUTION,
+    "conv2d_grouped": Row(
+        sized("N H W C O R S D", (2, 5, 6, 12, 9, 3, 3, 4), (1, 4, 4, 32, 32, 3, 3, 8), (0, 4, 4, 8, 8, 3, 3, 4)),
+        sized(
+            "N H W C O R S D", (2, 9, 11, 64, 32, 3, 3, 16), (1, 7, 7, 96, 192, 3, 3, 32), (1, 6, 9, 40, 24, 1, 3, 5)
+        ),
+        exact=True,
+    ),
     "conv2d_depthwise": Row(
         sized("N H W C R S", (1, 5, 4, 8, 3, 3), (2, 1, 2, 33, 1, 2), (0, 4, 4, 8, 3, 3), (1, 2, 3, 0, 2, 2)),
         sized("N H W C R S", (2, 14, 13, 24, 3, 3), (1, 9, 61, 64, 3, 3), (3, 9, 30, 64, 1, 5)),

@@ -26,6 +26,23 @@ LAYERS = {
     "single pixels": ((3, 7, 7, 192), (33, 1, 1)),
 }
 """Images N, H, W, C and filters O, R, S."""
+ROWS = {"conv2d_nchw": "bf16", "conv2d_nchw_f32": "f32"}
+"""Kernels of tensors whose rows are rows of images, and their element types."""
+ROW_LAYERS = {
+    "a vector of pixels in several rows": ((1, 16, 9, 11), (70, 3, 3)),
+    "in two images": ((5, 8, 7, 6), (33, 3, 3)),
+    "in many": ((9, 8, 3, 2), (8, 3, 3)),
+    "in one row": ((2, 24, 5, 70), (9, 3, 3)),
+    "single channels": ((2, 5, 9, 8), (9, 3, 2)),
+    "single pixels": ((3, 72, 7, 7), (33, 1, 1)),
+}
+"""Images N, C, H, W and filters O, R, S."""
+GROUPED = {
+    "several are a matrix": ((2, 9, 11, 64), (48, 3, 3), 4),
+    "one is": ((1, 8, 7, 96), (32, 3, 3), 48),
+    "odd ones": ((3, 7, 6, 15), (10, 3, 3), 3),
+}
+"""Images N, H, W, C, filters O, R, S and channels of a group."""
 DEPTHWISE = {
     "3 x 3": ((2, 9, 11, 64), (3, 3)),
     "odd channels": ((1, 13, 7, 37), (3, 3)),
@@ -67,6 +84,18 @@ def test_products_over_windows_are_exact(name: str, windows: tuple[int, int, int
         assert_is_conv2d(got.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), windows)
 
 
+@pytest.mark.parametrize("windows", [(1, 1, 1), (1, 0, 1), (2, 3, 2)])
+@pytest.mark.parametrize("name", ROWS)
+def test_products_over_rows_are_exact(name: str, windows: tuple[int, int, int]) -> None:
+    for images, (outputs, *taps) in ROW_LAYERS.values():
+        if min(images[2:]) + 2 * windows[1] <= windows[2] * (max(taps) - 1):
+            continue
+        x, w = whole(*images, dtype=ROWS[name]), whole(outputs, images[1], *taps, dtype=ROWS[name])
+        got = kernel(name, windows)(x, w)
+        assert isinstance(got, torch.Tensor)
+        assert_is_conv2d(got, x, w, windows)
+
+
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_depthwise_windows_are_exact(dtype: str, windows: tuple[int, int, int]) -> None:
@@ -75,3 +104,14 @@ def test_depthwise_windows_are_exact(dtype: str, windows: tuple[int, int, int]) 
         got = kernel("conv2d_depthwise", windows, dtype)(x, w)
         assert isinstance(got, torch.Tensor)
         assert_is_conv2d(got.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), w[:, None], windows, images[3])
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_grouped_windows_are_exact(dtype: str, windows: tuple[int, int, int]) -> None:
+    for images, filters, channels in GROUPED.values():
+        x, w = whole(*images, dtype=dtype), whole(*filters, channels, dtype=dtype)
+        got = kernel("conv2d_grouped", windows, dtype)(x, w)
+        assert isinstance(got, torch.Tensor)
+        groups = images[3] // channels
+        assert_is_conv2d(got.permute(0, 3, 1, 2), x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), windows, groups)

@@ -76,7 +76,7 @@ def _of_type(text: str, dtype: str) -> str:
 
 def _conv2d(stride: str, pad: str, dilation: str) -> str:
     """Of f32, in small tiles, which compile fast."""
-    text = _of_specs("conv2d_nchw").replace("f16", "f32")
+    text = _of_type(_of_specs("conv2d_nchw"), "f32")
     for name, old, new in (("STRIDE", 1, stride), ("PAD", 1, pad), ("DILATION", 1, dilation)):
         text = _changed(text, f"(?m)^  {name}: {old}$", f"  {name}: {new}")
     return text

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from wavespec.emit.element_runs import ElementRuns, run_of
 from wavespec.emit.function import Emitter, Function
 from wavespec.emit.lane_operations import LaneOperations
 from wavespec.emit.masked_words import MaskedWords, are_words
@@ -39,6 +40,8 @@ class CpuMemory(Emitter):
         self.lanes, self.buffers = lanes, buffers
         self.addresses: dict[str, str] = {}
         self.zeros = ""
+        masked_bits = self.machine.masked_bits if self.machine.element_masks else 64
+        self.elements = ElementRuns(self.text, self.indices, masked_bits, self._zeros)
 
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""
@@ -171,7 +174,7 @@ class CpuMemory(Emitter):
         """Loads that read zeros where there is nothing: addresses are chosen, so that no branch is mispredicted and no
         mask is made; one for those that are checked alike and lie side by side."""
         first, start = ops[0], ""
-        for op in ops:
+        for op in self._without_runs(ops):
             memory, vector = self.function.memory_of(op), op.result.vector
             size, mask = memory.dtype.bytes, _of_blocks(op["mask"])
             alike = op["memory"] == first["memory"] and mask == _of_blocks(first["mask"])
@@ -187,6 +190,25 @@ class CpuMemory(Emitter):
             if bits != type_:
                 name = self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
             self.values[op.result.name] = (Part(name, vector.elements),)
+
+    def _without_runs(self, ops: Sequence[Op]) -> list[Op]:
+        """The loads that are not of single elements, of which vectors are loaded."""
+        left, at = list[Op](), 0
+        while at < len(ops):
+            dtype = ops[at].result.vector.dtype
+            several = ops[at : at + max(1, self.machine.vector_bytes // dtype.bytes)]
+            alone = all(op.result.vector.elements == 1 for op in several)
+            run = run_of(several, dtype.bytes, self.indices) if alone and len(several) > 1 else None
+            if run is None:
+                left.append(ops[at])
+                at += 1
+                continue
+            name = self.elements.load(run, dtype, self._start(self.function.memory_of(ops[at])))
+            for number, op in enumerate(several):
+                types = f"{vector_type(dtype, 1)} from {vector_type(dtype, run.length)}"
+                self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)
+            at += len(several)
+        return left
 
     def _address_or_zeros(self, memory: Memory, offset: Expr, mask: Mask) -> str:
         address, so_far = self._start(memory), const(0)

@@ -3,7 +3,7 @@ computed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache, reduce
 from operator import mul
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class Indices:
         self.text, self.narrowest, self.present = text, narrowest, present or {}
         self.symbols: dict[str, Integer] = {}
         self._outer: list[dict[str, Integer]] = []
-        self._done: list[dict[tuple[Expr, int | str], Integer]] = [{}]
+        self._done: list[dict[tuple[Expr, Hashable], Integer]] = [{}]
         self._constants: dict[tuple[Expr, int], Integer] = {}
         self._depths: dict[frozenset[str], int] = {}
         self._multiplied: dict[Expr, list[Expr]] = {}
@@ -99,7 +99,7 @@ class Indices:
             known = done[key] = Integer(name, 64, value.depth)
         return known.name
 
-    def once(self, kind: str, expr: Expr, make: Callable[[int], str]) -> str:
+    def once(self, kind: Hashable, expr: Expr, make: Callable[[int], str]) -> str:
         """SSA name of what ``make`` writes of an expression, given the depth of the outermost block where it can be
         computed; one of each ``kind`` serves the whole block."""
         depth = self.depth_of(expr.symbols)
@@ -124,12 +124,12 @@ class Indices:
         """Expressions whose sum is ``expr``, what can be computed in an outer block first: what an inner loop does not
         change is added up around it."""
         depths: dict[int, Expr] = {}
-        for part in self._distributed(expr):
+        for part in self.distributed(expr):
             depth = self.depth_of(part.symbols)
             depths[depth] = depths.get(depth, const(0)) + part
         return [depths[depth] for depth in sorted(depths)]
 
-    def _distributed(self, expr: Expr) -> list[Expr]:
+    def distributed(self, expr: Expr) -> list[Expr]:
         """Terms of a sum, products with sums of different depths multiplied out: offsets share most of them."""
         if expr.kind == "symbol":
             return [expr]
@@ -140,13 +140,13 @@ class Indices:
 
     def _multiply(self, expr: Expr) -> list[Expr]:
         if expr.kind == "sum":
-            parts = [part * factor for factor, term in expr.terms() for part in self._distributed(term)]
+            parts = [part * factor for factor, term in expr.terms() for part in self.distributed(term)]
             return [*parts, const(expr.constant_part())]
         for number, factor in enumerate(expr.args if expr.kind == "product" else ()):
-            inner = self._distributed(factor)
+            inner = self.distributed(factor)
             if len({self.depth_of(part.symbols) for part in inner}) > 1:
                 others = [other for place, other in enumerate(expr.args) if place != number]
-                return [part for one in inner for part in self._distributed(reduce(mul, others, one))]
+                return [part for one in inner for part in self.distributed(reduce(mul, others, one))]
         return [expr]
 
     def inside(self, pairs: tuple[tuple[Expr, Expr], ...], *, outermost_first: bool = False) -> str:
@@ -187,7 +187,7 @@ class Indices:
         return self._widened(left, a, bits), self._widened(right, b, bits)
 
     def _value(self, expr: Expr) -> Integer:
-        return self._compute(expr, 64 if _wide(expr) else self.narrowest)
+        return self._compute(expr, 64 if is_wide(expr) else self.narrowest)
 
     def _widened(self, expr: Expr, value: Integer, bits: int) -> Integer:
         if value.bits == bits:
@@ -224,7 +224,7 @@ class Indices:
         return known
 
     def _at(self, expr: Expr, bits: int) -> Integer:
-        value = self._compute(expr, 32 if self._narrow else 64 if _wide(expr) else self.narrowest)
+        value = self._compute(expr, 32 if self._narrow else 64 if is_wide(expr) else self.narrowest)
         return self._widened(expr, value, bits)
 
     def _sum(self, expr: Expr, bits: int, depth: int) -> str:
@@ -277,7 +277,7 @@ class Indices:
         value, size = (self._at(part, bits).name for part in (expr.args[0], divisor))
         if expr.kind == "mod" and _may_be_negative(expr.args[0]):
             return self._remainder(value, size, bits, depth)
-        if _natural(expr.args):
+        if is_natural(expr.args):
             verb = "divui" if expr.kind == "floordiv" else "remui"
         else:
             verb = "floordivsi" if expr.kind == "floordiv" else "remsi"
@@ -307,7 +307,7 @@ class Indices:
         return self.text.op(f"arith.subi {value}, {below} : i{bits}", depth)
 
 
-def _wide(expr: Expr) -> bool:
+def is_wide(expr: Expr) -> bool:
     """Whether computing ``expr`` takes 64 bits, each of its parts being computed in what that takes.
 
     Sums and products that fit in the end are right modulo 2³² on the way.
@@ -315,14 +315,14 @@ def _wide(expr: Expr) -> bool:
     return not _fits(expr) or (expr.kind in _EXACT and not all(map(_fits, expr.args)))
 
 
-def _natural(parts: tuple[Any, ...]) -> bool:
+def is_natural(parts: tuple[Any, ...]) -> bool:
     """Whether expressions are never negative."""
     return all(isinstance(part, Expr) and part.low is not None and part.low >= 0 for part in parts)
 
 
 def _may_be_negative(expr: Expr) -> bool:
     """Whether the parts of an expression leave open that it is; its range alone does where it is divided by a size."""
-    return not _natural(expr.args if expr.kind == "floordiv" else (expr,))
+    return not is_natural(expr.args if expr.kind == "floordiv" else (expr,))
 
 
 def _fits(expr: Expr) -> bool:
@@ -360,7 +360,7 @@ def lower_bound(expr: Expr, varying: frozenset[str]) -> Expr | None:
             least = least + term * coefficient
             continue
         factors = term.args if term.kind == "product" else (term,)
-        if not _natural(factors):
+        if not is_natural(factors):
             return None
         largest = const(coefficient)
         for factor in factors if coefficient < 0 else ():

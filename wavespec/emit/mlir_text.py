@@ -138,12 +138,18 @@ class MlirText:
             known = self._integers[value, type_] = self._constant(value, type_)
         return known
 
+    def numbers(self, values: Sequence[int], type_: str) -> str:
+        """A constant vector of integers."""
+        return self._literal(f"dense<[{', '.join(map(str, values))}]>", type_)
+
     def _constant(self, value: int | float, type_: str) -> str:
         scalar = type_.rpartition("x")[2].rstrip(">") if type_.startswith("vector") else type_
         number = _float_text(float(value), scalar) if scalar[0] in "fb" else str(int(value))
         if type_.endswith("xi1>"):
             number = "true" if value else "false"
-        literal = f"dense<{number}>" if type_.startswith("vector") else number
+        return self._literal(f"dense<{number}>" if type_.startswith("vector") else number, type_)
+
+    def _literal(self, literal: str, type_: str) -> str:
         key = (literal, type_)
         if key not in self._constants:
             self._constants[key] = f"%c{len(self._constants)}"

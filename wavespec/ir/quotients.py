@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from wavespec.ir.expr import Expr, const, loose_part, rebuilt, total
 
 
 def joined(high: Expr, low: Expr, base: Expr) -> Expr:
-    """``high · base + low``; what was taken apart into quotient and remainder is whole again."""
-    if low.kind == "mod" and low.args[1] is base and high is low.args[0] // base:
-        return low.args[0]
+    """``high · base + low``; what was taken apart into quotient and remainder is whole again, also where something is
+    added to both: ``(h + x // b) · b + l + x % b`` is ``h · b + l + x``."""
+    quotients = [term for by, term in high.terms() if by == 1 and term.kind == "floordiv"]
+    for by, remainder in low.terms():
+        if by == 1 and remainder.kind == "mod" and remainder.args[1] is base:
+            for quotient in quotients:
+                whole = _divided_later(quotient, base)
+                if whole is not None and whole % base is remainder:
+                    return (high - quotient) * base + (low - remainder) + whole
     return high * base + low
+
+
+def _divided_later(quotient: Expr, base: Expr) -> Expr | None:
+    """``x`` of ``x // base``, which may be a quotient itself."""
+    value, divisor = quotient.args
+    if divisor is base:
+        return value
+    by_more = divisor.is_const and base.is_const and divisor.value % base.value == 0
+    return value // (divisor.value // base.value) if by_more else None
 
 
 @lru_cache(maxsize=1 << 12)
@@ -28,3 +43,22 @@ def settled(expr: Expr) -> Expr:
     left, right = args
     loose = loose_part(left, right)
     return (left - loose) // right if expr.kind == "floordiv" else (left - loose) % right + loose
+
+
+@lru_cache(maxsize=1 << 12)
+def without_remainders(expr: Expr) -> Expr:
+    """The same as a sum of products, with ``x - d · (x // d)`` in place of ``x % d``."""
+    if expr.kind == "sum":
+        return total([(const(expr.args[0]), 1), *((without_remainders(term), by) for by, term in expr.args[1])])
+    if expr.kind == "product":
+        return reduce(_multiplied_out, map(without_remainders, expr.args))
+    if expr.kind == "mod":
+        value, base = expr.args
+        return without_remainders(value) - _multiplied_out(without_remainders(base), value // base)
+    return expr
+
+
+def _multiplied_out(left: Expr, right: Expr) -> Expr:
+    sides = ([*side.terms(), (side.constant_part(), const(1))] for side in (left, right))
+    first, second = sides
+    return total((a * b, by * times) for by, a in first for times, b in second)

@@ -30,6 +30,8 @@ Box = tuple[tuple[int, int], ...]
 _VECTORS_OF_ROW = 4  # that a mapping finds side by side, checked and placed together, on the same machines
 _ROWS_AT_ONCE = 16  # rows of a copy whose loads are in flight together, on machines where one lane copies
 
+_ROWS_OF_PERIOD = 32  # of a copy that are written out so that what differs from row to row is a number
+
 
 class DistributeCopies(Pass):
     """Give each ``copy`` the layout of its tile over the lanes of the whole workgroup.
@@ -42,7 +44,8 @@ class DistributeCopies(Pass):
     Cases:  1. lanes that run together: lanes along the contiguous dim first, so that neighbours read neighbours;
                where asynchronous copies write in the order of lanes, along what is contiguous in shared memory: a lane
                reads the element that the swizzle puts there; blocks, turned in registers, where the tile lies turned;
-            2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers;
+            2. one lane, rows: one vector per step; 3. one lane, panels: square blocks transposed in registers, as many
+               as it takes for remainders of a mapping by numbers to come again, columns outermost if those are divided;
             4. waves that only copy, tensors whose rows the machine copies by itself, of no more dims than it counts,
                and that no workgroup finds empty: ``boxes``, each (start, extent) per dim, and an origin along each dim
                of the tensor.  A mapping, of what is loaded too (``through``), may move a tile, and leave out its last
@@ -224,6 +227,28 @@ def _read_extents(kernel: Kernel, staged: Memory, machine: Machine) -> dict[str,
     return extents
 
 
+def _blocks_of_period(op: Op, row: str, lines: int) -> int:
+    """Blocks of so many rows after which remainders of the row by numbers, such as the taps of a filter, come again:
+    code for each of them has these as numbers."""
+    index, period = index_of(row), 1
+    for _, place in op.get("at", ()):
+        for node in place.walk():
+            if node.kind == "mod" and node.args[1].is_const:
+                value, divisor = node.args[0], node.args[1].value
+                if value.kind == "floordiv" and value.args[1].is_const:
+                    value, divisor = value.args[0], divisor * value.args[1].value
+                period = math.lcm(period, divisor) if value is index else period
+    several = math.lcm(period, lines) // lines
+    return several if several * lines <= _ROWS_OF_PERIOD else 1
+
+
+def _is_divided(op: Op, dim: str) -> bool:
+    """Whether places of a mapping are quotients or remainders of the index along a dim by sizes."""
+    index = index_of(dim).args[0]
+    nodes = (node for _, place in op.get("at", ()) for node in place.walk() if node.kind in ("floordiv", "mod"))
+    return any(index in node.symbols and not node.args[1].is_const for node in nodes)
+
+
 def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine: Machine) -> tuple[Op, list[Expr]]:
     row, column = shared.dims
     sizes = {dim: extent.value for dim, extent in zip(shared.dims, shared.shape, strict=True)}
@@ -251,7 +276,15 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
     read = _read_extents(kernel, shared, machine)
     shift = shift_of(shared)  # of what is there once, the first of several rows is copied
     steps = {column: shift.depth} if shift and width == shift.width else {}
-    for dim, block in ((row, lines), (column, width)):
+    several = _blocks_of_period(op, row, lines) if packed and digits[0].dim == column else 1
+    if sizes[row] % (several * lines) == 0:
+        steps[row] = several * lines
+    else:
+        several = 1
+    blocks = [(row, lines), (column, width)]
+    if packed and digits[0].dim == column and _is_divided(op, column):  # once for a panel, and not in each of its rows
+        blocks.reverse()
+    for dim, block in blocks:
         step = steps.get(dim, block)
         granule = math.lcm(step, read.get(dim, 1))
         at = symbol(f"copy.{shared.name}.{dim}", 0, sizes[dim] - step, step)
@@ -260,6 +293,8 @@ def _over_blocks(kernel: Kernel, op: Op, source: Memory, shared: Memory, machine
             symbols.append(at)
             loops.append((at, remaining(kernel, dim, sizes[dim], granule), const(step)))
     axes = (RegisterAxis(lines, ((row, 1),)), RegisterAxis(width, ((column, 1),)))
+    if several > 1:
+        axes = (RegisterAxis(several, ((row, lines),)), *axes)
     layout = Layout(tuple(base), axes, 2 if packed else 1)
     transpose = (lines, width // unit, unit) if packed else ()
     return op.with_(layout=layout, loops=tuple(loops), guard=(), bounded=(), transpose=transpose), symbols

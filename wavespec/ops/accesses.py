@@ -12,7 +12,7 @@ from wavespec.ir.expr import Expr, const, minimum, symbol
 from wavespec.ir.kernel import Memory, Op, Value
 from wavespec.ir.layout import Layout, RegisterAxis
 from wavespec.ir.thread import Mask, ThreadBuilder
-from wavespec.ops.turned_blocks import TurnedBlocks, turned_blocks
+from wavespec.ops.turned_blocks import TurnedBlocks, stored_together, turned_blocks
 from wavespec.targets.machine import Machine
 
 Coordinates = Mapping[str, Expr]
@@ -319,15 +319,15 @@ def stored_later(
             sizes: tuple[int, int, int] = op["transpose"]
             rows, columns, unit = sizes
             for at in range(0, len(lines), rows):
-                packed = build.pack(lines[at : at + rows], source.name)
-                block = build.transpose(packed, rows, columns, unit, source.name)
-                for number in range(columns):  # register r of line `number` is row r of the block, unit by unit
-                    first, (_, _, guard) = local[(at * columns + number) * unit], waiting[at]
-                    turned = build.slice(block, number * rows * unit, rows * unit)
-                    build.store(turned, shared.name, shared.offset(first), mask=guard)
+                block = build.transpose(build.pack(lines[at : at + rows], source.name), *sizes, source.name)
+                # Register r of line `number` is row r of the block, unit by unit.
+                places = [shared.offset(local[(at * columns + number) * unit]) for number in range(columns)]
+                together = stored_together(places, rows * unit) if op.get("at") and not machine.concurrent_waves else 1
+                for number in range(0, columns, together):
+                    part = build.slice(block, number * rows * unit, together * rows * unit)
+                    build.store(part, shared.name, places[number], mask=waiting[at][2])
             return
-        stores = list(zip(lines, waiting, strict=True))
-        for line, (_, inside, guard) in stores if machine.out_of_order else reversed(stores):
+        for line, (_, inside, guard) in [*zip(lines, waiting, strict=True)][:: 1 if machine.out_of_order else -1]:
             build.store(line, shared.name, shared.offset(inside), mask=guard)
 
     return store

@@ -301,9 +301,12 @@ def _together(
         others = [one.mask[number] for one in elements]
         if all(other == (left, right) for other in others):
             mask.append((left, right))
-        elif not _moves_along(list(zip(steps, others, strict=True)), left, right):
+            continue
+        others = [_multiplied(*other) for other in others]
+        left, right = others[0]
+        if not _moves_along(list(zip(steps, others, strict=True)), left, right):
             return None
-        elif (left.divisor % width == 0 and right.divisor % width == 0) or (
+        if (left.divisor % width == 0 and right.divisor % width == 0) or (
             left == const(-1) and not right.divisor % width
         ):
             mask.append((left, right))
@@ -312,6 +315,15 @@ def _together(
         else:
             return None
     return MappedPiece(start, width, first.offset, tuple(mask), valid)
+
+
+def _multiplied(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """``x // d + c < n`` as ``x + c · d < n · d``, where ``d`` is a number."""
+    terms = left.terms()
+    if len(terms) != 1 or terms[0][0] != 1 or terms[0][1].kind != "floordiv" or not terms[0][1].args[1].is_const:
+        return left, right
+    value, divisor = terms[0][1].args
+    return value + left.constant_part() * divisor, right * divisor
 
 
 def _moves_along(others: Sequence[tuple[int, tuple[Expr, Expr]]], left: Expr, right: Expr) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 
+from wavespec.ir.expr import Expr, const
 from wavespec.ir.kernel import Value
 from wavespec.ir.layout import Layout, RegisterAxis
+from wavespec.ir.quotients import settled
 from wavespec.ir.thread import ThreadBuilder
 
 
@@ -67,3 +69,8 @@ def turned_blocks(layout: Layout, column: str, bits: int) -> TurnedBlocks | None
     outer[at] = RegisterAxis(outer[at].extent // width, ((column, width),))
     lines = replace(layout, axes=(*outer, across, RegisterAxis(width, steps)))
     return TurnedBlocks(layout, lines, width, tuple(axis.extent for axis in outer), at)
+
+
+def stored_together(places: Sequence[Expr], elements: int) -> int:
+    """Of columns at these places, of so many elements each, those that one store takes: all, or each alone."""
+    return len(places) if all(settled(b - a) is const(elements) for a, b in pairwise(places)) else 1

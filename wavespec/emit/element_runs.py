@@ -1,0 +1,189 @@
+"""Loads of single elements that are checked one by one go in; where their places differ in numbers alone, one vector
+comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from wavespec.emit.index_vectors import Exprs, IndexVectors, are_alike, are_same, arguments_of, columns_of
+from wavespec.emit.indices import Indices, is_natural
+from wavespec.emit.mlir_text import MlirText
+from wavespec.emit.registers import vector_type
+from wavespec.ir.dtype import DType
+from wavespec.ir.expr import Expr, const, total
+from wavespec.ir.kernel import Op
+from wavespec.ir.quotients import without_remainders
+from wavespec.ir.thread import Mask
+
+
+class Checks(NamedTuple):
+    """``shared``: of all elements.  ``inside``: places and sizes of each, compared as unsigned numbers, which also are
+    not below 0.  ``below``: what else is less than what."""
+
+    shared: Mask
+    inside: tuple[tuple[Exprs, Exprs], ...]
+    below: tuple[tuple[Exprs, Exprs], ...]
+
+
+class Places(NamedTuple):
+    """Bytes from the beginning of a tensor: what all elements share, and the rest of each."""
+
+    shared: Expr
+    rest: Exprs
+
+
+class ElementRun(NamedTuple):
+    """Elements of one tensor.  ``parts``: they lie side by side where these numbers are those of the first element, and
+    from the first one on that has others, as pixels do of one image and of the next; none where all do; None where they
+    lie in other ways."""
+
+    length: int
+    checks: Checks
+    places: Places
+    parts: Exprs | None
+
+
+def run_of(ops: Sequence[Op], bytes_: int, indices: Indices) -> ElementRun | None:
+    """What vectors compute of loads, or None where they do not."""
+    first = ops[0]
+    if any(op["memory"] != first["memory"] or len(op["mask"]) != len(first["mask"]) for op in ops):
+        return None
+    places = _places([op["offset"] * bytes_ for op in ops], indices)
+    checks = _checks([op["mask"] for op in ops])
+    if places is None or checks is None:
+        return None
+    return ElementRun(len(ops), checks, places, parts_side_by_side(tuple(op["offset"] for op in ops)))
+
+
+@lru_cache(maxsize=1 << 10)
+def parts_side_by_side(offsets: Exprs) -> Exprs | None:
+    """What tells the two parts of a run apart: a quotient that is another one once at most, where all that does not
+    follow from it is one more from element to element."""
+    if all(offset.beyond(offsets[0]) == number for number, offset in enumerate(offsets)):
+        return ()
+    whole = [without_remainders(offset) for offset in offsets]
+    columns = columns_of([offset.terms() for offset in whole])
+    if columns is None or any(one.constant_part() - whole[0].constant_part() != at for at, one in enumerate(whole)):
+        return None
+    factors: list[Exprs] = []
+    for _, column in columns:
+        found = arguments_of(column) if all(expr.kind == "product" for expr in column) else [column]
+        if found is None:
+            return None
+        factors += [factor for factor in found if not are_same(factor)]
+    quotient = factors[0] if len({*factors}) == 1 else None
+    return quotient if quotient and _least_period(quotient) >= len(offsets) else None
+
+
+def _least_period(quotient: Exprs) -> int:
+    """How many numbers in a row have the same quotient, at least."""
+    period = 1
+    while all(expr.kind == "floordiv" and expr.args[1] is quotient[0].args[1] for expr in quotient):
+        period *= quotient[0].args[1].low or 0
+        quotient = tuple(expr.args[0] for expr in quotient)
+    in_turn = all(expr.beyond(quotient[0]) == number for number, expr in enumerate(quotient))
+    return period if in_turn else 0
+
+
+def _places(offsets: list[Expr], indices: Indices) -> Places | None:
+    parts = [indices.distributed(offset) for offset in offsets]
+    columns = columns_of([[(1, part) for part in row if not part.is_const] for row in parts])
+    if columns is None or not all(are_alike(column) for _, column in columns):
+        return None
+    shared = total((column[0], 1) for _, column in columns if are_same(column))
+    own = [column for _, column in columns if not are_same(column)]
+    own.append(tuple(const(sum(part.value for part in row if part.is_const)) for row in parts))
+    rest = tuple(total((column[lane], 1) for column in own) for lane in range(len(offsets)))
+    return Places(shared, rest) if are_alike(rest) else None
+
+
+def _checks(masks: Sequence[Mask]) -> Checks | None:
+    pairs = [tuple(zip(*column, strict=True)) for column in zip(*masks, strict=True)]
+    if not all(are_alike(left) and are_alike(right) for left, right in pairs):
+        return None
+    shared = tuple((left[0], right[0]) for left, right in pairs if are_same(left) and are_same(right))
+    own = [(left, right) for left, right in pairs if not (are_same(left) and are_same(right))]
+    found = {right for left, right in own if left[0] == const(-1)}
+    inside = [(left, right) for left, right in own if left in found and is_natural(right)]
+    done = {left for left, _ in inside}
+    below = [pair for pair in own if pair not in inside and not (pair[0][0] == const(-1) and pair[1] in done)]
+    return Checks(shared, tuple(inside), tuple(below))
+
+
+class ElementRuns:
+    """Writes loads of runs, 0 in place of what is not there: of neighbours by masks, of others from chosen addresses.
+
+    Args:
+        masked_bits: the smallest elements that the machine leaves out of a vector one by one.
+        zeros: writes the address of zeros.
+    """
+
+    def __init__(self, text: MlirText, indices: Indices, masked_bits: int, zeros: Callable[[], str]) -> None:
+        self.text, self.indices, self.masked_bits, self.zeros = text, indices, masked_bits, zeros
+        self.vectors = IndexVectors(text, indices)
+
+    def load(self, run: ElementRun, dtype: DType, start: str) -> str:
+        """SSA name of a vector; ``start``: the address of the tensor."""
+        for part in self.indices.addends(run.places.shared):
+            start = self._add(start, part)
+        if run.parts is None or dtype.bits < self.masked_bits:
+            name = self._gathered(run, dtype, start)
+        elif run.parts:
+            name = self._joined(run, dtype, start, run.parts)
+        else:
+            name = self._masked(run, dtype, self._add(start, run.places.rest[0]), self._mask(run))
+        bits, type_ = _bits(run, dtype), vector_type(dtype, run.length)
+        return name if bits == type_ else self.text.op(f"arith.bitcast {name} : {bits} to {type_}")
+
+    def _add(self, address: str, bytes_: Expr) -> str:
+        return self.text.op(f"arith.addi {address}, {self.indices.integer(bytes_, 64)} : i64")
+
+    def _joined(self, run: ElementRun, dtype: DType, start: str, parts: Exprs) -> str:
+        """Both parts, each as if all elements were as far apart."""
+        first, last = run.places.rest[0], run.places.rest[-1] - (run.length - 1) * dtype.bytes
+        mask, loaded = self._mask(run), list[str]()
+        for place, how in ((first, "eq"), (last, "ne")):
+            part = self.vectors.compared(parts, (parts[0],) * run.length, how)
+            part = self.text.op(f"arith.andi {mask}, {part} : vector<{run.length}xi1>")
+            loaded.append(self._masked(run, dtype, self._add(start, place), part))
+        return self.text.op(f"arith.ori {', '.join(loaded)} : {_bits(run, dtype)}")
+
+    def _masked(self, run: ElementRun, dtype: DType, address: str, mask: str) -> str:
+        """From an address on, which may be outside of the tensor."""
+        bits = _bits(run, dtype)
+        pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
+        types = f"(!llvm.ptr, vector<{run.length}xi1>, {bits}) -> {bits}"
+        operands = f"{pointer}, {mask}, {self.text.constant(0, bits)}"
+        return self.text.op(f'"llvm.intr.masked.load"({operands}) <{{alignment = {dtype.bytes} : i64}}> : {types}')
+
+    def _gathered(self, run: ElementRun, dtype: DType, start: str) -> str:
+        count, addresses = run.length, f"vector<{run.length}xi64>"
+        places = self.vectors.vector(run.places.rest, 64)
+        both = (start, self.zeros())
+        bases, nowhere = (self.text.op(f"vector.broadcast {name} : i64 to {addresses}") for name in both)
+        places = self.text.op(f"arith.addi {places}, {bases} : {addresses}")
+        places = self.text.op(f"arith.select {self._mask(run)}, {places}, {nowhere} : vector<{count}xi1>, {addresses}")
+        element, how = f"i{dtype.bits}", f"<{{alignment = {dtype.bytes} : i64}}>"
+        names: list[str] = []
+        for lane in range(count):
+            address = self.text.op(f"vector.extract {places}[{lane}] : i64 from {addresses}")
+            pointer = self.text.op(f"llvm.inttoptr {address} : i64 to !llvm.ptr")
+            names.append(self.text.op(f'"llvm.load"({pointer}) {how} : (!llvm.ptr) -> {element}'))
+        return self.text.op(f"vector.from_elements {', '.join(names)} : {_bits(run, dtype)}")
+
+    def _mask(self, run: ElementRun) -> str:
+        bits, name = f"vector<{run.length}xi1>", ""
+        parts = [self.vectors.compared(*pair, "ult") for pair in run.checks.inside]
+        parts += [self.vectors.compared(*pair, "slt") for pair in run.checks.below]
+        if run.checks.shared:
+            parts.append(self.text.op(f"vector.broadcast {self.indices.inside(run.checks.shared)} : i1 to {bits}"))
+        for part in parts:
+            name = self.text.op(f"arith.andi {name}, {part} : {bits}") if name else part
+        return name
+
+
+def _bits(run: ElementRun, dtype: DType) -> str:
+    """The type of a run as integers: LLVM would round bf16 by a library."""
+    return f"vector<{run.length}xi{dtype.bits}>"

@@ -1,0 +1,157 @@
+"""Index expressions of several elements go in, which differ in numbers alone; arithmetic on vectors of integers comes
+out.
+
+``(m + 0) // w, (m + 1) // w, ..`` is one division of vectors, where the last number is, like all others, that of a lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from wavespec.emit.indices import Indices, is_natural, is_wide
+from wavespec.emit.mlir_text import MlirText
+from wavespec.ir.expr import Expr, at_most, const, maximum, total
+
+Exprs = tuple[Expr, ...]
+"""One for each lane."""
+
+_VERBS = {"product": "muli", "min": "minsi", "max": "maxsi"}
+
+
+def are_same(exprs: Exprs) -> bool:
+    """Whether all lanes have the same."""
+    return all(expr is exprs[0] for expr in exprs)
+
+
+@lru_cache(maxsize=1 << 12)
+def are_alike(exprs: Exprs) -> bool:
+    """Whether lanes differ in numbers alone, in a way that vectors are computed."""
+    if are_same(exprs):
+        return True
+    columns = columns_of([expr.terms() for expr in exprs])
+    return columns is not None and all(are_same(column) or _is_operation(column) for _, column in columns)
+
+
+def columns_of(rows: Sequence[Sequence[tuple[int, Expr]]]) -> list[tuple[int, Exprs]] | None:
+    """The terms of sums, each of all lanes with its factor, what lanes share first: the numbers in terms decide where
+    they stand in a sum.  None where the factors of the others differ."""
+    shared = [pair for pair in rows[0] if all(pair in row for row in rows)]
+    own = [[pair for pair in row if pair not in shared] for row in rows]
+    factors = [factor for factor, _ in own[0]]
+    if any([factor for factor, _ in row] != factors for row in own):
+        return None
+    columns = [(factor, (term,) * len(rows)) for factor, term in shared]
+    return columns + [(by, tuple(row[number][1] for row in own)) for number, by in enumerate(factors)]
+
+
+def arguments_of(column: Exprs) -> list[Exprs] | None:
+    """The parts of operations of one kind, each of all lanes, those of products in any order."""
+    if column[0].kind != "product":
+        return list(zip(*(expr.args for expr in column), strict=True))
+    columns = columns_of([[(1, factor) for factor in expr.args] for expr in column])
+    return None if columns is None else [column for _, column in columns]
+
+
+def _is_operation(column: Exprs) -> bool:
+    kind, count = column[0].kind, len(column[0].args)
+    if kind in ("symbol", "const", "sum", "xor") or any(e.kind != kind or len(e.args) != count for e in column):
+        return False
+    if kind != "product" and any(map(is_wide, column)):
+        return False
+    if kind in ("floordiv", "mod") and not all(is_natural(expr.args) for expr in column):
+        return False
+    sides = arguments_of(column)
+    return sides is not None and all(map(are_alike, sides))
+
+
+class IndexVectors:
+    """Computes what `are_alike` allows, each vector once, in the outermost block where it can be."""
+
+    def __init__(self, text: MlirText, indices: Indices) -> None:
+        self.text, self.indices = text, indices
+
+    def vector(self, exprs: Exprs, bits: int) -> str:
+        """SSA name of a vector of the lanes' numbers, of so many bits."""
+        own = 64 if any(map(is_wide, exprs)) else 32
+        name = self._once(own, exprs, lambda depth: self._sum(exprs, own, depth))
+        if own == bits:
+            return name
+        verb = "extsi" if bits > own else "trunci"
+        types = f"{self._type(exprs, own)} to {self._type(exprs, bits)}"
+        return self._once(bits, exprs, lambda depth: self.text.op(f"arith.{verb} {name} : {types}", depth))
+
+    def compared(self, left: Exprs, right: Exprs, how: str) -> str:
+        """SSA name of a vector of bits, by the predicate ``how`` of a comparison of integers."""
+        bits = 64 if any(map(is_wide, (*left, *right))) else 32
+        a, b = self.vector(left, bits), self.vector(right, bits)
+        depth = max(self.indices.depth_of(side[0].symbols) for side in (left, right))
+        return self.text.op(f"arith.cmpi {how}, {a}, {b} : {self._type(left, bits)}", depth)
+
+    def _once(self, bits: int, exprs: Exprs, make: Callable[[int], str]) -> str:
+        return self.indices.once((bits, exprs), exprs[0], make)
+
+    def _type(self, exprs: Exprs, bits: int) -> str:
+        return f"vector<{len(exprs)}xi{bits}>"
+
+    def _sum(self, exprs: Exprs, bits: int, depth: int) -> str:
+        """The terms that all lanes share as one number, and the others as vectors."""
+        type_ = self._type(exprs, bits)
+        if are_same(exprs):
+            return self.text.op(f"vector.broadcast {self.indices.integer(exprs[0], bits)} : i{bits} to {type_}", depth)
+        columns = columns_of([expr.terms() for expr in exprs])
+        assert columns is not None
+        shared = total((column[0], by) for by, column in columns if are_same(column))
+        numbers = tuple(expr.constant_part() for expr in exprs)
+        parts: list[str] = []
+        for by, column in columns:
+            if not are_same(column):
+                part = self._once(bits, column, lambda at, of=column: self._operation(of, bits, at))
+                parts.append(part if by == 1 else self._join("muli", part, self.text.constant(by, type_), type_, depth))
+        if len(set(numbers)) == 1:
+            shared += numbers[0]
+        else:
+            parts.append(self.text.numbers(numbers, type_))
+        if shared is not const(0):
+            parts.append(self.vector((shared,) * len(exprs), bits))
+        result = parts[0]
+        for part in parts[1:]:
+            result = self._join("addi", result, part, type_, depth)
+        return result
+
+    def _operation(self, column: Exprs, bits: int, depth: int) -> str:
+        kind, type_ = column[0].kind, self._type(column, bits)
+        if kind in ("floordiv", "mod"):
+            return self._divided(kind, column, bits, depth)
+        sides = arguments_of(column)
+        assert sides is not None
+        names = [self.vector(side, bits) for side in sides]
+        result = names[0]
+        for name in names[1:]:
+            result = self._join(_VERBS[kind], result, name, type_, depth)
+        return result
+
+    def _divided(self, kind: str, column: Exprs, bits: int, depth: int) -> str:
+        """By numbers of 53 bits, which have each quotient of 32 bits exactly enough: no machine divides vectors of
+        integers."""
+        values, sizes = (tuple(expr.args[side] for expr in column) for side in (0, 1))
+        sizes = tuple(self._at_least_one(size) for size in sizes)
+        type_, double = self._type(column, 32), f"vector<{len(column)}xf64>"
+        value, size = self.vector(values, 32), self.vector(sizes, 32)
+
+        def quotient(at: int) -> str:
+            a, b = (self.text.op(f"arith.sitofp {name} : {type_} to {double}", at) for name in (value, size))
+            return self.text.op(f"arith.fptosi {self._join('divf', a, b, double, at)} : {double} to {type_}", at)
+
+        result = self.indices.once(("quotient", values, sizes), values[0] // sizes[0], quotient)
+        if kind == "mod":
+            result = self._join("subi", value, self._join("muli", result, size, type_, depth), type_, depth)
+        if bits == 32:
+            return result
+        return self.text.op(f"arith.extsi {result} : {type_} to {self._type(column, bits)}", depth)
+
+    def _at_least_one(self, size: Expr) -> Expr:
+        return size if at_most(const(1), size.substitute(self.indices.present)) else maximum(size, 1)
+
+    def _join(self, verb: str, left: str, right: str, type_: str, depth: int) -> str:
+        return self.text.op(f"arith.{verb} {left}, {right} : {type_}", depth)
