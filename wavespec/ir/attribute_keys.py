@@ -62,6 +62,7 @@ Flag = Literal[
     "expected",
     "fast",
     "fresh",
+    "landed",
     "mapped",
     "once",
     "release",
@@ -95,7 +96,7 @@ Expression = Literal[
 Extent = Literal["valid"]
 Mask = Literal["mask", "onto"]
 Places = Literal["at", "origin"]
-Expressions = Literal["corner", "offsets", "places", "sizes", "view"]
+Expressions = Literal["corner", "offsets", "outside", "places", "sizes", "view"]
 Names = Literal["clamped", "over", "staged"]
 Numbers = Literal["box"]
 Layout = Literal["layout"]

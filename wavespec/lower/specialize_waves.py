@@ -89,7 +89,7 @@ def _with_buffers_in_common(kernel: Kernel) -> Kernel:
     names = {memory.name: memory.shares for memory in kernel.memories if memory.shares}
 
     def change(op: Op) -> tuple[Op, ...]:
-        used = {key: names[op.get(key)] for key in READS if op.get(key) in names}
+        used = {key: names[name] for key in READS if (name := op.get(key, "")) in names}
         return (op.with_(**used),) if used else (op,)
 
     memories = tuple(memory for memory in kernel.memories if not memory.shares)

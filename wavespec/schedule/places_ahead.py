@@ -18,11 +18,11 @@ def places_ahead(kernel: Kernel, loop: Op, fresh: Callable[[str], str]) -> list[
     before, and carried: a lane would wait for it in front of each of its copies.  Places of places stay where they are.
     """
     ops, induction = _once(kernel, loop.body.ops), loop["induction"]
-    changing, before, rest, loads = {induction}, list[Op](), list[Op](), list[Op]()
+    before, rest, loads, changing = list[Op](), list[Op](), list[Op](), {induction}
     values = set[str]()
     for op in ops:
         changes = not changing.isdisjoint(op.symbols) or not values.isdisjoint(value.name for value in op.operands)
-        if op.is_(LOAD) and op.symbols & changing == {induction} and not op.operands:
+        if op.is_(LOAD) and {*op.symbols} & changing == {induction} and not op.operands:
             loads.append(op)
         elif op.is_(LOAD | BIND) and not changes:
             before.append(op)
