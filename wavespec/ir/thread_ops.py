@@ -315,6 +315,7 @@ STAGGER: Final = _declare(
     "again (0): the other half, or the first, waits for one barrier more",
     attributes={"ahead": Kind.INTEGER},
 )
+_SIGNAL = {"signal": Kind.MEMORY, "index": Kind.EXPRESSION}
 SIGNAL_ARRIVE: Final = _declare(
     "signal_arrive",
     "->",
@@ -322,27 +323,14 @@ SIGNAL_ARRIVE: Final = _declare(
     "bulk copies; a phase is complete when all lanes and bytes that it waits for have arrived. `release`: other "
     "workgroups that wait for it see what this lane knows of memory. `landed`: it goes on, and arrives when all its "
     "copy_asyncs before have landed",
-    attributes={
-        "signal": Kind.MEMORY,
-        "index": Kind.EXPRESSION,
-        "bytes": Kind.INTEGER,
-        "everywhere": _FALSE,
-        "release": _FALSE,
-        "landed": _FALSE,
-    },
+    attributes={**_SIGNAL, "bytes": Kind.INTEGER, "everywhere": _FALSE, "release": _FALSE, "landed": _FALSE},
 )
 SIGNAL_WAIT: Final = _declare(
     "signal_wait",
     "->",
     "until the phase of that parity is complete; parity 1 passes a fresh signal. `acquire`: the other half of "
     "`release`. `landed`: matrix units and bulk copies that are ordered after it see what has landed",
-    attributes={
-        "signal": Kind.MEMORY,
-        "index": Kind.EXPRESSION,
-        "phase": Kind.EXPRESSION,
-        "acquire": _FALSE,
-        "landed": _FALSE,
-    },
+    attributes={**_SIGNAL, "phase": Kind.EXPRESSION, "acquire": _FALSE, "landed": _FALSE},
 )
 
 # The asynchronous matrix unit

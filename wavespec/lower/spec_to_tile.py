@@ -27,7 +27,7 @@ from wavespec.ops.iterate import counted
 from wavespec.ops.scalar import scalar_places
 from wavespec.ops.scalar import to_tile as scalar_to_tile
 from wavespec.schema.checking import permutations
-from wavespec.schema.language.expressions import Call, Compare, Name
+from wavespec.schema.language.expressions import Call, Compare, Expression, Name
 from wavespec.schema.language.models import Schedule
 from wavespec.schema.resolved import ResolvedKernel, Tiles
 
@@ -82,9 +82,7 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
     names, fast = fresh_names(empty), resolved.fast_math
     streamed = frozenset(name for name, tensor in computation.tensors.items() if tensor.space == "streamed")
-    # A walk over tiles that end where values say has none behind there.
-    ends = ((Call("start", (Name(tiles.dim),)), tiles.end[0]) for tiles in resolved.workgroup if tiles.end)
-    always = frozenset(Compare("<", start, end) for start, end in ends)
+    always = _always(resolved)
     context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast, streamed, always)
     for name, scalar in resolved.scalars.items():
         scalar_to_tile(name, scalar, context)
@@ -110,6 +108,12 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     if len(large) > _MOST_LOOPS_AND_PRODUCTS:
         raise KernelTooLarge(large[_MOST_LOOPS_AND_PRODUCTS].span, len(large))
     return kernel
+
+
+def _always(resolved: ResolvedKernel) -> frozenset[Expression]:
+    """What holds in every tile: a walk over tiles that end where values say has none behind there."""
+    ends = ((tiles.dim, tiles.end[0]) for tiles in resolved.workgroup if tiles.end)
+    return frozenset(Compare("<", Call("start", (Name(dim),)), end) for dim, end in ends)
 
 
 def _end_tiles(tiles: Tiles, context: TileContext) -> None:
