@@ -66,7 +66,7 @@ def test_shapes_of_iree_are_exact(name: str, most: int) -> None:
         assert torch.equal(result, (a.double() @ b.double().T).to(result.dtype)), (m, n, k)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("conv2d_nhwc", torch.bfloat16), ("conv2d_nchw", torch.float16)])
+@pytest.mark.parametrize(("name", "dtype"), [("conv2d_nhwc", torch.bfloat16), ("conv2d_nchw", torch.bfloat16)])
 def test_convolutions_of_iree_are_exact(name: str, dtype: torch.dtype) -> None:
     """Channels beyond those asked for are zeros: the specs promise multiples of eight."""
     order = (0, 3, 1, 2) if name == "conv2d_nhwc" else (0, 1, 2, 3)

@@ -184,6 +184,6 @@ MAPPED = [
 def test_kernels_with_mappings_are_lowered_with_checks(path: Any, target: str) -> None:
     spec = ws.load(path)
     if is_for(spec, target):
-        is_large = (spec.name, target) == ("conv2d_nhwc", "cpu")
+        is_large = target == "cpu" and spec.name in ("conv2d_nhwc", "conv2d_grouped")
         checked = with_bounds_checks(spec_as_on(spec, target), of_data_alone=is_large)
         lower(checked.spec, machines(target)[0])

@@ -57,7 +57,7 @@ def check(subject: Subject, kernel: Kernel, some: Sizes) -> None:
 
 
 def test_these_are_the_cases() -> None:
-    assert len(WITH_PRODUCERS) == 30 and {number for _, number in WITH_PRODUCERS} == {0, 1, 2}
+    assert len(WITH_PRODUCERS) == 34 and {number for _, number in WITH_PRODUCERS} == {0, 1, 2}
 
 
 def test_results_leave_by_boxes_of_one_head() -> None:

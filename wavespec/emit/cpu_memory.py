@@ -41,7 +41,7 @@ class CpuMemory(Emitter):
         self.addresses: dict[str, str] = {}
         self.zeros = ""
         masked_bits = self.machine.masked_bits if self.machine.element_masks else 64
-        self.elements = ElementRuns(self.text, self.indices, masked_bits, self._zeros)
+        self.elements = ElementRuns(self.text, self.indices, masked_bits)
 
     def run(self, ops: Sequence[Op], start: int) -> int:
         """Loads, stores, atomic operations or sums with bound checks that follow each other."""
@@ -203,7 +203,7 @@ class CpuMemory(Emitter):
                 left.append(ops[at])
                 at += 1
                 continue
-            name = self.elements.load(run, dtype, self._start(self.function.memory_of(ops[at])))
+            name = self.elements.load(run, dtype, self._start(self.function.memory_of(ops[at])), self._zeros)
             for number, op in enumerate(several):
                 types = f"{vector_type(dtype, 1)} from {vector_type(dtype, run.length)}"
                 self.values[op.result.name] = (Part(self.text.op(f"vector.extract {name}[{number}] : {types}"), 1),)

@@ -117,19 +117,18 @@ class ElementRuns:
 
     Args:
         masked_bits: the smallest elements that the machine leaves out of a vector one by one.
-        zeros: writes the address of zeros.
     """
 
-    def __init__(self, text: MlirText, indices: Indices, masked_bits: int, zeros: Callable[[], str]) -> None:
-        self.text, self.indices, self.masked_bits, self.zeros = text, indices, masked_bits, zeros
+    def __init__(self, text: MlirText, indices: Indices, masked_bits: int) -> None:
+        self.text, self.indices, self.masked_bits = text, indices, masked_bits
         self.vectors = IndexVectors(text, indices)
 
-    def load(self, run: ElementRun, dtype: DType, start: str) -> str:
-        """SSA name of a vector; ``start``: the address of the tensor."""
+    def load(self, run: ElementRun, dtype: DType, start: str, zeros: Callable[[], str]) -> str:
+        """SSA name of a vector; ``start``: the address of the tensor; ``zeros``: writes that of zeros."""
         for part in self.indices.addends(run.places.shared):
             start = self._add(start, part)
         if run.parts is None or dtype.bits < self.masked_bits:
-            name = self._gathered(run, dtype, start)
+            name = self._gathered(run, dtype, start, zeros())
         elif run.parts:
             name = self._joined(run, dtype, start, run.parts)
         else:
@@ -158,10 +157,10 @@ class ElementRuns:
         operands = f"{pointer}, {mask}, {self.text.constant(0, bits)}"
         return self.text.op(f'"llvm.intr.masked.load"({operands}) <{{alignment = {dtype.bytes} : i64}}> : {types}')
 
-    def _gathered(self, run: ElementRun, dtype: DType, start: str) -> str:
+    def _gathered(self, run: ElementRun, dtype: DType, start: str, zeros: str) -> str:
         count, addresses = run.length, f"vector<{run.length}xi64>"
         places = self.vectors.vector(run.places.rest, 64)
-        both = (start, self.zeros())
+        both = (start, zeros)
         bases, nowhere = (self.text.op(f"vector.broadcast {name} : i64 to {addresses}") for name in both)
         places = self.text.op(f"arith.addi {places}, {bases} : {addresses}")
         places = self.text.op(f"arith.select {self._mask(run)}, {places}, {nowhere} : vector<{count}xi1>, {addresses}")

@@ -80,9 +80,8 @@ def spec_to_tile(resolved: ResolvedKernel) -> Kernel:
     tensors = {name: (tensor.shape, str(tensor.dtype)) for name, tensor in computation.tensors.items()}
     expressions = ExpressionToIndex(resolved.values, sizes)
     bounds, params = _bounds(resolved, expressions, scalars), dict(computation.params)
-    names, fast = fresh_names(empty), resolved.fast_math
+    names, fast, always = fresh_names(empty), resolved.fast_math, _always(resolved)
     streamed = frozenset(name for name, tensor in computation.tensors.items() if tensor.space == "streamed")
-    always = _always(resolved)
     context = TileContext(names, to_tile, tensors, sizes, expressions, bounds, params, scalars, fast, streamed, always)
     for name, scalar in resolved.scalars.items():
         scalar_to_tile(name, scalar, context)
