@@ -45,7 +45,7 @@ def test_every_case_is_right_without_a_race(subject: Subject, number: int) -> No
     kernel = on_few(subject, number)
     (head,) = (HEADS[split.tile] for split in kernel.distribution.loops if split.dim == "D")
     keys = 170 + -170 % kernel.size("N").divisor if "N" in subject.spec.dims else 0
-    check(subject, kernel, {"M": 200, "N": keys, "D": head, "T": 150, "S": 270, "L": 3})
+    check(subject, kernel, {"M": 200, "N": keys, "D": head, "T": 150, "S": 270, "L": 3, "P": 190})
 
 
 def check(subject: Subject, kernel: Kernel, some: Sizes) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import gcd
 from typing import ClassVar
 
-from wavespec.ir.expr import Expr, const, minimum, symbol
+from wavespec.ir.expr import Expr, ceildiv, const, minimum, symbol
 from wavespec.ir.kernel import Kernel, Op, Region, Value, attribute_pairs, rewrite
 from wavespec.ir.thread_ops import ELEMENTWISE, FOR, MMA, MMA_ASYNC
 from wavespec.lower.base import Pass, fresh_names
@@ -71,8 +71,9 @@ def _length_of_block(loop: Op, kernel: Kernel, machine: Machine) -> int | None:
 
 def _chain(loop: Op, kernel: Kernel, machine: Machine) -> int:
     """What the instructions of its products should sum at once, at most; 0 without such."""
-    length = loop["upper"] - loop["lower"]
-    longest = length.high if length in kernel.all_sizes.values() else None  # all of a dim, or unknown
+    length, step, sizes = loop["upper"] - loop["lower"], loop["step"].value, kernel.all_sizes.values()
+    is_whole = length in sizes or any(length == ceildiv(size, step) * step for size in sizes)
+    longest = length.high if is_whole else None  # all of a dim, or unknown
     rows = [instruction_of(op, machine) for op in loop.body.ops if op.is_(MMA)]
     return min([_chain_of(row, longest) for row in rows], default=0)
 
