@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -85,15 +85,19 @@ def whole_numbers(spec: KernelSpec, sizes: Mapping[str, int], low: int = -4, hig
     return [tensor.to(dtypes[kind.dtype]) for tensor, kind in zip(made, kinds, strict=True)]
 
 
+def arrays_of(spec: KernelSpec, tensors: Sequence[Tensor]) -> dict[str, np.ndarray]:
+    """What the simulator takes of the inputs of a kernel, by name."""
+    names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
+    return {
+        name: tensor.numpy().astype(numpy_dtype(DTYPES[spec.tensors[name].dtype]))
+        for name, tensor in zip(names, tensors, strict=True)
+    }
+
+
 def assert_exact(spec: KernelSpec, machine: Machine, sizes: Mapping[str, int], low: int = -4, high: int = 5) -> None:
     """The simulator finds what the reference has, and nothing wrong but for elements that no place reaches."""
     plain, inputs = spec_for_target(spec, machine.target), whole_numbers(spec, sizes, low, high)
-    names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
-    arrays = {
-        name: tensor.numpy().astype(numpy_dtype(DTYPES[spec.tensors[name].dtype]))
-        for name, tensor in zip(names, inputs, strict=True)
-    }
-    report = simulate(lower(plain, machine), machine, arrays, complete_sizes(spec, sizes))
+    report = simulate(lower(plain, machine), machine, arrays_of(spec, inputs), complete_sizes(spec, sizes))
     wrong = {finding.kind for finding in report.findings}
     assert wrong <= {"unwritten-output"}, report.render()
     (output,) = (name for name, tensor in spec.tensors.items() if tensor.role == "output")

@@ -10,13 +10,11 @@ import pytest
 
 from tests.lower.gemms import NVIDIA
 from tests.lower.hopper_gemms import TOGETHER
-from tests.ops.mapped_kernels import whole_numbers
+from tests.ops.mapped_kernels import arrays_of, whole_numbers
 from tests.sim.planted_bugs import Bug, altered, dropped, planted, with_arrivals
-from wavespec.ir.dtype import DTYPES
 from wavespec.ir.kernel import Kernel, Op
 from wavespec.pipeline import lower
 from wavespec.schema import loads
-from wavespec.sim.elements import numpy_dtype
 from wavespec.sim.findings import SimulationReport
 from wavespec.sim.interleaving import Order
 from wavespec.sim.reference import reference
@@ -88,18 +86,11 @@ def run(
     """The report, and what the reference has; sums of whole numbers are exact."""
     spec, chosen = loads(spec_text, "gathered.wave.yaml"), SIZES | sizes
     inputs = whole_numbers(spec, chosen)
-    names = [name for name, tensor in spec.tensors.items() if tensor.role == "input"]
-    arrays = {
-        name: tensor.numpy().astype(numpy_dtype(DTYPES[spec.tensors[name].dtype]))
-        for name, tensor in zip(names, inputs, strict=True)
-    }
-    report = simulate(plant(lower(spec, FEW)), FEW, arrays, chosen, order=order)
+    report = simulate(plant(lower(spec, FEW)), FEW, arrays_of(spec, inputs), chosen, order=order)
     return report, np.asarray(reference(spec, *inputs))
 
 
-def kinds(*found: object) -> set[str]:
-    report, right = found
-    assert isinstance(report, SimulationReport) and isinstance(right, np.ndarray)
+def kinds(report: SimulationReport, right: np.ndarray) -> set[str]:
     return report.kinds() | (set() if np.array_equal(report.tensors["y"], right) else {"wrong"})
 
 

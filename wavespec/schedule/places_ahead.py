@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from wavespec.ir.expr import Expr
@@ -15,16 +15,19 @@ def places_ahead(kernel: Kernel, loop: Op, fresh: Callable[[str], str]) -> list[
     """A loop that carries nothing, with what is to stand in front of it.
 
     What does not change from step to step is loaded in front of the loop.  The rest is loaded at the end of the step
-    before, and carried: a lane would wait for it in front of each of its copies.  Places of places stay where they are.
+    before, and carried: a lane would wait for it in front of each of its copies.  Places of places stay where they are,
+    and what is read of a tensor that the kernel writes.
     """
-    ops, induction = _once(kernel, loop.body.ops), loop["induction"]
+    inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
+    ops, induction = _once(kernel, loop.body.ops, inputs), loop["induction"]
     before, rest, loads, changing = list[Op](), list[Op](), list[Op](), {induction}
     values = set[str]()
     for op in ops:
         changes = not changing.isdisjoint(op.symbols) or not values.isdisjoint(value.name for value in op.operands)
-        if op.is_(LOAD) and {*op.symbols} & changing == {induction} and not op.operands:
+        is_input = op.is_(LOAD) and op["memory"] in inputs
+        if is_input and {*op.symbols} & changing == {induction} and not op.operands:
             loads.append(op)
-        elif op.is_(LOAD | BIND) and not changes:
+        elif (is_input or op.is_(BIND)) and not changes:
             before.append(op)
             continue
         else:
@@ -42,9 +45,8 @@ def places_ahead(kernel: Kernel, loop: Op, fresh: Callable[[str], str]) -> list[
     return [*before, *first, replace(loop, operands=tuple(op.result for op in first), results=results, region=region)]
 
 
-def _once(kernel: Kernel, ops: Sequence[Op]) -> list[Op]:
-    """The operations without loads, and symbols for what they give, that are there already."""
-    inputs = {memory.name for memory in kernel.memories if memory.role == "input"}
+def _once(kernel: Kernel, ops: Sequence[Op], inputs: Container[str]) -> list[Op]:
+    """The operations without loads of inputs, and symbols for what they give, that are there already."""
     found, known = list[Op](), dict[object, Op]()
     names, symbols = dict[str, Value](), dict[str, Expr]()
     for old in ops:
